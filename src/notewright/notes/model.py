@@ -1,0 +1,96 @@
+"""What a note is: frozen values whose offsets are characters of the note's text, so that every edit is a splice.
+
+Lines count from 1. A span is `[start, end)`. The text is what the bytes decode to, unchanged: line endings and a
+byte order mark stay where they are.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from notewright.notes.path import NotePath
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    level: int
+    text: str  # raw inline Markdown, without marks and outer blanks
+    line: int
+    start: int  # of the heading's first line
+    end: int  # after its last line's ending: the section's body begins here
+    top: bool = True  # False inside a quote or list
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading down to before the next heading of the same or a higher level."""
+
+    heading: Heading
+    start: int  # = heading.start
+    body: int  # = heading.end
+    end: int
+    end_line: int  # exclusive
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    kind: str  # wikilink, embed, markdown, markdown-embed, frontmatter
+    target: str  # trimmed, percent-decoded in Markdown links; "" means the note itself
+    subpath: str  # with its "#", else ""
+    display: str | None  # explicit only
+    line: int
+    start: int  # of the whole link, "!" included
+    end: int
+    target_start: int  # of the target as written (before "#"), trimmed; inside "<…>" without the angles
+    target_end: int
+    key: str | None = None  # the property it stands in ("name" or "name.0")
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    name: str  # without "#", as spelled
+    line: int
+    start: int  # of the name itself, after "#"
+    end: int
+    inline: bool  # False in frontmatter
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Something with a block id."""
+
+    id: str
+    start_line: int
+    end_line: int  # inclusive
+    start: int  # span of the id itself, after "^"
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frontmatter:
+    """The block between the fences. `properties` is empty where there is none or it cannot be read."""
+
+    present: bool
+    start: int  # of the opening fence (after a byte order mark)
+    end: int  # after the closing fence's line ending: the body begins here
+    inner_start: int
+    inner_end: int
+    properties: Mapping[str, Any]
+    problem: str | None = None  # why it cannot be read
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    path: NotePath
+    text: str
+    title: str  # frontmatter title, else the first H1, else the stem
+    frontmatter: Frontmatter
+    headings: tuple[Heading, ...]
+    links: tuple[Link, ...]  # body and frontmatter, in document order; URLs are left out
+    tags: tuple[Tag, ...]  # frontmatter first, then inline, repeats kept
+    blocks: tuple[Block, ...]
+    aliases: tuple[str, ...]
+
+    @property
+    def body(self) -> str:
+        return self.text[self.frontmatter.end :]
