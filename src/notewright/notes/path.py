@@ -22,9 +22,7 @@ class NotePath(str):
         """The path a caller wrote, or Invalid. Existing odd names pass; only what cannot be a path is refused."""
         problem = path_problem(raw)
         if problem:
-            raise Invalid(
-                f"{raw!r} is not a path: {problem}", hint="use a path like Folder/Note.md", what="path"
-            )
+            raise Invalid(f"{raw!r} is not a path: {problem}", hint="use a path like Folder/Note.md", what="path")
         return cls(raw)
 
     @property
