@@ -1,0 +1,215 @@
+"""What can be found fast: a cache of the notes that can be deleted at any moment and comes back the same.
+
+The index stores what was written; which note a link means is decided by `notes.resolve` when asked. Both the SQLite
+and any later index answer these questions with the same set of answers.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from notewright.notes import Heading, Note, NotePath
+
+Visible = Callable[[str], bool]  # may the reader see this path?
+
+
+def everything(path: str) -> bool:
+    """The reader who may see all."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Filing:
+    """One file to be put into the index. `note` is None for attachments and for what cannot be parsed."""
+
+    path: NotePath
+    stamp: str
+    version: str  # "" for attachments, which are not read
+    size: int
+    modified_ns: int
+    note: Note | None
+    problem: str | None = None  # why it is served only in part: not UTF-8, unreadable, too large
+
+
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """What the index knows of one file."""
+
+    path: NotePath
+    stamp: str
+    version: str
+    size: int
+    modified_ns: int
+    title: str
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRow:
+    """One link as written, with where it stands."""
+
+    source: NotePath
+    kind: str
+    target: str
+    subpath: str
+    display: str | None
+    line: int
+    context: str  # the line it stands in, trimmed, cut to 400 characters around the link
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is searched for: any of `words` ranks; everything else is a condition."""
+
+    words: tuple[str, ...] = ()  # as the person wrote them, cut by notes.words
+    question: str = ""  # the raw words, for the frame and the name bonus
+    phrases: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()  # all, children included
+    without_tags: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()  # substring of the path, case ignored
+    without_paths: tuple[str, ...] = ()
+    properties: tuple[tuple[str, str | None], ...] = ()
+    without_properties: tuple[tuple[str, str | None], ...] = ()
+    folder: str = ""
+    since_ns: int | None = None
+    limit: int = 10
+    offset: int = 0
+    visible: Visible = everything
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    path: NotePath
+    title: str
+    score: float
+    modified_ns: int
+    heading: str | None  # the best section's; None above the first heading
+    line: int  # first line of that section
+    snippet: str  # the best lines of that section, whitespace folded
+    marks: tuple[tuple[int, int], ...] = ()  # where in the snippet the words are
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    items: tuple[Hit, ...]
+    total: int  # notes that hold any of the words and meet the conditions (counted up to a bound)
+    with_all: int  # notes that hold them all
+    cut: bool
+    nearest: tuple[str, ...] = ()  # spellings and names, when nothing was found
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which notes, in which order: for listings and the dialects' plain searches."""
+
+    folder: str = ""
+    recursive: bool = True
+    notes_only: bool = True
+    prefix_words: tuple[str, ...] = ()  # all must match a token by prefix, in title, tags, aliases, path or body
+    tags: tuple[str, ...] = ()  # all, exact, case ignored
+    since_ns: int | None = None  # modified after (exclusive)
+    among: frozenset[str] | None = None  # only these paths
+    sort: str = "path"  # path, modified, created, size; modified, created and size: largest first, ties by path
+    limit: int | None = None
+    offset: int = 0
+    visible: Visible = everything
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    done: int
+    total: int | None
+    building: bool
+    stale: str | None = None  # why the answers may be old (the folder vanished, …)
+
+
+@dataclass(frozen=True, slots=True)
+class Needles:
+    """What a text must hold to be worth a closer look: every group has a member in it, case ignored. Empty: anything."""
+
+    groups: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    path: NotePath
+    text: str
+    modified_ns: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything stored about one note, for comparing an index with one built from nothing."""
+
+    rows: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+
+class Index(Protocol):
+    """Questions the engine asks. Any thread may ask; `file` and `drop` are for whoever read the store."""
+
+    def file(self, filings: Iterable[Filing], *, drop: Iterable[str] = ()) -> None:
+        """Put these in place of what was known of them and forget the dropped: one transaction."""
+        ...
+
+    def stamps(self) -> Iterator[tuple[str, str]]:
+        """(path, stamp) of every file, in code point order of the path."""
+        ...
+
+    def filed(self, path: str) -> Filed | None: ...
+
+    def select(self, selection: Selection) -> tuple[list[Filed], int]:
+        """The page asked for, and how many there are in all."""
+        ...
+
+    def bearing(self, key: str) -> Sequence[NotePath]:
+        """Paths whose last segment, with or without `.md`, has this key (`notes.Names`)."""
+        ...
+
+    def aliased(self, key: str) -> Sequence[NotePath]: ...
+
+    def titled(self, key: str) -> Sequence[NotePath]: ...
+
+    def slugged(self, slug: str) -> Sequence[NotePath]: ...
+
+    def links_from(self, path: str) -> list[LinkRow]: ...
+
+    def links_toward(self, keys: Iterable[str]) -> list[LinkRow]:
+        """Links whose target's last segment (or whole slug) has one of these keys."""
+        ...
+
+    def headings(self, path: str) -> list[Heading]: ...
+
+    def tags(self, *, visible: Visible = everything) -> dict[str, int]:
+        """Every tag, as first spelled, with its number of notes."""
+        ...
+
+    def tags_of(self, paths: Iterable[str]) -> dict[str, list[str]]: ...
+
+    def properties(self, path: str) -> Mapping[str, Any]: ...
+
+    def search(self, query: Query) -> Hits: ...
+
+    def bodies(self, needles: Needles, *, folder: str = "", visible: Visible = everything) -> Iterator[list[Body]]:
+        """Notes that may match, in batches of a few megabytes, in path order, narrowed by the words of the index."""
+        ...
+
+    def text(self, path: str) -> str | None:
+        """The text as indexed."""
+        ...
+
+    def count(self) -> tuple[int, int]:
+        """(notes, other files)."""
+        ...
+
+    def progress(self) -> Progress: ...
+
+    def close(self) -> None: ...
+
+
+__all__ = [
+    "Body", "Facts", "Filed", "Filing", "Hit", "Hits", "Index", "LinkRow", "Needles", "Progress", "Query", "Selection",
+    "Visible", "everything",
+]  # fmt: skip

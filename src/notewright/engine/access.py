@@ -1,0 +1,65 @@
+"""Who may see and change what: decided here, once, for every question the engine is asked."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from notewright.errors import Forbidden, NotFound, ReadOnly
+from notewright.notes import NotePath, glob_matcher
+
+
+@dataclass(frozen=True)
+class Access:
+    """The rules of a workspace narrowed by those of the caller. Globs are relative to the workspace."""
+
+    read_only: bool = False
+    hide: tuple[str, ...] = ()  # absent from every answer
+    write_under: tuple[str, ...] = field(default=("**",))  # agents may write only here
+
+    @cached_property
+    def _hidden(self) -> tuple[Callable[[str], bool], ...]:
+        return tuple(glob_matcher(pattern) for pattern in self.hide)
+
+    @cached_property
+    def _writable(self) -> tuple[Callable[[str], bool], ...]:
+        return tuple(glob_matcher(pattern) for pattern in self.write_under)
+
+    def sees(self, path: str) -> bool:
+        """Dot segments are outside the workspace for everybody; hidden notes for this caller."""
+        if path.startswith(".") or "/." in path:
+            return False
+        return not any(hides(path) for hides in self._hidden)
+
+    def may_see(self, path: NotePath) -> None:
+        if not self.sees(path):
+            raise NotFound(f"there is no {path}", what="note", path=path)
+
+    def may_write(self, path: NotePath) -> None:
+        """Refused in words that do not tell whether something hidden is there."""
+        if self.read_only:
+            raise ReadOnly("this workspace is read-only", hint="ask its owner to allow writing", path=path)
+        if not self.sees(path) or not any(allows(path) for allows in self._writable):
+            raise Forbidden(f"writing to {path} is not allowed", hint=self._where(), path=path)
+
+    def _where(self) -> str:
+        if self.write_under == ("**",):
+            return "names beginning with a dot and hidden folders are out of reach"
+        return "write under " + " or ".join(self.write_under)
+
+    def narrowed(self, other: "Access") -> "Access":
+        """Both sets of rules at once."""
+        return _Both(self, other)
+
+
+class _Both(Access):
+    """Two rules that must both agree."""
+
+    def __init__(self, first: Access, second: Access) -> None:
+        super().__init__(read_only=first.read_only or second.read_only, hide=first.hide + second.hide)
+        object.__setattr__(self, "parts", (first, second))
+
+    parts: tuple[Access, Access]
+
+    def may_write(self, path: NotePath) -> None:
+        for part in self.parts:
+            part.may_write(path)
