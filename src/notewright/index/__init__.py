@@ -127,7 +127,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Needles:
-    """What a text must hold to be worth a closer look: every group has a member in it, case ignored. Empty: anything."""
+    """What a text must hold to be worth a look: of every group one member, case ignored. No group: anything."""
 
     groups: tuple[tuple[str, ...], ...] = ()
 

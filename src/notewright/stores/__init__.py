@@ -55,7 +55,7 @@ class Store(Protocol):
         ...
 
     def children(self, folder: str, *, hidden: bool = False) -> list[Entry]:
-        """What is directly in a folder, sub-folders and broken symlinks included. NotFound if there is no such folder."""
+        """What is directly in a folder, sub-folders and broken symlinks included. NotFound without such a folder."""
         ...
 
     def stat(self, path: NotePath) -> Entry:
@@ -86,7 +86,7 @@ class Store(Protocol):
         ...
 
     def delete(self, path: NotePath, *, seen: Version, op: OpId) -> None:
-        """Remove what was seen, or Conflict. Already gone is success. Folders it leaves empty are removed by `settle`."""
+        """Remove what was seen, or Conflict. Already gone is success. `settle` removes folders it leaves empty."""
         ...
 
     def settle(self, op: OpId, *, emptied: tuple[str, ...] = ()) -> None:
