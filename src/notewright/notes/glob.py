@@ -1,0 +1,202 @@
+"""Globs over paths, as git's `:(glob)` reads them, in time linear in the path.
+
+`*` and `?` stay within a segment, `**` as a whole segment means any number of folders, `[a-z]` and `[!a]` are one
+character, `{a,b}` either. A star takes the first place where what follows it fits and never looks back, which
+finds every match and leaves no room for patterns that take for ever.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import pairwise
+
+from notewright.errors import Invalid
+
+MAX_LENGTH = 1000
+MAX_ALTERNATIVES = 256
+MAX_EXPANDED = 20_000  # characters of all alternatives together
+
+
+def glob_matcher(
+    pattern: str, *, basename: bool = False, negation: bool = False, ignore_case: bool = False
+) -> Callable[[str], bool]:
+    """A test for paths. `basename`: a pattern without `/` looks at the last segment alone. `negation`: `!` in front.
+
+    Invalid for an empty, an unfinished or an excessive pattern.
+    """
+    if not pattern:
+        raise _invalid(pattern, "it is empty")
+    if len(pattern) > MAX_LENGTH:
+        raise _invalid(pattern[:40] + "…", f"it is longer than {MAX_LENGTH} characters")
+    wanted = True
+    while negation and pattern.startswith("!"):
+        pattern, wanted = pattern[1:], not wanted
+    matches = _compiled(pattern, ignore_case).fullmatch
+    if basename and "/" not in pattern and "**" not in pattern:
+        return lambda path: (matches(path.rpartition("/")[2]) is not None) is wanted
+    return lambda path: (matches(path) is not None) is wanted
+
+
+def glob_prefix(pattern: str) -> str:
+    """The folders every match begins with, `""` where none are certain: for narrowing a listing."""
+    sure = re.split(r"[*?\[{\\]", pattern, maxsplit=1)[0]
+    return "" if pattern.startswith("!") else sure.rpartition("/")[0]
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str, ignore_case: bool) -> re.Pattern[str]:
+    alternatives = dict.fromkeys(_expanded(pattern))
+    source = "|".join(_whole(alternative) for alternative in alternatives)
+    return re.compile(source, re.DOTALL | (re.IGNORECASE if ignore_case else 0))
+
+
+def _invalid(pattern: str, why: str) -> Invalid:
+    return Invalid(f"{pattern!r} is not a glob: {why}", hint="use a pattern like Projects/**/*.md", what="pattern")
+
+
+# ---- braces -------------------------------------------------------------------------------------------
+
+
+def _expanded(pattern: str) -> list[str]:
+    """The pattern without braces: one for each choice."""
+    done: list[str] = []
+    waiting, size = [pattern], 0
+    while waiting:
+        current = waiting.pop()
+        span = _first_brace(current)
+        size += len(current)
+        if len(done) + len(waiting) > MAX_ALTERNATIVES or size > MAX_EXPANDED * 4:
+            raise _invalid(pattern, f"its braces make more than {MAX_ALTERNATIVES} patterns")
+        if span is None:
+            done.append(current)
+            continue
+        start, commas, end = span
+        edges = [start, *commas, end]
+        waiting += [current[:start] + current[left + 1 : right] + current[end + 1 :] for left, right in pairwise(edges)]
+    if sum(map(len, done)) > MAX_EXPANDED:
+        raise _invalid(pattern, "its braces make it too long")
+    return done
+
+
+def _first_brace(pattern: str) -> tuple[int, list[int], int] | None:
+    """Where the first group opens, its own commas, and where it closes."""
+    opened: list[int] = []
+    commas: list[int] = []
+    for place, token in _tokens(pattern):
+        if token == "{":
+            opened.append(place)
+        elif token == "," and len(opened) == 1:
+            commas.append(place)
+        elif token == "}" and opened:
+            start = opened.pop()
+            if not opened:
+                return start, commas, place
+    if opened:
+        raise _invalid(pattern, "a { is not closed")
+    return None
+
+
+# ---- one alternative ----------------------------------------------------------------------------------
+
+
+def _tokens(pattern: str) -> Iterator[tuple[int, str]]:
+    """Each sign with its place: a character, an escaped one with its backslash, or a whole class."""
+    place = 0
+    while place < len(pattern):
+        end = place + 1
+        if pattern[place] == "\\":
+            end += 1
+            if end > len(pattern):
+                raise _invalid(pattern, "nothing follows the last backslash")
+        elif pattern[place] == "[":
+            end = _class_end(pattern, place)
+        yield place, pattern[place:end]
+        place = end
+
+
+def _class_end(pattern: str, start: int) -> int:
+    place = start + 1
+    if pattern[place : place + 1] in ("!", "^"):
+        place += 1
+    first = place
+    while place < len(pattern):
+        if pattern[place] == "]" and place > first:
+            return place + 1
+        place += 2 if pattern[place] == "\\" else 1
+    raise _invalid(pattern, "a [ is not closed")
+
+
+def _whole(pattern: str) -> str:
+    """The regular expression of a pattern without braces."""
+    segments = _segments(pattern)
+    groups: list[list[str]] = [[]]
+    for segment in segments:
+        if segment == "**":
+            groups.append([])
+        else:
+            groups[-1].append(_segment(segment))
+    if len(groups) == 1:
+        return "/".join(groups[0])
+    first, *middle, last = groups
+    source = "".join(f"{segment}/" for segment in first)
+    for group in middle:
+        if group:  # the first place where these folders fit is as good as any
+            source += "(?>(?:[^/]+/)*?" + "".join(f"{segment}/" for segment in group) + ")"
+    return source + ("(?:[^/]+/)*" + "/".join(last) if last else ".+")
+
+
+def _segments(pattern: str) -> list[str]:
+    segments = [""]
+    for _, token in _tokens(pattern):
+        if token == "/":
+            segments.append("")
+        else:
+            segments[-1] += token
+    return segments
+
+
+def _segment(pattern: str) -> str:
+    """One segment: pieces between stars, each taken at the first place where it fits."""
+    pieces = [""]
+    for _, token in _tokens(pattern):
+        if token == "*":
+            pieces.append("")
+        else:
+            pieces[-1] += _sign(token)
+    if len(pieces) == 1:
+        return pieces[0]
+    first, *middle, last = pieces
+    start = first or "(?=[^/])"  # a star alone is no empty name
+    return start + "".join(f"(?>[^/]*?{piece})" for piece in middle if piece) + "[^/]*" + last
+
+
+def _sign(token: str) -> str:
+    if token == "?":
+        return "[^/]"
+    if token[0] == "\\":
+        return re.escape(token[1])
+    return _class(token) if token[0] == "[" else re.escape(token)
+
+
+def _class(token: str) -> str:
+    negated = token[1] in "!^"
+    members = _members(token[2 if negated else 1 : -1])
+    if negated:
+        return f"[^/{members}]"
+    return f"(?!/)[{members}]" if members else "(?!)"
+
+
+def _members(inner: str) -> str:
+    """The members of a class for `re`; a range that runs backwards holds nothing, as in git."""
+    signs = re.findall(r"\\.|.", inner, re.DOTALL)
+    source, place = "", 0
+    while place < len(signs):
+        low = signs[place][-1]
+        if place + 2 < len(signs) and signs[place + 1] == "-":
+            high = signs[place + 2][-1]
+            source += f"{re.escape(low)}-{re.escape(high)}" if low <= high else ""
+            place += 3
+        else:
+            source += re.escape(low)
+            place += 1
+    return source

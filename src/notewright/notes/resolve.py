@@ -1,0 +1,301 @@
+"""Which note a link means: Obsidian's rules, and the other surfaces' rules as small policies over the same names.
+
+A policy is a row of steps. Each step looks at the link and either passes it on or decides, so that a policy reads
+from left to right like the sentence that describes it. Only names are looked at, never texts, so that the whole
+question costs one look-up by the target's last segment.
+"""
+
+import posixpath
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from notewright.notes.model import Note
+from notewright.notes.path import NotePath, path_key, with_md, without_md
+
+_NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
+
+
+class Names(Protocol):
+    """What is there to be linked to. Keys are made by `link_key`, `path_key` and `slug_key`."""
+
+    def bearing(self, key: str) -> Sequence[NotePath]:
+        """Every path whose last segment, with or without `.md`, has this key."""
+
+    def aliased(self, key: str) -> Sequence[NotePath]:
+        """Every note with an alias of this key."""
+
+    def titled(self, key: str) -> Sequence[NotePath]:
+        """Every note with a title of this key."""
+
+    def slugged(self, slug: str) -> Sequence[NotePath]:
+        """Every note that bears this slug: by its path first, then by alias, by title, by its last segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a link means: the chosen path, and all that could be meant, best first."""
+
+    path: NotePath | None
+    candidates: tuple[NotePath, ...]
+    ambiguous: bool  # nothing but the order of code points chose between the first two
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """One link being asked about."""
+
+    target: str
+    source: NotePath
+    named: Sequence[NotePath]  # what bears the target's last segment, looked up once
+    names: Names
+    roots: tuple[str, ...]
+
+
+Rank = tuple[object, ...]
+Found = list[tuple[Rank, NotePath]]
+Step = Callable[[Asking], Found | None]  # None: not for this step; an empty list: decided, and nothing is there
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPolicy:
+    """How one surface reads links. `roots` are the names of several workspaces, each path's first segment."""
+
+    steps: tuple[Step, ...]
+    roots: tuple[str, ...] = ()
+
+
+def link_key(target: str) -> str:
+    """The key of a target's last segment: what links and the files they could mean have in common."""
+    return path_key(target.rpartition("/")[2])
+
+
+def slug_key(text: str) -> str:
+    """Lower case, runs of anything but letters and digits as one dash."""
+    return _NOT_ALPHANUMERIC.sub("-", path_key(text)).strip("-")
+
+
+# ---- steps --------------------------------------------------------------------------------------------
+
+
+def _itself(asking: Asking) -> Found | None:
+    return None if asking.target else [((), asking.source)]
+
+
+def _explicitly_relative(asking: Asking) -> Found | None:
+    if not asking.target.startswith(("./", "../")):
+        return None
+    joined = posixpath.normpath(posixpath.join(asking.source.folder, asking.target))
+    return _at(joined, asking)
+
+
+def _from_root(asking: Asking) -> Found | None:
+    return _at(asking.target.lstrip("/"), asking) if asking.target.startswith("/") else None
+
+
+def _exact_path(asking: Asking) -> Found | None:
+    return _at(asking.target, asking) or None
+
+
+def _path_suffix(asking: Asking) -> Found | None:
+    here = path_key(posixpath.join(asking.source.folder, asking.target))
+    for ending in _spellings(asking.target):
+        wanted = "/" + path_key(ending)
+        found = [path for path in asking.named if path_key(path).endswith(wanted)]
+        if found:
+            return [
+                ((path_key(path) not in (here, here + ".md"), len(path), not path.endswith("/" + ending)), path)
+                for path in found
+            ]
+    return None
+
+
+def _at(place: str, asking: Asking) -> Found:
+    """What is at this path, case ignored; of twins the one spelled the same."""
+    for spelling in _spellings(place):
+        wanted = path_key(spelling)
+        found: Found = [((path != spelling,), path) for path in asking.named if path_key(path) == wanted]
+        if found:
+            return found
+    return []
+
+
+def _spellings(target: str) -> tuple[str, str]:
+    """As written and with `.md`. Without an extension the note comes first: `LICENSE` means `LICENSE.md`."""
+    as_note = target + ".md"
+    return (target, as_note) if "." in target.rpartition("/")[2] else (as_note, target)
+
+
+def _stem(asking: Asking) -> Found | None:
+    return [((len(path),), path) for path in asking.named if path.stem == asking.target]
+
+
+def _same_path(asking: Asking) -> Found | None:
+    wanted = with_md(asking.target)
+    return [((), path) for path in asking.named if path == wanted] or None
+
+
+def _same_path_any_case(asking: Asking) -> Found | None:
+    wanted = path_key(with_md(asking.target))
+    return [((), path) for path in asking.named if path_key(path) == wanted] or None
+
+
+def _by(names: Callable[[Asking], Sequence[NotePath]]) -> Step:
+    return lambda asking: [((len(path),), path) for path in names(asking)] or None
+
+
+def _segment(asking: Asking) -> Sequence[NotePath]:
+    return [path for path in asking.named if path.is_note] if "/" not in asking.target else ()
+
+
+def _slug(asking: Asking) -> Found | None:
+    slug = slug_key(without_md(asking.target))
+    return [((place,), path) for place, path in enumerate(asking.names.slugged(slug) if slug else ())] or None
+
+
+def _beside(asking: Asking) -> Found | None:
+    """Relative to the source's folder; `..` stops at the workspace's root."""
+    if asking.target.startswith("/"):
+        return None
+    root = _root(asking)
+    inner = "/" + asking.source.folder[len(root) + 1 :]
+    joined = posixpath.normpath(posixpath.join(inner, asking.target))
+    return _document(posixpath.join(root, joined.lstrip("/")), asking)
+
+
+def _below_own_root(asking: Asking) -> Found | None:
+    return _document(posixpath.join(_root(asking), asking.target.lstrip("/")), asking)
+
+
+def _below_named_root(asking: Asking) -> Found | None:
+    return _document(asking.target, asking) if asking.target.partition("/")[0] in asking.roots else None
+
+
+def _anywhere(asking: Asking) -> Found | None:
+    wanted, own = "/" + path_key(with_md(asking.target)), _root(asking)
+    order = {root: place for place, root in enumerate(asking.roots)}
+    return [
+        ((root != own, order.get(root, len(order)), len(path)), path)
+        for path in asking.named
+        if path_key(path).endswith(wanted)
+        for root in [path.partition("/")[0]]
+    ] or None
+
+
+def _document(place: str, asking: Asking) -> Found | None:
+    spelling = with_md(place)
+    wanted = path_key(spelling)
+    return [((path != spelling,), path) for path in asking.named if path_key(path) == wanted] or None
+
+
+def _root(asking: Asking) -> str:
+    return asking.source.partition("/")[0]
+
+
+# ---- policies -----------------------------------------------------------------------------------------
+
+OBSIDIAN = LinkPolicy((_itself, _explicitly_relative, _from_root, _exact_path, _path_suffix))
+STEM = LinkPolicy((_itself, _stem))
+CAIRN = LinkPolicy(
+    (
+        _itself,
+        _same_path,
+        _same_path_any_case,
+        _by(lambda asking: asking.names.aliased(path_key(asking.target))),
+        _by(lambda asking: asking.names.titled(path_key(asking.target))),
+        _by(_segment),
+        _slug,
+    )
+)
+
+
+def lens(roots: Sequence[str], *, strict_tree: bool = False) -> LinkPolicy:
+    """Links across workspaces: every path begins with its workspace's name, and `roots` names them in order."""
+    steps: tuple[Step, ...] = (_itself, _beside, _below_own_root, _below_named_root)
+    return LinkPolicy(steps if strict_tree else (*steps, _anywhere), tuple(roots))
+
+
+# ---- asking -------------------------------------------------------------------------------------------
+
+
+def resolve(target: str, source: NotePath, names: Names, policy: LinkPolicy = OBSIDIAN) -> NotePath | None:
+    """The path a link in `source` means, or None where it is broken."""
+    return meaning(target, source, names, policy).path
+
+
+def meaning(target: str, source: NotePath, names: Names, policy: LinkPolicy = OBSIDIAN) -> Meaning:
+    """The path a link means, with every candidate of the step that decided."""
+    target = target.strip()
+    named = names.bearing(link_key(target)) if target else ()
+    asking = Asking(target, source, named, names, policy.roots)
+    for step in policy.steps:
+        found = step(asking)
+        if found is not None:
+            return _best_first(found)
+    return Meaning(None, (), False)
+
+
+def _best_first(found: Found) -> Meaning:
+    ordered = sorted(set(found), key=lambda entry: (*entry[0], entry[1]))
+    paths = tuple(path for _, path in ordered)
+    return Meaning(paths[0] if paths else None, paths, len(ordered) > 1 and ordered[0][0] == ordered[1][0])
+
+
+# ---- names of a vault held in memory ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PlainNames:
+    """Names in dictionaries, for small vaults and for what a rename changes on top of an index."""
+
+    by_name: Mapping[str, Sequence[NotePath]]
+    by_alias: Mapping[str, Sequence[NotePath]]
+    by_title: Mapping[str, Sequence[NotePath]]
+    by_slug: Mapping[str, Sequence[NotePath]]
+
+    def bearing(self, key: str) -> Sequence[NotePath]:
+        return self.by_name.get(key, ())
+
+    def aliased(self, key: str) -> Sequence[NotePath]:
+        return self.by_alias.get(key, ())
+
+    def titled(self, key: str) -> Sequence[NotePath]:
+        return self.by_title.get(key, ())
+
+    def slugged(self, slug: str) -> Sequence[NotePath]:
+        return self.by_slug.get(slug, ())
+
+
+def name_keys(path: NotePath) -> tuple[str, ...]:
+    """The keys under which `bearing` must find this path."""
+    name, stem = path_key(path.name), path_key(path.stem)
+    return (name, stem) if name != stem else (name,)
+
+
+def names_of(paths: Iterable[NotePath], notes: Iterable[Note] = ()) -> PlainNames:
+    """The names of these paths; aliases, titles and slugs are known for `notes` alone."""
+    by_name: defaultdict[str, list[NotePath]] = defaultdict(list)
+    for path in paths:
+        for key in name_keys(path):
+            by_name[key].append(path)
+    by_alias: defaultdict[str, list[NotePath]] = defaultdict(list)
+    by_title: defaultdict[str, list[NotePath]] = defaultdict(list)
+    slugs: list[tuple[str, int, NotePath]] = []
+    for note in notes:
+        by_title[path_key(note.title)].append(note.path)
+        for alias in note.aliases:
+            by_alias[path_key(alias.strip())].append(note.path)
+        slugs += [(slug, place, note.path) for place, slug in enumerate_slugs(note)]
+    by_slug: defaultdict[str, list[NotePath]] = defaultdict(list)
+    for slug, _, path in sorted(slugs, key=lambda entry: (entry[1], len(entry[2]), entry[2])):
+        if path not in by_slug[slug]:
+            by_slug[slug].append(path)
+    return PlainNames(by_name, by_alias, by_title, by_slug)
+
+
+def enumerate_slugs(note: Note) -> list[tuple[int, str]]:
+    """The slugs of a note with their precedence: 0 path, 1 alias, 2 title, 3 last segment."""
+    own = [(0, without_md(note.path)), *((1, alias) for alias in note.aliases), (2, note.title), (3, note.path.stem)]
+    return [(place, slug_key(text)) for place, text in own if slug_key(text)]

@@ -1,0 +1,112 @@
+"""Globs, as git reads them."""
+
+import hashlib
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from notewright.errors import Invalid
+from notewright.notes import glob_matcher, glob_prefix
+
+HITS = [
+    ("*.md", "a.md"),
+    ("**/*.md", "a.md"),
+    ("**/*.md", "x/y/a.md"),
+    ("projects/**", "projects/a/b.png"),
+    ("a/**/b", "a/b"),
+    ("a/**/b", "a/x/y/b"),
+    ("**/x/**/y/*.md", "1/x/2/3/y/n.md"),
+    ("**/x/y/**", "x/x/y/z"),
+    ("?.md", "é.md"),
+    ("[a-c]*.md", "bx.md"),
+    ("[!a]*", "b"),
+    ("[]x]", "]"),
+    ("[\\]x]", "]"),
+    ("\\*.md", "*.md"),
+    ("{a,b}/*.md", "b/n.md"),
+    ("{a/b,c}.md", "a/b.md"),
+    ("{a{1,2},b}", "a2"),
+    ("x{,y}", "x"),
+    ("{[,],b}", ","),
+    ("*a*b*c", "xaxxbbxcc"),
+    ("**", "a/b/c"),
+    ("a**b", "axxb"),
+]
+MISSES = [
+    ("*.md", "x/a.md"),
+    ("*", "a/b"),
+    ("?", "/"),
+    ("a?b", "a/b"),
+    ("a[/]b", "a/b"),
+    ("a[!x]b", "a/b"),
+    ("projects/**", "projects"),
+    ("projects/**", "projects2/a"),
+    ("a/*/b", "a/b"),
+    ("*.md", "A.MD"),
+    ("[z-a]", "m"),
+    ("a**b", "a/b"),
+    ("**/x/**/y", "x/z"),
+    ("!a", "b"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "path"), HITS)
+def test_a_pattern_finds_what_it_describes(pattern: str, path: str) -> None:
+    assert glob_matcher(pattern)(path)
+
+
+@pytest.mark.parametrize(("pattern", "path"), MISSES)
+def test_a_pattern_finds_nothing_else(pattern: str, path: str) -> None:
+    assert not glob_matcher(pattern)(path)
+
+
+def test_a_basename_pattern_looks_at_the_last_segment_unless_it_names_folders() -> None:
+    assert glob_matcher("*.md", basename=True)("a/b.md")
+    assert not glob_matcher("a/*.md", basename=True)("x/a/b.md")
+
+
+def test_negation_is_asked_for_and_may_be_doubled() -> None:
+    assert glob_matcher("!*.md", negation=True)("a.png")
+    assert not glob_matcher("!*.md", negation=True)("a.md")
+    assert glob_matcher("!!*.md", negation=True)("a.md")
+
+
+@pytest.mark.parametrize("pattern", ["", "[a", "{a", "{a,{b}", "a\\", "x" * 2000, "{a,b}" * 20, "{" * 300])
+def test_an_unfinished_or_excessive_pattern_is_refused(pattern: str) -> None:
+    with pytest.raises(Invalid):
+        glob_matcher(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["*a" * 300 + "*b", "**/" * 200 + "x", "**/a*" * 150 + "b", "{a*,b*}" * 8 + "c"])
+def test_no_pattern_takes_long(pattern: str) -> None:
+    matches = glob_matcher(pattern)
+    begun = time.perf_counter()
+    assert not matches("a/" * 400 + "a" * 2000)
+    assert time.perf_counter() - begun < 1
+
+
+def test_the_sure_folders_of_a_pattern_narrow_a_listing() -> None:
+    assert glob_prefix("a/b/*.md") == "a/b"
+    assert glob_prefix("a/b*/c") == "a"
+    assert glob_prefix("**/x") == ""
+    assert glob_prefix("!a/b/c") == ""
+
+
+def test_globs_find_in_every_vault_what_git_finds(shared: Path) -> None:
+    for truth in sorted(shared.glob("truth/*/glob.json")):
+        vault = shared / "vaults" / truth.parent.name / "vault"
+        paths = sorted(p.relative_to(vault).as_posix() for p in vault.rglob("*") if p.is_file())
+        paths = [path for path in paths if not path.startswith(".") and "/." not in path]
+        for case in json.loads(truth.read_text())["glob"]:
+            if "?" in case["pattern"] and not all(map(str.isascii, paths)):
+                continue  # git's ? is one byte, ours one character
+            matches = glob_matcher(case["pattern"], ignore_case=case["ignore_case"])
+            found = [path for path in paths if matches(path)]
+            said = (truth.parent.name, case["pattern"])
+            assert (said, len(found)) == (said, case["count"])
+            assert found[:12] == case["first"][:12], said
+            digest = hashlib.sha256("".join(path + "\n" for path in found).encode()).hexdigest()
+            joined = hashlib.sha256("\n".join(found).encode()).hexdigest()
+            assert case["sha256_of_paths"] in (digest, joined), said

@@ -1,0 +1,145 @@
+"""Which note a link means."""
+
+import pytest
+
+from notewright.notes import (
+    CAIRN,
+    OBSIDIAN,
+    STEM,
+    LinkPolicy,
+    NotePath,
+    PlainNames,
+    lens,
+    link_key,
+    meaning,
+    names_of,
+    resolve,
+    slug_key,
+)
+
+
+def names(*paths: str) -> PlainNames:
+    return names_of(NotePath(path) for path in paths)
+
+
+def means(target: str, source: str, *paths: str, policy: LinkPolicy = OBSIDIAN) -> str | None:
+    return resolve(target, NotePath(source), names(*paths, source), policy)
+
+
+def test_an_empty_target_is_the_note_itself() -> None:
+    assert means("", "a/x.md") == "a/x.md"
+
+
+def test_dots_are_relative_to_the_source_and_nothing_else_is_tried() -> None:
+    assert means("./y", "a/x.md", "y.md", "a/y.md") == "a/y.md"
+    assert means("../y", "a/x.md", "y.md", "a/y.md") == "y.md"
+    assert means("../y", "a/x.md", "a/y.md") is None
+    assert means("../../y", "a/x.md", "y.md") is None
+
+
+def test_an_exact_path_wins_over_a_note_beside_the_source() -> None:
+    assert means("Note", "z/x.md", "Note.md", "z/Note.md") == "Note.md"
+
+
+def test_own_folder_then_the_shortest_path_then_code_points() -> None:
+    paths = ["zzzz/Note.md", "a/b/Note.md", "c/d/Note.md"]
+    assert means("Note", "zzzz/x.md", *paths) == "zzzz/Note.md"
+    assert means("Note", "zzzz/deep/x.md", *paths) == "a/b/Note.md"
+    assert means("b/Note", "x.md", *paths) == "a/b/Note.md"
+
+
+def test_only_a_choice_by_code_points_is_called_ambiguous() -> None:
+    found = meaning("Note", NotePath("x.md"), names("bb/Note.md", "aa/Note.md", "long/Note.md"))
+    assert (found.path, found.ambiguous) == ("aa/Note.md", True)
+    assert found.candidates == ("aa/Note.md", "bb/Note.md", "long/Note.md")
+    assert not meaning("Note", NotePath("x.md"), names("a/Note.md", "long/Note.md")).ambiguous
+
+
+@pytest.mark.parametrize("target", ["ext", "Ext.MD", "EXT.md", "a/EXT"])
+def test_case_and_the_extension_of_notes_do_not_matter(target: str) -> None:
+    assert means(target, "x.md", "a/Ext.md") == "a/Ext.md"
+
+
+def test_composition_does_not_matter() -> None:
+    assert means("Caf\u00e9", "x.md", "Cafe\u0301.md") == "Cafe\u0301.md"
+
+
+def test_of_case_twins_the_one_spelled_the_same_is_meant() -> None:
+    assert means("note", "x.md", "Note.md", "note.md") == "note.md"
+    assert means("Note", "x.md", "d/Note.md", "d/note.md") == "d/Note.md"
+
+
+def test_other_files_need_their_extension() -> None:
+    assert means("Figure", "x.md", "Figure.png") is None
+    assert means("figure.png", "x.md", "p/Figure.png") == "p/Figure.png"
+    assert means("Figure", "x.md", "Figure.png", "sub/Figure.md") == "sub/Figure.md"
+
+
+def test_names_with_dots_are_names() -> None:
+    assert means("v2.0", "x.md", "a/v2.0.md") == "a/v2.0.md"
+    assert means("pic.png", "x.md", "pic.png", "pic.png.md") == "pic.png"
+    assert means("x.md", "y.md", "x.md", "x.md.md") == "x.md"
+    assert means("LICENSE", "x.md", "LICENSE", "LICENSE.md") == "LICENSE.md"
+
+
+def test_a_leading_slash_is_the_root() -> None:
+    assert means("/about", "z/x.md", "about.md", "z/about.md") == "about.md"
+    assert means("/about", "z/x.md", "z/about.md") is None
+
+
+@pytest.mark.parametrize("target", ["a/", "..", ".", "/", "//", "|", "a/../b", "a//b"])
+def test_odd_targets_are_broken_links(target: str) -> None:
+    assert means(target, "x.md", "a/b.md", "b.md") is None
+
+
+def test_a_stem_policy_compares_exactly() -> None:
+    assert means("B", "x.md", "long/B.md", "d/B.md", policy=STEM) == "d/B.md"
+    assert means("b", "x.md", "B.md", policy=STEM) is None
+    assert means("d/B", "x.md", "d/B.md", policy=STEM) is None
+
+
+def test_one_look_up_by_last_segment_is_enough() -> None:
+    assert link_key("a/b/Tea.MD") == "tea.md"
+    asked: list[str] = []
+
+    class Counting(PlainNames):
+        def bearing(self, key: str) -> list[NotePath]:
+            asked.append(key)
+            return [NotePath("a/Tea.md")]
+
+    assert resolve("Tea", NotePath("x.md"), Counting({}, {}, {}, {})) == "a/Tea.md"
+    assert asked == ["tea"]
+
+
+def cairn(target: str, **found: str) -> str | None:
+    tables = {kind: {} for kind in ("name", "alias", "title", "slug")}
+    for path, (kind, key) in ((path, pair.split("=", 1)) for path, pair in found.items()):
+        tables[kind].setdefault(key, []).append(NotePath(path + ".md"))
+    return resolve(target, NotePath("x.md"), PlainNames(*tables.values()), CAIRN)
+
+
+def test_cairn_tries_path_alias_title_segment_slug() -> None:
+    assert cairn("Jamie", Jamie="name=jamie", jamie="name=jamie") == "Jamie.md"
+    assert cairn("JAMIE", jamie="name=jamie", other="alias=jamie") == "jamie.md"
+    assert cairn("jw", other="alias=jw", third="title=jw") == "other.md"
+    assert cairn("jw", third="title=jw", **{"d/jw": "name=jw"}) == "third.md"
+    assert cairn("jw", **{"d/jw": "name=jw"}) == "d/jw.md"
+    assert cairn("Jamie Wilson", some="slug=jamie-wilson") == "some.md"
+    assert cairn("nobody") is None
+
+
+def test_slugs_are_lower_case_with_dashes() -> None:
+    assert slug_key("Jamie  Wilson (CEO)!") == "jamie-wilson-ceo"
+
+
+def test_lens_goes_from_the_source_outwards() -> None:
+    policy = lens(["Lens Edu", "Lens"])
+    paths = ["Lens/Bio/Cell.md", "Lens/Cell.md", "Lens Edu/Cell.md", "Lens Edu/Only.md", "Lens/Deep/Down/Leaf.md"]
+    assert means("Cell", "Lens/Bio/x.md", *paths, policy=policy) == "Lens/Bio/Cell.md"
+    assert means("../../../Cell", "Lens/Bio/x.md", *paths, policy=policy) == "Lens/Cell.md"
+    assert means("Cell.md", "Lens/Other/x.md", *paths, policy=policy) == "Lens/Cell.md"
+    assert means("Lens Edu/Cell", "Lens/x.md", *paths, policy=policy) == "Lens Edu/Cell.md"
+    assert means("cell", "Lens/Bio/x.md", *paths, policy=policy) == "Lens/Bio/Cell.md"
+    assert means("only", "Lens/x.md", *paths, policy=policy) == "Lens Edu/Only.md"
+    assert means("Leaf", "Lens Edu/x.md", *paths, policy=policy) == "Lens/Deep/Down/Leaf.md"
+    assert means("only", "Lens/x.md", *paths, policy=lens(["Lens"], strict_tree=True)) is None
