@@ -5,6 +5,7 @@ and any later index answer these questions with the same set of answers.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -123,6 +124,7 @@ class Progress:
     total: int | None
     building: bool
     stale: str | None = None  # why the answers may be old (the folder vanished, …)
+    wanting: bool = False  # the index was lost or thrown away: everything must be filed again
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +149,34 @@ class Facts:
     rows: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
+class Build(Protocol):
+    """A whole new index being filled beside the one that answers."""
+
+    def file(self, filings: Iterable[Filing]) -> None: ...
+
+    def finish(self) -> None:
+        """Everything is filed: make it ready to answer (secondary indexes, full text)."""
+        ...
+
+    def swap(self, again: Callable[[Iterable[str]], Iterable[Filing]]) -> None:
+        """Put it in the old one's place, for every process. What was `touched` meanwhile is asked for again first; a
+        touched path that `again` does not answer is gone. The caller holds the store's lock."""
+        ...
+
+
 class Index(Protocol):
     """Questions the engine asks. Any thread may ask; `file` and `drop` are for whoever read the store."""
 
     def file(self, filings: Iterable[Filing], *, drop: Iterable[str] = ()) -> None:
         """Put these in place of what was known of them and forget the dropped: one transaction."""
+        ...
+
+    def touched(self, paths: Iterable[str]) -> None:
+        """These were changed by us: a build under way in any process must read them again."""
+        ...
+
+    def rebuilding(self, total: int) -> AbstractContextManager[Build]:
+        """Fill a new index; leaving without `swap` throws it away."""
         ...
 
     def stamps(self) -> Iterator[tuple[str, str]]:
@@ -174,7 +199,23 @@ class Index(Protocol):
 
     def slugged(self, slug: str) -> Sequence[NotePath]: ...
 
+    def names_like(self, key: str, *, limit: int = 200) -> list[NotePath]:
+        """Notes whose names share letters with this key, best first: for suggestions."""
+        ...
+
+    def other_names(self, path: str) -> list[str]:
+        """The title and aliases of a note: what else it may be linked by."""
+        ...
+
+    def folders(self, *, visible: Visible = everything) -> list[tuple[str, int]]:
+        """Every folder that holds notes, with how many are in it and below."""
+        ...
+
     def links_from(self, path: str) -> list[LinkRow]: ...
+
+    def all_links(self) -> Iterator[LinkRow]:
+        """Every link of every note, by source and line."""
+        ...
 
     def links_toward(self, keys: Iterable[str]) -> list[LinkRow]:
         """Links whose target's last segment (or whole slug) has one of these keys."""
@@ -210,6 +251,6 @@ class Index(Protocol):
 
 
 __all__ = [
-    "Body", "Facts", "Filed", "Filing", "Hit", "Hits", "Index", "LinkRow", "Needles", "Progress", "Query", "Selection",
+    "Body", "Build", "Facts", "Filed", "Filing", "Hit", "Hits", "Index", "LinkRow", "Needles", "Progress", "Query", "Selection",
     "Visible", "everything",
 ]  # fmt: skip
