@@ -1,11 +1,15 @@
-"""Where the shared exams are, for the tests that sit them."""
+"""Where the shared exams are, for the tests that sit them; and what may be skipped."""
 
 import os
+from collections.abc import Generator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+NO_SKIPPING = os.environ.get("NOTEWRIGHT_CI") == "1"
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +19,23 @@ def shared() -> Path:
     if not (place / "cases").is_dir():
         pytest.skip("the shared folder (../shared or $NOTEWRIGHT_SHARED) is not here")
     return place
+
+
+def refuse_missing_service(report: Report) -> Report:
+    """The same report; a skip for want of a service ("service: …") is a failure where NOTEWRIGHT_CI=1."""
+    if NO_SKIPPING and report.skipped and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if reason.startswith("service:"):
+            report.outcome = "failed"
+            report.longrepr = f"NOTEWRIGHT_CI=1 forbids this skip: {reason}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    return refuse_missing_service((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return refuse_missing_service((yield))

@@ -1,0 +1,82 @@
+# What a person types. Each target first brings .venv up to date when pyproject.toml or constraints.txt changed.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PORT   ?= 8484
+SIZES  ?= 1k 10k 100k
+SEEDS  ?= 1000000
+
+BIN       := .venv/bin
+INSTALLED := .venv/.installed
+CLIENTS   := tests/clients/node_modules/.installed
+PACKAGES  := rg:ripgrep strace:strace npm:npm node:nodejs
+
+.PHONY: help install serve test check format bench torture dist constraints clients system clean
+
+help:
+	@echo "make install   .venv with the product, all extras and the development tools"
+	@echo "make serve     serve examples/notes over HTTP on loopback, port $(PORT) (PORT=… for another)"
+	@echo "make check     format, lint, types, quick tests: under a minute"
+	@echo "make test      every test once: under fifteen minutes"
+	@echo "make torture   the long versions (SEEDS=$(SEEDS))"
+	@echo "make bench     measure, and write docs/bench.md (SIZES=\"$(SIZES)\")"
+	@echo "make dist      a wheel in dist/"
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[fast,dev]'
+	touch $@
+
+serve: install
+	$(BIN)/notewright serve Examples=examples/notes --http $(PORT)
+
+test: install system clients
+	$(BIN)/pytest -n 2 --dist loadfile -m "not torture"
+
+check: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not torture"
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install system
+	$(BIN)/python tools/bench.py $(SIZES)
+
+torture: install system clients
+	NOTEWRIGHT_SEEDS=$(SEEDS) $(BIN)/pytest -n 2 --dist load -m torture
+
+dist: install
+	rm -rf build dist
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w dist .
+
+# The pins: what a fresh .venv resolves to today. Names and versions only.
+constraints: install
+	$(BIN)/python -m pip list --format freeze --exclude notewright --exclude pip | LC_ALL=C sort -f > constraints.txt
+	touch $(INSTALLED)
+
+# Other people's MCP clients. Without npm or a network their tests are skipped and say so.
+clients: $(CLIENTS)
+
+$(CLIENTS): tests/clients/package.json tests/clients/package-lock.json | system
+	@if (cd tests/clients && npm install --no-save --loglevel error); then touch $@; \
+	else echo "npm could not install the MCP clients: their tests will be skipped" >&2; fi
+
+# Debian packages the tests use, where we may install them.
+system:
+	@missing=""; for pair in $(PACKAGES); do \
+	  command -v "$${pair%%:*}" >/dev/null || missing="$$missing $${pair##*:}"; done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi || true; \
+	for pair in $(PACKAGES); do command -v "$${pair%%:*}" >/dev/null \
+	  || echo "$${pair##*:} is missing and could not be installed: its tests will be skipped" >&2; done
+
+clean:
+	rm -rf .bench build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
