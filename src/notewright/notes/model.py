@@ -90,6 +90,7 @@ class Note:
     tags: tuple[Tag, ...]  # frontmatter first, then inline, repeats kept
     blocks: tuple[Block, ...]
     aliases: tuple[str, ...]
+    paragraphs: tuple[tuple[int, int], ...] = ()  # spans of running text: paragraphs, headings, table rows
 
     @property
     def body(self) -> str:

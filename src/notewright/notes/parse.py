@@ -1,0 +1,94 @@
+"""From a note's text to its value: one pass over blocks, one over running text."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from notewright.notes.frontmatter import frontmatter
+from notewright.notes.inline import Inline
+from notewright.notes.links import property_links
+from notewright.notes.model import Frontmatter, Heading, Note, Tag
+from notewright.notes.path import NotePath
+from notewright.notes.scan import RUNNING, TABLE, Blocks, scan
+from notewright.notes.tags import property_tags, tag_places
+
+
+def parse(path: NotePath, text: str) -> Note:
+    """What `text` says. Never raises: what cannot be read is left out, and `frontmatter.problem` says why."""
+    flat = flat_lines(text)
+    front = frontmatter(flat, 1 if flat.startswith("\ufeff") else 0)
+    blocks = scan(flat, front.end)
+    paragraphs = _paragraphs(flat, blocks)
+    found = Inline(flat)
+    for start, end in paragraphs:
+        found.read(start, end)
+    headings = _headings(flat, blocks)
+    links = [*property_links(flat, front.inner_start, front.inner_end, front.properties), *found.links]
+    tags = [*_own_tags(flat, front), *found.tags]
+    return Note(
+        path=path,
+        text=text,
+        title=_title(path, front.properties, headings),
+        frontmatter=front,
+        headings=headings,
+        links=tuple(links),
+        tags=tuple(tags),
+        blocks=(),
+        aliases=_aliases(front.properties),
+        paragraphs=paragraphs,
+    )
+
+
+def flat_lines(text: str) -> str:
+    """`text` with every line ending as `\\n`, each character where it was."""
+    if "\r" not in text:
+        return text
+    return text.replace("\r\n", " \n").replace("\r", "\n")
+
+
+def _paragraphs(text: str, blocks: Blocks) -> tuple[tuple[int, int], ...]:
+    """Where running text stands; the rows of a table each for itself."""
+    found: list[tuple[int, int]] = []
+    for kind, start, end, _ in blocks.leaves:
+        if kind == TABLE:
+            found += _rows(text, start, end)
+        elif kind in RUNNING:
+            found.append((start, end))
+    return tuple(found)
+
+
+def _rows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    while start < end:
+        stop = text.find("\n", start, end)
+        stop = end if stop < 0 else stop
+        yield start, stop
+        start = stop + 1
+
+
+def _headings(text: str, blocks: Blocks) -> tuple[Heading, ...]:
+    line, counted, headings = 1, 0, []
+    for level, content, start, end, holder in blocks.headings:
+        line += text.count("\n", counted, start)
+        counted = start
+        headings.append(Heading(level, content, line, start, min(end, len(text)), holder < 0))
+    return tuple(headings)
+
+
+def _own_tags(text: str, front: Frontmatter) -> list[Tag]:
+    names = property_tags(front.properties)
+    return tag_places(text, front.inner_start, front.inner_end, names) if names else []
+
+
+def _title(path: NotePath, properties: Mapping[str, Any], headings: tuple[Heading, ...]) -> str:
+    title = properties.get("title")
+    if isinstance(title, str | int | float) and not isinstance(title, bool) and str(title).strip():
+        return str(title).strip()
+    return next((heading.text for heading in headings if heading.level == 1 and heading.text), path.stem)
+
+
+def _aliases(properties: Mapping[str, Any]) -> tuple[str, ...]:
+    found: list[str] = []
+    for key, value in properties.items():
+        if isinstance(key, str) and key.lower() == "aliases":
+            members = value if isinstance(value, list) else str(value).split(",") if value is not None else []
+            found += [str(member).strip() for member in members if not isinstance(member, dict | list | None)]
+    return tuple(alias for alias in found if alias)

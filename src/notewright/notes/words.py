@@ -1,0 +1,114 @@
+"""Words for finding: how text is cut for the index and how a question is cut in the same way, and linking sentences."""
+
+import re
+from dataclasses import dataclass
+
+from notewright.notes.links import shown_text
+from notewright.notes.model import Link, Note
+
+# Scripts written without blanks between words (and Hangul, whose words carry endings): cut into overlapping pairs.
+_CJK = "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u303b\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U000323af"  # noqa: E501
+_RUN = re.compile(f"[{_CJK}]+")
+_WORD = re.compile(f"[{_CJK}]+|(?:(?![_{_CJK}])[\\w\u0300-\u036f])+")
+FRAME = frozenset(
+    """what who when where why how which do does did is are was were can could should my our your me i we you notes note
+    vault say says said tell show find know written write about regarding on of the a an in for to and or there
+    any""".split()  # noqa: SIM905
+)
+_URL_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\((?:[^()\s]|\([^()\s]*\))*(?:\s+\"[^\"\n]*\")?\)")
+_MARKS = re.compile(r"\n[ \t>]*|^\[.\][ \t]+|[*`~=]+|(?<!\w)_+|_+(?!\w)")
+_BLANKS = re.compile(r"\s+")
+_SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)\]]*\s+(?=[^\sa-z])|[。！？]+[”’」』）]*\s*|;\s+(?=[^\sa-z])")
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A link and the sentence it stands in, as prose."""
+
+    link: Link
+    sentence: str
+
+
+def index_words(text: str) -> str:
+    """`text` as it is fed to a full-text index: CJK runs as overlapping pairs, everything else as it is."""
+    if text.isascii():
+        return text
+    return _RUN.sub(_pairs, text)
+
+
+def _pairs(run: re.Match[str]) -> str:
+    return f" {' '.join(_cut(run[0]))} "
+
+
+def _cut(run: str) -> list[str]:
+    return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
+
+
+def query_words(text: str) -> list[str]:
+    """The distinct words of a question in lower case, cut as `index_words` cuts."""
+    words: dict[str, None] = {}
+    for word in _WORD.findall(text.lower()):
+        for piece in _cut(word) if _RUN.match(word) else (word,):
+            words[piece] = None
+    return list(words)
+
+
+def drop_frame(question: str) -> list[str]:
+    """The words of a question without its frame ("what do my notes say about …?"), unless nothing else is left."""
+    words = query_words(question)
+    if not question.rstrip().endswith(("?", "？")):
+        return words
+    return [word for word in words if word not in FRAME] or words
+
+
+def mentions(note: Note) -> list[Mention]:
+    """For each link of the body, the sentence around it with link markup replaced by the text it shows."""
+    links = [link for link in note.links if link.key is None]
+    found: list[Mention] = []
+    at = 0
+    for start, end in note.paragraphs:
+        first = at
+        while at < len(links) and links[at].start < end:
+            at += 1
+        if at > first:
+            found += _mentions(note.text, start, end, links[first:at])
+        if at == len(links):
+            break
+    return found
+
+
+def _mentions(text: str, start: int, end: int, links: list[Link]) -> list[Mention]:
+    """Sentences of one paragraph. Links inside the text of another link share its place."""
+    pieces: list[str] = []
+    size, place = 0, start
+    places: list[tuple[int, Link]] = []
+    for link in links:
+        if link.start >= place:
+            piece = _prose(text[place : link.start])
+            shown = shown_text(link)
+            pieces += (piece, shown)
+            size += len(piece)
+            places.append((size, link))
+            size += len(shown)
+            place = link.end
+        else:
+            places.append((places[-1][0] if places else 0, link))
+    pieces.append(_prose(text[place:end]))
+    return _sentences("".join(pieces), places)
+
+
+def _sentences(prose: str, places: list[tuple[int, Link]]) -> list[Mention]:
+    found: list[Mention] = []
+    begin = 0
+    ends = iter(_SENTENCE_END.finditer(prose))
+    stop = next(ends, None)
+    for place, link in places:
+        while stop is not None and stop.end() <= place:
+            begin, stop = stop.end(), next(ends, None)
+        sentence = prose[begin : len(prose) if stop is None else stop.end()]
+        found.append(Mention(link, _BLANKS.sub(" ", sentence).strip()))
+    return found
+
+
+def _prose(markdown: str) -> str:
+    return _MARKS.sub(lambda mark: " " if mark[0][0] in "\n" else "", _URL_LINK.sub(r"\1", markdown))
