@@ -1,0 +1,356 @@
+"""What every surface is made of: plain values, and three small hooks for its dialect.
+
+A surface is data plus thin functions. It decides nothing: it turns arguments into the engine's values, and the
+engine's values and problems into its own words. A whole one:
+
+    def read(call: Call, args: Args) -> str:
+        return engine.read(call.workspace, NotePath.parse(args["path"])).text
+
+    class Plain(Style):                                    # how this dialect says no
+        table = MappingProxyType({"not_found": "not_found", ...})    # a word for every code: a test compares
+        def problem(self, failed: Failed) -> Answer:
+            return Answer.error(f"{self.table[failed.problem.code]}: {failed.problem}")
+
+    SURFACE = Surface("plain", "Notes.", (
+        Tool("read", "Read one note.", READ, read, {"readOnlyHint": True}),
+    ), Plain())
+
+What happens to a call, in this order (`calling.perform`): the tool is looked up (`Style.unknown_tool`), `coerce` may
+loosen the arguments, they are checked against the schema (`Style.bad_arguments`), `run` runs, a Problem becomes the
+dialect's words (`Style.problem`), anything else is logged and becomes an Internal problem. Nothing of it knows MCP: a
+test calls `perform(surface, call, "read", {...})` and looks at the Answer.
+
+- `run(call, args)` is an ordinary blocking function; it runs in a worker thread, many at once. It returns text, or an
+  Answer when it has several blocks, an image or `_meta`. It raises Problems and nothing else on purpose.
+- `call.workspace` is the workspace the client is bound to (or the first named), already asking as this user, client,
+  surface and tool. A surface over the whole library uses `call.workspaces` and `call.named(...)`.
+- `args` have passed the schema and no default is filled in: an argument left out and one given as its default can be
+  told apart. `3.0` for an integer has become 3.
+- Something once per session (obsidian's context block): `if call.session.once("context"): ...`, after success.
+- Long work calls `call.progress(done, total)` now and then and `call.stop_if_cancelled()` between steps.
+- A refusal that is a protocol error in the dialect is raised by the Style: `raise RpcError(INVALID_PARAMS, words)`.
+  Over HTTP it may carry a status and headers (`call.transport` says which wire it is).
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NoReturn, Protocol
+
+from notewright.engine import Actor, Workspace
+from notewright.errors import Invalid, Problem
+
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
+RESOURCE_NOT_FOUND = -32002
+RATE_LIMITED = -32004
+
+Args = dict[str, Any]
+Schema = Mapping[str, Any]
+Transport = Literal["stdio", "http"]
+
+
+class Library(Protocol):
+    """All workspaces one client may use; never empty."""
+
+    def workspaces(self) -> Sequence[Workspace]:
+        """In the order they were named."""
+        ...
+
+    @property
+    def default(self) -> Workspace:
+        """The first named."""
+        ...
+
+    def named(self, id_or_name: str) -> Workspace:
+        """By id or display name; NotFound (`what="workspace"`) also for one the client may not see."""
+        ...
+
+
+class Session:
+    """What a server remembers about one client between its calls: little, in memory, safe from many threads."""
+
+    def __init__(self, client: str = "", *, initialized: bool = True) -> None:
+        self.client = client
+        self.initialized = initialized  # the client has sent `notifications/initialized`
+        self.values: dict[str, Any] = {}  # small things a surface keeps; hold `lock` to read and change together
+        self.lock = threading.Lock()
+        self._done: set[str] = set()
+
+    def once(self, what: str) -> bool:
+        """True the first time it is asked in this session, and never again."""
+        with self.lock:
+            first = what not in self._done
+            self._done.add(what)
+            return first
+
+
+class Cancelled(BaseException):
+    """The client gave up on this call: unwinds it, and nobody answers. Not an Exception, so that nothing catches it."""
+
+
+def _no_report(done: float, total: float | None, message: str | None) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a tool: on what, by whom, over which wire."""
+
+    library: Library
+    actor: Actor = field(default_factory=Actor)
+    session: Session = field(default_factory=Session)
+    transport: Transport = "stdio"
+    cancelled: Callable[[], bool] = bool  # bool() is False: nobody can cancel
+    report: Callable[[float, float | None, str | None], None] = _no_report
+
+    @property
+    def workspace(self) -> Workspace:
+        """The workspace this client is bound to, or the first named."""
+        return self.library.default.by(self.actor)
+
+    @property
+    def workspaces(self) -> tuple[Workspace, ...]:
+        return tuple(workspace.by(self.actor) for workspace in self.library.workspaces())
+
+    def named(self, id_or_name: str) -> Workspace:
+        return self.library.named(id_or_name).by(self.actor)
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell the client how far it is, if it asked to know; cheap when it did not."""
+        self.report(done, total, message)
+
+    def stop_if_cancelled(self) -> None:
+        if self.cancelled():
+            raise Cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture among the blocks of an answer."""
+
+    data: bytes
+    mime: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call gives back: blocks of text and images, and `_meta` where the dialect has it."""
+
+    blocks: tuple[str | Image, ...]
+    is_error: bool = False
+    meta: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, *blocks: str | Image, meta: Mapping[str, Any] | None = None) -> "Answer":
+        return cls(blocks, meta=meta)
+
+    @classmethod
+    def error(cls, text: str, meta: Mapping[str, Any] | None = None) -> "Answer":
+        """A refusal that the agent reads (`isError`)."""
+        return cls((text,), is_error=True, meta=meta)
+
+    @property
+    def text(self) -> str:
+        """The text blocks, one after the other."""
+        return "\n".join(block for block in self.blocks if isinstance(block, str))
+
+
+class RpcError(Exception):
+    """A refusal that is a JSON-RPC error instead of an answer. Over HTTP it may choose the status and add headers."""
+
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        data: Any = None,
+        *,
+        status: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+        self.status = status
+        self.headers = dict(headers or {})
+
+
+Fault = Literal["missing", "unknown", "type", "enum", "range", "length", "pattern", "surrogate", "shape"]
+
+
+class BadArgument(Invalid):
+    """Arguments that the tool's schema refuses.
+
+    `fault` is what kind of mistake, `argument` the top-level name, `where` the whole place (`edits[2].with`),
+    `expected` what would have been right ("integer", ["in", "out"], 1, or the known names for an unknown argument).
+    """
+
+    def __init__(self, message: str, fault: Fault, argument: str, where: str = "", expected: Any = None) -> None:
+        super().__init__(message, what=argument)
+        self.fault = fault
+        self.argument = argument
+        self.where = where or argument
+        self.expected = expected
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A call that will not happen, for a Style to put into words."""
+
+    problem: Problem
+    tool: str
+    args: Args
+    call: Call
+
+
+class Style(ABC):
+    """How a dialect says no: `problem` returns the Answer to give, or raises RpcError."""
+
+    table: ClassVar[Mapping[str, Any]]
+    """From every code of `errors.codes()` to the dialect's word, number or function for it."""
+
+    @abstractmethod
+    def problem(self, failed: Failed) -> Answer:
+        """Something was asked for that will not happen; Internal stands for whatever we did not expect."""
+
+    def bad_arguments(self, failed: Failed) -> Answer:
+        """`failed.problem` is a BadArgument. As any other problem, unless the dialect differs."""
+        return self.problem(failed)
+
+    def unknown_tool(self, name: str) -> Answer:
+        self.protocol_error(INVALID_PARAMS, f"Unknown tool: {name}")
+
+    @staticmethod
+    def protocol_error(code: int, message: str, data: Any = None) -> NoReturn:
+        raise RpcError(code, message, data)
+
+
+def missing_codes(style: Style, codes: frozenset[str]) -> frozenset[str]:
+    """Codes that a dialect has no word for; a test of each surface proves there is none."""
+    return codes - frozenset(style.table)
+
+
+@dataclass(frozen=True, eq=False)
+class Tool:
+    """One tool, as it stands in `tools/list`, and what it does.
+
+    `schema` is sent exactly as given. `annotations` are wire names: readOnlyHint, destructiveHint, idempotentHint,
+    openWorldHint, title.
+    """
+
+    name: str
+    description: str
+    schema: Schema
+    run: Callable[[Call, Args], str | Answer]
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A blank in a prompt."""
+
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Prompt:
+    """A text the user may ask for by name; `render` gives what is said to the model, as the user."""
+
+    name: str
+    description: str
+    arguments: tuple[Argument, ...]
+    render: Callable[[Call, Mapping[str, str]], str]
+    complete: Callable[[Call, str, str], Sequence[str]] | None = None  # (call, argument, begun) -> values
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Something that can be read by its URI."""
+
+    uri: str
+    name: str
+    mime: str = "text/markdown"
+    size: int | None = None
+    modified: str | None = None  # RFC 3339
+    audience: tuple[Literal["user", "assistant"], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What stands in a resource: text, or bytes that are not."""
+
+    uri: str
+    content: str | bytes
+    mime: str = "text/markdown"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A form of URI (RFC 6570) that names resources."""
+
+    uri: str
+    name: str
+    description: str = ""
+    mime: str = "text/markdown"
+    audience: tuple[Literal["user", "assistant"], ...] = ()
+
+
+class Resources(Protocol):
+    """The readable things of a surface. `surfaces.resources.NoteResources` does it for notes of any URI scheme."""
+
+    @property
+    def templates(self) -> tuple[Template, ...]: ...
+
+    def list(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]:
+        """One page and the cursor of the next; Invalid for a cursor that is not ours."""
+        ...
+
+    def read(self, call: Call, uri: str) -> Contents:
+        """NotFound where nothing is."""
+        ...
+
+    def complete(self, call: Call, template: str, argument: str, begun: str) -> Sequence[str]: ...
+
+    def uri(self, library: Library, workspace: Workspace, path: str) -> str:
+        """By which name a changed file is known to this client."""
+        ...
+
+
+Coerce = Callable[[Schema, Args], Args]
+
+
+@dataclass(frozen=True, eq=False)
+class Surface:
+    """A set of tools in one dialect."""
+
+    name: str
+    instructions: str
+    tools: tuple[Tool, ...]
+    style: Style
+    prompts: tuple[Prompt, ...] = ()
+    resources: Resources | None = None
+    coerce: Coerce | None = (
+        None  # loosens arguments before the check, as `lenient` does; never changes what it is given
+    )
+    finish: Callable[[Call, Answer], Answer] | None = None  # a last hand on every successful answer
+    guard: Callable[[Call, str], None] | None = None  # before the arguments are looked at: call limits raise Limited
+    sessions: Literal["required", "offered"] = "offered"  # 2025-era HTTP without `mcp-session-id`: 400, or served
+    handshake: bool = False  # a call before `notifications/initialized` is refused (2025 era)
+    sse: bool = True  # False: over HTTP always one JSON answer
+
+
+def together(surfaces: Sequence[Surface]) -> dict[str, tuple[Surface, Tool]]:
+    """The tools of several surfaces by name; Invalid with the names that two of them claim."""
+    tools: dict[str, tuple[Surface, Tool]] = {}
+    twice: list[str] = []
+    for surface in surfaces:
+        for tool in surface.tools:
+            if tool.name in tools:
+                twice.append(f"{tool.name} ({tools[tool.name][0].name}, {surface.name})")
+            tools[tool.name] = (surface, tool)
+    if twice:
+        raise Invalid("these surfaces cannot be served together, both have " + ", ".join(twice), what="surface")
+    return tools

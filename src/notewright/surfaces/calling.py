@@ -1,0 +1,199 @@
+"""One call of one tool, from its arguments to its answer: the same for every surface and every wire."""
+
+import functools
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema_rs
+
+from notewright.errors import Internal, Problem
+from notewright.surfaces.base import (
+    Answer,
+    Args,
+    BadArgument,
+    Call,
+    Failed,
+    Fault,
+    Image,
+    RpcError,
+    Schema,
+    Surface,
+    Tool,
+)
+
+log = logging.getLogger(__name__)
+
+
+def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
+    """Everything that happens to a call. Raises RpcError where the dialect wants a protocol error, or Cancelled."""
+    tool = tool_named(surface, name)
+    if tool is None:
+        return surface.style.unknown_tool(name)
+    try:
+        if surface.guard is not None:
+            surface.guard(call, name)
+        args = checked(tool, surface.coerce(tool.schema, args) if surface.coerce else args)
+        call.stop_if_cancelled()
+        answer = _answer(tool.run(call, args))
+        return clean(surface.finish(call, answer) if surface.finish else answer)
+    except RpcError:
+        raise
+    except Exception as error:
+        return clean(_refused(surface, Failed(_problem(error, name), name, args, call)))
+
+
+def tool_named(surface: Surface, name: str) -> Tool | None:
+    return next((tool for tool in surface.tools if tool.name == name), None)
+
+
+def _answer(given: str | Answer) -> Answer:
+    return given if isinstance(given, Answer) else Answer((given,))
+
+
+def _problem(error: Exception, tool: str) -> Problem:
+    """What we did not expect goes to the log whole and to the client as nothing but our fault."""
+    if isinstance(error, Problem):
+        return error
+    log.error("%s failed", tool, exc_info=error)
+    return Internal("something went wrong here", hint="it is in the server's log")
+
+
+def _refused(surface: Surface, failed: Failed) -> Answer:
+    if isinstance(failed.problem, BadArgument):
+        return surface.style.bad_arguments(failed)
+    return surface.style.problem(failed)
+
+
+def clean(answer: Answer) -> Answer:
+    """Lone surrogates (names and text that are not Unicode) become U+FFFD: no wire can carry them."""
+    if not any(isinstance(block, str) and _has_surrogates(block) for block in answer.blocks):
+        return answer
+    blocks = tuple(block if isinstance(block, Image) else well_formed(block) for block in answer.blocks)
+    return Answer(blocks, answer.is_error, answer.meta)
+
+
+def well_formed(text: str) -> str:
+    """The text with U+FFFD in place of lone surrogates."""
+    return _LONE.sub("\ufffd", text) if _has_surrogates(text) else text
+
+
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+def _has_surrogates(text: str) -> bool:
+    if text.isascii():
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def checked(tool: Tool, args: Args) -> Args:
+    """The arguments, if the tool's schema takes them; else BadArgument with the mistake to mend first."""
+    for name, value in args.items():
+        if _not_text(name) or _not_text(value):
+            name = well_formed(name)
+            raise BadArgument(f"{name} holds a lone surrogate, which is not text", "surrogate", name)
+    validator = _validator(tool)
+    try:
+        if validator.is_valid(args):
+            return whole_numbers(args)
+        faults = [_fault(tool.schema, error) for error in validator.iter_errors(args)]
+    except ValueError:  # nested deeper than the validator goes
+        raise BadArgument("the arguments are nested too deeply", "shape", "") from None
+    raise min(faults, key=lambda fault: _ORDER.index(fault.fault))
+
+
+@functools.cache
+def _validator(tool: Tool) -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator(dict(tool.schema))
+
+
+_ORDER: tuple[Fault, ...] = ("surrogate", "missing", "unknown", "type", "enum", "range", "length", "pattern", "shape")
+_KINDS: dict[str, tuple[Fault, str]] = {
+    "type": ("type", "must be {}"),
+    "enum": ("enum", "must be one of {}"),
+    "const": ("enum", "must be {}"),
+    "minimum": ("range", "must be at least {}"),
+    "maximum": ("range", "must be at most {}"),
+    "exclusiveMinimum": ("range", "must be more than {}"),
+    "exclusiveMaximum": ("range", "must be less than {}"),
+    "minLength": ("length", "must have at least {} characters"),
+    "maxLength": ("length", "must have at most {} characters"),
+    "minItems": ("length", "must have at least {} items"),
+    "maxItems": ("length", "must have at most {} items"),
+    "pattern": ("pattern", "must match {}"),
+}
+
+
+def _fault(schema: Schema, error: jsonschema_rs.ValidationError) -> BadArgument:
+    """One mistake in short words of ours: the validator's own would quote the whole value back."""
+    keyword = error.kind.name
+    if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Required):
+        place = [*error.instance_path, error.kind.property]
+        return BadArgument(f"{_where(place)} is required", "missing", str(place[0]), _where(place))
+    if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.AdditionalProperties):
+        place = [*error.instance_path, error.kind.unexpected[0]]
+        known = list(schema.get("properties", {})) if len(place) == 1 else None
+        return BadArgument(f"{_where(place)} is not known", "unknown", str(place[0]), _where(place), known)
+    place = list(error.instance_path)
+    where, expected = _where(place), _expected(error)
+    fault, words = _KINDS.get(keyword, ("shape", "does not have an allowed form"))
+    message = f"{where or 'the arguments'} {words.format(_spoken(expected))}"
+    return BadArgument(message, fault, str(place[0]) if place else "", where, expected)
+
+
+def _expected(error: jsonschema_rs.ValidationError) -> Any:
+    kind = error.kind
+    for field in ("types", "options", "limit", "pattern", "expected_value"):
+        if hasattr(kind, field):
+            value = getattr(kind, field)
+            return value[0] if field == "types" and len(value) == 1 else value
+    return None
+
+
+def _spoken(expected: Any) -> str:
+    if isinstance(expected, list):
+        return ", ".join("null" if item is None else str(item) for item in expected)
+    return str(expected)
+
+
+def _where(place: list[str | int]) -> str:
+    """`["edits", 2, "with"]` is `edits[2].with`."""
+    steps = (f"[{step}]" if isinstance(step, int) else f".{well_formed(step)}" for step in place)
+    return "".join(steps).removeprefix(".")
+
+
+def _not_text(value: Any) -> bool:
+    if isinstance(value, str):
+        return _has_surrogates(value)
+    if isinstance(value, Mapping):
+        return any(_not_text(key) or _not_text(item) for key, item in value.items())
+    return isinstance(value, list) and any(map(_not_text, value))
+
+
+def whole_numbers(args: Args) -> Args:
+    """JSON knows one kind of number: what is written 3.0 where a number is wanted is 3."""
+    whole = {name: int(value) for name, value in args.items() if isinstance(value, float) and value.is_integer()}
+    return {**args, **whole} if whole else args
+
+
+_WORDS = {"true": True, "false": False}
+
+
+def lenient(schema: Schema, args: Args) -> Args:
+    """Numbers and truth values that were written as text are taken for what the schema wants them to be."""
+    loosened = dict(args)
+    for name, value in args.items():
+        wanted = schema.get("properties", {}).get(name, {}).get("type")
+        if not isinstance(value, str):
+            continue
+        if wanted == "integer" and value.strip().removeprefix("-").isdecimal() and len(value) < 20:
+            loosened[name] = int(value)
+        elif wanted == "boolean" and value.strip().lower() in _WORDS:
+            loosened[name] = _WORDS[value.strip().lower()]
+    return loosened
