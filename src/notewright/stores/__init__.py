@@ -6,10 +6,10 @@ engine's business (`engine/changes.py`), written once over `stage`, `write` and 
 
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from notewright.notes import NotePath
 
@@ -17,18 +17,24 @@ Version = str  # opaque outside the store, compared for equality only; on a fold
 OpId = str  # names one change set: a call repeated with the same id is the same call
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What a listing knows of a file without reading it."""
+class Entry(NamedTuple):
+    """What a listing knows of a file without reading it. A tuple, because a walk makes one for every file there is."""
 
     path: NotePath
     kind: Literal["file", "folder", "symlink", "placeholder"]  # placeholder: its bytes are in some cloud
     stamp: str  # equal stamps: nothing changed since. Cheap, never a hash of the content
-    size: int
+    size: int  # of what a symlink leads to, as are the times; 0 where it is broken
     modified_ns: int
     target: str | None = None  # where a symlink points, as written
-    mode: int | None = None
+    mode: int | None = None  # as stat says it, type included (of what a symlink leads to; None where it is broken)
     accessed_ns: int | None = None
+
+
+class Oddity(NamedTuple):
+    """Something the last whole listing had to leave out, for a report to the people whose notes they are."""
+
+    path: str  # as far as it can be written; bytes that are not text are shown as \xNN
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +47,31 @@ class Stored:
 
 
 class Store(Protocol):
-    """Eight promises. All calls may come from any thread; paths have passed `NotePath.parse`.
+    """What a place for notes promises. All calls may come from any thread; paths have passed `NotePath.parse`.
 
     Raises NotFound, Exists, Conflict, Forbidden, NoSpace, Busy, Unavailable and nothing else. A path with a segment
-    that begins with a dot is refused as NotFound, except where `hidden` says otherwise.
+    that begins with a dot is refused as NotFound, except where `hidden` says otherwise. Calls may block for as long as
+    the medium does (a hung network mount): an edge that has a deadline calls from a thread it can leave behind.
     """
 
     identity: str  # the same in every process that opens the same notes; a safe file name
 
     def entries(self) -> Iterator[Entry]:
         """Every visible file, folder by folder, complete and cheap. A symlink to a file beneath the root is one entry
-        of kind symlink (never followed twice); those that lead out are absent."""
+        of kind symlink (never followed twice); those that lead out are absent. Unavailable, and never an empty
+        listing, where the notes cannot be reached."""
+        ...
+
+    def oddities(self) -> tuple[Oddity, ...]:
+        """What the last complete `entries` left out: names that are not text, folders that may not be read."""
         ...
 
     def children(self, folder: str, *, hidden: bool = False) -> list[Entry]:
-        """What is directly in a folder, sub-folders and broken symlinks included. NotFound without such a folder."""
+        """What is directly in a folder ("" is the root), sub-folders and broken symlinks included. NotFound without
+        such a folder."""
         ...
 
-    def stat(self, path: NotePath) -> Entry:
+    def stat(self, path: NotePath, *, hidden: bool = False) -> Entry:
         """The entry of one file or folder."""
         ...
 
@@ -66,8 +79,9 @@ class Store(Protocol):
         """Its bytes, whole: a file that an editor has just truncated is waited for."""
         ...
 
-    def stage(self, path: NotePath, data: bytes, *, op: OpId) -> None:
-        """Lay new bytes beside, durably, so that a `write` of the same op cannot fail for want of space. Optional."""
+    def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
+        """Lay new bytes beside, durably, so that a `write` of the same op cannot fail for want of space. Optional.
+        Folders that are missing are made, and go again with `settle` if nothing came into them."""
         ...
 
     def write(
@@ -80,37 +94,48 @@ class Store(Protocol):
         settled: bool = False,
         hidden: bool = False,
     ) -> Stored:
-        """Replace what was seen (None: nothing may be there) by `data`, durably, or Conflict / Exists and nothing
-        changed. Repeating it with the same op after it happened is success. `settled`: the caller knows the bytes seen
-        to be whole (we wrote them ourselves), so a recent change need not be waited out."""
+        """Replace what was seen (None: nothing may be there) by `data`, or Conflict / Exists and nothing changed.
+
+        Durable when it returns, unless something was staged for `op`: then the bytes are durable and the name is with
+        `settle`, once for each folder. Repeating it with the same op after it happened is success; a store that
+        versions by content takes exactly `data` being there for that. `settled`: the caller knows the bytes seen to be
+        whole (we wrote them ourselves), so a recent change need not be waited out."""
         ...
 
-    def delete(self, path: NotePath, *, seen: Version, op: OpId) -> None:
-        """Remove what was seen, or Conflict. Already gone is success. `settle` removes folders it leaves empty."""
+    def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
+        """Remove what was seen, or Conflict. Already gone is success. Durable as `write` is; folders it leaves empty
+        stay until `settle` names them."""
         ...
 
     def settle(self, op: OpId, *, emptied: tuple[str, ...] = ()) -> None:
         """Nothing more will come of `op`: make its renames durable, remove what it laid beside, and of the folders
-        named those that are empty."""
+        named those that are empty. Whoever takes back the change set of a dead process names the folders it may have
+        made."""
         ...
 
-    def sweep(self) -> None:
-        """Remove what dead processes laid beside. Called under `lock` before the first answer."""
+    def sweep(self, folders: Iterable[str]) -> None:
+        """Remove what dead processes laid beside in these folders. Called under `lock` before the first answer, with
+        the folders of the change sets that were not finished."""
         ...
 
     def lock(self, *, timeout: float = 10.0) -> AbstractContextManager[None]:
-        """Alone with the notes among all our threads and processes; Busy after `timeout`. Held for one change set."""
+        """Alone with the notes among all our threads and processes; Busy after `timeout`. Held for one change set, not
+        re-entrant."""
         ...
 
     def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
-        """Hints of what changed from now on, until `stop`; None means: I may have missed some, look at everything."""
+        """Hints of what changed from now on, until `stop`; the name of a folder stands for everything that is or was
+        in it. None means: I may have missed some, look at everything; the first thing it yields is None, once it is
+        watching."""
         ...
 
     def healthy(self) -> bool:
         """The notes can be reached (the folder is there and is the one that was opened)."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Finish what is left to do in the background. Calls after it are Unavailable."""
+        ...
 
 
 def version_of(data: bytes) -> Version:
@@ -118,4 +143,4 @@ def version_of(data: bytes) -> Version:
     return hashlib.sha256(data).hexdigest()
 
 
-__all__ = ["Entry", "OpId", "Store", "Stored", "Version", "version_of"]
+__all__ = ["Entry", "Oddity", "OpId", "Store", "Stored", "Version", "version_of"]
