@@ -1,8 +1,28 @@
 """What a note is: paths, parsing, links, edits. Pure: no I/O, no await, no clock."""
 
+from notewright.notes.edits import (
+    AddTag,
+    Append,
+    Edit,
+    InsertAtLine,
+    InsertBesideText,
+    Overwrite,
+    Prepend,
+    RemoveProperty,
+    RemoveTag,
+    Replace,
+    ReplaceBody,
+    RewriteTargets,
+    SetProperty,
+    apply,
+    apply_all,
+    line_at,
+    may_apply_again,
+)
 from notewright.notes.glob import glob_matcher, glob_prefix
 from notewright.notes.headings import HeadingRule, find_section, heading_key, sections
 from notewright.notes.links import shown_text
+from notewright.notes.merge import merge
 from notewright.notes.model import Block, Frontmatter, Heading, Link, Note, Section, Tag
 from notewright.notes.parse import parse
 from notewright.notes.path import NotePath, name_problem, path_key, path_problem, with_md, without_md
@@ -22,28 +42,59 @@ from notewright.notes.resolve import (
     resolve,
     slug_key,
 )
+from notewright.notes.sectionedits import (
+    AppendToSection,
+    DeleteSection,
+    PrependToSection,
+    ReplaceSection,
+    section_of,
+    section_text,
+)
+from notewright.notes.splices import Splice, line_ending, spliced
 from notewright.notes.tags import is_tag, property_tags, tag_key
 from notewright.notes.words import FRAME, Mention, drop_frame, index_words, mentions, query_words
+from notewright.notes.yaml import ListStyle, yaml_block
 
 __all__ = [
     "CAIRN",
     "FRAME",
     "OBSIDIAN",
     "STEM",
+    "AddTag",
+    "Append",
+    "AppendToSection",
     "Block",
+    "DeleteSection",
+    "Edit",
     "Frontmatter",
     "Heading",
     "HeadingRule",
+    "InsertAtLine",
+    "InsertBesideText",
     "Link",
     "LinkPolicy",
+    "ListStyle",
     "Meaning",
     "Mention",
     "Names",
     "Note",
     "NotePath",
+    "Overwrite",
     "PlainNames",
+    "Prepend",
+    "PrependToSection",
+    "RemoveProperty",
+    "RemoveTag",
+    "Replace",
+    "ReplaceBody",
+    "ReplaceSection",
+    "RewriteTargets",
     "Section",
+    "SetProperty",
+    "Splice",
     "Tag",
+    "apply",
+    "apply_all",
     "drop_frame",
     "find_section",
     "glob_matcher",
@@ -52,9 +103,13 @@ __all__ = [
     "index_words",
     "is_tag",
     "lens",
+    "line_at",
+    "line_ending",
     "link_key",
+    "may_apply_again",
     "meaning",
     "mentions",
+    "merge",
     "name_keys",
     "name_problem",
     "names_of",
@@ -64,10 +119,14 @@ __all__ = [
     "property_tags",
     "query_words",
     "resolve",
+    "section_of",
+    "section_text",
     "sections",
     "shown_text",
     "slug_key",
+    "spliced",
     "tag_key",
     "with_md",
     "without_md",
+    "yaml_block",
 ]

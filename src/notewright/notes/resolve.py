@@ -268,10 +268,9 @@ class PlainNames:
         return self.by_slug.get(slug, ())
 
 
-def name_keys(path: NotePath) -> tuple[str, ...]:
-    """The keys under which `bearing` must find this path."""
-    name, stem = path_key(path.name), path_key(path.stem)
-    return (name, stem) if name != stem else (name,)
+def name_keys(path: NotePath, others: Iterable[str] = ()) -> tuple[str, ...]:
+    """The keys under which `bearing` must find this path; with its other names, those of all links that could mean it."""
+    return tuple(dict.fromkeys([path_key(path.name), path_key(path.stem), *map(link_key, others)]))
 
 
 def names_of(paths: Iterable[NotePath], notes: Iterable[Note] = ()) -> PlainNames:
