@@ -1,5 +1,6 @@
 """What a note is: paths, parsing, links, edits. Pure: no I/O, no await, no clock."""
 
+from notewright.notes.daily import DailySettings, daily_path, fill_template, format_moment, parse_daily_settings
 from notewright.notes.edits import (
     AddTag,
     Append,
@@ -26,6 +27,7 @@ from notewright.notes.merge import merge
 from notewright.notes.model import Block, Frontmatter, Heading, Link, Note, Section, Tag
 from notewright.notes.parse import parse
 from notewright.notes.path import NotePath, name_problem, path_key, path_problem, with_md, without_md
+from notewright.notes.query import Condition, SearchTerms, has_property, parse_query, parse_terms, satisfies, tag_under
 from notewright.notes.resolve import (
     CAIRN,
     OBSIDIAN,
@@ -64,6 +66,8 @@ __all__ = [
     "Append",
     "AppendToSection",
     "Block",
+    "Condition",
+    "DailySettings",
     "DeleteSection",
     "Edit",
     "Frontmatter",
@@ -89,16 +93,21 @@ __all__ = [
     "ReplaceBody",
     "ReplaceSection",
     "RewriteTargets",
+    "SearchTerms",
     "Section",
     "SetProperty",
     "Splice",
     "Tag",
     "apply",
     "apply_all",
+    "daily_path",
     "drop_frame",
+    "fill_template",
     "find_section",
+    "format_moment",
     "glob_matcher",
     "glob_prefix",
+    "has_property",
     "heading_key",
     "index_words",
     "is_tag",
@@ -114,11 +123,15 @@ __all__ = [
     "name_problem",
     "names_of",
     "parse",
+    "parse_daily_settings",
+    "parse_query",
+    "parse_terms",
     "path_key",
     "path_problem",
     "property_tags",
     "query_words",
     "resolve",
+    "satisfies",
     "section_of",
     "section_text",
     "sections",
@@ -126,6 +139,7 @@ __all__ = [
     "slug_key",
     "spliced",
     "tag_key",
+    "tag_under",
     "with_md",
     "without_md",
     "yaml_block",

@@ -269,7 +269,7 @@ class PlainNames:
 
 
 def name_keys(path: NotePath, others: Iterable[str] = ()) -> tuple[str, ...]:
-    """The keys under which `bearing` must find this path; with its other names, those of all links that could mean it."""
+    """The keys under which `bearing` must find this path; with its other names, of all links that could mean it."""
     return tuple(dict.fromkeys([path_key(path.name), path_key(path.stem), *map(link_key, others)]))
 
 

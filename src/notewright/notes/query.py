@@ -1,0 +1,212 @@
+"""The search language: words, "phrases", `-word`, `tag:x`, `path:x`, `[key:value]`, `OR` and parentheses.
+
+As in Obsidian, conditions stand side by side and all must hold; case is ignored. A query that is not well formed
+is read as far as it goes: what nobody closed ends at the end.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from notewright.notes.model import Note
+from notewright.notes.tags import tag_key
+
+MAX_CONDITIONS = 64
+MAX_DEPTH = 16
+_TOKEN = re.compile(
+    r"""\s+|(?P<open>-?\()|(?P<close>\))"""
+    r"""|(?P<minus>-)?(?:(?P<field>tag|path|file|content|line|section|block):[ ]?)?"""
+    r"""(?:"(?P<phrase>(?:[^"\\]|\\.)*)(?:"|$)|\[(?P<key>[^\[\]:"]+|"[^"]*")(?::(?P<value>"[^"]*"|[^\]]*))?\]"""
+    r"""|(?P<word>[^\s()"]+))"""
+    r"""|(?P<stray>.)""",
+    re.IGNORECASE | re.DOTALL,
+)
+Kind = Literal["word", "phrase", "tag", "path", "property"]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One condition. `text` is in its own spelling; for a property it is the value, None for any."""
+
+    kind: Kind
+    text: str | None
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    of: "Condition"
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    of: tuple["Condition", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    of: tuple["Condition", ...]
+
+
+Condition = Term | Not | All | Either
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTerms:
+    """A query laid flat for an index: what to rank by, and what must or must not hold.
+
+    `condition` is the whole query; `flat` says that the lists alone are as much, which they are without `OR`
+    and parentheses.
+    """
+
+    words: tuple[str, ...] = ()
+    phrases: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()  # words and phrases
+    tags: tuple[str, ...] = ()
+    without_tags: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    without_paths: tuple[str, ...] = ()
+    properties: tuple[tuple[str, str | None], ...] = ()
+    without_properties: tuple[tuple[str, str | None], ...] = ()
+    condition: Condition = All(())
+    flat: bool = True
+
+
+def parse_terms(query: str) -> SearchTerms:
+    """The query as lists. Words of every alternative are words to rank by."""
+    condition = parse_query(query)
+    members = condition.of if isinstance(condition, All) else (condition,)
+    simple = [
+        each for each in members if isinstance(each, Term) or (isinstance(each, Not) and isinstance(each.of, Term))
+    ]
+    held = [each for each in simple if isinstance(each, Term)]
+    denied = [each.of for each in simple if isinstance(each, Not) and isinstance(each.of, Term)]
+    loose = [term for each in members if each not in simple for term in _positive(each)]
+    return SearchTerms(
+        words=_texts([*held, *loose], "word") + _texts(loose, "phrase"),
+        phrases=_texts(held, "phrase"),
+        without=_texts(denied, "word") + _texts(denied, "phrase"),
+        tags=_texts(held, "tag"),
+        without_tags=_texts(denied, "tag"),
+        paths=_texts(held, "path"),
+        without_paths=_texts(denied, "path"),
+        properties=_pairs(held),
+        without_properties=_pairs(denied),
+        condition=condition,
+        flat=len(held) + len(denied) == len(members),
+    )
+
+
+def _texts(terms: list[Term], kind: Kind) -> tuple[str, ...]:
+    return tuple(term.text for term in terms if term.kind == kind and term.text)
+
+
+def _pairs(terms: list[Term]) -> tuple[tuple[str, str | None], ...]:
+    return tuple((term.key, term.text) for term in terms if term.kind == "property")
+
+
+def _positive(condition: Condition) -> list[Term]:
+    match condition:
+        case Term():
+            return [condition]
+        case All() | Either():
+            return [term for each in condition.of for term in _positive(each)]
+    return []
+
+
+# ---- reading ------------------------------------------------------------------------------------------
+
+
+def parse_query(query: str) -> Condition:
+    """The query as a tree: alternatives of conjunctions."""
+    tokens = [found for found in _TOKEN.finditer(query) if not found[0].isspace()][: MAX_CONDITIONS * 4]
+    condition, _ = _alternatives(tokens, 0, 0)
+    return condition
+
+
+def _alternatives(tokens: list[re.Match[str]], place: int, depth: int) -> tuple[Condition, int]:
+    """Up to the closing parenthesis or the end; `OR` binds less than standing side by side."""
+    choices: list[list[Condition]] = [[]]
+    while place < len(tokens):
+        token = tokens[place]
+        place += 1
+        if token["close"]:
+            if depth:
+                break
+        elif token["open"] and depth < MAX_DEPTH:
+            inner, place = _alternatives(tokens, place, depth + 1)
+            choices[-1].append(Not(inner) if token[0].startswith("-") else inner)
+        elif token[0] == "OR":
+            choices.append([])
+        elif (term := _term(token)) is not None:
+            choices[-1].append(term)
+    conditions = [_one(All, choice) for choice in choices if choice]
+    return _one(Either, conditions) if conditions else All(()), place
+
+
+def _one(kind: type[All] | type[Either], members: list[Condition]) -> Condition:
+    return members[0] if len(members) == 1 else kind(tuple(members))
+
+
+def _term(token: re.Match[str]) -> Condition | None:
+    field = (token["field"] or "").lower()
+    text = token["word"] if token["word"] is not None else token["phrase"]
+    if token["key"] is not None:
+        value = token["value"]
+        term = Term("property", value.strip('"') if value else None, token["key"].strip('"'))
+    elif not text or not text.strip("-"):
+        return None
+    elif field == "tag":
+        term = Term("tag", text.lstrip("#"))
+    elif field in ("path", "file"):
+        term = Term("path", text)
+    else:
+        term = Term("phrase" if token["phrase"] is not None else "word", text.replace('\\"', '"'))
+    return Not(term) if token["minus"] else term
+
+
+# ---- judging ------------------------------------------------------------------------------------------
+
+
+def satisfies(note: Note, condition: Condition) -> bool:
+    """Whether a note fulfils a query. Words are parts of words, as in Obsidian."""
+    match condition:
+        case Not():
+            return not satisfies(note, condition.of)
+        case All():
+            return all(satisfies(note, each) for each in condition.of)
+        case Either():
+            return any(satisfies(note, each) for each in condition.of)
+        case Term("tag", text):
+            return any(tag_under(tag.name, text or "") for tag in note.tags)
+        case Term("path", text):
+            return (text or "").casefold() in note.path.casefold()
+        case Term("property", text, key):
+            return has_property(note.frontmatter.properties, key, text)
+        case Term(_, text):
+            wanted = (text or "").casefold()
+            return wanted in note.text.casefold() or wanted in note.path.stem.casefold()
+
+
+def tag_under(tag: str, wanted: str) -> bool:
+    """Whether a tag is the wanted one or below it, case ignored."""
+    key, above = tag_key(tag), tag_key(wanted)
+    return key == above or key.startswith(above + "/")
+
+
+def has_property(properties: Mapping[str, Any], key: str, value: str | None) -> bool:
+    """Whether a property is there, and holds the value where one is given. Case is ignored."""
+    for name, held in properties.items():
+        if str(name).casefold() == key.strip().casefold():
+            if value is None:
+                return True
+            members = held if isinstance(held, list) else [held]
+            return any(value.strip().casefold() in _shown(member) for member in members)
+    return False
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value).casefold()
