@@ -1,7 +1,121 @@
 """What can be done: read, find, write, sync, access. The only room that decides."""
 
 from notewright.engine.access import Access
-from notewright.engine.workspace import Limits, Workspace
-from notewright.ledger import Actor
+from notewright.engine.changes import Done, Drop, Edited, Plan, Put, commit, commit_latest, recover
+from notewright.engine.check import Finding, check
+from notewright.engine.context import Pack, Passage, about_note, about_words
+from notewright.engine.daily import append_daily, daily_note, daily_text, parse_date, today
+from notewright.engine.find import parse_query, search
+from notewright.engine.library import Shelf
+from notewright.engine.links import LinkReport, LinkSeen, broken, incoming, links, outgoing, resolver
+from notewright.engine.parts import line_span, section_span, span_of_lines
+from notewright.engine.read import (
+    Level,
+    Reading,
+    created,
+    decode,
+    exists,
+    fetch,
+    folder_path,
+    kept_text,
+    list_folder,
+    listing,
+    locate,
+    missing,
+    read,
+    spelled,
+)
+from notewright.engine.workspace import Follows, Limits, Still, Workspace
+from notewright.engine.write import (
+    TRASH,
+    Deleted,
+    Written,
+    change_text,
+    create,
+    delete,
+    edit_note,
+    new_path,
+    overwrite,
+    put,
+    trash_place,
+)
+from notewright.index import Filed, Hit, Hits, Progress, Query, Selection
+from notewright.ledger import Actor, Change, Past
+from notewright.stores import Entry, Stored, Version
 
-__all__ = ["Access", "Actor", "Limits", "Workspace"]
+__all__ = [
+    "TRASH",
+    "Access",
+    "Actor",
+    "Change",
+    "Deleted",
+    "Done",
+    "Drop",
+    "Edited",
+    "Entry",
+    "Filed",
+    "Finding",
+    "Follows",
+    "Hit",
+    "Hits",
+    "Level",
+    "Limits",
+    "LinkReport",
+    "LinkSeen",
+    "Pack",
+    "Passage",
+    "Past",
+    "Plan",
+    "Progress",
+    "Put",
+    "Query",
+    "Reading",
+    "Selection",
+    "Shelf",
+    "Still",
+    "Stored",
+    "Version",
+    "Workspace",
+    "Written",
+    "about_note",
+    "about_words",
+    "append_daily",
+    "broken",
+    "change_text",
+    "check",
+    "commit",
+    "commit_latest",
+    "create",
+    "created",
+    "daily_note",
+    "daily_text",
+    "decode",
+    "delete",
+    "edit_note",
+    "exists",
+    "fetch",
+    "folder_path",
+    "incoming",
+    "kept_text",
+    "line_span",
+    "links",
+    "list_folder",
+    "listing",
+    "locate",
+    "missing",
+    "new_path",
+    "outgoing",
+    "overwrite",
+    "parse_date",
+    "parse_query",
+    "put",
+    "read",
+    "recover",
+    "resolver",
+    "search",
+    "section_span",
+    "span_of_lines",
+    "spelled",
+    "today",
+    "trash_place",
+]

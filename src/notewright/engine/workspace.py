@@ -1,11 +1,13 @@
 """The one value every verb of the engine takes: where the notes are, who asks, and what holds here."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Protocol
+from zoneinfo import ZoneInfo
 
 from notewright.engine.access import Access
-from notewright.index import Index
+from notewright.index import Index, Progress
 from notewright.ledger import Actor, Ledger
 from notewright.stores import Store
 
@@ -20,6 +22,52 @@ class Limits:
     seconds: float = 20.0  # for one search, grep or wait for the index
 
 
+class Follows(Protocol):
+    """Who keeps the index in step with the store (`engine/sync.py`)."""
+
+    def wait(self, seconds: float) -> None:
+        """Until the index is as fresh as the store, or Indexing."""
+
+    def look_again(self, paths: Iterable[str]) -> None: ...
+
+    def progress(self) -> Progress: ...
+
+    def may_write(self) -> None:
+        """Unavailable while the root is empty that was not."""
+
+    def subscribe(self, heard: Callable[[frozenset[str] | None], None]) -> Callable[[], None]:
+        """Be told of changed paths (None: look at everything); call what is returned to stop."""
+
+    def rebuild(self, report: Callable[[int, int | None], None]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Still:
+    """Nobody follows: for tests and tools that file what they write themselves."""
+
+    def wait(self, seconds: float) -> None:
+        return None
+
+    def look_again(self, paths: Iterable[str]) -> None:
+        return None
+
+    def progress(self) -> Progress:
+        return Progress(0, 0, False)
+
+    def may_write(self) -> None:
+        return None
+
+    def subscribe(self, heard: Callable[[frozenset[str] | None], None]) -> Callable[[], None]:
+        return lambda: None
+
+    def rebuild(self, report: Callable[[int, int | None], None]) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class Workspace:
     """A collection of notes in one store, as one caller may use it."""
@@ -29,9 +77,10 @@ class Workspace:
     store: Store
     index: Index
     ledger: Ledger
+    follower: Follows = field(default_factory=Still)
     access: Access = field(default_factory=Access)
     actor: Actor = field(default_factory=Actor)
-    timezone: str = "UTC"
+    timezone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     limits: Limits = field(default_factory=Limits)
     clock: Callable[[], float] = time.time
 

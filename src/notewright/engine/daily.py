@@ -1,0 +1,86 @@
+"""Daily notes: which note is today's, as the workspace's own settings say."""
+
+from datetime import date, datetime
+
+from notewright.engine.changes import Edited
+from notewright.engine.read import exists
+from notewright.engine.workspace import Workspace
+from notewright.engine.write import create, edit_note
+from notewright.errors import Exists, Invalid, NotFound, Problem
+from notewright.notes import (
+    Append,
+    AppendToSection,
+    DailySettings,
+    Edit,
+    NotePath,
+    apply,
+    daily_path,
+    fill_template,
+    parse_daily_settings,
+    with_md,
+)
+
+SETTINGS = NotePath(".obsidian/daily-notes.json")
+DEFAULT = DailySettings(folder="daily", format="YYYY-MM-DD", template="")
+
+
+def today(ws: Workspace) -> date:
+    """The date in the workspace's timezone."""
+    return now(ws).date()
+
+
+def now(ws: Workspace) -> datetime:
+    return datetime.fromtimestamp(ws.clock(), ws.timezone)
+
+
+def parse_date(raw: str) -> date:
+    """A real `YYYY-MM-DD`, or Invalid."""
+    try:
+        parsed = date.fromisoformat(raw)
+    except ValueError:
+        parsed = None
+    if parsed is None or parsed.isoformat() != raw:
+        raise Invalid(f"{raw!r} is not a date", hint="write it as YYYY-MM-DD", what="date")
+    return parsed
+
+
+def settings(ws: Workspace) -> DailySettings:
+    """Obsidian's own daily-note settings where they are, else `daily/YYYY-MM-DD.md`."""
+    try:
+        return parse_daily_settings(ws.store.read(SETTINGS, hidden=True).data.decode(errors="replace")) or DEFAULT
+    except Problem:
+        return DEFAULT
+
+
+def daily_note(ws: Workspace, day: date) -> NotePath:
+    """The path of a day's note."""
+    return NotePath.parse(daily_path(settings(ws), datetime(day.year, day.month, day.day)))
+
+
+def daily_text(ws: Workspace, path: NotePath) -> str:
+    """What a new daily note begins with: the template, filled in."""
+    template = settings(ws).template.strip().strip("/")
+    if not template:
+        return ""
+    try:
+        place = NotePath.parse(with_md(template))
+        if not ws.access.sees(place):
+            return ""
+        text = ws.store.read(place).data.decode(errors="replace")
+    except (NotFound, Invalid):
+        return ""
+    return fill_template(text, title=path.stem, moment=now(ws))
+
+
+def append_daily(ws: Workspace, path: NotePath, text: str, section: str | None) -> Edited:
+    """Add to a day's note, made from the template if it is missing, under a heading that is made if missing."""
+    edit: Edit = AppendToSection(section, text, create=2) if section else Append(text)
+    if exists(ws, path):
+        return edit_note(ws, path, [edit], summary=f"appended to {path}")
+    begun = daily_text(ws, path)
+    whole = apply(begun, edit, path)
+    try:
+        made = create(ws, path, whole.encode(), summary=f"began {path}")
+    except Exists:
+        return edit_note(ws, path, [edit], summary=f"appended to {path}")
+    return Edited(path, made.version, "", whole, made.change_id)

@@ -1,0 +1,88 @@
+"""From the store into the index: what is read, parsed and filed, and what is forgotten."""
+
+import logging
+from collections.abc import Iterable, Iterator
+
+from notewright.engine.workspace import Workspace
+from notewright.errors import NotFound, Problem
+from notewright.index import Filing, Index
+from notewright.notes import NotePath, parse
+from notewright.stores import Entry, Store
+
+log = logging.getLogger(__name__)
+BIGGEST_PARSED = 32 << 20  # a larger "note" is listed and read, not parsed or searched
+
+
+def filing(store: Store, entry: Entry) -> Filing | None:
+    """What the index is told of one file; None when it is gone. Broken content is filed as far as it can be."""
+    if entry.kind == "folder":
+        return None
+    path = entry.path
+    if not path.is_note or entry.kind == "symlink":
+        return Filing(path, entry.stamp, "", entry.size, entry.modified_ns, None)
+    if entry.kind == "placeholder":
+        return _unparsed(entry, "its content is not on this machine")
+    if entry.size > BIGGEST_PARSED:
+        return _unparsed(entry, f"it is larger than {BIGGEST_PARSED >> 20} MiB")
+    try:
+        stored = store.read(path)
+    except NotFound:
+        return None
+    except Problem as problem:
+        return _unparsed(entry, problem.message)
+    entry = stored.entry
+    try:
+        text, trouble = stored.data.decode(), None
+    except UnicodeDecodeError:
+        text, trouble = stored.data.decode(errors="replace"), "it is not UTF-8"
+    note = parse(path, text)
+    trouble = trouble or note.frontmatter.problem
+    return Filing(path, entry.stamp, stored.version, entry.size, entry.modified_ns, note, trouble)
+
+
+def _unparsed(entry: Entry, why: str) -> Filing:
+    return Filing(entry.path, entry.stamp, "", entry.size, entry.modified_ns, None, why)
+
+
+def filings(store: Store, entries: Iterable[Entry]) -> Iterator[Filing]:
+    """Filings of what is still there."""
+    for entry in entries:
+        filed = filing(store, entry)
+        if filed is not None:
+            yield filed
+
+
+def file_paths(store: Store, index: Index, paths: Iterable[NotePath]) -> set[str]:
+    """Bring the index up to date with these files; the paths where something was different."""
+    put: list[Filing] = []
+    drop: list[str] = []
+    for path in dict.fromkeys(paths):
+        known = index.filed(path)
+        try:
+            entry = store.stat(path)
+        except NotFound:
+            if known is not None:
+                drop.append(path)
+            continue
+        if entry.kind == "folder" or (known is not None and known.stamp == entry.stamp):
+            continue
+        fresh = filing(store, entry)
+        if fresh is None:
+            drop += [path] if known is not None else []
+        else:
+            put.append(fresh)
+    if put or drop:
+        index.file(put, drop=drop)
+    return {filed.path for filed in put} | set(drop)
+
+
+def refile(ws: Workspace, paths: Iterable[NotePath]) -> None:
+    """Index a change set of our own before it is answered. The notes are written: a failure here is not theirs, and
+    whoever follows the store will file them again."""
+    touched = list(paths)
+    try:
+        ws.index.touched(touched)
+        file_paths(ws.store, ws.index, touched)
+    except Exception:
+        log.exception("the index did not take a change; it will be read again")
+        ws.follower.look_again(touched)

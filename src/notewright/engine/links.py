@@ -1,0 +1,147 @@
+"""Links both ways: the index knows what was written, and what it means is decided here when asked."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from notewright.engine.workspace import Workspace
+from notewright.index import LinkRow, Visible
+from notewright.notes import (
+    OBSIDIAN,
+    LinkPolicy,
+    Meaning,
+    Names,
+    NotePath,
+    meaning,
+    name_keys,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSeen:
+    """One link, with what it means. `path` is the other end: where it leads, or the note it stands in."""
+
+    path: NotePath | None
+    source: NotePath
+    target: str  # as written
+    subpath: str
+    display: str | None
+    kind: str
+    line: int
+    text: str  # the line it stands in
+    status: str  # ok, broken, ambiguous
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReport:
+    path: NotePath
+    outgoing: tuple[LinkSeen, ...]
+    incoming: tuple[LinkSeen, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenNames:
+    """The names a reader may see: a link to a hidden note is a link to nothing."""
+
+    names: Names
+    sees: Visible
+
+    def bearing(self, key: str) -> Sequence[NotePath]:
+        return [path for path in self.names.bearing(key) if self.sees(path)]
+
+    def aliased(self, key: str) -> Sequence[NotePath]:
+        return [path for path in self.names.aliased(key) if self.sees(path)]
+
+    def titled(self, key: str) -> Sequence[NotePath]:
+        return [path for path in self.names.titled(key) if self.sees(path)]
+
+    def slugged(self, slug: str) -> Sequence[NotePath]:
+        return [path for path in self.names.slugged(slug) if self.sees(path)]
+
+
+def resolver(ws: Workspace, policy: LinkPolicy = OBSIDIAN) -> Callable[[str, NotePath], Meaning]:
+    """What a target written in a source means, remembered for as long as the answer is being made."""
+    names = SeenNames(ws.index, ws.access.sees)
+
+    @lru_cache(maxsize=4096)
+    def asked(target: str, source: NotePath) -> Meaning:
+        return meaning(target, source, names, policy)
+
+    return asked
+
+
+def outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> tuple[LinkSeen, ...]:
+    """Every link of a note in order, with where it leads."""
+    ws.access.may_see(path)
+    ws.follower.wait(ws.limits.seconds)
+    means = resolver(ws, policy)
+    return tuple(_seen(row, means(row.target, path)) for row in ws.index.links_from(path))
+
+
+def incoming(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> tuple[LinkSeen, ...]:
+    """Every link that leads to a note, by the note it stands in and its line; links to oneself are left out."""
+    ws.access.may_see(path)
+    ws.follower.wait(ws.limits.seconds)
+    means = resolver(ws, policy)
+    found = []
+    for row in ws.index.links_toward(name_keys(path, _aliases(ws, path, policy))):
+        if row.source == path or not ws.access.sees(row.source):
+            continue
+        meant = means(row.target, row.source)
+        if meant.path == path:
+            found.append(_seen(row, meant, other=row.source))
+    return tuple(sorted(found, key=lambda link: (link.source, link.line)))
+
+
+def _aliases(ws: Workspace, path: NotePath, policy: LinkPolicy) -> Iterable[str]:
+    """Other names a policy lets a note be linked by."""
+    if policy is OBSIDIAN:
+        return ()
+    return ws.index.other_names(path)
+
+
+def _seen(row: LinkRow, meant: Meaning, *, other: NotePath | None = None) -> LinkSeen:
+    status = "broken" if meant.path is None else "ambiguous" if meant.ambiguous else "ok"
+    where = other if other is not None else meant.path
+    return LinkSeen(where, row.source, row.target, row.subpath, row.display, row.kind, row.line, row.context, status)
+
+
+def links(ws: Workspace, path: NotePath, direction: str = "both", depth: int = 1) -> LinkReport:
+    """Links of a note; with a depth, of the notes they lead to as well, each note once."""
+    out: list[LinkSeen] = []
+    back: list[LinkSeen] = []
+    if direction in ("both", "out"):
+        out = list(_spread(ws, path, depth, outgoing))
+    if direction in ("both", "in"):
+        back = list(_spread(ws, path, depth, incoming))
+    return LinkReport(path, tuple(out), tuple(back))
+
+
+def _spread(
+    ws: Workspace, start: NotePath, depth: int, step: Callable[[Workspace, NotePath], tuple[LinkSeen, ...]]
+) -> Iterator[LinkSeen]:
+    """Breadth first; the first level whole, the next ones as far as they lead to something new."""
+    seen = {start}
+    waiting = deque([(start, 1)])
+    while waiting:
+        path, level = waiting.popleft()
+        for link in step(ws, path):
+            new = link.path is not None and link.path not in seen
+            if level == 1 or new:
+                yield link
+            if new and link.path is not None:
+                seen.add(link.path)
+                if level < depth and link.path.is_note:
+                    waiting.append((link.path, level + 1))
+
+
+def broken(ws: Workspace, policy: LinkPolicy = OBSIDIAN) -> Iterator[LinkSeen]:
+    """Every link that leads nowhere or not to one note for certain, note by note."""
+    ws.follower.wait(ws.limits.seconds)
+    means = resolver(ws, policy)
+    for row in ws.index.all_links():
+        if ws.access.sees(row.source):
+            meant = means(row.target, row.source)
+            if meant.path is None or meant.ambiguous:
+                yield _seen(row, meant)

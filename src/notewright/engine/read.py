@@ -1,0 +1,223 @@
+"""Reading: naming a note, its text, a folder's content. Reads go to the store: what an editor saved a moment ago is
+what is answered."""
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from notewright.engine.workspace import Workspace
+from notewright.errors import Ambiguous, Invalid, NotFound, Problem
+from notewright.index import Filed, Selection
+from notewright.notes import Note, NotePath, glob_matcher, link_key, parse, path_key, with_md
+from notewright.stores import Entry, Stored
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A note as it is now. Text that is not UTF-8 is shown with U+FFFD and `exact` is False: it is never edited."""
+
+    path: NotePath
+    text: str
+    version: str
+    size: int
+    modified: float  # seconds since 1970
+    exact: bool
+    entry: Entry
+
+    @property
+    def note(self) -> Note:
+        return parse(self.path, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What is in a folder, as its reader may see it."""
+
+    folders: tuple[tuple[str, int], ...]  # path, number of notes in it and below
+    files: tuple[tuple[Filed, float], ...]  # with the time that is shown: created where sorted by it, else modified
+    total: int  # files in all, before the limit
+
+
+def read(ws: Workspace, path: NotePath) -> Reading:
+    """The text at exactly this path."""
+    stored = fetch(ws, path)
+    text, exact = decode(stored.data)
+    return Reading(path, text, stored.version, len(stored.data), stored.entry.modified_ns / 1e9, exact, stored.entry)
+
+
+def fetch(ws: Workspace, path: NotePath) -> Stored:
+    """The bytes of any file at exactly this path."""
+    ws.access.may_see(path)
+    try:
+        return ws.store.read(path)
+    except NotFound:
+        raise missing(ws, path) from None
+
+
+def decode(data: bytes) -> tuple[str, bool]:
+    """The text, and whether it is exactly what the bytes say."""
+    try:
+        return data.decode(), True
+    except UnicodeDecodeError:
+        return data.decode(errors="replace"), False
+
+
+def exists(ws: Workspace, path: NotePath) -> bool:
+    """Is a file there, hidden or not?"""
+    try:
+        return ws.store.stat(path).kind != "folder"
+    except NotFound:
+        return False
+
+
+def locate(ws: Workspace, raw: str) -> NotePath:
+    """The file a person means: a path (`.md` optional), else a name, else an alias, case ignored."""
+    wanted = raw.strip().strip("/")
+    path = NotePath.parse(wanted)
+    for spelling in dict.fromkeys((path, NotePath(with_md(path)))):
+        if ws.access.sees(spelling) and exists(ws, spelling):
+            return spelling
+    ws.follower.wait(ws.limits.seconds)
+    found = _named(ws, path)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = sorted(found)
+        raise Ambiguous(
+            f"{raw!r} could be any of {len(names)} notes: {_some(names)}",
+            hint="give one of these paths",
+            what="note",
+            candidates=names,
+            path=path,
+        )
+    raise missing(ws, path)
+
+
+def _named(ws: Workspace, path: NotePath) -> Sequence[NotePath]:
+    """Files the words could mean: the same path but for case, else that name or path ending, else that alias."""
+    keys = {path_key(path), path_key(with_md(path))}
+    bearing = [p for p in ws.index.bearing(link_key(path)) if ws.access.sees(p)]
+    exact = [p for p in bearing if path_key(p) in keys]
+    if exact:
+        return exact
+    ending = [p for p in bearing if any(path_key(p).endswith("/" + key) for key in keys)]
+    if ending:
+        return ending
+    return [p for p in dict.fromkeys(ws.index.aliased(path_key(path))) if ws.access.sees(p)]
+
+
+def missing(ws: Workspace, path: str) -> NotFound:
+    """The error for a note that is not there, naming the nearest three."""
+    nearest = nearest_paths(ws, path)
+    hint = f"nearest: {', '.join(nearest)}" if nearest else "list shows what is there"
+    return NotFound(f"there is no {path}", hint=hint, what="note", path=path, nearest=nearest)
+
+
+def nearest_paths(ws: Workspace, path: str, count: int = 3) -> list[str]:
+    """Paths of notes whose names are most like this one's. Never fails: it only helps."""
+    try:
+        names = ws.index.names_like(link_key(path), limit=200)
+    except Problem:
+        return []
+    visible = [p for p in names if ws.access.sees(p)]
+    by_key = {path_key(p.stem): p for p in visible}
+    close = difflib.get_close_matches(path_key(NotePath(path).stem), list(by_key), n=count, cutoff=0.6)
+    return [by_key[key] for key in close]
+
+
+def _some(names: Sequence[str], most: int = 10) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def folder_path(ws: Workspace, raw: str) -> str:
+    """A folder a caller named, `""` for the root; NotFound if nothing is below it."""
+    wanted = raw.strip().strip("/")
+    if wanted in ("", "."):
+        return ""
+    path = NotePath.parse(wanted)
+    try:
+        there = ws.access.sees(path) and ws.store.stat(path).kind == "folder"
+    except NotFound:
+        there = False
+    if not there:
+        folders = [name for name, _ in ws.index.folders(visible=ws.access.sees)]
+        near = difflib.get_close_matches(path, folders, n=3, cutoff=0.4)
+        hint = f"nearest folders: {', '.join(near)}" if near else "list shows the folders there are"
+        raise NotFound(f"there is no folder {path}", hint=hint, what="folder", path=path, nearest=near)
+    return path
+
+
+def listing(ws: Workspace, selection: Selection) -> tuple[list[Filed], int]:
+    """Files of the index, sorted and paged, as this reader may see them, and how many there are in all."""
+    if selection.sort not in ("path", "name", "modified", "created", "size"):
+        raise Invalid(f"cannot sort by {selection.sort!r}", hint="sort by name, modified, created or size", what="sort")
+    ws.follower.wait(ws.limits.seconds)
+    return ws.index.select(selection)
+
+
+def list_folder(
+    ws: Workspace, folder: str, *, glob: str | None = None, sort: str = "name", limit: int | None = None
+) -> Level:
+    """One level of a folder with its notes; with a glob every file below that matches, relative to the folder."""
+    ws.follower.wait(ws.limits.seconds)
+    inside = folder + "/" if folder else ""
+    matches = glob_matcher(glob) if glob else None
+    sees = ws.access.sees
+    visible = (lambda path: sees(path) and matches(path[len(inside) :])) if matches else sees
+    chosen = Selection(
+        folder=folder,
+        recursive=bool(glob),
+        notes_only=not glob,
+        sort="path" if sort == "name" else sort,
+        limit=limit,
+        visible=visible,
+    )
+    files, total = listing(ws, chosen)
+    times = created(ws, files) if sort == "created" else {}
+    dated = tuple((filed, times.get(filed.path, filed.modified_ns / 1e9)) for filed in files)
+    folders = () if glob else tuple(_subfolders(ws, inside))
+    return Level(folders, dated, total)
+
+
+def _subfolders(ws: Workspace, inside: str) -> Iterator[tuple[str, int]]:
+    """Folders one level down, empty ones included, with the notes in and below each."""
+    counts = dict(ws.index.folders(visible=ws.access.sees))
+    for entry in ws.store.children(inside.rstrip("/")):
+        if entry.kind == "folder" and ws.access.sees(entry.path):
+            yield entry.path, counts.get(entry.path, 0)
+
+
+def created(ws: Workspace, files: Sequence[Filed]) -> dict[str, float]:
+    """When each note was made: its property `created`, else when it was first made through us, else modified."""
+    first = ws.ledger.first_seen([filed.path for filed in files])
+    times: dict[str, float] = {}
+    for filed in files:
+        said = _moment(ws.index.properties(filed.path).get("created"), ws)
+        times[filed.path] = said or first.get(filed.path) or filed.modified_ns / 1e9
+    return times
+
+
+def _moment(value: object, ws: Workspace) -> float | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(value.strip())
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=ws.timezone)).timestamp()
+
+
+def spelled(ws: Workspace, path: NotePath) -> NotePath:
+    """The path as the file that is there spells it, if one is there in another case."""
+    if exists(ws, path):
+        return path
+    twins = [p for p in ws.index.bearing(link_key(path)) if path_key(p) == path_key(path) and ws.access.sees(p)]
+    return twins[0] if len(twins) == 1 else path
+
+
+def kept_text(ws: Workspace, path: NotePath, version: str) -> str | None:
+    """The text a version had, if the history still holds it."""
+    data = ws.ledger.kept(path, version)
+    return None if data is None else data.decode(errors="replace")

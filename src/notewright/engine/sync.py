@@ -1,0 +1,347 @@
+"""Keeping the index in step with the store: at start by stat alone, then by watching.
+
+Of all processes that serve one folder one is elected (an advisory lock on a file beside the index) to follow changes
+made from outside; the others wait to take over when it dies. Every process files its own changes itself.
+"""
+
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from notewright.engine.filing import file_paths, filings
+from notewright.errors import Indexing, Problem, Unavailable
+from notewright.index import Index, Progress
+from notewright.notes import NotePath
+from notewright.stores import Entry, Store
+
+log = logging.getLogger(__name__)
+
+FRESH_GRAIN_NS = (
+    2_000_000_000  # an edit within the clock's grain of the walk would be missed: such files are read again
+)
+BATCH = 200
+BUILD_FROM = 500  # so many changed files are worth a whole new index
+FEW = 10  # below this a vault may shrink as it likes
+LOOK_AGAIN_SECONDS = 300.0
+TAKE_OVER_SECONDS = 0.2
+LOST_SECONDS = 10.0  # how long a vanished third must stay vanished before it is believed
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What must be filed and dropped for the index to equal the store."""
+
+    file: tuple[Entry, ...]
+    drop: tuple[str, ...]
+    seen: int
+    known: int
+
+    @property
+    def implausible(self) -> bool:
+        """The root turned empty or lost a third of its notes at once: a mount that went away looks like this."""
+        return self.known >= FEW and (self.seen == 0 or len(self.drop) * 3 > self.known)
+
+
+def plan(entries: Iterable[Entry], known: Mapping[str, str], now_ns: int) -> Difference:
+    """Compare a listing with the index's stamps."""
+    file: list[Entry] = []
+    left = dict(known)
+    seen = 0
+    for entry in entries:
+        if entry.kind == "folder":
+            continue
+        seen += 1
+        stamp = left.pop(entry.path, None)
+        if stamp != entry.stamp or now_ns - entry.modified_ns < FRESH_GRAIN_NS:
+            file.append(entry)
+    return Difference(tuple(file), tuple(left), seen, len(known))
+
+
+class Follower:
+    """Follows one store for one index until closed. Start it once; it never raises into its owner."""
+
+    def __init__(self, store: Store, index: Index, folder: Path, *, watch: bool = True) -> None:
+        self._store, self._index, self._folder, self._watching = store, index, folder, watch
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._fresh = threading.Event()
+        self._elected: int | None = None
+        self._lost_since: float | None = None
+        self._stale: str | None = None
+        self._pending: set[str] = set()
+        self._everything = False
+        self._mutex = threading.Lock()
+        self._heard: list[Callable[[frozenset[str] | None], None]] = []
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        self._spawn(self._follow, "follow")
+
+    def close(self) -> None:
+        self._stop.set()
+        self._wake.set()
+        for thread in self._threads:
+            thread.join(5)
+        self._resign()
+
+    # ---- what the engine asks -------------------------------------------------------------------------
+
+    def wait(self, seconds: float) -> None:
+        """Until the index equals the store as of now or later than our start; Indexing when that takes too long."""
+        deadline = time.monotonic() + seconds
+        while not (self._fresh.is_set() or (self._elected is None and self._others_are_fresh())):
+            if self._stop.is_set() or time.monotonic() >= deadline:
+                now = self._index.progress()
+                raise Indexing(
+                    f"still indexing ({now.done} of {now.total or '?'} notes)",
+                    hint="try again in a moment",
+                    done=now.done,
+                    total=now.total,
+                )
+            self._fresh.wait(0.02)
+
+    def progress(self) -> Progress:
+        now = self._index.progress()
+        busy = now.building or not (self._fresh.is_set() or self._elected is None)
+        return Progress(now.done, now.total, busy, self._stale or now.stale)
+
+    def may_write(self) -> None:
+        if self._stale and self._lost_everything():
+            raise Unavailable(
+                "the notes are gone from where they were", hint="is the folder mounted? writing waits for it"
+            )
+
+    def look_again(self, paths: Iterable[str]) -> None:
+        with self._mutex:
+            self._pending |= set(paths)
+        self._wake.set()
+
+    def subscribe(self, heard: Callable[[frozenset[str] | None], None]) -> Callable[[], None]:
+        with self._mutex:
+            self._heard.append(heard)
+        self._watch_too()
+
+        def stop() -> None:
+            with self._mutex:
+                if heard in self._heard:
+                    self._heard.remove(heard)
+
+        return stop
+
+    def rebuild(self, report: Callable[[int, int | None], None]) -> None:
+        """A whole new index beside the old one, swapped in when it is done; everyone goes on meanwhile."""
+        entries = [entry for entry in self._store.entries() if entry.kind != "folder"]
+        self._build(entries, report)
+
+    # ---- election -------------------------------------------------------------------------------------
+
+    def _others_are_fresh(self) -> bool:
+        """Another process follows, and has caught up since it began."""
+        try:
+            return (self._folder / "follower").read_bytes() == b"fresh" and not self._electable()
+        except OSError:
+            return False
+
+    def _electable(self) -> bool:
+        """Nobody holds the lock: try it without keeping it."""
+        handle = self._open_lock()
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        finally:
+            os.close(handle)
+        return True
+
+    def _open_lock(self) -> int:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return os.open(self._folder / "follower", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def _elect(self) -> bool:
+        handle = self._open_lock()
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            return False
+        self._elected = handle
+        self._tell(fresh=False)
+        return True
+
+    def _tell(self, *, fresh: bool) -> None:
+        """What the others may rely on; the lock says whether we are alive to mean it."""
+        if self._elected is not None:
+            os.ftruncate(self._elected, 0)
+            os.pwrite(self._elected, b"fresh" if fresh else b"", 0)
+
+    def _still_elected(self) -> bool:
+        """The cache folder may be deleted under us; then the lock we hold is on a file nobody else can find."""
+        if self._elected is None:
+            return False
+        try:
+            return os.path.samestat(os.fstat(self._elected), os.stat(self._folder / "follower"))
+        except OSError:
+            return False
+
+    def _resign(self) -> None:
+        if self._elected is not None:
+            os.close(self._elected)
+            self._elected = None
+
+    # ---- following ------------------------------------------------------------------------------------
+
+    def _spawn(self, run: Callable[[], None], name: str) -> None:
+        thread = threading.Thread(target=run, name=f"notewright-{name}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _follow(self) -> None:
+        while not self._stop.is_set():
+            if self._still_elected() or self._elect():
+                self._lead()
+            elif self._wake.wait(TAKE_OVER_SECONDS):
+                self._wake.clear()
+                self._attempt(self._catch_up)
+
+    def _lead(self) -> None:
+        """Watch first, then look at everything: what changes meanwhile is hinted at and looked at again."""
+        if self._watching:
+            self._watch_too()
+        self._everything = True
+        looked = 0.0
+        while not self._stop.is_set() and self._still_elected():
+            if self._everything or self._index.progress().wanting or time.monotonic() - looked > LOOK_AGAIN_SECONDS:
+                self._everything = False
+                self._attempt(self._look_at_everything)
+                looked = time.monotonic()
+            self._attempt(self._catch_up)
+            if not self._pending and not self._everything:
+                self._wake.wait(1.0 if self._lost_since is None else 0.5)
+                self._wake.clear()
+                self._everything = self._everything or self._lost_since is not None
+        self._resign()
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Problem as problem:
+            self._stale = problem.message
+            self._stop.wait(0.5)
+        except Exception:
+            log.exception("following the notes failed; trying again")
+            self._stop.wait(1.0)
+
+    def _watch_too(self) -> None:
+        if not any(thread.name == "notewright-watch" for thread in self._threads):
+            self._spawn(self._watch, "watch")
+
+    def _watch(self) -> None:
+        while not self._stop.is_set():
+            try:
+                for hint in self._store.changes(self._stop):
+                    self._hint(hint)
+            except Exception:
+                log.exception("watching failed; looking at everything now and then instead")
+            self._hint(None)
+            self._stop.wait(2.0)
+
+    def _hint(self, paths: frozenset[NotePath] | None) -> None:
+        with self._mutex:
+            if paths is None:
+                self._everything = True
+            else:
+                self._pending |= paths
+            heard = list(self._heard)
+        self._wake.set()
+        for tell in heard:
+            tell(paths)
+
+    def _catch_up(self) -> None:
+        with self._mutex:
+            paths, self._pending = self._pending, set()
+        if not paths:
+            return
+        if not self._store.healthy():
+            self._everything = True
+            return
+        todo = [NotePath(path) for path in paths]
+        if len(todo) > BUILD_FROM:
+            self._everything = True
+            return
+        while todo and not self._stop.is_set():
+            file_paths(self._store, self._index, todo[:BATCH])
+            todo = todo[BATCH:]
+
+    def _look_at_everything(self) -> None:
+        if not self._store.healthy():
+            raise Unavailable("the folder of the notes cannot be reached")
+        known = dict(self._index.stamps())
+        difference = plan(self._store.entries(), known, time.time_ns())
+        if difference.implausible and not self._believed(difference):
+            self._stale = "a third of the notes or more vanished at once; the index waits for them"
+            return
+        self._stale, self._lost_since = None, None
+        self._settle(difference, known)
+        self._fresh.set()
+        self._tell(fresh=True)
+
+    def _believed(self, difference: Difference) -> bool:
+        """An empty root never is; a loss that lasts is."""
+        now = time.monotonic()
+        self._lost_since = self._lost_since or now
+        return difference.seen > 0 and now - self._lost_since > LOST_SECONDS
+
+    def _lost_everything(self) -> bool:
+        try:
+            return next(iter(self._store.entries()), None) is None
+        except Problem:
+            return True
+
+    def _settle(self, difference: Difference, known: Mapping[str, str]) -> None:
+        new = [entry for entry in difference.file if known.get(entry.path) != entry.stamp]
+        if len(new) > BUILD_FROM and len(new) * 3 > difference.seen:
+            entries = [entry for entry in self._store.entries() if entry.kind != "folder"]
+            self._build(entries, lambda done, total: None)
+            return
+        for batch in _batches(difference.file):
+            self._index.file(filings(self._store, batch))
+            if self._stop.is_set():
+                return
+        if difference.drop:
+            self._index.file((), drop=difference.drop)
+
+    def _build(self, entries: list[Entry], report: Callable[[int, int | None], None]) -> None:
+        with self._index.rebuilding(len(entries)) as build:
+            done = 0
+            for batch in _batches(entries):
+                build.file(filings(self._store, batch))
+                done += len(batch)
+                report(done, len(entries))
+                if self._stop.is_set():
+                    return
+            build.finish()
+            with self._store.lock(timeout=60):
+                build.swap(lambda paths: filings(self._store, self._entries_of(paths)))
+
+    def _entries_of(self, paths: Iterable[str]) -> Iterator[Entry]:
+        for path in paths:
+            try:
+                yield self._store.stat(NotePath(path))
+            except Problem:
+                continue
+
+
+def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    batch: list[Entry] = []
+    for entry in entries:
+        batch.append(entry)
+        if len(batch) == BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

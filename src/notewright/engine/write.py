@@ -1,0 +1,229 @@
+"""Changing notes: making, overwriting, editing, deleting. Each is one change set that can be undone."""
+
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from notewright.engine.changes import Drop, Edited, Plan, Put, commit, edit
+from notewright.engine.links import incoming
+from notewright.engine.read import exists, missing
+from notewright.engine.workspace import Workspace
+from notewright.errors import Conflict, Exists, Invalid, NotFound, Quota, TooLarge
+from notewright.notes import Edit, NotePath, apply_all, may_apply_again, name_problem, path_key
+from notewright.stores import Version, version_of
+
+TRASH = ".trash"
+TRIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of one file."""
+
+    path: NotePath
+    version: Version
+    created: bool
+    change_id: str | None  # None: it was so already
+    size: int = 0
+    before: bytes | None = None  # what it replaced
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    path: NotePath
+    trash: NotePath | None
+    linked_from: tuple[NotePath, ...]
+    files: tuple[NotePath, ...]  # other notes that were changed
+    change_id: str | None
+
+
+def new_path(ws: Workspace, raw: str) -> NotePath:
+    """A path for a new note or file that works everywhere: NFC, portable, no twin but for case or accents' form."""
+    path = NotePath.parse(unicodedata.normalize("NFC", raw))
+    problem = name_problem(path)
+    if problem:
+        raise Invalid(f"{raw!r} cannot be a name: {problem}", hint="choose another name", what="path")
+    refuse_twin(ws, path)
+    return path
+
+
+def refuse_twin(ws: Workspace, path: NotePath, but_for: frozenset[str] = frozenset()) -> None:
+    """Exists if a file or folder along the way has this name in another spelling."""
+    segments = path.split("/")
+    for depth in range(len(segments)):
+        folder, name = "/".join(segments[:depth]), segments[depth]
+        try:
+            siblings = ws.store.children(folder)
+        except NotFound:
+            return
+        names = {sibling.path.name for sibling in siblings}
+        if name in names:
+            continue
+        key = path_key(name)
+        twin = next((s.path for s in siblings if path_key(s.path.name) == key and s.path not in but_for), None)
+        if twin is not None:
+            raise Exists(f"{twin} is there already, the same name in another spelling", hint=f"use {twin}", path=twin)
+
+
+def admit(ws: Workspace, path: NotePath, size: int) -> None:
+    """May this caller put so many bytes there?"""
+    ws.access.may_write(path)
+    ws.follower.may_write()
+    if size > ws.limits.note_bytes:
+        raise TooLarge(
+            f"{path} would be {size:,} bytes; the most is {ws.limits.note_bytes:,}",
+            hint="split it into several notes",
+            size=size,
+            limit=ws.limits.note_bytes,
+            path=path,
+        )
+
+
+def within_quota(ws: Workspace, more_files: int, more_bytes: int) -> None:
+    """Quota if the workspace would be over what it may hold after the change."""
+    if ws.limits.quota_files is None and ws.limits.quota_bytes is None:
+        return
+    files, size = ws.index.usage()
+    for used, more, most, what in (
+        (files, more_files, ws.limits.quota_files, "files"),
+        (size, more_bytes, ws.limits.quota_bytes, "bytes"),
+    ):
+        if most is not None and more > 0 and used + more > most:
+            raise Quota(
+                f"the workspace would hold {used + more:,} {what}; the most is {most:,}",
+                hint="delete something first",
+                used=used + more,
+                limit=most,
+                unit=what,
+            )
+
+
+def create(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> Written:
+    """A file where none is; Exists otherwise."""
+    admit(ws, path, len(data))
+    if exists(ws, path):
+        raise Exists(f"{path} is there already", hint="read it, then edit it or choose another name", path=path)
+    within_quota(ws, 1, len(data))
+    done = commit(ws, Plan((Put(path, data, None),), summary or f"created {path}"))
+    return Written(path, version_of(data), True, done.id, len(data))
+
+
+def overwrite(ws: Workspace, path: NotePath, data: bytes, *, seen: Version, summary: str = "") -> Written:
+    """Replace exactly the version that was seen (a prefix of at least 12 digits will do), or Conflict."""
+    admit(ws, path, len(data))
+    try:
+        old = ws.store.read(path)
+    except NotFound:
+        raise Conflict(
+            f"{path} is not there any more", hint="leave out the version to make it anew", path=path, current=None
+        ) from None
+    if not same_version(seen, old.version):
+        raise Conflict(
+            f"{path} changed since version {seen}", hint="read it again", path=path, current=old.version, now=old.data
+        )
+    return _replace(ws, path, data, old.version, old.data, summary)
+
+
+def put(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> Written:
+    """Make or replace, whatever is there: the last writer wins and what it replaced is in the history."""
+    admit(ws, path, len(data))
+    for attempt in range(TRIES):
+        try:
+            if not exists(ws, path):
+                return create(ws, path, data, summary=summary)
+            old = ws.store.read(path)
+            return _replace(ws, path, data, old.version, old.data, summary)
+        except (Conflict, Exists, NotFound):
+            if attempt == TRIES - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _replace(ws: Workspace, path: NotePath, data: bytes, seen: Version, old: bytes, summary: str) -> Written:
+    if data == old:
+        return Written(path, seen, False, None, len(data), old)
+    within_quota(ws, 0, len(data) - len(old))
+    done = commit(ws, Plan((Put(path, data, seen),), summary or f"overwrote {path}"))
+    return Written(path, done.versions.get(path) or version_of(data), False, done.id, len(data), old)
+
+
+def same_version(given: str, current: Version) -> bool:
+    """Agents name a version by its first digits."""
+    return len(given) >= 6 and current.startswith(given.lower())
+
+
+def _always(newer: str) -> bool:
+    return True
+
+
+def edit_note(
+    ws: Workspace, path: NotePath, edits: Sequence[Edit], *, seen: Version | None = None, summary: str = ""
+) -> Edited:
+    """All of these edits in order, or none. Applied again to a newer text where that is safe, else Conflict."""
+    return change_text(
+        ws,
+        path,
+        lambda text: apply_all(text, edits, path),
+        seen=seen,
+        again=lambda newer: all(may_apply_again(one, newer) for one in edits),
+        summary=summary or f"edited {path}",
+    )
+
+
+def change_text(
+    ws: Workspace,
+    path: NotePath,
+    change: Callable[[str], str],
+    *,
+    seen: Version | None = None,
+    again: Callable[[str], bool] = _always,
+    summary: str = "",
+) -> Edited:
+    """Read, change by a pure function, write what was seen: the door for every edit of one note."""
+    admit(ws, path, 0)
+    if not exists(ws, path):
+        raise missing(ws, path)
+
+    def checked(text: str) -> str:
+        new = change(text)
+        size = len(new.encode("utf-8", "surrogatepass"))
+        if size > ws.limits.note_bytes:
+            admit(ws, path, size)
+        within_quota(ws, 0, size - len(text.encode()))
+        return new
+
+    return edit(ws, path, checked, summary=summary or f"edited {path}", seen=seen, again=again)
+
+
+def delete(ws: Workspace, path: NotePath, *, trash: bool = True, dry_run: bool = False) -> Deleted:
+    """Remove one file, into the trash unless it is to be gone; names the notes that link to it."""
+    admit(ws, path, 0)
+    ws.access.may_see(path)
+    linked = tuple(dict.fromkeys(link.source for link in incoming(ws, path)))
+    if not exists(ws, path):
+        raise missing(ws, path)
+    old = ws.store.read(path)
+    place = trash_place(ws, path) if trash else None
+    steps: tuple[Put | Drop, ...] = (Drop(path, old.version),)
+    if place is not None:
+        steps = (Put(place, None, None, source=path), *steps)
+    if dry_run:
+        return Deleted(path, place, linked, (), None)
+    done = commit(ws, Plan(steps, f"deleted {path}"))
+    return Deleted(path, place, linked, (), done.id)
+
+
+def trash_place(ws: Workspace, path: NotePath) -> NotePath:
+    """Where a deleted file goes: `.trash/Name.md`; an older file of that name stays (`Name 1.md`)."""
+    name = path.name
+    stem, dot, extension = name.rpartition(".")
+    stem, ending = (stem, dot + extension) if stem else (name, "")
+    try:
+        taken = {path_key(entry.path.name) for entry in ws.store.children(TRASH, hidden=True)}
+    except NotFound:
+        taken = set()
+    number, candidate = 0, name
+    while path_key(candidate) in taken:
+        number += 1
+        candidate = f"{stem} {number}{ending}"
+    return NotePath(f"{TRASH}/{candidate}")
