@@ -2,6 +2,9 @@
 
 A change set is recorded here before the first note is touched, with the bytes it replaces and the bytes it makes: that
 row is what makes it happen. Whoever comes next after a crash finishes it.
+
+The ledger names bytes by their SHA-256 (`stores.version_of`), whatever a store uses for its versions: what a change
+set leaves behind must be known before a store has seen it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,9 +28,9 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One file of a change set: from one version to another. None is absence.
+    """One file of a change set: from some bytes to others, each named by SHA-256. None is absence.
 
-    `source` names the file whose unchanged bytes it gets (a move): then no bytes are kept for it.
+    `source` names the file it comes from (a move). Where the bytes are the source's unchanged, none are kept for it.
     """
 
     path: NotePath
@@ -44,20 +47,21 @@ class Change:
     at: float  # seconds since 1970
     actor: Actor
     summary: str
-    steps: tuple[Step, ...]
+    steps: tuple[Step, ...]  # in the order they are applied: creates, writes, deletes
     state: State = "recorded"
     undoes: tuple[str, ...] = ()  # ids it takes back
     undone_by: str | None = None
     emptied: tuple[str, ...] = ()  # folders to remove if they are empty afterwards
+    made: tuple[str, ...] = ()  # folders that were not there before, deepest first
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
     """Which changes are asked for; newest first."""
 
-    path: str | None = None
-    since: float | None = None
-    until: float | None = None
+    path: str | None = None  # of a file, or of a folder and everything in it
+    since: float | None = None  # inclusive
+    until: float | None = None  # exclusive
     client: str | None = None
     user: str | None = None
     limit: int = 20
@@ -65,19 +69,28 @@ class Past:
 
 
 class Ledger(Protocol):
+    """Any thread may call; several processes may share one."""
+
     def record(self, change: Change, blobs: Mapping[str, bytes]) -> None:
-        """Durable when it returns. `blobs` are the bytes by version, before and after, that no store holds for us."""
+        """Durable when it returns. `blobs` are the bytes by SHA-256, before and after, that no store holds for us."""
         ...
 
     def close_change(self, change_id: str, state: State, *, steps: tuple[Step, ...] | None = None) -> None:
-        """It is done, or was taken back; `steps` replaces the plan where the outcome differs (a merge)."""
+        """It is done, or was taken back; `steps` replaces the plan where some of it had to be left out.
+
+        Need not be durable at once: a change closed twice is closed once.
+        """
         ...
 
-    def unfinished(self) -> list[Change]: ...
+    def unfinished(self) -> list[Change]:
+        """Recorded and not closed, oldest first."""
+        ...
 
     def change(self, change_id: str) -> Change | None: ...
 
-    def past(self, asked: Past) -> list[Change]: ...
+    def past(self, asked: Past) -> list[Change]:
+        """Changes that are done, newest first."""
+        ...
 
     def blob(self, version: str) -> bytes | None: ...
 
@@ -85,15 +98,21 @@ class Ledger(Protocol):
         """Did a change set of ours leave exactly this at this path?"""
         ...
 
+    def kept(self, path: str, prefix: str) -> bytes | None:
+        """The bytes a path once had whose SHA-256 begins so, if they are kept and it is the only one."""
+        ...
+
     def first_seen(self, paths: Iterable[str]) -> dict[str, float]:
-        """When a path was first created through us."""
+        """When a note was first created through us; a moved note keeps its time."""
         ...
 
     def purge(self, path: str) -> int:
-        """Forget every kept byte of one note; how many versions that were."""
+        """Forget every kept byte of one note, under its former names too; how many versions that were."""
         ...
 
-    def trim(self, *, keep_days: float, keep_bytes: int) -> None: ...
+    def trim(self, *, keep_days: float, keep_bytes: int, now: float) -> None:
+        """Forget the oldest changes over either bound; never one that is not finished."""
+        ...
 
     def close(self) -> None: ...
 

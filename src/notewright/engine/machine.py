@@ -1,0 +1,309 @@
+"""The change-set machine: what to do next so that a change set happens all or not at all. Pure.
+
+    planned ─► recorded in the ledger ─► laid beside ─► applied k of n ─► settled ─► done
+                    (the commit point)                       └──────────► settled ─► taken back
+
+Steps are applied in order: creates, writes, deletes; and taken back in the opposite order. So what the store holds
+always looks like "applied k of n", and whoever comes next can tell k by looking. `carry_out` is the first run,
+`recovery` that of whoever comes next; both are generators that yield effects and are sent their results (or thrown
+the Problem they ended in), and know no store and no ledger.
+
+Somebody else may save a file in the middle. Then, for each file: bytes that are ours or the old ones need no thought;
+other bytes are merged with ours where the text allows. What cannot be merged is never overwritten: it decides the
+direction. Forward where nothing ahead is in the way, back where nothing behind is; where both are, the writes that can
+be made are made, nothing more is deleted, and the change set is kept as what really happened.
+"""
+
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from notewright.errors import Busy, Conflict, Exists, Forbidden, NoSpace, NotFound, Problem
+from notewright.ledger import Change, State, Step
+from notewright.notes import NotePath, merge
+from notewright.stores import OpId, Stored, Version, version_of
+
+_ROUNDS = 16  # so often somebody may interfere before we leave it to the next call
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    change: Change
+    blobs: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    op: OpId
+    path: NotePath
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Answered with a Stored, or None where nothing is."""
+
+    path: NotePath
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Answered with the kept bytes of that SHA-256, or None."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Answered with a Stored."""
+
+    op: OpId
+    path: NotePath
+    data: bytes
+    seen: Version | None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    op: OpId
+    path: NotePath
+    seen: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    op: OpId
+    emptied: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    change_id: str
+    state: State
+    steps: tuple[Step, ...] | None
+
+
+Effect = Record | Stage | Read | Recall | Write | Delete | Settle | Close
+Sights = dict[NotePath, Stored | None]  # what is there now; a path that could not be read is absent
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    state: State
+    sights: Sights  # what is there in the end
+    merged: tuple[NotePath, ...] = ()  # where somebody else's text was put together with ours
+    kept: tuple[NotePath, ...] = ()  # where somebody else's bytes were in the way and stayed
+    cause: Problem | None = None  # why it was taken back
+
+
+Machine = Generator[Effect, Any, Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How one file is to be in the end. `data` None is absence."""
+
+    data: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a change set goes from here: the files to bring to their ends, in this order."""
+
+    state: State
+    ends: tuple[tuple[Step, End], ...]
+    kept: tuple[NotePath, ...] = ()
+    steps: tuple[Step, ...] | None = None  # what really happens, where that is not the plan
+
+
+def carry_out(change: Change, blobs: Mapping[str, bytes], sights: Sights, known: Mapping[str, bytes]) -> Machine:
+    """Make a change set happen whose steps were just seen to be at their beginnings. `known` are its bytes."""
+    yield Record(change, blobs)
+    laid = [step for step in change.steps if step.after is not None]
+    try:
+        for step in laid if len(change.steps) > 1 else ():
+            yield Stage(change.id, step.path, known[step.after or ""])
+    except Problem:
+        yield Settle(change.id, change.made)
+        yield Close(change.id, "taken_back", None)
+        raise
+    return (yield from _Run(change, sights, dict(known), first=True).finish())
+
+
+def recovery(change: Change) -> Machine:
+    """Finish what a dead process left, or take it back."""
+    run = _Run(change, {}, {}, first=False)
+    yield from run.look()
+    return (yield from run.finish())
+
+
+@dataclass
+class _Run:
+    change: Change
+    sights: Sights
+    known: dict[str, bytes]
+    first: bool  # by the process that was asked: it may still refuse
+    begun: bool = False
+    turning: bool = False  # there is no room to go on: back, if that is possible
+    barred: set[NotePath] = field(default_factory=set)  # the store lets nobody write there
+    cause: Problem | None = None
+    merged: set[NotePath] = field(default_factory=set)
+
+    def finish(self) -> Machine:
+        for _ in range(_ROUNDS):
+            way = self._route()
+            try:
+                yield from self._follow(way)
+            except (Conflict, Exists, NotFound, Forbidden) as problem:
+                self.cause = self.cause if self.turning else problem
+            except (NoSpace, Busy) as problem:
+                if self.turning or not self.first:
+                    raise  # not finished: whoever comes next tries again
+                self.cause, self.turning = problem, True
+            else:
+                return (yield from self._end(way))
+            yield from self.look()
+        path = self.change.steps[0].path
+        raise Busy("somebody else keeps changing these notes", hint="try again in a moment", path=path)
+
+    def _route(self) -> Route:
+        if self.first and self.cause and not self.begun:
+            return Route("taken_back", ())
+        return route(self.change.steps, self.sights, self.known, barred=self.barred, back_first=self.turning)
+
+    def _follow(self, way: Route) -> Generator[Effect, Any, None]:
+        op = self.change.id if way.state == "done" else self.change.id + "x"
+        for step, end in way.ends:
+            now = self.sights[step.path]
+            if (None if now is None else now.data) == end.data:
+                continue
+            try:
+                yield from self._bring(step, end, now, op)
+            except Forbidden:
+                self.barred.add(step.path)
+                raise
+            self.begun = True
+
+    def _bring(self, step: Step, end: End, now: Stored | None, op: OpId) -> Generator[Effect, Any, None]:
+        if end.data is not None:
+            self.sights[step.path] = yield Write(op, step.path, end.data, None if now is None else now.version)
+        elif now is not None:
+            yield Delete(op, step.path, now.version)
+            self.sights[step.path] = None
+        if now is not None and version_of(now.data) not in (step.before, step.after):
+            self.merged.add(step.path)
+
+    def look(self) -> Generator[Effect, Any, None]:
+        """See what is there, and remember the bytes that may be needed to go either way."""
+        self.sights = {}
+        for path in dict.fromkeys(path for step in self.change.steps for path in (step.path, step.source) if path):
+            try:
+                self.sights[path] = yield Read(path)
+            except Forbidden:
+                pass
+        for step in self.change.steps:
+            for version in (step.before, step.after):
+                if version is not None and version not in self.known:
+                    data = yield Recall(version)
+                    if data is not None:
+                        self.known[version] = data
+        self.known.update((version_of(seen.data), seen.data) for seen in self.sights.values() if seen is not None)
+
+    def _end(self, way: Route) -> Machine:
+        if way.state == "done":
+            yield Settle(self.change.id, self.change.emptied)
+        else:
+            yield Settle(self.change.id, ())
+            yield Settle(self.change.id + "x", self.change.made)
+        yield Close(self.change.id, way.state, way.steps)
+        return Outcome(way.state, self.sights, tuple(sorted(self.merged)), way.kept, self.cause)
+
+
+def route(
+    steps: tuple[Step, ...],
+    sights: Mapping[NotePath, Stored | None],
+    known: Mapping[str, bytes],
+    *,
+    barred: Iterable[NotePath] = (),
+    back_first: bool = False,
+) -> Route:
+    """Where to go from what is seen."""
+    seen = [_Seen(step, sights, known, frozenset(barred)) for step in steps]
+    applied = max((place for place, each in enumerate(seen) if each.at(each.step.after)), default=-1)
+    ahead = [each.end(applied=place <= applied) for place, each in enumerate(seen)]
+    behind = [each.turned().end(applied=place > applied) for place, each in enumerate(seen)]
+    forward = None if None in ahead else Route("done", _pairs(steps, ahead))
+    back = None if None in behind else Route("taken_back", _pairs(steps, behind)[::-1])
+    ways = (back, forward) if back_first else (forward, back)
+    return ways[0] or ways[1] or _stand(steps, ahead)
+
+
+def _pairs(steps: Iterable[Step], ends: Iterable[End | None]) -> tuple[tuple[Step, End], ...]:
+    return tuple((step, end) for step, end in zip(steps, ends, strict=True) if end is not None)
+
+
+def _stand(steps: tuple[Step, ...], ahead: list[End | None]) -> Route:
+    """Neither way is open: make the writes that can be made and delete nothing, so that every link leads somewhere."""
+    ends = _pairs(steps, (None if step.after is None else end for step, end in zip(steps, ahead, strict=True)))
+    made = tuple(step for step, _ in ends)
+    return Route("done", ends, tuple(step.path for step in steps if step not in made), made)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One step and what is at its path now."""
+
+    step: Step
+    sights: Mapping[NotePath, Stored | None]
+    known: Mapping[str, bytes]
+    barred: frozenset[NotePath]
+
+    def turned(self) -> "_Seen":
+        step = self.step
+        return replace(self, step=Step(step.path, step.after, step.before, step.source))
+
+    def at(self, version: str | None) -> bool:
+        if self.step.path not in self.sights:
+            return False
+        now = self.sights[self.step.path]
+        return (None if now is None else version_of(now.data)) == version
+
+    def end(self, *, applied: bool) -> End | None:
+        """How the file is to be after this step, or None where something is in the way. `applied`: the step was made
+        before somebody else came, so that what is there now is at least not without it."""
+        if self.step.path not in self.sights:
+            return None
+        now = self.sights[self.step.path]
+        if self.at(self.step.after):
+            return End(None if now is None else now.data)
+        end = self._planned() if self.at(self.step.before) else self._merged(now, applied)
+        return None if end and self.step.path in self.barred and end.data != (now and now.data) else end
+
+    def _planned(self) -> End | None:
+        if self.step.after is None:
+            return End(None)
+        data = self.known.get(self.step.after)
+        return None if data is None else End(data)
+
+    def _merged(self, now: Stored | None, applied: bool) -> End | None:
+        theirs = End(None if now is None else now.data)
+        if now is None or self.step.before is None or self.step.after is None:
+            return theirs if applied else None
+        before, after = self.known.get(self.step.before), self.known.get(self.step.after)
+        if before is None or after is None:
+            return theirs if applied else None
+        both = merged(before, after, now.data)
+        if both is not None:
+            return End(both)
+        without = merged(after, before, now.data)
+        holds_it = without is not None and without != now.data
+        return theirs if applied or holds_it else None
+
+
+def merged(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+    """Both changes in one, or None where they touch the same place or one of them is not text."""
+    try:
+        text = merge(base.decode(), ours.decode(), theirs.decode())
+    except UnicodeDecodeError:
+        return None
+    return None if text is None else text.encode()

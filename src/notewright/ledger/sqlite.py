@@ -1,0 +1,279 @@
+"""The ledger of one workspace in one SQLite file."""
+
+import json
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from notewright.errors import Busy, Exists, NoSpace, Unavailable
+from notewright.ledger import Actor, Change, Past, State, Step
+from notewright.ledger.schema import migrate
+from notewright.notes import NotePath
+
+_CHANGE = "seq, id, at, user, client, surface, tool, summary, state, undone_by, emptied, made"
+_WAIT_MS = 10_000  # for another process's transaction; they are all short
+
+
+class SqliteLedger:
+    """One connection, used by one thread at a time; other processes have their own on the same file."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+        self._alone = threading.RLock()
+        db.set_busy_timeout(_WAIT_MS)
+        with _words():
+            _write_ahead(db)
+            db.execute("pragma foreign_keys = on; pragma secure_delete = on; pragma wal_autocheckpoint = 4000")
+            migrate(db)
+
+    @classmethod
+    def open(cls, folder: Path) -> "SqliteLedger":
+        """The ledger kept in `folder`, which is made if it is not there. Both are for their owner's eyes only."""
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = folder / "ledger.db"
+        file.touch(mode=0o600)
+        with _words():
+            return cls(apsw.Connection(str(file)))
+
+    @classmethod
+    def in_memory(cls) -> "SqliteLedger":
+        """One that is gone with its process."""
+        return cls(apsw.Connection(":memory:"))
+
+    def close(self) -> None:
+        with self._alone:
+            self._db.close()
+
+    # What happens
+
+    def record(self, change: Change, blobs: Mapping[str, bytes]) -> None:
+        with self._transaction(durable=True) as db:
+            actor = change.actor
+            db.execute(
+                f"insert into change({_CHANGE}) values(null, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (change.id, change.at, actor.user, actor.client, actor.surface, actor.tool, change.summary,
+                 change.state, change.undone_by, json.dumps(change.emptied), json.dumps(change.made)),
+            )  # fmt: skip
+            seq = db.last_insert_rowid()
+            _put_steps(db, seq, change.steps)
+            db.executemany("insert into undo values(?, ?)", [(seq, undone) for undone in change.undoes])
+            db.executemany("insert or ignore into blob values(?, ?)", blobs.items())
+
+    def close_change(self, change_id: str, state: State, *, steps: tuple[Step, ...] | None = None) -> None:
+        with self._transaction(durable=False) as db:
+            found = db.execute(
+                "select seq, at from change where id = ? and state = 'recorded'", (change_id,)
+            ).fetchone()
+            if found is None:
+                return  # closed already
+            seq, at = found
+            db.execute("update change set state = ? where seq = ?", (state, seq))
+            if steps is not None:
+                db.execute("delete from step where change = ?", (seq,))
+                _put_steps(db, seq, steps)
+            if state == "done":
+                _mark_undone(db, seq, change_id)
+                _mark_born(db, seq, at)
+
+    # What happened
+
+    def unfinished(self) -> list[Change]:
+        return self._changes("where state = 'recorded' order by seq", ())
+
+    def change(self, change_id: str) -> Change | None:
+        found = self._changes("where id = ?", (change_id,))
+        return found[0] if found else None
+
+    def past(self, asked: Past) -> list[Change]:
+        conditions: dict[str, tuple[Any, ...]] = {"state = 'done'": ()}
+        if asked.path is not None:
+            inside = (asked.path, asked.path + "/", asked.path + "0")  # "0" is the character after "/"
+            conditions["seq in (select change from step where path = ? or (path > ? and path < ?))"] = inside
+        for column, value in (
+            ("at >=", asked.since),
+            ("at <", asked.until),
+            ("client =", asked.client),
+            ("user =", asked.user),
+        ):
+            if value is not None:
+                conditions[f"{column} ?"] = (value,)
+        values = [value for each in conditions.values() for value in each]
+        where = " and ".join(conditions)
+        return self._changes(f"where {where} order by seq desc limit ? offset ?", (*values, asked.limit, asked.offset))
+
+    def _changes(self, which: str, values: tuple[Any, ...]) -> list[Change]:
+        with self._alone, _words():
+            rows = self._db.execute(f"select {_CHANGE} from change {which}", values).fetchall()
+            return [self._whole(row) for row in rows]
+
+    def _whole(self, row: tuple[Any, ...]) -> Change:
+        seq, name, at, user, client, surface, tool, summary, state, undone_by, emptied, made = row
+        undone = self._db.execute("select undone from undo where change = ?", (seq,)).fetchall()
+        return Change(
+            name, at, Actor(user, client, surface, tool), summary, _steps(self._db, seq), state,
+            tuple(str(each) for (each,) in undone), undone_by, tuple(json.loads(emptied)), tuple(json.loads(made)),
+        )  # fmt: skip
+
+    def blob(self, version: str) -> bytes | None:
+        found = self._one("select data from blob where version = ?", version)
+        return None if found is None else bytes(found)
+
+    def wrote(self, path: str, version: str) -> bool:
+        return self._one("select 1 from step where path = ? and after = ? limit 1", path, version) is not None
+
+    def first_seen(self, paths: Iterable[str]) -> dict[str, float]:
+        names = json.dumps(list(paths))
+        with self._alone, _words():
+            rows = self._db.execute(
+                "select path, at from born where path in (select value from json_each(?))", (names,)
+            )
+            return {str(path): float(at) for path, at in rows}
+
+    def _one(self, question: str, *values: Any) -> Any:
+        with self._alone, _words():
+            row = self._db.execute(question, values).fetchone()
+            return None if row is None else row[0]
+
+    # Forgetting
+
+    def purge(self, path: str) -> int:
+        with self._transaction(durable=True) as db:
+            names = json.dumps(sorted(_names_of(db, path)))
+            theirs = _versions("path in (select value from json_each(?))")
+            needed = _versions("change in (select seq from change where state = 'recorded')")
+            db.execute(f"delete from blob where version in ({theirs}) and version not in ({needed})", (names, names))
+            gone = db.changes()
+        self._checkpoint()  # the write-ahead log still held them
+        return gone
+
+    def trim(self, *, keep_days: float, keep_bytes: int, now: float) -> None:
+        with self._transaction(durable=False) as db:
+            oldest = now - keep_days * 86_400
+            cut = max(self._one("select max(seq) from change where at < ?", oldest) or 0, _over(db, keep_bytes))
+            db.execute("delete from change where seq <= ? and state <> 'recorded'", (cut,))
+            if db.changes():
+                db.execute(f"delete from blob where version not in ({_versions('true')})")
+        self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        with self._alone, _words():
+            try:
+                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            except apsw.BusyError:
+                pass  # a reader elsewhere still needs it; the next checkpoint gets there
+
+    @contextmanager
+    def _transaction(self, *, durable: bool) -> Iterator[apsw.Connection]:
+        """All of it or none; on disk when it ends if `durable`, else with the next one that is."""
+        with self._alone, _words():
+            self._db.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
+            self._db.execute("begin immediate")
+            try:
+                yield self._db
+                self._db.execute("commit")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("rollback")
+                raise
+
+
+def _write_ahead(db: apsw.Connection) -> None:
+    """SQLite does not wait by itself where several processes switch a new file over at once."""
+    for _ in range(100):
+        try:
+            db.execute("pragma journal_mode = wal")
+            return
+        except apsw.BusyError:
+            time.sleep(0.02)
+    raise Busy("the history is being set up by another process", hint="try again in a moment")
+
+
+@contextmanager
+def _words() -> Iterator[None]:
+    """SQLite's troubles as ours."""
+    try:
+        yield
+    except (apsw.BusyError, apsw.LockedError) as error:
+        raise Busy("the history is in use by another process", hint="try again in a moment") from error
+    except apsw.FullError as error:
+        raise NoSpace("the disk that holds the history is full", hint="free some space and try again") from error
+    except apsw.ConstraintError as error:
+        raise Exists("a change of this name is in the history already") from error
+    except (apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.CorruptError, apsw.NotADBError) as error:
+        raise Unavailable(f"the history cannot be used: {error}", hint="look at the state directory") from error
+
+
+def _versions(of: str) -> str:
+    """The versions named by some steps, before and after. The condition is there twice."""
+    sides = (f"select {side} from step where {side} is not null and {of}" for side in ("before", "after"))
+    return " union ".join(sides)
+
+
+def _put_steps(db: apsw.Connection, seq: int, steps: tuple[Step, ...]) -> None:
+    rows = [(seq, place, step.path, step.before, step.after, step.source) for place, step in enumerate(steps)]
+    db.executemany("insert into step values(?, ?, ?, ?, ?, ?)", rows)
+
+
+def _steps(db: apsw.Connection, seq: int) -> tuple[Step, ...]:
+    rows = db.execute("select path, before, after, source from step where change = ? order by place", (seq,))
+    return tuple(
+        Step(NotePath(path), before, after, None if source is None else NotePath(source))
+        for path, before, after, source in rows
+    )
+
+
+def _mark_undone(db: apsw.Connection, seq: int, change_id: str) -> None:
+    """What it takes back is undone; what that had taken back is done again."""
+    undone = "select undone from undo where change = ?"
+    again = f"select undone from undo where change in (select seq from change where id in ({undone}))"
+    db.execute(f"update change set undone_by = null where id in ({again})", (seq,))
+    db.execute(f"update change set undone_by = ? where id in ({undone})", (change_id, seq))
+
+
+def _mark_born(db: apsw.Connection, seq: int, at: float) -> None:
+    """A new note is born now; a moved one keeps its time, and one that undo brings back has kept it."""
+    restores = db.execute("select 1 from undo where change = ?", (seq,)).fetchone() is not None
+    for step in _steps(db, seq):
+        if step.before is not None or step.after is None:
+            continue
+        if step.source is not None:
+            db.execute("delete from born where path = ?", (step.path,))
+            db.execute("insert into born select ?, at from born where path = ?", (step.path, step.source))
+        else:
+            verb = "ignore" if restores else "replace"
+            db.execute(f"insert or {verb} into born values(?, ?)", (step.path, at))
+
+
+def _names_of(db: apsw.Connection, path: str) -> set[str]:
+    """Every name a note had, by following its moves both ways."""
+    names, new = set[str](), {path}
+    while new:
+        names |= new
+        asked = json.dumps(sorted(new))
+        rows = db.execute(
+            "select path, source from step where source is not null and"
+            " (path in (select value from json_each(?1)) or source in (select value from json_each(?1)))",
+            (asked,),
+        )
+        new = {name for row in rows for name in row} - names
+    return names
+
+
+def _over(db: apsw.Connection, keep_bytes: int) -> int:
+    """The newest change to give up so that the bytes of all later ones fit; 0 where everything fits."""
+    total = db.execute("select coalesce(sum(length(data)), 0) from blob").get
+    if total <= keep_bytes:
+        return 0
+    kept, seen = 0, set[str]()
+    for seq, before, after in db.execute("select change, before, after from step order by change desc"):
+        for version in {before, after} - seen - {None}:
+            seen.add(version)
+            kept += db.execute("select coalesce(max(length(data)), 0) from blob where version = ?", (version,)).get
+        if kept > keep_bytes:
+            return int(seq)
+    return 0

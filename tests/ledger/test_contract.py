@@ -1,0 +1,225 @@
+"""What every ledger promises."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from notewright.errors import Exists, Unavailable
+from notewright.ledger import Actor, Change, Ledger, Past, Step
+from notewright.ledger.sqlite import SqliteLedger
+from notewright.notes import NotePath
+from notewright.stores import version_of
+
+A, B, C = (version_of(text) for text in (b"a", b"b", b"c"))
+BLOBS = {A: b"a", B: b"b", C: b"c"}
+
+
+@pytest.fixture(params=["file", "memory"])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
+    opened = SqliteLedger.open(tmp_path / "state") if request.param == "file" else SqliteLedger.in_memory()
+    yield opened
+    opened.close()
+
+
+def step(path: str, before: str | None, after: str | None, source: str | None = None) -> Step:
+    return Step(NotePath(path), before, after, NotePath(source) if source else None)
+
+
+def change(name: str, *steps: Step, at: float = 1.0, client: str = "", undoes: tuple[str, ...] = ()) -> Change:
+    return Change(name, at, Actor("ann", client, "notes", "write"), f"did {name}", steps, undoes=undoes)
+
+
+def done(ledger: Ledger, what: Change) -> Change:
+    ledger.record(what, BLOBS)
+    ledger.close_change(what.id, "done")
+    return what
+
+
+def ids(changes: list[Change]) -> list[str]:
+    return [each.id for each in changes]
+
+
+def test_a_recorded_change_is_unfinished_until_it_is_closed(ledger: Ledger) -> None:
+    steps = (step("b.md", None, A, "a.md"), step("a.md", A, None))
+    whole = Change(
+        "one", 5.0, Actor("ann", "desk", "notes", "move"), "moved", steps,
+        undoes=("zero",), emptied=("old",), made=("x/y", "x"),
+    )  # fmt: skip
+    ledger.record(whole, BLOBS)
+    assert ledger.unfinished() == [whole] == [ledger.change("one")]
+    assert ledger.past(Past()) == []
+    ledger.close_change("one", "done")
+    assert ledger.unfinished() == []
+    assert ids(ledger.past(Past())) == ["one"]
+
+
+def test_a_change_closed_twice_is_closed_once(ledger: Ledger) -> None:
+    done(ledger, change("one", step("a.md", None, A)))
+    ledger.close_change("one", "taken_back")
+    ledger.close_change("never", "done")
+    assert ids(ledger.past(Past())) == ["one"]
+
+
+def test_what_was_taken_back_is_not_in_the_history(ledger: Ledger) -> None:
+    ledger.record(change("one", step("a.md", None, A)), BLOBS)
+    ledger.close_change("one", "taken_back")
+    assert ledger.unfinished() == [] == ledger.past(Past())
+
+
+def test_closing_with_other_steps_keeps_those(ledger: Ledger) -> None:
+    ledger.record(change("one", step("a.md", None, A), step("b.md", B, None)), BLOBS)
+    ledger.close_change("one", "done", steps=(step("a.md", None, A),))
+    found = ledger.change("one")
+    assert found and found.steps == (step("a.md", None, A),)
+
+
+def test_a_name_is_given_once(ledger: Ledger) -> None:
+    done(ledger, change("one", step("a.md", None, A)))
+    with pytest.raises(Exists):
+        ledger.record(change("one", step("a.md", A, B)), BLOBS)
+    assert ledger.unfinished() == []
+
+
+def test_the_past_is_asked_by_path_folder_time_client_and_user_newest_first(ledger: Ledger) -> None:
+    done(ledger, change("one", step("f/a.md", None, A), at=1, client="x"))
+    done(ledger, change("two", step("f/a.md", A, B), at=2, client="y"))
+    done(ledger, change("three", step("f0.md", None, A), at=3, client="x"))
+    assert ids(ledger.past(Past())) == ["three", "two", "one"]
+    assert ids(ledger.past(Past(path="f/a.md"))) == ["two", "one"]
+    assert ids(ledger.past(Past(path="f"))) == ["two", "one"]
+    assert ids(ledger.past(Past(since=2))) == ["three", "two"]
+    assert ids(ledger.past(Past(until=2))) == ["one"]
+    assert ids(ledger.past(Past(client="x"))) == ["three", "one"]
+    assert ids(ledger.past(Past(user="bob"))) == []
+    assert ids(ledger.past(Past(limit=1, offset=1))) == ["two"]
+
+
+def test_kept_bytes_are_given_back(ledger: Ledger) -> None:
+    done(ledger, change("one", step("a.md", A, B)))
+    assert ledger.blob(A) == b"a"
+    assert ledger.blob(version_of(b"other")) is None
+
+
+def test_it_knows_what_it_wrote_where(ledger: Ledger) -> None:
+    ledger.record(change("one", step("a.md", A, B)), BLOBS)
+    assert ledger.wrote("a.md", B)
+    assert not ledger.wrote("a.md", A)
+    assert not ledger.wrote("b.md", B)
+
+
+def test_undoing_marks_and_undoing_that_clears(ledger: Ledger) -> None:
+    done(ledger, change("one", step("a.md", None, A)))
+    done(ledger, change("two", step("a.md", A, None), undoes=("one",)))
+    assert [(each.id, each.undone_by) for each in ledger.past(Past())] == [("two", None), ("one", "two")]
+    done(ledger, change("three", step("a.md", None, A), undoes=("two",)))
+    assert [each.undone_by for each in ledger.past(Past())] == [None, "three", None]
+
+
+def test_a_note_is_first_seen_when_created_and_keeps_that_when_moved_or_brought_back(ledger: Ledger) -> None:
+    done(ledger, change("one", step("a.md", None, A), at=1))
+    done(ledger, change("two", step("a.md", A, B), at=2))
+    done(ledger, change("three", step("b.md", None, B, "a.md"), step("a.md", B, None), at=3))
+    assert ledger.first_seen(["b.md", "nowhere.md"]) == {"b.md": 1}
+    done(ledger, change("four", step("b.md", B, None), at=4))
+    done(ledger, change("five", step("b.md", None, B), at=5, undoes=("four",)))
+    assert ledger.first_seen(["b.md"]) == {"b.md": 1}
+    done(ledger, change("six", step("b.md", B, None), at=6))
+    done(ledger, change("seven", step("b.md", None, C), at=7))
+    assert ledger.first_seen(["b.md"]) == {"b.md": 7}
+
+
+def test_purging_a_note_forgets_its_bytes_under_every_name_and_no_others(ledger: Ledger) -> None:
+    done(ledger, change("one", step("a.md", None, A)))
+    done(ledger, change("two", step("b.md", None, A, "a.md"), step("a.md", A, None)))
+    done(ledger, change("three", step("c.md", None, C)))
+    assert ledger.purge("b.md") == 1
+    assert ledger.blob(A) is None
+    assert ledger.blob(C) == b"c"
+    assert ids(ledger.past(Past(path="b.md"))) == ["two"], "that something happened stays"
+
+
+def test_purging_leaves_what_an_unfinished_change_needs(ledger: Ledger) -> None:
+    ledger.record(change("one", step("a.md", A, B)), {A: b"a", B: b"b"})
+    assert ledger.purge("a.md") == 0
+    assert ledger.blob(B) == b"b"
+
+
+def test_trimming_by_days_forgets_old_changes_and_never_unfinished_ones(ledger: Ledger) -> None:
+    day = 86_400.0
+    ledger.record(change("zero", step("z.md", None, A), at=0), {A: b"a"})
+    done(ledger, change("one", step("a.md", None, C), at=0))
+    done(ledger, change("two", step("a.md", C, B), at=5 * day))
+    ledger.trim(keep_days=3, keep_bytes=1000, now=6 * day)
+    assert ids(ledger.past(Past())) == ["two"]
+    assert ids(ledger.unfinished()) == ["zero"]
+    assert ledger.blob(A) == b"a"
+    assert ledger.blob(C) == b"c", "the later change still needs it"
+
+
+def test_trimming_by_bytes_keeps_the_newest(ledger: Ledger) -> None:
+    texts = [bytes([65 + number]) * 100 for number in range(10)]
+    for number, text in enumerate(texts):
+        version = version_of(text)
+        ledger.record(change(f"c{number}", step(f"{number}.md", None, version)), {version: text})
+        ledger.close_change(f"c{number}", "done")
+    ledger.trim(keep_days=1000, keep_bytes=350, now=2)
+    assert ids(ledger.past(Past())) == ["c9", "c8", "c7"]
+    assert ledger.blob(version_of(texts[0])) is None
+    assert ledger.first_seen(["0.md"]) == {"0.md": 1}
+
+
+def test_it_is_there_again_when_opened_again(tmp_path: Path) -> None:
+    first = SqliteLedger.open(tmp_path)
+    ledger_change = change("one", step("a.md", None, A))
+    first.record(ledger_change, BLOBS)
+    second = SqliteLedger.open(tmp_path)
+    assert second.unfinished() == [ledger_change]
+    second.close_change("one", "done")
+    assert ids(first.past(Past())) == ["one"]
+    first.close()
+    second.close()
+
+
+def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
+    SqliteLedger.open(tmp_path / "deep" / "state").close()
+    assert (tmp_path / "deep" / "state").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "deep" / "state" / "ledger.db").stat().st_mode & 0o077 == 0
+
+
+def test_purged_bytes_are_nowhere_in_the_files(tmp_path: Path) -> None:
+    secret = b"the combination is 12-34-56 " * 40
+    ledger = SqliteLedger.open(tmp_path)
+    ledger.record(change("one", step("a.md", None, version_of(secret))), {version_of(secret): secret})
+    ledger.close_change("one", "done")
+    ledger.purge("a.md")
+    assert not any(b"12-34-56" in file.read_bytes() for file in tmp_path.iterdir())
+    ledger.close()
+
+
+def test_a_ledger_of_a_newer_schema_is_refused_with_words(tmp_path: Path) -> None:
+    SqliteLedger.open(tmp_path).close()
+    with sqlite3.connect(tmp_path / "ledger.db") as db:
+        db.execute("pragma user_version = 999")
+    db.close()
+    with pytest.raises(Unavailable, match="newer Notewright"):
+        SqliteLedger.open(tmp_path)
+
+
+def test_many_threads_opening_and_recording_at_once_lose_nothing(tmp_path: Path) -> None:
+    def work(number: int) -> None:
+        ledger = SqliteLedger.open(tmp_path)
+        for count in range(5):
+            done(ledger, change(f"t{number}x{count}", step("a.md", None, A)))
+        ledger.close()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ledger = SqliteLedger.open(tmp_path)
+    assert len(ledger.past(Past(limit=100))) == 40
+    ledger.close()
