@@ -28,6 +28,7 @@ from notewright.notes.model import Block, Frontmatter, Heading, Link, Note, Sect
 from notewright.notes.parse import parse
 from notewright.notes.path import NotePath, name_problem, path_key, path_problem, with_md, without_md
 from notewright.notes.query import Condition, SearchTerms, has_property, parse_query, parse_terms, satisfies, tag_under
+from notewright.notes.rename import Moves, Rewritten, moves_of, names_after, plan_rename, touched_keys
 from notewright.notes.resolve import (
     CAIRN,
     OBSIDIAN,
@@ -80,6 +81,7 @@ __all__ = [
     "ListStyle",
     "Meaning",
     "Mention",
+    "Moves",
     "Names",
     "Note",
     "NotePath",
@@ -93,6 +95,7 @@ __all__ = [
     "ReplaceBody",
     "ReplaceSection",
     "RewriteTargets",
+    "Rewritten",
     "SearchTerms",
     "Section",
     "SetProperty",
@@ -119,8 +122,10 @@ __all__ = [
     "meaning",
     "mentions",
     "merge",
+    "moves_of",
     "name_keys",
     "name_problem",
+    "names_after",
     "names_of",
     "parse",
     "parse_daily_settings",
@@ -128,6 +133,7 @@ __all__ = [
     "parse_terms",
     "path_key",
     "path_problem",
+    "plan_rename",
     "property_tags",
     "query_words",
     "resolve",
@@ -140,6 +146,7 @@ __all__ = [
     "spliced",
     "tag_key",
     "tag_under",
+    "touched_keys",
     "with_md",
     "without_md",
     "yaml_block",

@@ -69,13 +69,12 @@ class Append:
     safe_again: ClassVar[bool] = True
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
-        end, front = line_ending(text), front_of(text)
+        end = line_ending(text)
+        between = "" if _at_line_start(text, len(text)) else end
         if self.separator is not None:
             between = self.separator.replace("\n", end)
-        elif self.apart and front.present and not text[front.end :]:
-            between = end if text.endswith("\n") else end * 2
-        else:
-            between = "" if _at_line_start(text, len(text)) else end
+        elif self.apart and _only_frontmatter(text):
+            between += end
         return [Splice(len(text), len(text), between + self.text)]
 
 
@@ -92,7 +91,7 @@ class Prepend:
         blank = re.compile(r"[ \t]*\r?\n").match(text, front.end) if front.present else None
         place = blank.end() if blank else front.end
         before = "" if _at_line_start(text, place) else end
-        if self.apart and front.present and not text[front.end :]:
+        if self.apart and _only_frontmatter(text):
             before += end
         return [Splice(place, place, before + self.text + _closing(text, place, self.text))]
 
@@ -322,7 +321,12 @@ def own_lines(text: str, start: int, new: str, end: int | None = None) -> Splice
 
 def front_of(text: str) -> Frontmatter:
     """The frontmatter alone: most edits need no more of a note."""
-    return frontmatter(flat_lines(text), 1 if text.startswith("\ufeff") else 0)
+    return frontmatter(flat_lines(text), 1 if text.startswith("\ufeff") else 0, text)
+
+
+def _only_frontmatter(text: str) -> bool:
+    front = front_of(text)
+    return front.present and front.end == len(text)
 
 
 def line_at(text: str, place: int) -> int:
