@@ -1,41 +1,122 @@
 """The properties at a note's beginning: where they stand and what they say. Bad YAML is reported, never fatal."""
 
 import json
+import math
 import re
 from typing import Any
 
+from yaml12 import Yaml, parse_yaml
+
 from notewright.notes.model import Frontmatter
 
-_FENCES = re.compile(r"---[ \t]*\n(?:(?P<inner>.*?\n)??)(?P<close>---[ \t]*(?:\n|\Z))", re.DOTALL)
+MAX_SIZE = 1 << 20  # characters
+MAX_EXPANDED = 4_000_000  # characters, aliases written out
+_CLOSE = re.compile(r"^---[ \t]*(?:\n|\Z)", re.MULTILINE)
+_OPEN = re.compile(r"---[ \t]*\n")
+# The YAML library goes down one call for each level of blocks: deep nesting is refused before it gets there.
+_DEEP = re.compile(r"^ *(?:[-?:][ \t]+){17}|^ {101,}(?:[-?:] |[^\s#][^\n]*:(?:[ \n]|\Z))", re.MULTILINE)
+_KEY = re.compile(r"^([^\s#\-\"'\[\]{}?:,&*!|>%@`][^\n]*?|\"[^\"\n]*\"|'[^'\n]*')[ \t]*:(?:[ \t\n]|\Z)", re.MULTILINE)
+_ANCHOR = re.compile(r"(?:^|[\s\[{,])&([^\s,\[\]{}]+)")
+_ALIAS = re.compile(r"(?:^|[\s\[{,])\*([^\s,\[\]{}]+)")
+# Values that YAML would read as something nobody meant: template marks, numbers with leading zeros or very long ones.
+_TEXT = re.compile(
+    r"^([ \t]*(?:- +)*(?:[^\s#\-\"'\[\]{}?:,&*!|>%@`][^\n:]*:[ \t]+)?)"
+    r"(\{\{[^\n]*?\}\}[^\n]*?|0[0-9]+|[-+]?[0-9]{19,})[ \t]*$",
+    re.MULTILINE,
+)
 
 
-def frontmatter(text: str, start: int) -> Frontmatter:
-    """The block at `start`, if one begins there. Line endings must be `\\n`."""
-    if not text.startswith("---", start):
+def frontmatter(text: str, start: int, original: str) -> Frontmatter:
+    """The block at `start`, if one begins there. Line endings of `text` are `\\n`, those of `original` as written."""
+    opening = _OPEN.match(text, start)
+    closing = _CLOSE.search(text, opening.end()) if opening else None
+    if opening is None or closing is None:
         return Frontmatter(False, start, start, start, start, {})
-    found = _FENCES.match(text, start)
-    if found is None:
-        return Frontmatter(False, start, start, start, start, {})
-    inner = text.index("\n", start) + 1
-    properties, problem = read_properties(text[inner : found.start("close")])
-    return Frontmatter(True, start, found.end(), inner, found.start("close"), properties, problem)
+    inner, end = opening.end(), closing.start()
+    written = original[inner:end]
+    if "\r" in written:
+        written = written.replace("\r\n", "\n").replace("\r", "\n")
+    properties, problem = read_properties(written)
+    return Frontmatter(True, start, closing.end(), inner, end, properties, problem)
 
 
 def read_properties(inner: str) -> tuple[dict[str, Any], str | None]:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    if inner.lstrip().startswith("{"):
-        try:
-            return json.loads(inner), None
-        except ValueError:
-            pass
+    """What stands between the fences, as JSON values (dates are text), and why it cannot be read if it cannot."""
+    problem = _refused(inner)
+    if problem is not None:
+        return {}, problem
     try:
-        value = YAML(typ="safe", pure=True).load(inner)
-    except (YAMLError, ValueError) as error:
-        return {}, str(error)
+        value = _json(inner) if inner.lstrip().startswith("{") else _yaml(inner)
+    except (ValueError, TypeError, RecursionError) as error:
+        return {}, _reason(error)
     if value is None:
         return {}, None
     if not isinstance(value, dict):
-        return {}, "it is no mapping"
+        return {}, "it is not a list of `key: value` lines"
     return value, None
+
+
+def _refused(inner: str) -> str | None:
+    """What no reader should have to read."""
+    if len(inner) > MAX_SIZE:
+        return f"it is longer than {MAX_SIZE} characters"
+    if _DEEP.search(inner):
+        return "it is nested too deeply"
+    if "&" in inner and "*" in inner:
+        anchors = set(_ANCHOR.findall(inner))
+        aliases = sum(name in anchors for name in _ALIAS.findall(inner))
+        if len(inner) * 3 ** min(aliases / 3, 100) > MAX_EXPANDED:  # the most that so many aliases can multiply it by
+            return "its aliases would make it too large"
+    keys = _KEY.findall(inner)
+    if len(keys) != len(set(keys)):
+        twice = next(key for place, key in enumerate(keys) if key in keys[:place])
+        return f"the key {twice} stands twice"
+    return None
+
+
+def _json(inner: str) -> Any:
+    try:
+        return _plain(json.loads(inner))
+    except ValueError:
+        return _yaml(inner)
+
+
+def _yaml(inner: str) -> Any:
+    if "{{" in inner or " 0" in inner:
+        inner = _TEXT.sub(_quoted, inner)
+    documents = parse_yaml(inner, multi=True)
+    if len(documents) > 1:
+        raise ValueError("it is more than one document")
+    value = _plain(documents[0]) if documents else None
+    return value
+
+
+def _quoted(found: re.Match[str]) -> str:
+    return found[1] + json.dumps(found[2], ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON has it: tags dropped, keys as text, no numbers that JSON cannot say."""
+    match value:
+        case str() | bool() | int() | None:
+            return value
+        case float():
+            return value if math.isfinite(value) else f"{'-' if value < 0 else ''}.{'nan' if value != value else 'inf'}"
+        case list():
+            return [_plain(member) for member in value]
+        case dict():
+            return {_key(key): _plain(member) for key, member in value.items()}
+        case Yaml():
+            return _plain(value.value)
+    return str(value)
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    plain = _plain(key)
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+
+
+def _reason(error: Exception) -> str:
+    return str(error).removeprefix("YAML parse error: ").splitlines()[0] if str(error) else type(error).__name__

@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from enum import Enum
 
+from notewright.notes.links import shown_markdown
 from notewright.notes.model import Heading, Note, Section
 
 _SPECIAL = re.compile(r"[!\"#$%&()*+,.:;<=>?@^`{|}~/\[\]\\\s]+")
@@ -57,10 +58,12 @@ def find_section(note: Note, wanted: str, rule: HeadingRule = HeadingRule.OBSIDI
 
 
 def _by_key(headings: tuple[Heading, ...], wanted: str) -> int | None:
-    keys = [heading_key(heading.text) for heading in headings]
-    for chain in _chains(wanted):
-        for place in _below(headings, keys, chain):
-            return place
+    """The heading as written, else as it is shown: a link in a heading may be named by its text."""
+    for text in (str, shown_markdown):
+        keys = [heading_key(text(heading.text)) for heading in headings]
+        for chain in _chains(wanted):
+            for place in _below(headings, keys, chain):
+                return place
     return None
 
 

@@ -2,16 +2,16 @@
 
 import re
 
+from notewright.notes.grammar import HTML_TAG
 from notewright.notes.links import WIKI, destination, markdown_link, wikilink
 from notewright.notes.model import Link, Tag
-from notewright.notes.scan import HTML_TAG
 from notewright.notes.tags import NAME
 
 _SPECIAL = re.compile(r"[\\`\[\]<#$]")
 _TICKS = re.compile(r"`+")
 _AUTOLINK = re.compile(r"<[A-Za-z][A-Za-z0-9+.\-]{1,31}:[^\s<>]*>|<[\w.!#$%&'*+/=?^`{|}~-]+@[\w.-]+>")
 _MATH = re.compile(r"\$\$.+?\$\$|\$(?![\s$])[^$\n]*?(?<![\s\\])\$(?![0-9])", re.DOTALL)
-_JOINED = re.compile(r"[\w/&#=\-\u200d]")  # a "#" after one of these is inside a word or an address
+_OPENS_TAG = frozenset(" \t\n\u00a0\u3000([{,;*_~\"'|>!+")  # what may stand before a tag
 
 
 class Inline:
@@ -118,7 +118,7 @@ class Inline:
 
     def tag(self, here: int, done: int) -> int:
         text = self.text
-        if here > done and _JOINED.match(text[here - 1]):
+        if here > done and text[here - 1] not in _OPENS_TAG:
             return here + 1
         found = NAME.match(text, here + 1, self.leaf_end)
         if found is None:

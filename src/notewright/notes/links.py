@@ -17,6 +17,8 @@ _ANGLED = re.compile(r"<((?:\\.|[^<>\\\n])*)>")
 _TITLE = re.compile(r"[ \t\n]+(?:\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\))", re.DOTALL)
 _GAP = re.compile(r"[ \t]*\n?[ \t]*")
 _MAX_PARENS = 32
+_WIKI_TEXT = re.compile(r"!?\[\[(?:[^\[\]\n|]*\|([^\[\]\n]+)|([^\[\]\n]*))\]\]")
+_TEXT_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\((?:<[^<>\n]*>|(?:[^()\s]|\([^()\s]*\))*)(?:\s+\"[^\"\n]*\")?\)")
 
 
 def wikilink(text: str, start: int, inner: int, end: int, line: int, key: str | None = None) -> Link | None:
@@ -141,3 +143,8 @@ def shown_text(link: Link) -> str:
         return link.display
     pieces = [link.target, *(piece.strip() for piece in link.subpath.split("#"))]
     return " > ".join(piece for piece in pieces if piece)
+
+
+def shown_markdown(markdown: str) -> str:
+    """`markdown` with each link replaced by the text it shows."""
+    return _TEXT_LINK.sub(r"\1", _WIKI_TEXT.sub(lambda found: found[1] or found[2], markdown))

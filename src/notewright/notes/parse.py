@@ -3,19 +3,24 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from notewright.notes.blocks import RUNNING, TABLE, Blocks
 from notewright.notes.frontmatter import frontmatter
 from notewright.notes.inline import Inline
+from notewright.notes.lines import flat_lines
 from notewright.notes.links import property_links
 from notewright.notes.model import Frontmatter, Heading, Note, Tag
 from notewright.notes.path import NotePath
-from notewright.notes.scan import RUNNING, TABLE, Blocks, scan
+from notewright.notes.scan import scan
+from notewright.notes.structure import block_ids
 from notewright.notes.tags import property_tags, tag_places
+
+__all__ = ["flat_lines", "parse"]
 
 
 def parse(path: NotePath, text: str) -> Note:
     """What `text` says. Never raises: what cannot be read is left out, and `frontmatter.problem` says why."""
     flat = flat_lines(text)
-    front = frontmatter(flat, 1 if flat.startswith("\ufeff") else 0)
+    front = frontmatter(flat, 1 if flat.startswith("\ufeff") else 0, text)
     blocks = scan(flat, front.end)
     paragraphs = _paragraphs(flat, blocks)
     found = Inline(flat)
@@ -32,17 +37,10 @@ def parse(path: NotePath, text: str) -> Note:
         headings=headings,
         links=tuple(links),
         tags=tuple(tags),
-        blocks=(),
+        blocks=block_ids(flat, blocks),
         aliases=_aliases(front.properties),
         paragraphs=paragraphs,
     )
-
-
-def flat_lines(text: str) -> str:
-    """`text` with every line ending as `\\n`, each character where it was."""
-    if "\r" not in text:
-        return text
-    return text.replace("\r\n", " \n").replace("\r", "\n")
 
 
 def _paragraphs(text: str, blocks: Blocks) -> tuple[tuple[int, int], ...]:

@@ -5,100 +5,38 @@ reference definitions) can hold no link and no tag. Nesting is bounded, so that 
 """
 
 import re
-from typing import NamedTuple
+
+from notewright.notes.blocks import (
+    COMMENT,
+    FENCE,
+    HEADING,
+    HTML,
+    INDENTED,
+    PARAGRAPH,
+    RULE,
+    TABLE,
+    Blocks,
+    Found,
+    Holder,
+    Leaf,
+)
+from notewright.notes.grammar import (
+    ATX,
+    BLANKS,
+    EMPTY_LINES,
+    FENCE_CLOSE,
+    FENCE_OPEN,
+    HTML_CLOSE,
+    HTML_OPEN,
+    ITEM,
+    PLAIN_LINES,
+    RULE_LINE,
+    UNDERLINE,
+    definition_lines,
+    heads_table,
+)
 
 MAX_DEPTH = 64  # deeper quotes and lists are read as text
-
-PARAGRAPH, TABLE, HEADING, FENCE, INDENTED, HTML, RULE = (
-    "paragraph",
-    "table",
-    "heading",
-    "code",
-    "indented",
-    "html",
-    "rule",
-)
-RUNNING = frozenset((PARAGRAPH, TABLE, HEADING))  # kinds whose text can hold links and tags
-
-
-class Holder:
-    """A quote or a list item, open or closed."""
-
-    __slots__ = ("end", "filled", "line", "mark", "number", "parent", "start", "width")
-
-    def __init__(self, mark: str, width: int, line: int, start: int, parent: int):
-        self.mark = mark  # ">" a quote; "-", "+", "*" a bullet; "." or ")" a numbered item
-        self.width = width  # columns that a line must be indented by to belong to the item
-        self.line = line  # start of its first line
-        self.start = start  # of its marker
-        self.parent = parent  # index of the holder around it, -1 for none
-        self.filled = False
-        self.number = -1
-        self.end = start
-
-
-class Leaf(NamedTuple):
-    kind: str
-    start: int
-    end: int
-    holder: int  # index of the innermost holder, -1 for none
-
-
-class Found(NamedTuple):
-    """A heading as found."""
-
-    level: int
-    text: str
-    start: int  # of its first line
-    end: int  # after its last line's ending
-    holder: int
-
-
-class Blocks(NamedTuple):
-    headings: list[Found]
-    leaves: list[Leaf]
-    holders: list[Holder]
-
-
-# Lines that begin so can only be or continue a paragraph: read by the run, not line by line.
-_PLAIN = re.compile(r"(?:[^\s#>\-+*_=~`<0-9\[|:][^\n]*\n)+")
-_EMPTY = re.compile(r"(?:[ \t]*\n)+")
-_BLANKS = re.compile(r"[ \t]*")
-_RULE = re.compile(r"(?:(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|(?:-[ \t]*){3,})\n")
-_ATX = re.compile(r"(#{1,6})(?:[ \t]+|(?=\n))")
-_SETEXT = re.compile(r"(?:=+|-+)[ \t]*\n")
-_FENCE = re.compile(r"`{3,}(?=[^`\n]*\n)|~{3,}")
-_ITEM = re.compile(r"(?:([*+-])|([0-9]{1,9})([.)]))(?=[ \t\n])")
-_DELIMITERS = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*\n")
-_CELL_BAR = re.compile(r"(?<!\\)\|")
-
-_TAG = (
-    r"[A-Za-z][A-Za-z0-9-]*(?:\s+[A-Za-z_:][A-Za-z0-9_.:-]*(?:\s*=\s*(?:[^\s\"'=<>`]+|'[^']*'|\"[^\"]*\"))?)*\s*/?>"
-    r"|/[A-Za-z][A-Za-z0-9-]*\s*>"
-)
-HTML_TAG = re.compile(f"<(?:{_TAG})")
-_HTML_STARTS = re.compile(
-    r"<(?:(?P<raw>(?:script|pre|textarea|style)(?=[\s>]))|(?P<comment>!--)|(?P<question>\?)|(?P<cdata>!\[CDATA\[)"
-    r"|(?P<declaration>![A-Za-z])|(?P<block>/?(?:address|article|aside|base|basefont|blockquote|body|caption|center|col"
-    r"|colgroup|dd|details|dialog|dir|div|dl|dt|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header"
-    r"|hr|html|iframe|legend|li|link|main|menu|menuitem|nav|noframes|ol|optgroup|option|p|param|search|section|summary"
-    r"|table|tbody|td|tfoot|th|thead|title|tr|track|ul)(?=[\s>]|/>))"
-    rf"|(?P<alone>(?:{_TAG.replace(chr(92) + 's', '[ ' + chr(92) + 't]')})(?=[ \t]*\n)))",
-    re.IGNORECASE,
-)
-_HTML_ENDS = {
-    "raw": re.compile(r"</(?:script|pre|textarea|style)>", re.IGNORECASE),
-    "comment": re.compile("-->"),
-    "question": re.compile(r"\?>"),
-    "cdata": re.compile(r"\]\]>"),
-    "declaration": re.compile(">"),
-}
-_DEFINITION = re.compile(
-    r"[ \t]*\[(?!\^)(?=[^\]]*[^\s\]])(?:\\.|[^\\\[\]]){1,999}\]:[ \t]*\n?[ \t]*(?:<(?:\\.|[^<>\\\n])*>|[^\s<]\S*)"
-    r"(?:(?:[ \t]+|[ \t]*\n[ \t]*)(?:\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\))[ \t]*(?:\n|\Z)"
-    r"|[ \t]*(?:\n|\Z))",
-    re.DOTALL,
-)
 
 
 def scan(text: str, start: int = 0) -> Blocks:
@@ -108,11 +46,6 @@ def scan(text: str, start: int = 0) -> Blocks:
 
 class _Scanner:
     """The state between two lines: open holders, and one open leaf or none."""
-
-    __slots__ = (
-        "contents", "fence", "headings", "holders", "html_end", "last", "leaf", "leaf_end", "leaf_start", "leaves",
-        "pos", "size", "stack", "table", "text",
-    )  # fmt: skip
 
     def __init__(self, text: str, start: int):
         self.text, self.pos, self.size = text, start, len(text)
@@ -125,10 +58,11 @@ class _Scanner:
         self.table = False
         self.fence = ("", 0)
         self.html_end: re.Pattern[str] | None = None
+        self.unclosed = False  # no "%%" follows that could close a comment
         self.contents: dict[int, int] = {}  # line start → where its text begins, in the open paragraph of a holder
 
     def run(self) -> Blocks:
-        text, size, plain, empty = self.text, self.size, _PLAIN.match, _EMPTY.match
+        text, size, plain, empty = self.text, self.size, PLAIN_LINES.match, EMPTY_LINES.match
         while self.pos < size:
             kind = self.leaf
             if kind == "" or kind == PARAGRAPH:
@@ -190,7 +124,7 @@ class _Scanner:
         text = self.text
         if text[at] not in " \t":
             return at, column
-        end = _BLANKS.match(text, at).end()  # type: ignore[union-attr]
+        end = BLANKS.match(text, at).end()  # type: ignore[union-attr]
         if text.find("\t", at, end) < 0:
             return end, column + end - at
         for place in range(at, end):
@@ -253,11 +187,11 @@ class _Scanner:
             elif char in "*+-0123456789":
                 if char == "-" and within and self.setext(at, end):
                     return
-                if char in "*-" and _RULE.match(text, at):
+                if char in "*-" and RULE_LINE.match(text, at):
                     self.cut(depth)
                     self.single(RULE, at, end)
                     return
-                item = _ITEM.match(text, at) if depth < MAX_DEPTH else None
+                item = ITEM.match(text, at) if depth < MAX_DEPTH else None
                 if item is None:
                     break
                 mark_end = item.end()
@@ -274,7 +208,7 @@ class _Scanner:
                 have = column + mark_end - at + min(used, blanks)
                 self.push(holder)
                 at, column = next_at, next_column
-            elif char in "#=`~<_" and self.single_start(char, begin, end, at, depth, within):
+            elif char in "#=`~<_%" and self.single_start(char, begin, end, at, depth, within):
                 return
             else:
                 break
@@ -293,7 +227,7 @@ class _Scanner:
         """Whether a heading, rule, fence or HTML block begins here; then it has been taken."""
         text = self.text
         if char == "#":
-            found = _ATX.match(text, at)
+            found = ATX.match(text, at)
             if found is None:
                 return False
             self.cut(depth)
@@ -301,19 +235,23 @@ class _Scanner:
         elif char == "=":
             return within and self.setext(at, end)
         elif char == "_":
-            if not _RULE.match(text, at):
+            if not RULE_LINE.match(text, at):
                 return False
             self.cut(depth)
             self.single(RULE, at, end)
         elif char == "<":
             return self.html(at, end, depth)
+        elif char == "%":
+            return depth == 0 and self.comment(at, end)
         else:
-            found = _FENCE.match(text, at)
+            found = FENCE_OPEN.match(text, at)
             if found is None:
                 return False
             self.cut(depth)
             self.open(FENCE, at, end)
             self.fence = (char, found.end() - at)
+            if not depth:
+                self.to_fence_end()
         return True
 
     # ---- leaves
@@ -331,15 +269,15 @@ class _Scanner:
     def close(self) -> None:
         """Close the open leaf."""
         kind, start = self.leaf, self.leaf_start
-        self.leaf = ""
         if kind == PARAGRAPH:
             if self.text[start] == "[":
                 start = self.after_definitions()
-            if start < self.leaf_end:
-                self.leaves.append(Leaf(TABLE if self.table else PARAGRAPH, start, self.leaf_end, self.inner()))
-            if self.contents:
-                self.contents = {}
-        else:
+            if self.table:
+                kind = TABLE
+        self.leaf = ""
+        if self.contents:
+            self.contents = {}
+        if start < self.leaf_end:
             self.leaves.append(Leaf(kind, start, self.leaf_end, self.inner()))
 
     def more(self, begin: int, end: int, at: int) -> None:
@@ -352,19 +290,15 @@ class _Scanner:
 
     def delimiters(self, at: int, end: int) -> bool:
         """Whether this line makes the paragraph's last line the head of a table; lines before that are split off."""
-        text = self.text
-        if text.find("|", at, end) < 0 or not _DELIMITERS.match(text, at):
-            return False
-        begin = text.rfind("\n", self.leaf_start, self.leaf_end) + 1
+        begin = self.text.rfind("\n", self.leaf_start, self.leaf_end) + 1
         head = self.contents.get(begin, begin) if begin else self.leaf_start
-        if _cells(text[head : self.leaf_end]) != _cells(text[at:end]):
+        if not heads_table(self.text, head, self.leaf_end, at, end):
             return False
         if head > self.leaf_start:
+            leaf_end, contents = self.leaf_end, self.contents
             self.leaf_end = begin - 1
-            kept = self.contents
-            self.contents = {}
             self.close()
-            self.leaf, self.leaf_start, self.contents = PARAGRAPH, head, kept
+            self.leaf, self.leaf_start, self.leaf_end, self.contents = PARAGRAPH, head, leaf_end, contents
         return True
 
     def heading(self, level: int, at: int, end: int, begin: int) -> None:
@@ -378,29 +312,53 @@ class _Scanner:
     def setext(self, at: int, end: int) -> bool:
         """Whether this line underlines the open paragraph and makes it a heading."""
         text = self.text
-        if not _SETEXT.match(text, at):
+        if not UNDERLINE.match(text, at):
             return False
+        begin = text.rfind("\n", 0, self.leaf_start) + 1
         if text[self.leaf_start] == "[":
             self.leaf_start = self.after_definitions()
-            if self.leaf_start >= self.leaf_end:
+            if self.leaf_start >= self.leaf_end:  # nothing but definitions: there is no paragraph to underline
                 self.leaf_start = at
-                if text[at] == "-":
-                    self.leaf = ""
+                self.leaf = PARAGRAPH if text[at] == "=" else ""
                 return False
-        begin = text.rfind("\n", 0, self.leaf_start) + 1
-        content = " ".join(self.lines(self.leaf_start))
-        self.leaves.append(Leaf(HEADING, self.leaf_start, self.leaf_end, self.inner()))
-        self.headings.append(Found(1 if text[at] == "=" else 2, content, begin, self.pos, self.inner()))
-        self.leaf, self.contents, self.last = "", {}, end
+        level, content = 1 if text[at] == "=" else 2, " ".join(self.lines(self.leaf_start))
+        self.headings.append(Found(level, content, begin, self.pos, self.inner()))
+        self.leaf, self.last = HEADING, end
+        self.close()
+        return True
+
+    def to_fence_end(self) -> None:
+        """Past the fenced code that was just opened at the margin."""
+        char, length = self.fence
+        closing = FENCE_CLOSE.get((char, length))
+        if closing is not None:
+            found = closing.search(self.text, self.leaf_end)
+            self.leaf_end = self.last = found.end() if found else self.size - 1
+            self.pos = self.leaf_end + 1
+            self.close()
+
+    def comment(self, at: int, end: int) -> bool:
+        """Whether a comment block (`%%` to `%%`, over several lines) begins here; then it has been taken."""
+        text = self.text
+        if self.unclosed or not text.startswith("%%", at) or text.find("%%", at + 2, end) >= 0:
+            return False
+        closing = text.find("%%", end)
+        if closing < 0:
+            self.unclosed = True
+            return False
+        self.cut(0)
+        end = text.find("\n", closing)
+        self.pos = end + 1
+        self.single(COMMENT, at, end)
         return True
 
     def html(self, at: int, end: int, depth: int) -> bool:
-        found = _HTML_STARTS.match(self.text, at)
+        found = HTML_OPEN.match(self.text, at, end + 1)
         if found is None or (found.lastgroup == "alone" and self.leaf == PARAGRAPH):
             return False
         self.cut(depth)
         self.open(HTML, at, end)
-        self.html_end = _HTML_ENDS.get(found.lastgroup or "")
+        self.html_end = HTML_CLOSE.get(found.lastgroup or "")
         after = at + 2 if found.lastgroup == "comment" else found.end()  # "<!-->" is a whole comment
         if self.html_end is not None and self.html_end.search(self.text, after, end):
             self.close()
@@ -418,15 +376,8 @@ class _Scanner:
     def after_definitions(self) -> int:
         """Where the open paragraph begins when its leading link reference definitions are left out."""
         lines = self.lines(self.leaf_start)
-        whole = "\n".join(lines)
-        at, used = 0, 0
-        while at < len(whole) and whole[at] == "[":
-            found = _DEFINITION.match(whole, at)
-            if found is None:
-                break
-            used += whole.count("\n", at, found.end())
-            at = found.end()
-        if at >= len(whole):
+        used = definition_lines(lines)
+        if used == len(lines):
             return self.leaf_end
         start = self.leaf_start
         for _ in range(used):
@@ -453,9 +404,3 @@ class _Scanner:
         while len(self.stack) > depth:
             holder = self.holders[self.stack.pop()]
             holder.end = max(self.last, holder.start)
-
-
-def _cells(row: str) -> int:
-    row = row.strip(" \t")
-    bars = len(_CELL_BAR.findall(row))
-    return bars + 1 - row.startswith("|") - (row.endswith("|") and not row.endswith("\\|") and len(row) > 1)

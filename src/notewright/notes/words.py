@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from notewright.notes.links import shown_text
+from notewright.notes.links import shown_markdown, shown_text
 from notewright.notes.model import Link, Note
 
 # Scripts written without blanks between words (and Hangul, whose words carry endings): cut into overlapping pairs.
@@ -15,7 +15,6 @@ FRAME = frozenset(
     vault say says said tell show find know written write about regarding on of the a an in for to and or there
     any""".split()  # noqa: SIM905
 )
-_URL_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\((?:[^()\s]|\([^()\s]*\))*(?:\s+\"[^\"\n]*\")?\)")
 _MARKS = re.compile(r"\n[ \t>]*|^\[.\][ \t]+|[*`~=]+|(?<!\w)_+|_+(?!\w)")
 _BLANKS = re.compile(r"\s+")
 _SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)\]]*\s+(?=[^\sa-z])|[。！？]+[”’」』）]*\s*|;\s+(?=[^\sa-z])")
@@ -111,4 +110,4 @@ def _sentences(prose: str, places: list[tuple[int, Link]]) -> list[Mention]:
 
 
 def _prose(markdown: str) -> str:
-    return _MARKS.sub(lambda mark: " " if mark[0][0] in "\n" else "", _URL_LINK.sub(r"\1", markdown))
+    return _MARKS.sub(lambda mark: " " if mark[0][0] in "\n" else "", shown_markdown(markdown))

@@ -1,0 +1,71 @@
+"""The patterns of CommonMark's blocks, and Obsidian's comment block. Each takes time linear in what it reads."""
+
+import re
+
+# Lines that begin so can only be or continue a paragraph: read by the run, not line by line.
+PLAIN_LINES = re.compile(r"(?:[^\s#>\-+*_=~`<0-9\[|:%][^\n]*\n)+")
+EMPTY_LINES = re.compile(r"(?:[ \t]*\n)+")
+BLANKS = re.compile(r"[ \t]*")
+RULE_LINE = re.compile(r"(?:(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|(?:-[ \t]*){3,})\n")
+ATX = re.compile(r"(#{1,6})(?:[ \t]+|(?=\n))")
+UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*\n")
+FENCE_OPEN = re.compile(r"`{3,}(?=[^`\n]*\n)|~{3,}")
+FENCE_CLOSE = {
+    (char, length): re.compile(rf"\n {{0,3}}{char}{{{length},}}[ \t]*(?=\n)") for char in "`~" for length in range(3, 9)
+}  # for a fence at the margin; longer ones are looked for line by line
+ITEM = re.compile(r"(?:([*+-])|([0-9]{1,9})([.)]))(?=[ \t\n])")
+
+_NAME = r"[A-Za-z][A-Za-z0-9-]*"
+_ATTRIBUTE = r"\s+[A-Za-z_:][A-Za-z0-9_.:-]*(?:\s*=\s*(?:[^\s\"'=<>`]+|'[^']*'|\"[^\"]*\"))?"
+_TAG = rf"(?:{_NAME}(?:{_ATTRIBUTE})*\s*/?>|/{_NAME}\s*>)"
+HTML_TAG = re.compile(f"<{_TAG}")
+HTML_OPEN = re.compile(
+    r"<(?:(?P<raw>(?:script|pre|textarea|style)(?=[\s>]))|(?P<comment>!--)|(?P<question>\?)|(?P<cdata>!\[CDATA\[)"
+    r"|(?P<declaration>![A-Za-z])|(?P<block>/?(?:address|article|aside|base|basefont|blockquote|body|caption|center|col"
+    r"|colgroup|dd|details|dialog|dir|div|dl|dt|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header"
+    r"|hr|html|iframe|legend|li|link|main|menu|menuitem|nav|noframes|ol|optgroup|option|p|param|search|section|summary"
+    rf"|table|tbody|td|tfoot|th|thead|title|tr|track|ul)(?=[\s>]|/>))|(?P<alone>{_TAG}(?=[ \t]*\n)))",
+    re.IGNORECASE,
+)
+HTML_CLOSE = {
+    "raw": re.compile(r"</(?:script|pre|textarea|style)>", re.IGNORECASE),
+    "comment": re.compile("-->"),
+    "question": re.compile(r"\?>"),
+    "cdata": re.compile(r"\]\]>"),
+    "declaration": re.compile(">"),
+}  # the others end before a blank line
+
+_DELIMITERS = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*\n")
+_BAR = re.compile(r"\\.|\|")
+_DEFINITION = re.compile(
+    r"\[(?!\^)(?=[^\]]*[^\s\]])(?:\\.|[^\\\[\]]){1,999}\]:[ \t]*\n?[ \t]*(?:<(?:\\.|[^<>\\\n])*>|[^\s<]\S*)"
+    r"(?:(?:[ \t]+|[ \t]*\n[ \t]*)(?:\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\))[ \t]*(?:\n|\Z)"
+    r"|[ \t]*(?:\n|\Z))",
+    re.DOTALL,
+)
+
+
+def definition_lines(lines: list[str]) -> int:
+    """How many of a paragraph's first lines are link reference definitions (footnotes are none)."""
+    whole = "\n".join(lines)
+    at = used = 0
+    while at < len(whole):
+        found = _DEFINITION.match(whole, at)
+        if found is None:
+            break
+        used += whole.count("\n", at, found.end())
+        at = found.end()
+    return len(lines) if at >= len(whole) else used
+
+
+def heads_table(text: str, head: int, head_end: int, row: int, row_end: int) -> bool:
+    """Whether the line at `row` is a row of delimiters for as many cells as the line at `head` has."""
+    if text.find("|", row, row_end) < 0 or not _DELIMITERS.match(text, row):
+        return False
+    return _cells(text[head:head_end]) == _cells(text[row:row_end])
+
+
+def _cells(row: str) -> int:
+    row = row.strip(" \t")
+    bars = [bar.start() for bar in _BAR.finditer(row) if bar[0] == "|"]
+    return len(bars) + 1 - (0 in bars) - (len(row) > 1 and len(row) - 1 in bars)
