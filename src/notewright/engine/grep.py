@@ -1,0 +1,335 @@
+"""Patterns and plain text in everything: lines of notes and files, places in notes, notes that hold some words.
+
+Texts come from the index in batches and are searched joined, as bytes: one call of re2 passes over thousands of notes
+that do not match. Only what matches is cut into lines.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import merge
+
+from notewright.engine.patterns import Dialect, Matcher, OutOfTime, Patience, Span, compile_pattern
+from notewright.engine.workspace import Workspace
+from notewright.errors import NotFound, Problem
+from notewright.index import Body, Needles
+from notewright.notes import NotePath, glob_matcher, glob_prefix, parse
+
+BATCH_BYTES = 4_000_000
+BIGGEST_FILE = 10_485_760  # of files that are no notes; larger ones are not looked into
+BINARY_BYTES = 8_192  # a NUL among the first of these: not text
+LINE_CHARACTERS = 10_000  # shown of one line
+
+
+@dataclass(frozen=True, slots=True)
+class Grep:
+    """Which lines are asked for. `path` is a file, a folder or a glob; `glob` is relative to `folder`."""
+
+    pattern: str
+    dialect: Dialect = "re2"
+    ignore_case: bool = True
+    whole_word: bool = False
+    folder: str = ""
+    glob: str | None = None
+    path: str | None = None
+    files: bool = False  # every text file, not only notes
+    context: int = 0
+    limit: int = 50
+    cancelled: Callable[[], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LineMatch:
+    path: NotePath
+    line: int  # from 1
+    text: str  # without its ending, at most LINE_CHARACTERS
+    spans: tuple[Span, ...]  # of the matches, in characters of `text`
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """By path, then line. `late`: time ran out, and the totals are what was counted until then."""
+
+    items: tuple[LineMatch, ...]
+    total_lines: int
+    total_notes: int
+    cut: bool
+    late: bool = False
+
+
+@dataclass(slots=True)
+class _Tally:
+    limit: int
+    context: int
+    items: list[LineMatch] = field(default_factory=list)
+    lines: int = 0
+    notes: int = 0
+
+
+def grep(ws: Workspace, asked: Grep) -> Matches:
+    """Lines that match, the first `limit` of them, and how many there are in all. Invalid, or NotFound for a folder."""
+    matcher = compile_pattern(asked.pattern, asked.dialect, ignore_case=asked.ignore_case, whole_word=asked.whole_word)
+    accepted, folder = _accepted(ws, asked), asked.folder or _certain_folder(asked)
+    ws.follower.wait(ws.limits.seconds)
+    patience = Patience.of(ws.limits.seconds, asked.cancelled)
+    tally, late = _Tally(asked.limit, asked.context), False
+    try:
+        batches: Iterable[list[Body]] = ws.index.bodies(matcher.needles, folder=folder, visible=accepted)
+        if asked.files:
+            batches = _batched(merge(_each(batches), _files(ws, folder, accepted, patience), key=lambda b: b.path))
+        for batch in batches:
+            patience.left()
+            _grep_batch(matcher, batch, tally, patience)
+    except OutOfTime:
+        late = True
+    return Matches(tuple(tally.items), tally.lines, tally.notes, late or tally.lines > len(tally.items), late)
+
+
+def _accepted(ws: Workspace, asked: Grep) -> Callable[[str], bool]:
+    """Which paths are looked into."""
+    tests: list[Callable[[str], bool]] = [ws.access.sees]
+    prefix = asked.folder.rstrip("/") + "/" if asked.folder else ""
+    if prefix:
+        _must_exist(ws, prefix[:-1])
+        tests.append(lambda path: path.startswith(prefix))
+    if asked.glob:
+        matches = glob_matcher(asked.glob, basename=True)
+        tests.append(lambda path: matches(path[len(prefix) :]))
+    if asked.path:
+        tests.append(_under(asked.path))
+    return lambda path: all(test(path) for test in tests)
+
+
+def _under(path: str) -> Callable[[str], bool]:
+    """A file, everything in a folder, or what a glob matches."""
+    exact = path.rstrip("/")
+    if not re.search(r"[*?\[{]", path):
+        return lambda other: other == exact or other.startswith(exact + "/")
+    matches = glob_matcher(path)
+    return lambda other: matches(other) or other == path
+
+
+def _certain_folder(asked: Grep) -> str:
+    return "" if asked.path is None else glob_prefix(asked.path)
+
+
+def _must_exist(ws: Workspace, folder: str) -> None:
+    if ws.store.stat(NotePath.parse(folder)).kind != "folder":
+        raise NotFound(f"{folder} is not a folder", what="folder", path=folder)
+
+
+# ---- texts --------------------------------------------------------------------------------------------
+
+
+def _each(batches: Iterable[list[Body]]) -> Iterator[Body]:
+    for batch in batches:
+        yield from batch
+
+
+def _batched(bodies: Iterable[Body]) -> Iterator[list[Body]]:
+    batch: list[Body] = []
+    size = 0
+    for body in bodies:
+        batch.append(body)
+        size += len(body.text)
+        if size > BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _files(ws: Workspace, folder: str, accepted: Callable[[str], bool], patience: Patience) -> Iterator[Body]:
+    """Text files that are no notes, read from the store: the index keeps no copy of them."""
+    wanted = [
+        entry
+        for entry in ws.store.entries()
+        if entry.kind == "file" and not entry.path.is_note and entry.size <= BIGGEST_FILE and accepted(entry.path)
+    ]
+    for entry in sorted(wanted, key=lambda entry: entry.path):
+        patience.left()
+        try:
+            data = ws.store.read(entry.path).data
+        except Problem:
+            continue  # gone or unreadable since it was listed
+        if b"\0" not in data[:BINARY_BYTES]:
+            yield Body(entry.path, data.decode(errors="replace"), entry.modified_ns, entry.size)
+
+
+def _joined(texts: Iterable[str]) -> tuple[bytes, list[int]]:
+    """Whole lines of all texts, each with one line feed, and where each text begins."""
+    chunks: list[bytes] = []
+    starts: list[int] = []
+    at = 0
+    for text in texts:
+        if "\r" in text:
+            text = text.replace("\r\n", "\n")
+        chunk = text.encode(errors="replace").removeprefix(b"\xef\xbb\xbf")
+        chunk = chunk if not chunk or chunk.endswith(b"\n") else chunk + b"\n"
+        starts.append(at)
+        chunks.append(chunk)
+        at += len(chunk)
+    return b"".join(chunks), starts
+
+
+# ---- lines --------------------------------------------------------------------------------------------
+
+
+def _grep_batch(matcher: Matcher, batch: list[Body], tally: _Tally, patience: Patience) -> None:
+    data, starts = _joined(body.text for body in batch)
+    end_of_note, first, counted, number = 0, 0, 0, 1
+    body = batch[0]
+    for start, end in matcher.lines(data, patience):
+        tally.lines += 1
+        if start >= end_of_note:
+            tally.notes += 1
+            at = bisect_right(starts, start) - 1
+            body, first = batch[at], starts[at]
+            end_of_note = starts[at + 1] if at + 1 < len(starts) else len(data)
+            counted, number = first, 1
+        if len(tally.items) < tally.limit:
+            number += data.count(b"\n", counted, start)
+            counted = start
+            line = _line_match(matcher, body.path, number, data[start:end], patience)
+            note = data[first:end_of_note]
+            tally.items.append(_with_context(line, note, start - first, end - first, tally.context))
+
+
+def _line_match(matcher: Matcher, path: NotePath, number: int, line: bytes, patience: Patience) -> LineMatch:
+    text = line.decode(errors="replace")[:LINE_CHARACTERS]
+    return LineMatch(path, number, text, tuple(matcher.finditer(text, patience)))
+
+
+def _with_context(line: LineMatch, note: bytes, start: int, end: int, context: int) -> LineMatch:
+    if not context:
+        return line
+    before = note[:start].decode(errors="replace").split("\n")[:-1][-context:]
+    after = note[end + 1 :].decode(errors="replace").split("\n")[:-1][:context]
+    return LineMatch(line.path, line.line, line.text, line.spans, _cut(before), _cut(after))
+
+
+def _cut(lines: list[str]) -> tuple[str, ...]:
+    return tuple(line[:LINE_CHARACTERS] for line in lines)
+
+
+# ---- places -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """Text, or a JavaScript regular expression, wherever it stands in notes, frontmatter included."""
+
+    query: str
+    regex: bool = False
+    case_sensitive: bool = False
+    whole_word: bool = False
+    folder: str = ""
+    cancelled: Callable[[], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundIn:
+    """A note that holds what was asked for."""
+
+    path: NotePath
+    matches: int
+    first: int  # where the first match begins, in characters
+    length: int  # of the text
+    modified_ns: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTexts:
+    """Every note that matches, by path. `late`: time ran out before all were looked at."""
+
+    notes: tuple[FoundIn, ...]
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    line: int  # from 1
+    column: int  # from 0, in characters
+    length: int
+    start: int  # in the text
+
+
+def find_text(ws: Workspace, asked: Find) -> FoundTexts:
+    """Which notes hold it, and how often. An empty text is in every note, no times. `places` shows where."""
+    matcher = _finder(asked)
+    notes: list[FoundIn] = []
+    ws.follower.wait(ws.limits.seconds)
+    patience = Patience.of(ws.limits.seconds, asked.cancelled)
+    try:
+        for body in _candidates(ws, matcher, asked.folder, patience):
+            text = body.text.removeprefix("\ufeff")
+            spans = list(matcher.finditer(text, patience)) if asked.query else [(0, 0)]
+            if spans:
+                count = len(spans) if asked.query else 0
+                notes.append(FoundIn(body.path, count, spans[0][0], len(text), body.modified_ns, body.size))
+    except OutOfTime:
+        return FoundTexts(tuple(notes), late=True)
+    return FoundTexts(tuple(notes))
+
+
+def places(ws: Workspace, asked: Find, text: str) -> list[Place]:
+    """Every match in one text, as `find_text` counts them; the byte order mark must be gone. OutOfTime is a cut."""
+    found: list[Place] = []
+    line, begin = 1, 0
+    try:
+        for start, end in _finder(asked).finditer(text, Patience.of(ws.limits.seconds, asked.cancelled)):
+            line += text.count("\n", begin, start)
+            begin = max(begin, text.rfind("\n", begin, start) + 1)
+            found.append(Place(line, start - begin, end - start, start))
+    except OutOfTime:
+        pass
+    return found
+
+
+def _finder(asked: Find) -> Matcher:
+    dialect: Dialect = "javascript" if asked.regex else "literal"
+    ignore_case = not asked.case_sensitive
+    return compile_pattern(asked.query, dialect, ignore_case=ignore_case, whole_word=asked.whole_word, lines=False)
+
+
+def _candidates(ws: Workspace, matcher: Matcher, folder: str, patience: Patience) -> Iterator[Body]:
+    """Notes that may match, by one look at many joined texts."""
+    for batch in ws.index.bodies(matcher.needles, folder=folder, visible=ws.access.sees):
+        texts = [body.text.encode(errors="replace") for body in batch]
+        starts, at = [], 0
+        for text in texts:
+            starts.append(at)
+            at += len(text) + 1
+        for place in matcher.candidates(b"\n".join(texts), starts, patience):
+            yield batch[place]
+
+
+# ---- notes that hold some text ------------------------------------------------------------------------
+
+_FENCE = re.compile(r"\n---[ \t]*(?:\r?\n|\Z)")
+
+
+def holding(ws: Workspace, text: str) -> list[NotePath]:
+    """Notes whose body (not their frontmatter) holds this text, case ignored, by path."""
+    ws.follower.wait(ws.limits.seconds)
+    patience = Patience.of(ws.limits.seconds)
+    matcher = compile_pattern(text, "literal", lines=False)
+    if not text:
+        matcher = Matcher(Needles(), None, None, None, True, BATCH_BYTES)
+    found = _candidates(ws, matcher, "", patience)
+    return [body.path for body in found if not text or _in_body(body, matcher, patience)]
+
+
+def _in_body(body: Body, matcher: Matcher, patience: Patience) -> bool:
+    text = body.text.removeprefix("\ufeff")
+    if not text.startswith("---"):
+        return matcher.found_in(text, patience)
+    fence = _FENCE.search(text, 2)
+    if fence is None or matcher.found_in(text[fence.end() :], patience):
+        return matcher.found_in(text, patience)  # whatever stands above, it ends at the first fence
+    note = parse(body.path, body.text)
+    return matcher.found_in(note.body, patience)

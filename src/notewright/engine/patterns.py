@@ -1,0 +1,243 @@
+"""What is looked for in texts: a pattern in one of four dialects, compiled into one value that finds it.
+
+re2 runs in linear time and lets other threads run, so it takes the first look at everything. What re2 cannot say
+(look-around, back references, word boundaries beyond ASCII) is judged by the `regex` module, with a clock, and only
+where re2 has let a text through.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import re2  # type: ignore[import-untyped]
+import regex  # type: ignore[import-untyped]
+import regress
+
+from notewright.engine.regex_reader import JAVASCRIPT, LINEAR, PYTHON_LIKE, parse_pattern
+from notewright.engine.regex_source import TooMuchForRe2, for_re2, for_regex, needles_of
+from notewright.engine.regex_tree import Chain, Edge, Group, Node, literal
+from notewright.errors import Invalid
+from notewright.index import Needles
+
+Dialect = Literal["re2", "python-like", "javascript", "literal"]
+Span = tuple[int, int]
+
+_ANYWHERE = re2._Anchor.UNANCHORED
+_SLICE = 4_000_000  # bytes searched between two looks at the clock
+_SMALL_PROGRAM = 5_000  # instructions; larger ones are slower and get smaller slices
+
+
+class OutOfTime(Exception):
+    """The search was stopped before it was done: what was found so far is what there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a search may take, and whether anybody still waits for it."""
+
+    until: float  # on the monotonic clock
+    cancelled: Callable[[], bool] | None = None
+
+    @classmethod
+    def of(cls, seconds: float, cancelled: Callable[[], bool] | None = None) -> "Patience":
+        return cls(time.monotonic() + seconds, cancelled)
+
+    def left(self) -> float:
+        """Seconds that remain, or OutOfTime."""
+        rest = self.until - time.monotonic()
+        if rest <= 0 or (self.cancelled is not None and self.cancelled()):
+            raise OutOfTime
+        return rest
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """A compiled pattern. Offsets are characters where texts are given, bytes where bytes are."""
+
+    needles: Needles  # what the index can narrow by
+    relaxed: Any  # re2: finds every match, and perhaps what is none; None if not even that can be said
+    exact: Any  # re2: finds the matches and nothing else, in ASCII text at least; None if that cannot be said
+    judge: Any  # regex: finds the matches and nothing else, but may take for ever; None where it is not needed
+    sure: bool  # `relaxed` and `exact` are the same
+    stride: int  # bytes that may be searched without a look at the clock
+
+    def finditer(self, text: str, patience: Patience) -> Iterator[Span]:
+        """Every match that is not empty, from left to right, none over another."""
+        if self.exact is not None and (self.judge is None or text.isascii()):
+            yield from _in_characters(text, _spans(self.exact, text.encode(errors="replace")))
+        else:
+            yield from self._judged(text, patience)
+
+    def found_in(self, text: str, patience: Patience) -> bool:
+        """Does the pattern match anywhere? An empty match counts."""
+        if self.exact is not None and (self.judge is None or text.isascii()):
+            return _search(self.exact, text.encode(errors="replace"), 0) is not None
+        return self._judge_from(text, 0, patience) is not None
+
+    def _judged(self, text: str, patience: Patience) -> Iterator[Span]:
+        at = 0
+        while at <= len(text):
+            found = self._judge_from(text, at, patience)
+            if found is None:
+                return
+            if found[1] > found[0]:
+                yield found
+            at = max(found[1], found[0] + 1)
+
+    def _judge_from(self, text: str, at: int, patience: Patience) -> Span | None:
+        try:
+            found = self.judge.search(text, pos=at, timeout=patience.left(), concurrent=True)
+        except TimeoutError:
+            raise OutOfTime from None
+        return None if found is None else found.span()
+
+    def lines(self, data: bytes, patience: Patience) -> Iterator[Span]:
+        """Start and end of every line that matches. `data` is whole lines, each with its line feed."""
+        low = 0
+        while low < len(data):
+            patience.left()
+            high = data.find(b"\n", min(low + self.stride, len(data) - 1))
+            yield from self._lines_between(data, low, high, patience)
+            low = high + 1
+
+    def _lines_between(self, data: bytes, low: int, high: int, patience: Patience) -> Iterator[Span]:
+        while low <= high:
+            found = (low, low) if self.relaxed is None else _search(self.relaxed, data, low, high)
+            if found is None:
+                return
+            start = data.rfind(b"\n", low, found[0]) + 1 or low
+            end = data.find(b"\n", found[1])
+            if self.sure or self._holds(data[start:end], patience):
+                yield start, end
+            low = end + 1
+
+    def _holds(self, line: bytes, patience: Patience) -> bool:
+        if self.exact is not None and (self.judge is None or line.isascii()):
+            return _search(self.exact, line, 0) is not None
+        return self.found_in(line.decode(errors="replace"), patience)
+
+    def candidates(self, data: bytes, starts: list[int], patience: Patience) -> Iterator[int]:
+        """Which of the texts joined in `data` (at `starts`) may hold a match: all that do are among them."""
+        at = 0
+        while at < len(starts):
+            found = (starts[at], 0) if self.relaxed is None else _search(self.relaxed, data, starts[at])
+            if found is None:
+                return
+            while at + 1 < len(starts) and starts[at + 1] <= found[0]:
+                at += 1
+            yield at
+            patience.left()
+            at += 1
+
+
+def compile_pattern(
+    pattern: str, dialect: Dialect = "re2", *, ignore_case: bool = True, whole_word: bool = False, lines: bool = True
+) -> Matcher:
+    """The matcher of a pattern, or Invalid. `lines`: it never matches across the end of a line, and `^`, `$` mean
+    lines; else they mean the whole text.
+
+    `re2` and `python-like` know Unicode in `\\\\w`, `\\\\d`, `\\\\s`, `\\\\b`; only the latter has look-around and back
+    references. `javascript` is what `new RegExp(pattern)` takes, `literal` is no pattern at all.
+    """
+    return _compiled(pattern, dialect, ignore_case, whole_word, lines)
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str, dialect: Dialect, ignore_case: bool, whole_word: bool, lines: bool) -> Matcher:
+    node = _tree(pattern, dialect, ignore_case, lines)
+    if dialect == "re2" and _re2_form(node, lines, relaxed=False) is None:
+        raise Invalid("the pattern is too large", hint="make its repetitions {n,m} smaller", what="pattern")
+    if whole_word:
+        node = Chain((Edge("left-free"), Group(node, captures=False), Edge("right-free")))
+    relaxed = _re2_form(node, lines, relaxed=True)
+    exact = _re2_form(node, lines, relaxed=False)
+    judge = None if exact is not None and not _beyond_ascii(node) else _judge(node)
+    sure = judge is None and exact.pattern == relaxed.pattern
+    size = relaxed.programsize if relaxed is not None else _SMALL_PROGRAM
+    return Matcher(needles_of(node), relaxed, exact, judge, sure, max(16_000, _SLICE // (1 + size // _SMALL_PROGRAM)))
+
+
+def _tree(pattern: str, dialect: Dialect, ignore_case: bool, lines: bool) -> Node:
+    if dialect == "literal":
+        return literal(pattern, ignore_case=ignore_case)
+    if dialect == "javascript":
+        _judge_javascript(pattern)
+    syntax = {"re2": LINEAR, "python-like": PYTHON_LIKE, "javascript": JAVASCRIPT}[dialect]
+    return parse_pattern(pattern, syntax, ignore_case=ignore_case, multiline=lines)
+
+
+def _judge_javascript(pattern: str) -> None:
+    """Invalid unless a JavaScript engine takes it: with Unicode rules, or with the old and laxer ones."""
+    for flags in ("u", ""):
+        try:
+            regress.Regex(pattern[:2000], flags)
+            return
+        except regress.RegressError as error:
+            problem = str(error)
+    raise Invalid(f"not a JavaScript regular expression: {problem}", what="pattern")
+
+
+def _re2_form(node: Node, lines: bool, *, relaxed: bool) -> Any:
+    """The pattern for re2, or None where re2 cannot say it or finds it too large."""
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    options.never_nl = lines
+    options.max_mem = 32 << 20
+    try:
+        return re2.compile(for_re2(node, relaxed=relaxed), options)
+    except (TooMuchForRe2, re2.error):
+        return None
+
+
+def _judge(node: Node) -> Any:
+    try:
+        return regex.compile(for_regex(node), regex.VERSION0)
+    except regex.error as error:
+        raise Invalid(f"not a regular expression: {error.msg}", what="pattern") from None
+
+
+def _beyond_ascii(node: Node) -> bool:
+    """Does it ask for a word boundary, which re2 sees in ASCII alone?"""
+    match node:
+        case Edge(kind):
+            return kind in ("word", "not-word", "left-free", "right-free")
+        case Chain(nodes):
+            return any(map(_beyond_ascii, nodes))
+    inner = getattr(node, "nodes", None) or ((node.node,) if hasattr(node, "node") else ())
+    return any(map(_beyond_ascii, inner))
+
+
+def _search(pattern: Any, data: bytes, low: int, high: int | None = None) -> Span | None:
+    # the public search() makes three objects for each match, which is most of the time where many lines match
+    span: Span = pattern._regexp.Match(_ANYWHERE, data, low, len(data) if high is None else high)[0]
+    return span if span[0] >= 0 else None
+
+
+def _spans(pattern: Any, data: bytes) -> Iterator[Span]:
+    at = 0
+    while at <= len(data):
+        found = _search(pattern, data, at)
+        if found is None:
+            return
+        start, end = found
+        if end > start:
+            yield found
+            at = end
+        else:
+            at = end + 1
+            while at < len(data) and data[at] & 0xC0 == 0x80:  # never within a character
+                at += 1
+
+
+def _in_characters(text: str, spans: Iterator[Span]) -> Iterator[Span]:
+    if text.isascii():
+        yield from spans
+        return
+    data, byte, char = text.encode(errors="replace"), 0, 0
+    for start, end in spans:
+        begin = char + len(data[byte:start].decode())
+        byte, char = end, begin + len(data[start:end].decode())
+        yield begin, char

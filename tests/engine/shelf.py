@@ -1,0 +1,75 @@
+"""A shelf of texts that stands in for a workspace: an index that narrows as far as it soundly may, and a store."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from notewright.engine.access import Access
+from notewright.engine.workspace import Limits, Still
+from notewright.errors import NotFound
+from notewright.index import Body, Needles, Visible, everything
+from notewright.notes import NotePath
+from notewright.stores import Entry, Stored
+
+
+class ShelfIndex:
+    """Only texts that hold one member of every group, case ignored, two at a time."""
+
+    def __init__(self, texts: dict[str, str]) -> None:
+        self.texts = texts
+        self.looked_at: list[str] = []
+
+    def bodies(self, needles: Needles, *, folder: str = "", visible: Visible = everything) -> Iterator[list[Body]]:
+        batch: list[Body] = []
+        for path, text in sorted(self.texts.items()):
+            folded = text.casefold()
+            holds = all(any(member.casefold() in folded for member in group) for group in needles.groups)
+            if holds and visible(path) and path.startswith(f"{folder}/" if folder else ""):
+                self.looked_at.append(path)
+                batch.append(Body(NotePath(path), text, 0, len(text.encode())))
+            if len(batch) == 2:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+
+class ShelfStore:
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files
+
+    def entries(self) -> Iterator[Entry]:
+        for path, data in self.files.items():
+            yield Entry(NotePath(path), "file", "", len(data), 0)
+
+    def stat(self, path: NotePath) -> Entry:
+        if any(other.startswith(f"{path}/") for other in self.files):
+            return Entry(path, "folder", "", 0, 0)
+        if path not in self.files:
+            raise NotFound(f"there is no {path}", what="file", path=path)
+        return Entry(path, "file", "", len(self.files[path]), 0)
+
+    def read(self, path: NotePath) -> Stored:
+        return Stored(self.files[path], "", self.stat(path))
+
+
+def shelf(files: dict[str, str | bytes], *, hide: tuple[str, ...] = (), seconds: float = 20.0) -> Any:
+    """A workspace of these files; notes are those that end in .md."""
+    data = {path: text.encode() if isinstance(text, str) else text for path, text in files.items()}
+    notes = {path: text.decode(errors="replace") for path, text in data.items() if path.endswith(".md")}
+    return SimpleNamespace(
+        store=ShelfStore(data),
+        index=ShelfIndex(notes),
+        access=Access(hide=hide),
+        follower=Still(),
+        limits=Limits(seconds=seconds),
+    )
+
+
+def shelf_of_folder(root: Path) -> Any:
+    """The notes of a folder, dot files left out."""
+    paths = [
+        path for path in root.rglob("*.md") if not any(part.startswith(".") for part in path.relative_to(root).parts)
+    ]
+    return shelf({path.relative_to(root).as_posix(): path.read_bytes() for path in paths if path.is_file()})

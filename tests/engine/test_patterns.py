@@ -1,0 +1,256 @@
+"""What a pattern means in each dialect, and that no bad one is worse than an answer."""
+
+import re
+import time
+
+import pytest
+import regress
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from notewright.engine.patterns import Dialect, OutOfTime, Patience, compile_pattern
+from notewright.errors import Invalid
+
+
+def found(pattern: str, text: str, dialect: Dialect = "re2", *, lines: bool = False, **options: bool) -> list[str]:
+    matcher = compile_pattern(pattern, dialect, lines=lines, **options)
+    return [text[start:end] for start, end in matcher.finditer(text, Patience.of(10))]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "matches"),
+    [
+        ("tea", "Tea and tea", ["Tea", "tea"]),
+        ("(?-i)Tea", "Tea and tea", ["Tea"]),
+        ("(?-i:T)ea", "TEA tEA", ["TEA"]),
+        (r"\w+", "héllo wörld 日本", ["héllo", "wörld", "日本"]),
+        (r"\bnote\b", "énote note notes", ["note"]),
+        (r"\bété\b", "l'été étés", ["été"]),
+        (r"\Bing", "ring éing ing", ["ing", "ing"]),
+        (r"\d+", "12 ٣٤", ["12", "٣٤"]),
+        (r"a\sb", "a\u00a0b a b", ["a\u00a0b", "a b"]),
+        (r"[\W\d]+", "é-1 x", ["-1 "]),
+        (r"[^\S\n]+", "a \n\tb", [" ", "\t"]),
+        (r"\p{Greek}+", "abc αβγ", ["αβγ"]),
+        (r"\p{Emoji_Presentation}", "x 😀 y", ["😀"]),
+        (r"\P{L}", "aé1", ["1"]),
+        (r"[[:digit:]x]+", "12x y", ["12x"]),
+        (r"[]a]+", "]a[", ["]a"]),
+        (r"x{2,3}", "xxxxx", ["xxx", "xx"]),
+        (r"x{,3}", "x{,3}", ["x{,3}"]),
+        (r"\x41\u0042\x{1F600}", "AB😀", ["AB😀"]),
+        (r"(?P<year>\d{4})", "in 2024", ["2024"]),
+    ],
+)
+def test_our_own_dialect_knows_every_script(pattern: str, text: str, matches: list[str]) -> None:
+    assert found(pattern, text) == matches
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "matches"),
+    [
+        (r"(?<=\$)\d+", "$12 34", ["12"]),
+        (r"(?<!\$)\b\d+", "$12 34", ["34"]),
+        (r"tea(?! time)", "tea time tea", ["tea"]),
+        (r"(\w)\1", "book keeper", ["oo", "ee"]),
+        (r"(?P<l>\w)(?P=l)", "book", ["oo"]),
+        (r"(?>a+)b", "aab", ["aab"]),
+        (r"a++b", "aab", ["aab"]),
+        (r"te(?#comment)a", "tea", ["tea"]),
+    ],
+)
+def test_the_python_like_dialect_looks_around(pattern: str, text: str, matches: list[str]) -> None:
+    assert found(pattern, text, "python-like") == matches
+    with pytest.raises(Invalid):
+        compile_pattern(r"(?<=a)b", "re2")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "matches"),
+    [
+        (r"\w+", "héllo", ["h", "llo"]),
+        (r"\bte", "éte", ["te"]),
+        (r"a$", "a\na", ["a"]),
+        (r"^a", "a\na", ["a"]),
+        (r"[^]", "a\n", ["a", "\n"]),
+        (r"a[]b", "ab", []),
+        (r"a.b", "a\u2028b a b", ["a b"]),
+        (r"a\/b", "a/b", ["a/b"]),
+        (r"\u0061\x62", "ab", ["ab"]),
+        (r"(?<n>x)\k<n>", "xx", ["xx"]),
+        (r"(?:(a)|b)\1", "ab aa b", ["b", "aa", "b"]),
+        (r"\-\e", "-e", ["-e"]),
+        (r"\p{L}+", "é1", ["é"]),
+        (r"a{,2}", "a{,2}", ["a{,2}"]),
+        (r"\cJ", "a\nb", ["\n"]),
+    ],
+)
+def test_the_javascript_dialect_means_what_javascript_means(pattern: str, text: str, matches: list[str]) -> None:
+    assert found(pattern, text, "javascript") == matches
+    assert [text[start:end] for start, end in _in_javascript(pattern, text, "i")] == matches
+
+
+def _in_javascript(pattern: str, text: str, flags: str) -> list[tuple[int, int]]:
+    """What a JavaScript engine finds, with its Unicode rules where it takes the pattern with them."""
+    try:
+        engine = regress.Regex(pattern, flags + "u")
+    except regress.RegressError:
+        engine = regress.Regex(pattern, flags)
+    data = text.encode()
+    ranges = [match.range() for match in engine.find_iter(text)]
+    return [(len(data[: r.start].decode()), len(data[: r.stop].decode())) for r in ranges if r.stop > r.start]
+
+
+@pytest.mark.parametrize("pattern", ["(?P<n>a)", "(?#x)a", "(?i)a", "(", "[a", "a**", "(?>a)", "*a", "[z-a]"])
+def test_what_javascript_would_refuse_is_refused(pattern: str) -> None:
+    with pytest.raises(Invalid):
+        compile_pattern(pattern, "javascript")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("a(b", "this ( is never closed, at character 2"),
+        ("a)b", "this ) closes nothing, at character 2"),
+        ("x[a-", "this [ is never closed, at character 2"),
+        ("*a", "* has nothing to repeat, at character 1"),
+        ("a**", "* repeats a repetition, at character 3"),
+        ("a{3,1}", "{3,1} runs backwards, at character 2"),
+        ("[z-a]", "this range runs backwards, at character 2"),
+        ("\\", "nothing follows the last backslash, at character 1"),
+        (r"\q", r"\q is not known, at character 1"),
+        (r"\xg1", "hexadecimal digits, at character 1"),
+        (r"\p{Nonsense}", "names no property"),
+        (r"(a)\1", "a back reference cannot be searched for in linear time, at character 4"),
+        ("(?=a)", "look-around cannot be searched for in linear time, at character 1"),
+        ("(?x)a", "this kind of group is not known, at character 1"),
+        ("a" * 1001, "longer than 1000 characters"),
+        ("(" * 200 + ")" * 200, "deep in each other"),
+        ("((a{100}){100}){100}", "too large"),
+        ("a{2000}", "too large"),
+    ],
+)
+def test_a_bad_pattern_is_refused_with_what_is_wrong_and_where(pattern: str, words: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        compile_pattern(pattern)
+    assert words in str(refused.value)
+
+
+def test_a_whole_word_has_no_letter_of_any_script_beside_it() -> None:
+    assert found("tea", "tea téa teas éteaé tea", "literal", whole_word=True) == ["tea", "tea"]
+    assert found("#tag", "x#tag #tag #tags", "literal", whole_word=True) == ["#tag"]
+    assert found("чай", "чай чайник", "javascript", whole_word=True) == ["чай"]
+
+
+def test_a_literal_is_no_pattern() -> None:
+    assert found("[[a|b]]", "see [[A|b]].", "literal") == ["[[A|b]]"]
+    assert found("a\nb", "A\nB", "literal", ignore_case=False) == []
+
+
+def test_offsets_are_characters_whatever_the_bytes_are() -> None:
+    text = "日本 😀 é tea 日 tea"
+    matcher = compile_pattern("tea", lines=False)
+    assert list(matcher.finditer(text, Patience.of(5))) == [(m.start(), m.end()) for m in re.finditer("tea", text)]
+
+
+def test_in_lines_nothing_matches_across_a_line_feed() -> None:
+    assert found(r"a\s*b", "a\nb", lines=True) == []
+    assert found(r"a[^x]b", "a\nb", lines=True) == []
+    assert found(r"(?s)a.b", "a\nb", lines=False) == ["a\nb"]
+
+
+@pytest.mark.parametrize("pattern", [r"(a+)+$", r"(a|a)*b", r"(?:a?){50}a{50}c"])
+def test_a_pattern_that_explodes_elsewhere_is_linear_here(pattern: str) -> None:
+    began = time.monotonic()
+    assert found(pattern, "a" * 5000 + "!") == []
+    assert time.monotonic() - began < 2
+
+
+def test_a_pattern_that_must_backtrack_is_stopped_by_the_clock() -> None:
+    matcher = compile_pattern(r"(?:a|a|aa)+(?<=b)c", "python-like", lines=False)
+    began = time.monotonic()
+    with pytest.raises(OutOfTime):
+        list(matcher.finditer("a" * 60, Patience.of(0.3)))
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize(
+    ("pattern", "groups"),
+    [
+        ("foo bar", (("foo bar",),)),
+        (r"\bfoo\b.*bar", (("foo",), ("bar",))),
+        ("(foo|bar|task)s?", (("foo", "bar", "task"),)),
+        ("[tT]ea+", (("tea"[:2],), ("a",))),
+        ("(tea)?", ()),
+        (r"tea|\d", ()),
+        ("(?=tea)x", (("x",),)),
+        (r"https?://", (("http",), ("://",))),
+        (r"(?:tea ){2}pot", (("tea ",), ("pot",))),
+    ],
+)
+def test_the_needles_are_what_every_match_must_hold(pattern: str, groups: tuple[tuple[str, ...], ...]) -> None:
+    needles = compile_pattern(pattern, "python-like").needles.groups
+    assert tuple(tuple(member.lower() for member in group) for group in needles) == groups
+
+
+# ---- laws ---------------------------------------------------------------------------------------------
+
+_LETTERS = st.sampled_from(["a", "b", "é", " ", "1", "k", "\n", "ſ", "K", "日", "_", "😀"])
+_ATOMS = st.sampled_from(
+    ["a", "b", "é", "日", ".", r"\w", r"\W", r"\s", r"\d", "[ab]", "[^a]", "[é日]", r"[^\w]", "k", "1"]
+)
+_EDGES = st.sampled_from(["", "", "", r"\b", r"\B", "^", "$"])
+
+
+def _joined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    several = st.lists(inner, min_size=1, max_size=3)
+    return st.one_of(
+        several.map("".join),
+        several.map(lambda nodes: "(?:" + "|".join(nodes) + ")"),
+        st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "+?", "*?"])).map(
+            lambda p: f"(?:{p[0]}){p[1]}"
+        ),
+    )
+
+
+_PATTERNS = st.tuples(_EDGES, st.recursive(_ATOMS, _joined, max_leaves=6), _EDGES).map("".join)
+
+
+@settings(max_examples=400, deadline=None)
+@given(_PATTERNS, st.text(_LETTERS, max_size=12), st.booleans())
+def test_our_dialect_finds_what_a_backtracking_engine_finds(pattern: str, text: str, ignore_case: bool) -> None:
+    flags = re.IGNORECASE if ignore_case else 0
+    other, expected, at = re.compile(pattern.replace("$", r"\Z"), flags), [], 0
+    while at <= len(text) and (match := other.search(text, at)):
+        expected += [match.span()] if match[0] else []
+        at = match.end() + (not match[0])
+    matcher = compile_pattern(pattern, "re2", ignore_case=ignore_case, lines=False)
+    assert list(matcher.finditer(text, Patience.of(5))) == expected
+
+
+@settings(max_examples=400, deadline=None)
+@given(_PATTERNS, st.text(_LETTERS, max_size=12))
+def test_the_javascript_dialect_finds_what_a_javascript_engine_finds(pattern: str, text: str) -> None:
+    pattern = pattern.replace("*?", "*")  # (a*?)*: JavaScript alone refuses to go round with nothing
+    matcher = compile_pattern(pattern, "javascript", ignore_case=False, lines=False)
+    assert list(matcher.finditer(text, Patience.of(5))) == _in_javascript(pattern, text, "")
+
+
+@settings(max_examples=400, deadline=None)
+@given(_PATTERNS, st.text(_LETTERS, max_size=12), st.booleans())
+def test_every_text_that_matches_holds_the_needles(pattern: str, text: str, whole_word: bool) -> None:
+    matcher = compile_pattern(pattern, "re2", whole_word=whole_word, lines=False)
+    if matcher.found_in(text, Patience.of(5)):
+        folded = text.casefold()
+        for group in matcher.needles.groups:
+            assert any(member.casefold() in folded for member in group)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_PATTERNS, st.lists(st.text(_LETTERS, max_size=10), max_size=4))
+def test_lines_of_joined_texts_are_those_that_match_alone(pattern: str, lines: list[str]) -> None:
+    single = [line.replace("\n", "") for line in lines]
+    matcher = compile_pattern(pattern)
+    data = "".join(line + "\n" for line in single).encode()
+    got = [data[start:end].decode() for start, end in matcher.lines(data, Patience.of(5))]
+    assert got == [line for line in single if matcher.found_in(line, Patience.of(5))]
