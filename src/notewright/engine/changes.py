@@ -84,7 +84,7 @@ class Edited:
 
 def commit(ws: Workspace, plan: Plan) -> Done:
     """Make it happen: durable and indexed when it returns. Conflict or Exists where a file is not as it was seen."""
-    return _alone(ws, partial(_perform, ws, plan), tries=1)
+    return _alone(ws, lambda: _perform(ws, plan), tries=1)
 
 
 def commit_latest(ws: Workspace, make: Callable[[], Plan], *, max_tries: int = 8) -> Done:
@@ -144,6 +144,13 @@ def _same(given: Version, current: Version) -> bool:
     return given == current or (len(given) >= 6 and current.startswith(given.lower()))
 
 
+class _Interrupted(Exception):
+    """Somebody outside came between planning and writing."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+
 def _alone(ws: Workspace, attempt: Callable[[], _Answer], *, tries: int) -> _Answer:
     """Under the lock and after everything unfinished; again while somebody outside comes between."""
     for count in range(1, tries + 1):
@@ -151,9 +158,9 @@ def _alone(ws: Workspace, attempt: Callable[[], _Answer], *, tries: int) -> _Ans
             with ws.store.lock():
                 _finish_others(ws)
                 return attempt()
-        except Conflict:
+        except _Interrupted as interrupted:
             if count == tries:
-                raise
+                raise interrupted.problem from None
         time.sleep(random.uniform(0, _PAUSE * 2**count))
     raise AssertionError("the last try returns or raises")
 
@@ -169,6 +176,13 @@ def _finish_others(ws: Workspace) -> None:
 
 def _perform(ws: Workspace, plan: Plan) -> Done:
     """One plan from beginning to end, under the lock."""
+    try:
+        return _carried_out(ws, plan)
+    except (Conflict, Exists) as problem:
+        raise _Interrupted(problem) from problem
+
+
+def _carried_out(ws: Workspace, plan: Plan) -> Done:
     sights = _look(ws.store, plan)
     _refuse_stale(plan, sights)
     known = {version_of(seen.data): seen.data for seen in sights.values() if seen}

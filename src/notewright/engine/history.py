@@ -1,0 +1,243 @@
+"""What was done through us, and taking it back.
+
+An undo is a change set like any other: it is in the history, and undoing it does the change again. Where a note went
+on living, only the change's own places are taken out of it; what stands in the way is named and nothing happens.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from difflib import get_close_matches, unified_diff
+from itertools import islice
+from typing import Literal
+
+from notewright.engine.access import Access
+from notewright.engine.changes import Done, Plan, commit_latest
+from notewright.engine.reversal import Reversal
+from notewright.engine.workspace import Workspace
+from notewright.errors import Conflict, NotFound
+from notewright.ledger import Change, Past, Step
+
+_PAGE = 100
+_LARGEST = 5_000  # lines; comparing more takes too long
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What a change did to one file. Without lines, `why` says why; `cut`: there were more."""
+
+    path: str
+    kind: Literal["created", "changed", "deleted", "moved"]
+    source: str | None = None
+    lines: tuple[str, ...] = ()  # of a unified diff, without its head
+    cut: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """An undo: which changes, by which plan; `done` is None for a dry run."""
+
+    changes: tuple[Change, ...]  # newest first
+    plan: Plan
+    done: Done | None
+
+
+def past(ws: Workspace, asked: Past) -> list[Change]:
+    """The changes asked for, newest first, without what the caller may not see. A note's past follows its moves."""
+    seen = (shown for change in _trail(ws, asked) if (shown := _shown(ws.access, change)) is not None)
+    return list(islice(seen, asked.offset, asked.offset + asked.limit))
+
+
+def change_of(ws: Workspace, change_id: str) -> Change:
+    """One change as the caller may see it, or NotFound with the ids that are close."""
+    found = ws.ledger.change(change_id)
+    shown = _shown(ws.access, found) if found is not None and found.state == "done" else None
+    if shown is None:
+        recent = [change.id for change in past(ws, Past(limit=_PAGE))]
+        nearest = get_close_matches(change_id, recent, 3, 0.5) or recent[:3]
+        raise NotFound(f"there is no change {change_id}", hint=_ids(nearest), what="change", nearest=nearest)
+    return shown
+
+
+def _ids(names: list[str]) -> str:
+    return f"the nearest are {', '.join(names)}" if names else "nothing was changed through Notewright yet"
+
+
+def diff_of(ws: Workspace, change_id: str, *, max_lines: int = 400) -> tuple[Difference, ...]:
+    """What one change did, file by file; `max_lines` for all of them together."""
+    change = change_of(ws, change_id)
+    gone = {step.path: step for step in change.steps if step.after is None}
+    moved = {step.source for step in change.steps if step.source in gone}
+    differences, left = [], max_lines
+    for step in change.steps:
+        if step.path not in moved:
+            came_from = gone.get(step.source) if step.source else None
+            differences.append(_difference(ws, step, came_from, left))
+            left -= len(differences[-1].lines)
+    return tuple(differences)
+
+
+def _difference(ws: Workspace, step: Step, came_from: Step | None, most: int) -> Difference:
+    before = came_from.before if came_from else step.before
+    kind: Literal["created", "changed", "deleted", "moved"] = "changed"
+    if came_from:
+        kind = "moved"
+    elif step.before is None or step.after is None:
+        kind = "created" if step.before is None else "deleted"
+    source = came_from.path if came_from else None
+    if before == step.after:
+        return Difference(step.path, kind, source)
+    texts = [_lines(ws, version) for version in (before, step.after)]
+    old, new = texts
+    if old is None or new is None:
+        return Difference(step.path, kind, source, why="its bytes are not text or are no longer kept")
+    if max(len(old), len(new)) > _LARGEST:
+        return Difference(step.path, kind, source, why=f"too large to compare: {len(old)} lines, now {len(new)}")
+    lines = [line for line in unified_diff(old, new, lineterm="") if not line.startswith(("--- ", "+++ "))]
+    return Difference(step.path, kind, source, tuple(lines[: max(most, 0)]), cut=len(lines) > most)
+
+
+def _lines(ws: Workspace, version: str | None) -> list[str] | None:
+    data = b"" if version is None else ws.ledger.blob(version)
+    try:
+        return None if data is None else data.decode().splitlines()
+    except UnicodeDecodeError:
+        return None
+
+
+def undo(ws: Workspace, change_id: str, *, dry_run: bool = False) -> Undone:
+    """Take back one change. Conflict says what stands in the way."""
+    shown = change_of(ws, change_id)
+    if shown.undone_by:
+        raise Conflict(
+            f"{change_id} was taken back already, by {shown.undone_by}",
+            hint=f"undo {shown.undone_by} to have it again",
+            path=shown.steps[0].path,
+            current=None,
+        )
+    return _take_back(ws, [change_id], f"undid: {shown.summary}", dry_run)
+
+
+def undo_since(
+    ws: Workspace, since: float, *, client: str | None = None, user: str | None = None, dry_run: bool = False
+) -> Undone:
+    """Take back everything one client or user did since a time that still stands, in one change set."""
+    asked = Past(since=since, client=client, user=user)
+    ids = [change.id for change in _standing([*_pages(ws, asked)]) if _shown(ws.access, change)]
+    if not ids:
+        raise NotFound("nothing was changed since then that could be taken back", what="change", nearest=[])
+    return _take_back(ws, ids, f"undid {len(ids)} changes" if len(ids) > 1 else "undid one change", dry_run)
+
+
+def _standing(changes: list[Change]) -> list[Change]:
+    """Those not taken back. An undo and all it took back cancel out when both are among them."""
+    among = {change.id for change in changes}
+    cancelled = set[str]()
+    for change in changes:
+        if change.undoes and among.issuperset(change.undoes) and change.id not in cancelled:
+            cancelled |= {change.id, *change.undoes}
+    return [
+        change
+        for change in changes
+        if change.id not in cancelled and (change.undone_by is None or change.undone_by in among - cancelled)
+    ]
+
+
+def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> Undone:
+    plans: list[Plan] = []
+    changes = tuple(change for change in map(ws.ledger.change, ids) if change is not None)
+    for change in changes:
+        _may_undo(ws.access, change)
+
+    def make() -> Plan:
+        reversal = Reversal(ws, frozenset(ids))
+        for change in changes:
+            reversal.take_back(change)
+        plans.append(reversal.plan(summary, changes))
+        return plans[-1]
+
+    done = commit_latest(ws, make) if not dry_run else None
+    return Undone(changes, plans[-1] if done else make(), done)
+
+
+def _may_undo(access: Access, change: Change) -> None:
+    """Rewriting links belongs to a move or delete wherever they stand; every other file needs the right to write."""
+    removes = any(step.after is None for step in change.steps)
+    for step in change.steps:
+        follows = removes and step.before is not None and step.after is not None
+        if not follows and not step.path.is_hidden:
+            access.may_write(step.path)
+
+
+def purge(ws: Workspace, path: str) -> int:
+    """Forget every kept byte of one note; how many versions that were. What is in the store stays."""
+    return ws.ledger.purge(path)
+
+
+def _trail(ws: Workspace, asked: Past) -> Iterator[Change]:
+    """The changes asked for; those of one note under its former names too, each as far as it bore that name."""
+    if asked.path is None:
+        yield from _pages(ws, asked)
+        return
+    name: str | None = asked.path
+    passed: str | None = None
+    while name is not None:
+        found = _named(ws, asked, name, passed)
+        name = None
+        for change, source in found:
+            if _meets(change, asked):
+                yield change
+            if source is not None:
+                name, passed = source, change.id
+
+
+def _named(ws: Workspace, asked: Past, name: str, passed: str | None) -> Iterator[tuple[Change, str | None]]:
+    """Changes of one name, older than `passed`, up to the one that gave the note this name; with where it came from."""
+    for change in _pages(ws, Past(path=name, since=asked.since)):
+        if passed is not None:
+            passed = None if change.id == passed else passed
+            continue
+        came = (step.source for step in change.steps if step.path == name and step.before is None and step.source)
+        source = next(came, None)
+        yield change, source
+        if source is not None:
+            return
+
+
+def _meets(change: Change, asked: Past) -> bool:
+    return (
+        (asked.until is None or change.at < asked.until)
+        and asked.client in (None, change.actor.client)
+        and asked.user in (None, change.actor.user)
+    )
+
+
+def _pages(ws: Workspace, asked: Past) -> Iterator[Change]:
+    """All of them, read a page at a time."""
+    offset = 0
+    while page := ws.ledger.past(replace(asked, limit=_PAGE, offset=offset)):
+        yield from page
+        offset += len(page)
+
+
+def _shown(access: Access, change: Change) -> Change | None:
+    """A change without the files the caller may not see; None where nothing is left."""
+    steps = tuple(_step_shown(access, step) for step in change.steps if access.sees(step.path))
+    if not steps:
+        return None
+    summary = change.summary
+    hidden = {path for path in _paths(change.steps) if not access.sees(path)}
+    if any(path in summary for path in hidden):
+        summary = f"changed {', '.join(step.path for step in steps[:3])}"
+    return replace(change, steps=steps, summary=summary)
+
+
+def _paths(steps: Iterable[Step]) -> Iterator[str]:
+    for step in steps:
+        yield step.path
+        if step.source:
+            yield step.source
+
+
+def _step_shown(access: Access, step: Step) -> Step:
+    return replace(step, source=None) if step.source and not access.sees(step.source) else step

@@ -1,0 +1,73 @@
+"""Parts that tests of the engine put together: notes in memory, a ledger in memory, and no index to speak of."""
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from notewright.engine.changes import Drop, Plan, Put
+from notewright.engine.workspace import Workspace
+from notewright.index import Index
+from notewright.ledger import Actor, Ledger
+from notewright.ledger.sqlite import SqliteLedger
+from notewright.notes import NotePath
+from notewright.stores import Store
+from notewright.stores.memory import MemoryStore
+
+ANN = Actor("ann", "desk", "notes", "write")
+
+
+class NoIndex:
+    """An index that files nothing and remembers which paths it was told of."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def touched(self, paths: Iterable[str]) -> None:
+        self.told += paths
+
+    def filed(self, path: str) -> None:
+        return None
+
+    def file(self, filings: Iterable[Any], *, drop: Iterable[str] = ()) -> None:
+        return None
+
+
+def desk(store: Store | None = None, ledger: Ledger | None = None, **values: Any) -> Workspace:
+    """A workspace on these parts, in memory where none are given."""
+    index = cast(Index, NoIndex())
+    return Workspace(
+        "Desk", "desk", store or MemoryStore(), index, ledger or SqliteLedger.in_memory(), actor=ANN, **values
+    )
+
+
+def write(ws: Workspace, **notes: str) -> None:
+    """Notes from outside: `Tea="…"` is `Tea.md`."""
+    for name, text in notes.items():
+        cast(MemoryStore, ws.store).put(f"{name}.md", text.encode())
+
+
+def texts(ws: Workspace, *, hidden: bool = False) -> dict[str, str]:
+    """Every note by path."""
+    files = cast(MemoryStore, ws.store).disk.files
+    return {path: file.data.decode() for path, file in files.items() if hidden or not path.startswith(".")}
+
+
+def version(ws: Workspace, path: str) -> str:
+    return ws.store.read(NotePath(path)).version
+
+
+def put(ws: Workspace, path: str, text: str, source: str | None = None) -> Put:
+    """A step to this text from whatever is there."""
+    there = path in texts(ws)
+    return Put(NotePath(path), text.encode(), version(ws, path) if there else None, source and NotePath(source))
+
+
+def drop(ws: Workspace, path: str) -> Drop:
+    return Drop(NotePath(path), version(ws, path))
+
+
+def renaming(ws: Workspace, old: str, new: str) -> Plan:
+    """A move as the engine plans it: the note under its new name, every link to it rewritten, the old name gone."""
+    links = [(path, text) for path, text in texts(ws).items() if path != old and f"[[{old[:-3]}]]" in text]
+    rewritten = [put(ws, path, text.replace(f"[[{old[:-3]}]]", f"[[{new[:-3]}]]")) for path, text in links]
+    moved = Put(NotePath(new), None, None, NotePath(old))
+    return Plan((drop(ws, old), *rewritten, moved), f"moved {old} to {new}")

@@ -1,0 +1,257 @@
+"""What was done, and taking it back."""
+
+from dataclasses import replace
+from typing import cast
+
+import pytest
+from tests.engine.parts import desk, drop, put, renaming, texts, write
+
+from notewright.engine.access import Access
+from notewright.engine.changes import Plan, Put, commit, edit
+from notewright.engine.history import diff_of, past, undo, undo_since
+from notewright.engine.workspace import Workspace
+from notewright.errors import Conflict, Forbidden, NotFound
+from notewright.ledger import Actor, Past
+from notewright.notes import NotePath
+from notewright.stores import version_of
+from notewright.stores.memory import MemoryStore
+
+
+def did(ws: Workspace, *steps: object, summary: str = "did") -> str:
+    name = commit(ws, Plan(cast(tuple[Put, ...], steps), summary)).id
+    assert name
+    return name
+
+
+def append(ws: Workspace, path: str, line: str) -> str:
+    name = edit(ws, NotePath(path), lambda text: f"{text}{line}\n", summary=f"appended {line}").change_id
+    assert name
+    return name
+
+
+def move(ws: Workspace, old: str, new: str) -> str:
+    name = commit(ws, renaming(ws, old, new)).id
+    assert name
+    return name
+
+
+def test_undoing_a_write_an_edit_and_a_delete_gives_the_bytes_back() -> None:
+    ws = desk()
+    write(ws, A="a\n", B="b\n")
+    before = texts(ws)
+    name = did(ws, put(ws, "A.md", "a2\n"), drop(ws, "B.md"), put(ws, "new/C.md", "c\n"))
+    undo(ws, name)
+    assert texts(ws) == before
+    assert cast(MemoryStore, ws.store).disk.folders == set(), "the folder made for it is gone too"
+
+
+def test_undoing_an_undo_does_it_again() -> None:
+    ws = desk()
+    write(ws, A="a\n")
+    name = did(ws, put(ws, "A.md", "a2\n"))
+    undone = undo(ws, name)
+    assert undone.done and undone.done.id
+    with pytest.raises(Conflict, match=undone.done.id):
+        undo(ws, name)
+    undo(ws, undone.done.id)
+    assert texts(ws) == {"A.md": "a2\n"}
+    undo(ws, name)
+    assert texts(ws) == {"A.md": "a\n"}
+
+
+def test_a_dry_run_shows_the_plan_and_changes_nothing() -> None:
+    ws = desk()
+    write(ws, A="a\n")
+    name = did(ws, put(ws, "A.md", "a2\n"))
+    shown = undo(ws, name, dry_run=True)
+    assert shown.done is None
+    assert shown.plan.steps == (Put(NotePath("A.md"), b"a\n", version_of(b"a2\n")),)
+    assert texts(ws) == {"A.md": "a2\n"}
+    assert len(ws.ledger.past(Past())) == 1
+
+
+def test_later_changes_elsewhere_in_the_note_stay() -> None:
+    ws = desk()
+    write(ws, A="one\ntwo\nthree\n")
+    name = append(ws, "A.md", "ours")
+    write(ws, A="ONE\ntwo\nthree\nours\ntheirs\n")
+    undo(ws, name)
+    assert texts(ws) == {"A.md": "ONE\ntwo\nthree\ntheirs\n"}
+
+
+def test_a_later_change_at_the_same_place_stands_in_the_way_and_is_named() -> None:
+    ws = desk()
+    write(ws, A="one\n")
+    first = did(ws, put(ws, "A.md", "two\n"))
+    second = did(ws.by(Actor("bob", "phone")), put(ws, "A.md", "three\n"))
+    with pytest.raises(
+        Conflict, match=f"A.md was changed since at the same place by phone .change {second}."
+    ) as refused:
+        undo(ws, first)
+    (obstacle,) = refused.value.details["obstacles"]
+    assert (obstacle.path, obstacle.change_id) == ("A.md", second)
+    assert texts(ws) == {"A.md": "three\n"}
+
+
+def test_a_change_from_outside_that_stands_in_the_way_is_said_to_be_that() -> None:
+    ws = desk()
+    name = did(ws, put(ws, "A.md", "new\n"))
+    write(ws, A="new\nand more\n")
+    with pytest.raises(Conflict, match="outside Notewright"):
+        undo(ws, name)
+    assert texts(ws) == {"A.md": "new\nand more\n"}
+
+
+def test_what_stands_in_the_way_of_one_file_keeps_all_of_them() -> None:
+    ws = desk()
+    write(ws, A="a\n", B="b\n")
+    name = did(ws, put(ws, "A.md", "a2\n"), put(ws, "B.md", "b2\n"))
+    write(ws, B="b3\n")
+    with pytest.raises(Conflict):
+        undo(ws, name)
+    assert texts(ws) == {"A.md": "a2\n", "B.md": "b3\n"}
+
+
+def test_undoing_a_move_brings_links_back_and_keeps_what_came_into_the_note() -> None:
+    ws = desk()
+    write(ws, Old="the note\n", L="see [[Old]]\n")
+    name = move(ws, "Old.md", "New.md")
+    write(ws, New="the note\nand more\n", L="top\nsee [[New]]\n")
+    undo(ws, name)
+    assert texts(ws) == {"Old.md": "the note\nand more\n", "L.md": "top\nsee [[Old]]\n"}
+
+
+def test_undoing_a_move_whose_old_name_is_taken_is_refused() -> None:
+    ws = desk()
+    write(ws, Old="the note\n")
+    name = move(ws, "Old.md", "New.md")
+    write(ws, Old="somebody's\n")
+    with pytest.raises(Conflict, match=r"Old\.md is there again"):
+        undo(ws, name)
+
+
+def test_an_edit_is_undone_where_the_note_is_now() -> None:
+    ws = desk()
+    write(ws, Old="one\n")
+    name = append(ws, "Old.md", "two")
+    move(ws, "Old.md", "New.md")
+    undo(ws, name)
+    assert texts(ws) == {"New.md": "one\n"}
+
+
+def test_undoing_the_creation_of_a_note_that_was_moved_names_the_move() -> None:
+    ws = desk()
+    name = did(ws, put(ws, "Old.md", "one\n"))
+    moved = move(ws, "Old.md", "New.md")
+    with pytest.raises(Conflict, match=moved):
+        undo(ws, name)
+
+
+def test_a_deleted_note_comes_back_from_the_trash_and_from_an_emptied_one() -> None:
+    ws = desk()
+    write(ws, A="a\n", B="b\n")
+    names = [
+        did(ws, Put(NotePath(f".trash/{note}"), None, None, NotePath(note)), drop(ws, note))
+        for note in ("A.md", "B.md")
+    ]
+    cast(MemoryStore, ws.store).put(".trash/B.md", None)
+    for name in names:
+        undo(ws, name)
+    assert texts(ws, hidden=True) == {"A.md": "a\n", "B.md": "b\n"}
+
+
+def test_everything_of_one_client_since_a_time_is_taken_back_at_once() -> None:
+    now = [100.0]
+    ws = desk(clock=lambda: now[0])
+    write(ws, A="a\n", B="b\n")
+    early = append(ws, "A.md", "early")
+    now[0] = 200.0
+    append(ws, "A.md", "one")
+    append(ws.by(Actor("ann", "phone")), "A.md", "from the phone")
+    move(ws, "B.md", "C.md")
+    append(ws, "C.md", "two")
+    undone = undo_since(ws, 200.0, client="desk")
+    assert texts(ws) == {"A.md": "a\nearly\nfrom the phone\n", "B.md": "b\n"}
+    assert len(undone.changes) == 3
+    newest, *_, oldest = ws.ledger.past(Past())
+    assert set(newest.undoes) == {change.id for change in undone.changes}
+    assert oldest.id == early and oldest.undone_by is None
+    assert newest.id
+    undo(ws, newest.id)
+    assert texts(ws) == {"A.md": "a\nearly\none\nfrom the phone\n", "C.md": "b\ntwo\n"}
+
+
+def test_what_was_undone_already_is_left_out_of_undoing_since() -> None:
+    ws = desk()
+    write(ws, A="a\n")
+    first = append(ws, "A.md", "one")
+    undo(ws, first)
+    append(ws, "A.md", "two")
+    assert len(undo_since(ws, 0, client="desk").changes) == 1
+    assert texts(ws) == {"A.md": "a\n"}
+    with pytest.raises(NotFound):
+        undo_since(ws, 0, client="desk")
+
+
+def test_a_change_that_is_not_there_names_the_nearest() -> None:
+    ws = desk()
+    name = did(ws, put(ws, "A.md", "a"))
+    with pytest.raises(NotFound) as refused:
+        undo(ws, name[:-1] + "?")
+    assert refused.value.details == {"what": "change", "nearest": [name]}
+
+
+def test_the_past_of_a_note_follows_its_moves() -> None:
+    ws = desk()
+    write(ws, Old="a\n")
+    first = append(ws, "Old.md", "one")
+    moved = move(ws, "Old.md", "New.md")
+    did(ws, put(ws, "Old.md", "another note of that name\n"))
+    last = append(ws, "New.md", "two")
+    assert [change.id for change in past(ws, Past(path="New.md"))] == [last, moved, first]
+    assert [change.id for change in past(ws, Past(path="New.md", limit=1, offset=1))] == [moved]
+
+
+def test_hidden_notes_are_absent_from_the_past_and_out_of_reach_of_undo() -> None:
+    ws = desk()
+    write(ws, Old="note\n", L="[[Old]]\n")
+    cast(MemoryStore, ws.store).put("Private/P.md", b"[[Old]]\n")
+    secret = did(ws, put(ws, "Private/P.md", "[[Old]] secret\n"), summary="edited Private/P.md")
+    moved = move(ws, "Old.md", "New.md")
+    guest = replace(ws, access=Access(hide=("Private/**",)))
+    (seen,) = past(guest, Past())
+    assert [step.path for step in seen.steps] == ["New.md", "L.md", "Old.md"]
+    with pytest.raises(NotFound):
+        undo(guest, secret)
+    undo(guest, moved)
+    assert texts(ws) == {"Old.md": "note\n", "L.md": "[[Old]]\n", "Private/P.md": "[[Old]] secret\n"}
+
+
+def test_undo_needs_the_right_to_write_there() -> None:
+    ws = desk()
+    name = did(ws, put(ws, "A.md", "a\n"))
+    with pytest.raises(Forbidden):
+        undo(replace(ws, access=Access(write_under=("Inbox/**",))), name)
+
+
+def test_a_change_is_shown_as_a_bounded_diff_file_by_file() -> None:
+    ws = desk()
+    write(ws, Old="note\n", L="top\n[[Old]]\n")
+    moved = diff_of(ws, move(ws, "Old.md", "New.md"))
+    assert [(each.path, each.kind, each.source) for each in moved] == [
+        ("New.md", "moved", "Old.md"), ("L.md", "changed", None),
+    ]  # fmt: skip
+    assert moved[1].lines == ("@@ -1,2 +1,2 @@", " top", "-[[Old]]", "+[[New]]")
+    (long,) = diff_of(ws, did(ws, put(ws, "Long.md", "x\n" * 50)), max_lines=10)
+    assert (len(long.lines), long.cut, long.kind) == (10, True, "created")
+
+
+def test_purged_bytes_cannot_be_undone_and_that_is_said() -> None:
+    ws = desk()
+    write(ws, A="secret\n")
+    name = did(ws, put(ws, "A.md", "clean\n"))
+    ws.ledger.purge("A.md")
+    with pytest.raises(Conflict, match="no longer kept"):
+        undo(ws, name)
+    (difference,) = diff_of(ws, name)
+    assert "no longer kept" in difference.why
