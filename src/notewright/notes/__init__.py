@@ -20,6 +20,7 @@ from notewright.notes.edits import (
     line_at,
     may_apply_again,
 )
+from notewright.notes.embeds import expand_embeds, unlinked_mentions
 from notewright.notes.glob import glob_matcher, glob_prefix
 from notewright.notes.headings import HeadingRule, find_section, heading_key, sections
 from notewright.notes.links import shown_text
@@ -28,6 +29,7 @@ from notewright.notes.model import Block, Frontmatter, Heading, Link, Note, Sect
 from notewright.notes.parse import parse
 from notewright.notes.path import NotePath, name_problem, path_key, path_problem, with_md, without_md
 from notewright.notes.query import Condition, SearchTerms, has_property, parse_query, parse_terms, satisfies, tag_under
+from notewright.notes.relabel import rename_block, rename_heading, rename_tag
 from notewright.notes.rename import Moves, Rewritten, moves_of, names_after, plan_rename, touched_keys
 from notewright.notes.resolve import (
     CAIRN,
@@ -53,7 +55,9 @@ from notewright.notes.sectionedits import (
     section_of,
     section_text,
 )
+from notewright.notes.slugs import heading_slugs
 from notewright.notes.splices import Splice, line_ending, spliced
+from notewright.notes.structure import ListItem, TopBlock, block_structure, list_items
 from notewright.notes.tags import is_tag, property_tags, tag_key
 from notewright.notes.words import FRAME, Mention, drop_frame, index_words, mentions, query_words
 from notewright.notes.yaml import ListStyle, yaml_block
@@ -78,6 +82,7 @@ __all__ = [
     "InsertBesideText",
     "Link",
     "LinkPolicy",
+    "ListItem",
     "ListStyle",
     "Meaning",
     "Mention",
@@ -101,10 +106,13 @@ __all__ = [
     "SetProperty",
     "Splice",
     "Tag",
+    "TopBlock",
     "apply",
     "apply_all",
+    "block_structure",
     "daily_path",
     "drop_frame",
+    "expand_embeds",
     "fill_template",
     "find_section",
     "format_moment",
@@ -112,12 +120,14 @@ __all__ = [
     "glob_prefix",
     "has_property",
     "heading_key",
+    "heading_slugs",
     "index_words",
     "is_tag",
     "lens",
     "line_at",
     "line_ending",
     "link_key",
+    "list_items",
     "may_apply_again",
     "meaning",
     "mentions",
@@ -136,6 +146,9 @@ __all__ = [
     "plan_rename",
     "property_tags",
     "query_words",
+    "rename_block",
+    "rename_heading",
+    "rename_tag",
     "resolve",
     "satisfies",
     "section_of",
@@ -147,6 +160,7 @@ __all__ = [
     "tag_key",
     "tag_under",
     "touched_keys",
+    "unlinked_mentions",
     "with_md",
     "without_md",
     "yaml_block",

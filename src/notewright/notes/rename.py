@@ -167,7 +167,7 @@ class _Planner:
         if leads == goal and not renamed:
             return
         target = self._target(link, meant, goal, note.path, here)
-        written = _written(note.text, link, target)
+        written = as_written(note.text, link, target)
         if written == note.text[link.target_start : link.target_end]:
             return
         yield Splice(link.target_start, link.target_end, written)
@@ -244,8 +244,8 @@ def _dotted(path: str, here: NotePath) -> str:
     return relative if relative.startswith("../") else "./" + relative
 
 
-def _written(text: str, link: Link, target: str) -> str:
-    """The target as it must be written at this place."""
+def as_written(text: str, link: Link, target: str) -> str:
+    """A target, or a piece of a subpath, as it must be written in this link."""
     if link.kind.startswith("markdown"):
         return _destination(target, angled=text[link.target_start - 1] == "<")
     if link.kind == "frontmatter":
