@@ -99,16 +99,16 @@ def edit(
     *,
     summary: str,
     seen: Version | None = None,
-    again: bool = True,
+    again: bool | Callable[[str], bool] = True,
     max_tries: int = 8,
 ) -> Edited:
     """Put a note's text through a pure function. `again`: it may be applied to a newer text than was seen."""
 
     def attempt() -> Edited:
         old = ws.store.read(path, hidden=path.is_hidden)
-        if seen is not None and not again and not _same(seen, old.version):
-            raise Conflict(f"{path} changed since version {seen}", hint="read it again", path=path, current=old.version)
         before = text_of(path, old.data)
+        if seen is not None and not _same(seen, old.version) and not (again(before) if callable(again) else again):
+            raise Conflict(f"{path} changed since version {seen}", hint="read it again", path=path, current=old.version)
         after = change(before)
         if after == before:
             return Edited(path, before, after, old.version, None)

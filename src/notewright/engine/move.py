@@ -1,0 +1,304 @@
+"""Moving and renaming: what moves, and every link to it, in one change set.
+
+The plan is made under the store's lock from what the notes hold at that moment, so that no link another of our
+processes wrote in between is missed. Hidden notes are rewritten like all others, and not named.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from notewright.engine.changes import Drop, Plan, Put, commit_latest, read_or_none, text_of
+from notewright.engine.links import resolver
+from notewright.engine.read import fetch, missing
+from notewright.engine.workspace import Workspace
+from notewright.engine.write import Deleted, admit, refuse_twin, trash_place
+from notewright.errors import Exists, Invalid, NotFound
+from notewright.index import Selection
+from notewright.notes import (
+    OBSIDIAN,
+    LinkPolicy,
+    Note,
+    NotePath,
+    Rewritten,
+    Splice,
+    moves_of,
+    name_keys,
+    name_problem,
+    parse,
+    plan_rename,
+    spliced,
+    tag_key,
+    touched_keys,
+)
+from notewright.notes import rename_block as plan_block
+from notewright.notes import rename_heading as plan_heading
+from notewright.notes import rename_tag as plan_tag
+from notewright.stores import Stored
+
+CANVASES = (".canvas", ".base")
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What moved, and which notes' links followed (those the caller may see)."""
+
+    old: NotePath
+    new: NotePath
+    files: tuple[tuple[NotePath, int], ...]  # path afterwards, links changed in it
+    links: int
+    change_id: str | None
+    moves: Mapping[NotePath, NotePath]
+
+
+@dataclass(frozen=True, slots=True)
+class Relabelled:
+    files: tuple[tuple[NotePath, int], ...]
+    change_id: str | None
+
+
+class Texts:
+    """Notes read once for a plan, each with the version that was read."""
+
+    def __init__(self, ws: Workspace) -> None:
+        self._ws = ws
+        self.stored: dict[NotePath, Stored] = {}
+
+    def text(self, path: NotePath) -> str | None:
+        """None where nothing is or what is there is not text: it cannot be edited, and its bytes stay."""
+        stored = self.stored.get(path) or read_or_none(self._ws.store, path)
+        if stored is None:
+            return None
+        self.stored[path] = stored
+        try:
+            return stored.data.decode()
+        except UnicodeDecodeError:
+            return None
+
+    def notes(self, paths: Iterable[NotePath]) -> list[Note]:
+        found = ((path, self.text(path)) for path in dict.fromkeys(paths) if path.is_note)
+        return [parse(path, text) for path, text in found if text is not None]
+
+
+def move(ws: Workspace, old: NotePath, new: str, *, dry_run: bool = False, policy: LinkPolicy = OBSIDIAN) -> Moved:
+    """Move a note, an attachment or a folder; `new` ending in `/` is a folder to move into."""
+    ws.access.may_see(old)
+    ws.follower.wait(ws.limits.seconds)
+    moves = _moves(ws, old, new)
+    for source, target in moves.items():
+        admit(ws, source, 0)
+        admit(ws, target, 0)
+        _refuse_taken(ws, target, moves)
+    planned: list[tuple[Rewritten, ...]] = []
+
+    def make() -> Plan:
+        plan, rewritten = _plan(ws, moves, policy, _summary(old, moves))
+        planned[:] = [rewritten]
+        return plan
+
+    change_id = None
+    if dry_run:
+        make()
+    else:
+        change_id = commit_latest(ws, make).id
+    files = tuple((one.after, one.links) for one in planned[0] if ws.access.sees(one.after))
+    return Moved(old, _top(old, moves), files, sum(count for _, count in files), change_id, moves)
+
+
+def _moves(ws: Workspace, old: NotePath, new: str) -> dict[NotePath, NotePath]:
+    target = _with_extension(ws, old, new.strip())
+    moves = moves_of(old, target, _known(ws, old))
+    if all(source == place for source, place in moves.items()):
+        raise Invalid(f"{old} is there already", hint="give another name or folder", what="to")
+    for place in moves.values():
+        problem = name_problem(place)
+        if problem:
+            raise Invalid(f"{place!r} cannot be a name: {problem}", hint="choose another name", what="to")
+    return moves
+
+
+def _known(ws: Workspace, old: NotePath) -> list[NotePath]:
+    """The file itself, or everything in the folder."""
+    try:
+        kind = ws.store.stat(old).kind
+    except NotFound:
+        raise missing(ws, old) from None
+    if kind != "folder":
+        return [old]
+    below, _ = ws.index.select(Selection(folder=old, notes_only=False))
+    if not below:
+        raise Invalid(f"the folder {old} holds no files", hint="there is nothing to move", what="from")
+    return [filed.path for filed in below]
+
+
+def _with_extension(ws: Workspace, old: NotePath, new: str) -> str:
+    """An attachment keeps its extension when the new name has none; `/` alone is the root."""
+    if new.strip("/") == "":
+        return old.name
+    target = new.lstrip("/")
+    if target.endswith("/") or old.is_note or "." not in old.name or "." in target.rpartition("/")[2]:
+        return target
+    return target if ws.store.stat(old).kind == "folder" else f"{target}.{old.rpartition('.')[2]}"
+
+
+def _refuse_taken(ws: Workspace, target: NotePath, moves: Mapping[NotePath, NotePath]) -> None:
+    if target not in moves and read_or_none(ws.store, target) is not None:
+        raise Exists(f"{target} is there already", hint="choose another name", path=target)
+    refuse_twin(ws, target, but_for=frozenset(moves) | _folders(moves))
+
+
+def _folders(paths: Iterable[NotePath]) -> frozenset[str]:
+    """Every folder on the way to these files: it may change its spelling with them."""
+    found: set[str] = set()
+    for path in paths:
+        folder = path.folder
+        while folder and folder not in found:
+            found.add(folder)
+            folder = NotePath(folder).folder
+    return frozenset(found)
+
+
+def _summary(old: NotePath, moves: Mapping[NotePath, NotePath]) -> str:
+    return f"moved {old} to {_top(old, moves)}"
+
+
+def _top(old: NotePath, moves: Mapping[NotePath, NotePath]) -> NotePath:
+    """Where the named thing is afterwards: the file, or the folder."""
+    if old in moves:
+        return moves[old]
+    source, target = next(iter(moves.items()))
+    return NotePath(target[: len(target) - (len(source) - len(old))])
+
+
+def _plan(
+    ws: Workspace, moves: Mapping[NotePath, NotePath], policy: LinkPolicy, summary: str
+) -> tuple[Plan, tuple[Rewritten, ...]]:
+    texts = Texts(ws)
+    linking = (row.source for row in ws.index.links_toward(touched_keys(moves)))
+    notes = texts.notes([*moves, *linking])
+    others = {path: text for path in ws.index.ending(*CANVASES) if (text := texts.text(path)) is not None}
+    rewritten = plan_rename(moves, ws.index, notes, others, policy)
+    new_texts = {one.before: one.text.encode() for one in rewritten}
+    steps: list[Put | Drop] = []
+    for path, target in moves.items():
+        stored = texts.stored.get(path) or ws.store.read(path)
+        steps += [Put(target, new_texts.get(path), None, source=path), Drop(path, stored.version)]
+    for one in rewritten:
+        if one.before not in moves:
+            steps.append(Put(one.before, new_texts[one.before], texts.stored[one.before].version))
+    emptied = tuple(sorted(_folders(moves) - _folders(moves.values()), key=len, reverse=True)) if len(moves) > 1 else ()
+    return Plan(tuple(steps), summary, emptied=emptied), rewritten
+
+
+# ---- deleting with marks ------------------------------------------------------------------------------
+
+
+def delete_marked(
+    ws: Workspace, path: NotePath, mark: Callable[[str], str], *, policy: LinkPolicy, dry_run: bool = False
+) -> Deleted:
+    """Into the trash, and every link to it gets the target that `mark` makes of the one written."""
+    admit(ws, path, 0)
+    ws.follower.wait(ws.limits.seconds)
+    place = trash_place(ws, path)
+    changed: list[NotePath] = []
+
+    def make() -> Plan:
+        texts = Texts(ws)
+        rows = ws.index.links_toward(name_keys(path))
+        means = resolver(ws, policy)
+        steps: list[Put | Drop] = []
+        for note in texts.notes(row.source for row in rows if row.source != path):
+            splices = [
+                Splice(link.target_start, link.target_end, mark(note.text[link.target_start : link.target_end]))
+                for link in note.links
+                if link.target and means(link.target, note.path).path == path
+            ]
+            if splices:
+                data = spliced(note.text, splices).encode()
+                steps.append(Put(note.path, data, texts.stored[note.path].version))
+        changed[:] = [step.path for step in steps]
+        old = read_or_none(ws.store, path)
+        if old is None:
+            raise missing(ws, path)
+        return Plan((*steps, Put(place, None, None, source=path), Drop(path, old.version)), f"deleted {path}")
+
+    change_id = None
+    if dry_run:
+        make()
+    else:
+        change_id = commit_latest(ws, make).id
+    files = tuple(sorted(one for one in changed if ws.access.sees(one)))
+    return Deleted(path, place, files, files, change_id)
+
+
+# ---- inside notes -------------------------------------------------------------------------------------
+
+
+def rename_heading(ws: Workspace, path: NotePath, old: str, new: str, *, dry_run: bool = False) -> Relabelled:
+    """A heading, and every link to it in all notes."""
+    summary = f"renamed the heading {old!r} of {path} to {new!r}"
+    return _relabel(
+        ws, summary, path, name_keys(path), lambda notes: plan_heading(notes[0], old, new, ws.index, notes), dry_run
+    )
+
+
+def rename_block(ws: Workspace, path: NotePath, old: str, new: str, *, dry_run: bool = False) -> Relabelled:
+    """A block id, and every link to it in all notes."""
+    summary = f"renamed ^{old} of {path} to ^{new}"
+    return _relabel(
+        ws, summary, path, name_keys(path), lambda notes: plan_block(notes[0], old, new, ws.index, notes), dry_run
+    )
+
+
+def rename_tag(ws: Workspace, old: str, new: str, *, dry_run: bool = False) -> Relabelled:
+    """A tag with its children, in text and properties of all notes."""
+    ws.follower.wait(ws.limits.seconds)
+    key = tag_key(old)
+    bearing = ws.index.tagged(key)
+    if not bearing:
+        raise NotFound(f"no note has the tag #{old}", hint="check lists what is there", what="tag", tag=old)
+    for path in bearing:
+        ws.access.may_write(path)
+    return _commit(ws, f"renamed #{old} to #{new}", lambda: bearing, lambda notes: plan_tag(notes, old, new), dry_run)
+
+
+def _relabel(
+    ws: Workspace,
+    summary: str,
+    path: NotePath,
+    plan: Callable[[list[Note]], Iterable[Rewritten]],
+    dry_run: bool,
+) -> Relabelled:
+    ws.access.may_see(path)
+    admit(ws, path, 0)
+    text_of(path, fetch(ws, path).data)
+    ws.follower.wait(ws.limits.seconds)
+
+    def linking() -> list[NotePath]:
+        return [path, *(row.source for row in ws.index.links_toward(name_keys(path)))]
+
+    return _commit(ws, summary, linking, plan, dry_run)
+
+
+def _commit(
+    ws: Workspace,
+    summary: str,
+    paths: Callable[[], Iterable[NotePath]],
+    plan: Callable[[list[Note]], Iterable[Rewritten]],
+    dry_run: bool,
+) -> Relabelled:
+    files: list[tuple[NotePath, int]] = []
+
+    def make() -> Plan:
+        texts = Texts(ws)
+        notes = texts.notes(paths())
+        rewritten = list(plan(notes))
+        files[:] = [(one.before, one.links) for one in rewritten]
+        steps = (Put(one.before, one.text.encode(), texts.stored[one.before].version) for one in rewritten)
+        return Plan(tuple(steps), summary)
+
+    change_id = None
+    if dry_run:
+        make()
+    else:
+        change_id = commit_latest(ws, make).id
+    return Relabelled(tuple(file for file in files if ws.access.sees(file[0])), change_id)
