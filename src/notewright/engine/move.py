@@ -236,17 +236,13 @@ def delete_marked(
 def rename_heading(ws: Workspace, path: NotePath, old: str, new: str, *, dry_run: bool = False) -> Relabelled:
     """A heading, and every link to it in all notes."""
     summary = f"renamed the heading {old!r} of {path} to {new!r}"
-    return _relabel(
-        ws, summary, path, name_keys(path), lambda notes: plan_heading(notes[0], old, new, ws.index, notes), dry_run
-    )
+    return _relabel(ws, summary, path, lambda notes: plan_heading(notes[0], old, new, ws.index, notes), dry_run)
 
 
 def rename_block(ws: Workspace, path: NotePath, old: str, new: str, *, dry_run: bool = False) -> Relabelled:
     """A block id, and every link to it in all notes."""
     summary = f"renamed ^{old} of {path} to ^{new}"
-    return _relabel(
-        ws, summary, path, name_keys(path), lambda notes: plan_block(notes[0], old, new, ws.index, notes), dry_run
-    )
+    return _relabel(ws, summary, path, lambda notes: plan_block(notes[0], old, new, ws.index, notes), dry_run)
 
 
 def rename_tag(ws: Workspace, old: str, new: str, *, dry_run: bool = False) -> Relabelled:

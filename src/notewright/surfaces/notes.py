@@ -7,7 +7,7 @@ from typing import ClassVar
 from notewright import engine
 from notewright.engine import Hits, Past, Query, Selection, Workspace
 from notewright.errors import Invalid, NotFound, codes
-from notewright.notes import Note
+from notewright.notes import Note, NotePath, with_md
 from notewright.surfaces import notes_schema as schema
 from notewright.surfaces import notes_words as words
 from notewright.surfaces.base import Answer, Args, BadArgument, Call, Failed, Image, Style, Surface, Tool
@@ -95,8 +95,9 @@ def grep(call: Call, args: Args) -> str:
             ignore_case=args.get("ignore_case", True),
             context=args.get("context", 0),
             limit=limit,
+            cancelled=call.cancelled,
         )
-        found.append((ws, engine.grep(ws, asked, cancelled=call.cancelled)))
+        found.append((ws, engine.grep(ws, asked)))
     shown = [(places.show(ws, hit.path), hit) for ws, one in found for hit in one.items][:limit]
     lines = [*words.matches([(ws.name, one) for ws, one in found], [path for path, _ in shown])]
     for path, hit in shown:
@@ -254,29 +255,45 @@ def history(call: Call, args: Args) -> str:
     places = Places(call)
     if "change" in args:
         ws, one = _change(call, args["change"])
-        lines = [words.change(one, [])]
-        lines += engine.diff_of(ws, one.id).splitlines()
+        lines = [words.change(one)]
+        lines += words.differences((places.show(ws, each.path), each) for each in engine.diff_of(ws, one.id))
         return words.bounded(lines, "read the notes themselves")
-    lines = []
-    spots = [places.locate_past(args["path"])] if "path" in args else [(ws, None) for ws in call.workspaces]
-    for ws, path in spots:
-        since = since_time(args["since"], ws.timezone) if "since" in args else None
-        for one in engine.past(ws, Past(path=path, since=since, limit=args.get("limit", 20) + 1)):
-            lines.append((one.at, words.change(one, [places.show(ws, p) for p in engine.touched(ws, one)])))
-    lines.sort(key=lambda line: -line[0])
     limit = args.get("limit", 20)
-    head = f"{words.amount(min(len(lines), limit), 'change')}, newest first:" if lines else "No changes."
-    tail = ["[more: raise limit or give since]"] if len(lines) > limit else []
-    return words.bounded([head, *(text for _, text in lines[:limit]), *tail], "a smaller limit")
+    found = [one for ws, path in _spots(places, args) for one in engine.past(ws, _past(ws, path, args, limit + 1))]
+    found.sort(key=lambda one: -one.at)
+    head = f"{words.amount(min(len(found), limit), 'change')}, newest first:" if found else "No changes."
+    tail = ["[more: raise limit or give since]"] if len(found) > limit else []
+    return words.bounded([head, *(words.change(one) for one in found[:limit]), *tail], "a smaller limit")
+
+
+def _spots(places: Places, args: Args) -> list[tuple[Workspace, str | None]]:
+    """Where to look: a note that is there or was once, or everything."""
+    if "path" not in args:
+        return [(ws, None) for ws in places.call.workspaces]
+    try:
+        place = places.locate(args["path"])
+        return [(place.ws, place.path)]
+    except NotFound as missing:
+        ws, rest = places.split(args["path"])
+        path = NotePath.parse(with_md(rest))
+        if not engine.past(ws, Past(path=path, limit=1)):
+            raise missing from None
+        return [(ws, path)]
+
+
+def _past(ws: Workspace, path: str | None, args: Args, limit: int) -> Past:
+    since = since_time(args["since"], ws.timezone) if "since" in args else None
+    return Past(path=path, since=since, limit=limit)
 
 
 def _change(call: Call, change_id: str) -> tuple[Workspace, engine.Change]:
+    problem: NotFound | None = None
     for ws in call.workspaces:
         try:
-            return ws, engine.change(ws, change_id)
+            return ws, engine.change_of(ws, change_id)
         except NotFound as missing:
             problem = missing
-    raise problem
+    raise problem or NotFound(f"there is no change {change_id}", what="change")
 
 
 READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}

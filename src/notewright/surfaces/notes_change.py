@@ -214,26 +214,35 @@ def undo(call: Call, args: Args) -> str:
     if ("change" in args) == ("since" in args):
         raise Invalid("give either change or since", hint="history shows the ids", what="change")
     places, dry_run = Places(call), args.get("dry_run", False)
-    done = []
+    done: list[tuple[Workspace, engine.Undone]] = []
+    problem: NotFound | None = None
     for ws in call.workspaces:
-        since = since_time(args["since"], ws.timezone) if "since" in args else None
         try:
-            done.append((ws, engine.undo(ws, change=args.get("change"), since=since, dry_run=dry_run)))
+            done.append((ws, _undone(call, ws, args, dry_run)))
         except NotFound as missing:
             problem = missing
     if not done:
-        raise problem
+        raise problem or NotFound("there is nothing to take back", what="change")
     lines = []
     for ws, one in done:
+        paths = list(dict.fromkeys(step.path for step in one.plan.steps if ws.access.sees(step.path)))
         verb = "Would take back" if dry_run else "Took back"
-        lines.append(f"{verb} {words.amount(len(one.undoes), 'change')} in {words.amount(len(one.paths), 'file')}.")
-        lines += [places.show(ws, path) for path in one.paths[:100]]
-        lines += [] if dry_run else [words.undo_line(one.change_id)]
+        lines.append(f"{verb} {words.amount(len(one.changes), 'change')} in {words.amount(len(paths), 'file')}:")
+        lines += [places.show(ws, path) for path in paths[:100]]
+        lines += [words.undo_line(one.done.id)] if one.done else []
     return words.bounded(lines, "history shows each change")
+
+
+def _undone(call: Call, ws: Workspace, args: Args, dry_run: bool) -> engine.Undone:
+    if "change" in args:
+        return engine.undo(ws, args["change"], dry_run=dry_run)
+    since = since_time(args["since"], ws.timezone)
+    return engine.undo_since(ws, since, client=call.actor.client, user=call.actor.user, dry_run=dry_run)
 
 
 DESTRUCTIVE = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": False}
 SAFE = {**DESTRUCTIVE, "destructiveHint": False}
+IDEMPOTENT = {**SAFE, "idempotentHint": True}
 TOOLS = (
     Tool("write", schema.DESCRIPTIONS["write"], schema.WRITE, write, DESTRUCTIVE),
     Tool("edit", schema.DESCRIPTIONS["edit"], schema.EDIT, edit, DESTRUCTIVE),

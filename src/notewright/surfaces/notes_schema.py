@@ -157,8 +157,9 @@ DESCRIPTIONS = {
     "context": "All that matters about a question or around a note, within a token budget, with places to cite.",
     "write": "Make a new note, or overwrite one whose version you read. Prefer edit for changes.",
     "edit": (
-        "Change parts of a note, all or none, in order. Each edit is one of {replace, with, all?}, {append}, {prepend}, "
-        "{section, with|append|prepend}, {section, delete: true}, {before|after: line, insert}. Answers a diff."
+        "Change parts of a note, all or none, in order. Each edit is one of {replace, with, all?}, {append}, "
+        "{prepend}, {section, with|append|prepend}, {section, delete: true}, {before|after: line, insert}. "
+        "Answers a diff."
     ),
     "properties": "Show or change frontmatter properties and tags; other lines stay as they are.",
     "move": "Rename or move a note, attachment or folder; every link to it is rewritten in the same step.",

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 
-from notewright.engine import Change, Filed, Hit, Hits, LinkSeen, Matches, Moved, Pack, Reading
+from notewright.engine import Change, Difference, Filed, Hit, Hits, LinkSeen, Matches, Moved, Pack, Reading
 from notewright.notes import Note, sections
 from notewright.surfaces.places import day, stamp
 
@@ -165,9 +165,18 @@ def moved(report: Moved, shown: tuple[str, str], files: Sequence[tuple[str, int]
         yield f"[{len(files) - 100} more notes]"
 
 
-def change(one: Change, show: Sequence[str]) -> str:
+def change(one: Change) -> str:
     who = one.actor.client or one.actor.user or "somebody"
     tool = f" {one.actor.surface}.{one.actor.tool}" if one.actor.tool else ""
     undone = f" (taken back by {one.undone_by})" if one.undone_by else ""
-    more = f" [{', '.join(show[:3])}{'…' if len(show) > 3 else ''}]" if show else ""
-    return f"{one.id}  {stamp(one.at)}  {who}{tool}: {one.summary}{undone}{more}"
+    return f"{one.id}  {stamp(one.at)}  {who}{tool}: {one.summary}{undone}"
+
+
+def differences(files: Iterable[tuple[str, Difference]]) -> Iterator[str]:
+    for path, one in files:
+        came = f" from {one.source}" if one.source else ""
+        why = f" ({one.why})" if one.why else ""
+        yield f"{one.kind} {path}{came}{why}"
+        yield from map(shortened_line, one.lines)
+        if one.cut:
+            yield "[more of this diff left out]"

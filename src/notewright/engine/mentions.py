@@ -1,0 +1,36 @@
+"""Unlinked mentions: notes that name another without linking to it."""
+
+from dataclasses import dataclass
+
+from notewright.engine.links import incoming
+from notewright.engine.read import read
+from notewright.engine.workspace import Workspace
+from notewright.index import Needles
+from notewright.notes import NotePath, parse, unlinked_mentions
+
+MOST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Mentioned:
+    path: NotePath
+    line: int
+    text: str
+
+
+def mentions(ws: Workspace, path: NotePath) -> list[Mentioned]:
+    """Lines of notes that do not link to this one and yet name it, by its name or an alias; bounded."""
+    linked = {path, *(link.source for link in incoming(ws, path))}
+    called = dict.fromkeys(name for name in (path.stem, *read(ws, path).note.aliases) if len(name.strip()) > 1)
+    found: dict[tuple[NotePath, int], Mentioned] = {}
+    for name in called:
+        for batch in ws.index.bodies(Needles(((name,),)), visible=ws.access.sees):
+            for body in batch:
+                if body.path in linked or name.casefold() not in body.text.casefold():
+                    continue
+                lines = body.text.split("\n")
+                for line in unlinked_mentions(parse(body.path, body.text), [name]):
+                    found[body.path, line] = Mentioned(body.path, line, lines[line - 1].strip())
+                if len(found) >= MOST:
+                    return sorted(found.values(), key=lambda one: (one.path, one.line))
+    return sorted(found.values(), key=lambda one: (one.path, one.line))
