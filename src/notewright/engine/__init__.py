@@ -63,6 +63,7 @@ from notewright.engine.write import (
     new_path,
     overwrite,
     put,
+    relocate,
     trash_place,
 )
 from notewright.index import Filed, Hit, Hits, Progress, Query, Selection
@@ -161,6 +162,7 @@ __all__ = [
     "purge",
     "put",
     "read",
+    "relocate",
     "recover",
     "rename_block",
     "rename_heading",

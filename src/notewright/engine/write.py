@@ -2,9 +2,9 @@
 
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from notewright.engine.changes import Drop, Edited, Plan, Put, commit, edit
+from notewright.engine.changes import Drop, Edited, Plan, Put, commit, commit_latest, edit, text_of
 from notewright.engine.links import incoming
 from notewright.engine.read import exists, missing
 from notewright.engine.workspace import Workspace
@@ -227,3 +227,27 @@ def trash_place(ws: Workspace, path: NotePath) -> NotePath:
         number += 1
         candidate = f"{stem} {number}{ending}"
     return NotePath(f"{TRASH}/{candidate}")
+
+
+def relocate(ws: Workspace, path: NotePath, new: NotePath, change: Callable[[str], str] | None = None) -> Written:
+    """Move one file, its text changed on the way if asked, and leave every link as it is: both or neither."""
+    admit(ws, path, 0)
+    admit(ws, new, 0)
+    ws.access.may_see(path)
+    written: list[Written] = []
+
+    def make() -> Plan:
+        if not exists(ws, path):
+            raise missing(ws, path)
+        if path == new or exists(ws, new):
+            raise Exists(f"{new} is there already", hint="choose another name", path=new)
+        old = ws.store.read(path)
+        data = old.data if change is None else change(text_of(path, old.data)).encode()
+        admit(ws, new, len(data))
+        within_quota(ws, 0, len(data) - len(old.data))
+        written[:] = [Written(new, version_of(data), False, None, len(data), old.data)]
+        moved = Put(new, None if data == old.data else data, None, source=path)
+        return Plan((moved, Drop(path, old.version)), f"moved {path} to {new}")
+
+    done = commit_latest(ws, make)
+    return replace(written[0], change_id=done.id)
