@@ -33,6 +33,7 @@ from notewright.surfaces.base import (
     together,
 )
 from notewright.surfaces.calling import lenient, perform, well_formed
+from notewright.surfaces.resources import NoteResources
 
 __all__ = [
     "INTERNAL_ERROR",
@@ -50,6 +51,7 @@ __all__ = [
     "Failed",
     "Image",
     "Library",
+    "NoteResources",
     "Prompt",
     "Resource",
     "Resources",

@@ -1,0 +1,62 @@
+"""A library that opens while the server already answers."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Protocol
+
+from notewright.engine import Workspace
+from notewright.errors import NotFound
+from notewright.surfaces import Library
+
+
+class OpenLibrary(Library, Protocol):
+    def close(self) -> None: ...
+
+
+class Opening:
+    """The library that `opened` gives, some time soon: who asks before waits. If it fails, every question does."""
+
+    def __init__(self, opened: Callable[[], OpenLibrary]) -> None:
+        self._library: Future[OpenLibrary] = Future()
+        threading.Thread(target=self._open, args=(opened,), name="open", daemon=True).start()
+
+    def _open(self, opened: Callable[[], OpenLibrary]) -> None:
+        try:
+            self._library.set_result(opened())
+        except BaseException as error:
+            self._library.set_exception(error)
+
+    def workspaces(self) -> Sequence[Workspace]:
+        return self._library.result().workspaces()
+
+    @property
+    def default(self) -> Workspace:
+        return self._library.result().default
+
+    def named(self, id_or_name: str) -> Workspace:
+        return self._library.result().named(id_or_name)
+
+    def close(self) -> None:
+        """Closed if it was ever open."""
+        if self._library.exception() is None:
+            self._library.result().close()
+
+
+class Bound:
+    """One workspace of a library as a library of its own."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def workspaces(self) -> Sequence[Workspace]:
+        return (self._workspace,)
+
+    @property
+    def default(self) -> Workspace:
+        return self._workspace
+
+    def named(self, id_or_name: str) -> Workspace:
+        if id_or_name in (self._workspace.id, self._workspace.name):
+            return self._workspace
+        raise NotFound(f"there is no workspace {id_or_name!r}", what="workspace", workspace=id_or_name)

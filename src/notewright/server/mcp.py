@@ -1,0 +1,304 @@
+"""From surfaces to an MCP server: one `mcp` low-level Server over the tools, prompts and resources of some surfaces.
+
+The SDK speaks the protocol in both eras; what a call means is `surfaces.perform`, in a worker thread. Nothing but an
+MCPError may leave a handler: the SDK would put the text of any other exception on the wire.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import mcp_types as wire
+from mcp.server import Server
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from notewright import __version__
+from notewright.engine import Actor
+from notewright.errors import Invalid, NotFound, Problem
+from notewright.server import shapes
+from notewright.server.changes import Watch, listen
+from notewright.server.workers import Workers
+from notewright.surfaces import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    RESOURCE_NOT_FOUND,
+    Call,
+    Cancelled,
+    Library,
+    Prompt,
+    Resources,
+    RpcError,
+    Session,
+    Surface,
+    Transport,
+    perform,
+    together,
+)
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+Context = ServerRequestContext[Any, Any]
+
+REPORT_EVERY = 0.1  # seconds between two progress notifications
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who is at the other end of the wire, and what they may use."""
+
+    library: Library
+    session: Session
+    transport: Transport
+    user: str = ""
+    refuse: Callable[[RpcError], None] | None = None  # told of a refusal that wants an HTTP status of its own
+
+
+Callers = Callable[[Context], Caller]
+
+
+def build(surfaces: Sequence[Surface], caller_of: Callers, workers: Workers, *, push: bool) -> Server[Any]:
+    """A server of these surfaces at once; Invalid if two claim one tool name.
+
+    `push`: the wire can carry notifications at any time, so `resources/subscribe` of the 2025 era is served.
+    """
+    desk = Desk(caller_of, workers)
+    tools, prompts, shelf = _Tools(desk, surfaces), _Prompts(desk, surfaces), _Shelf(desk, surfaces)
+    handlers: dict[str, Any] = {"on_list_tools": tools.list, "on_call_tool": tools.call}
+    if prompts.known:
+        handlers |= {"on_list_prompts": prompts.list, "on_get_prompt": prompts.get}
+    if shelf.kinds:
+        handlers |= {"on_list_resources": shelf.list, "on_list_resource_templates": shelf.templates}
+        handlers |= {"on_read_resource": shelf.read, "on_subscriptions_listen": shelf.listen}
+    if shelf.kinds and push:
+        handlers |= {"on_subscribe_resource": shelf.subscribe, "on_unsubscribe_resource": shelf.unsubscribe}
+    if shelf.kinds or any(prompt.complete for _, prompt in prompts.known.values()):
+        handlers["on_completion"] = _Completion(prompts, shelf).complete
+    server: Server[Any] = Server(
+        "notewright",
+        version=__version__,
+        instructions="\n\n".join(surface.instructions for surface in surfaces if surface.instructions) or None,
+        get_tool_input_schema=tools.schema,
+        **handlers,
+    )
+    server.middleware.clear()  # the SDK's tracing: nobody listens, and it costs an eighth of a call
+    server.add_notification_handler("notifications/initialized", wire.NotificationParams, desk.initialized)
+    return server
+
+
+class Desk:
+    """Where calls are taken: who calls, in which thread it is done, and how a refusal leaves."""
+
+    def __init__(self, caller_of: Callers, workers: Workers) -> None:
+        self.caller_of = caller_of
+        self._workers = workers
+
+    async def initialized(self, context: Context, params: wire.NotificationParams) -> None:
+        self.caller_of(context).session.initialized = True
+
+    async def run(self, context: Context, surface: str, tool: str, work: Callable[[Call], T]) -> T:
+        """`work` in a worker thread. Raises MCPError and nothing else."""
+        caller, stop = self.caller_of(context), threading.Event()
+        actor = Actor(caller.user, _client(context, caller), surface, tool)
+        call = Call(caller.library, actor, caller.session, caller.transport, stop.is_set, _reporter(context))
+        try:
+            return await self._workers.run(work, call)
+        except asyncio.CancelledError:
+            stop.set()
+            raise
+        except (RpcError, Problem) as error:
+            raise self._refusal(caller, error) from None
+        except (Exception, Cancelled) as error:
+            log.error("%s failed", tool or context.method, exc_info=error)
+            raise MCPError(INTERNAL_ERROR, "Internal error") from None
+
+    def _refusal(self, caller: Caller, error: RpcError | Problem) -> MCPError:
+        if isinstance(error, Problem):
+            code = {NotFound.code: RESOURCE_NOT_FOUND, Invalid.code: INVALID_PARAMS}.get(error.code, INTERNAL_ERROR)
+            return MCPError(code, str(error))
+        if error.status is not None and caller.refuse is not None:
+            caller.refuse(error)
+        return MCPError(error.code, error.message, error.data)
+
+
+def _client(context: Context, caller: Caller) -> str:
+    """The client's own name: of this connection or request, else what its session was opened with."""
+    params = context.session.client_params
+    return params.client_info.name if params is not None else caller.session.client
+
+
+def _reporter(context: Context) -> Callable[[float, float | None, str | None], None]:
+    """Tells progress from a worker thread, not too often, and in order with the answer; nothing if nobody asked."""
+    if context.meta is None or context.meta.get("progress_token") is None:
+        return lambda done, total, message: None
+    loop, last = asyncio.get_running_loop(), 0.0
+
+    def report(done: float, total: float | None, message: str | None) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < REPORT_EVERY and done != total:
+            return
+        last = now
+        told = context.session.report_progress(done, total, message)
+        try:
+            asyncio.run_coroutine_threadsafe(told, loop).result(timeout=1)
+        except (RuntimeError, TimeoutError):  # the loop has ended, or the client does not read
+            told.close()
+
+    return report
+
+
+class _Tools:
+    def __init__(self, desk: Desk, surfaces: Sequence[Surface]) -> None:
+        self._desk = desk
+        self._first = surfaces[0]
+        self._known = together(surfaces)
+        self._listing = wire.ListToolsResult(tools=[shapes.tool(tool) for _, tool in self._known.values()])
+
+    def schema(self, name: str) -> Mapping[str, Any] | None:
+        """Without this the SDK lists every tool before every 2026-era call over HTTP."""
+        return self._known[name][1].schema if name in self._known else None
+
+    async def list(self, context: Context, params: Any) -> wire.ListToolsResult:
+        return self._listing
+
+    async def call(self, context: Context, params: wire.CallToolRequestParams) -> dict[str, Any]:
+        name, args = params.name, params.arguments or {}
+        surface = self._known[name][0] if name in self._known else self._first
+        if surface.handshake:
+            self._shaken_hands(context)
+        answer = await self._desk.run(context, surface.name, name, lambda call: perform(surface, call, name, args))
+        return shapes.result(answer) | {"resultType": "complete"}  # the 2025 era's answers go without
+
+    def _shaken_hands(self, context: Context) -> None:
+        if context.protocol_version in MODERN_PROTOCOL_VERSIONS or self._desk.caller_of(context).session.initialized:
+            return
+        raise MCPError(INTERNAL_ERROR, "Session not initialized: send notifications/initialized first")
+
+
+class _Prompts:
+    def __init__(self, desk: Desk, surfaces: Sequence[Surface]) -> None:
+        self.desk = desk
+        self.known = {prompt.name: (surface, prompt) for surface in surfaces for prompt in surface.prompts}
+
+    async def list(self, context: Context, params: Any) -> wire.ListPromptsResult:
+        return wire.ListPromptsResult(prompts=[shapes.prompt(prompt) for _, prompt in self.known.values()])
+
+    async def get(self, context: Context, params: wire.GetPromptRequestParams) -> wire.GetPromptResult:
+        surface, prompt = self.named(params.name)
+        given = params.arguments or {}
+        missing = [blank.name for blank in prompt.arguments if blank.required and not given.get(blank.name)]
+        if missing:
+            raise MCPError(INVALID_PARAMS, f"Missing required argument: {missing[0]}")
+        text = await self.desk.run(context, surface.name, prompt.name, lambda call: prompt.render(call, given))
+        return shapes.prompted(prompt, text)
+
+    def named(self, name: str) -> tuple[Surface, Prompt]:
+        if name not in self.known:
+            raise MCPError(INVALID_PARAMS, f"Unknown prompt: {name}")
+        return self.known[name]
+
+
+class _Shelf:
+    """The resources of all surfaces that have some. Two surfaces may share a scheme; the first that has it answers."""
+
+    def __init__(self, desk: Desk, surfaces: Sequence[Surface]) -> None:
+        self.desk = desk
+        self.kinds: list[tuple[str, Resources]] = [(s.name, s.resources) for s in surfaces if s.resources is not None]
+
+    async def list(self, context: Context, params: wire.PaginatedRequestParams) -> wire.ListResourcesResult:
+        """Page by page; when one surface's are all told, the cursor goes on to the next surface's."""
+        number, inner = _shelf_place(params.cursor, len(self.kinds))
+        surface, kind = self.kinds[number]
+        found, after = await self.desk.run(context, surface, "", lambda call: kind.list(call, inner))
+        if after is None and number + 1 < len(self.kinds):
+            number, after = number + 1, ""
+        cursor = None if after is None else f"{number}:{after}"
+        return wire.ListResourcesResult(resources=[shapes.resource(one) for one in found], next_cursor=cursor)
+
+    async def templates(self, context: Context, params: Any) -> wire.ListResourceTemplatesResult:
+        found = [shapes.template(one) for _, kind in self.kinds for one in kind.templates]
+        return wire.ListResourceTemplatesResult(resource_templates=found)
+
+    async def read(self, context: Context, params: wire.ReadResourceRequestParams) -> wire.ReadResourceResult:
+        uri = str(params.uri)
+        for surface, kind in self.kinds:
+            try:
+                found = await self.desk.run(context, surface, "", lambda call, kind=kind: kind.read(call, uri))  # type: ignore[misc]
+                return shapes.contents(found)
+            except MCPError as error:
+                if error.code != RESOURCE_NOT_FOUND:
+                    raise
+        raise MCPError(RESOURCE_NOT_FOUND, "Resource not found", {"uri": uri})
+
+    async def listen(
+        self, context: Context, params: wire.SubscriptionsListenRequestParams
+    ) -> wire.SubscriptionsListenResult:
+        caller = self.desk.caller_of(context)
+        await self.desk.run(context, "", "", lambda call: call.workspaces)  # the library is open from here on
+        return await listen(context, params, caller.library, [kind for _, kind in self.kinds])
+
+    async def subscribe(self, context: Context, params: wire.SubscribeRequestParams) -> wire.EmptyResult:
+        await self.desk.run(context, "", "", lambda call: call.workspaces)
+        self._watch(context).add(str(params.uri))
+        return wire.EmptyResult()
+
+    async def unsubscribe(self, context: Context, params: wire.UnsubscribeRequestParams) -> wire.EmptyResult:
+        self._watch(context).drop(str(params.uri))
+        return wire.EmptyResult()
+
+    def _watch(self, context: Context) -> Watch:
+        caller = self.desk.caller_of(context)
+        with caller.session.lock:
+            if "watch" not in caller.session.values:
+                kinds = [kind for _, kind in self.kinds]
+                caller.session.values["watch"] = Watch(caller.library, kinds, context.session.send_resource_updated)
+            watch = caller.session.values["watch"]
+        assert isinstance(watch, Watch)
+        return watch
+
+
+def _shelf_place(cursor: str | None, kinds: int) -> tuple[int, str | None]:
+    if cursor is None:
+        return 0, None
+    number, _, inner = cursor.partition(":")
+    if not number.isdecimal() or int(number) >= kinds:
+        raise MCPError(INVALID_PARAMS, "Invalid cursor")
+    return int(number), inner or None
+
+
+class _Completion:
+    def __init__(self, prompts: _Prompts, shelf: _Shelf) -> None:
+        self._prompts = prompts
+        self._shelf = shelf
+
+    async def complete(self, context: Context, params: wire.CompleteRequestParams) -> wire.CompleteResult:
+        argument, begun = params.argument.name, params.argument.value
+        if isinstance(params.ref, wire.PromptReference):
+            found = await self._prompt(context, params.ref.name, argument, begun)
+        else:
+            found = await self._template(context, params.ref.uri, argument, begun)
+        return shapes.completion(found)
+
+    async def _prompt(self, context: Context, name: str, argument: str, begun: str) -> Sequence[str]:
+        surface, prompt = self._prompts.named(name)
+        complete = prompt.complete
+        if complete is None:
+            return []
+        return await self._prompts.desk.run(context, surface.name, name, lambda call: complete(call, argument, begun))
+
+    async def _template(self, context: Context, uri: str, argument: str, begun: str) -> Sequence[str]:
+        for surface, kind in self._shelf.kinds:
+            if uri in (template.uri for template in kind.templates):
+                return await self._shelf.desk.run(
+                    context,
+                    surface,
+                    "",
+                    lambda call, kind=kind: kind.complete(call, uri, argument, begun),  # type: ignore[misc]
+                )
+        raise MCPError(INVALID_PARAMS, f"Unknown resource template: {uri}")
