@@ -100,7 +100,7 @@ def _accepted(ws: Workspace, asked: Grep) -> Callable[[str], bool]:
         tests.append(lambda path: matches(path[len(prefix) :]))
     if asked.path:
         tests.append(_under(asked.path))
-    return lambda path: all(test(path) for test in tests)
+    return tests[0] if len(tests) == 1 else lambda path: all(test(path) for test in tests)
 
 
 def _under(path: str) -> Callable[[str], bool]:
@@ -267,10 +267,9 @@ def find_text(ws: Workspace, asked: Find) -> FoundTexts:
     try:
         for body in _candidates(ws, matcher, asked.folder, patience):
             text = body.text.removeprefix("\ufeff")
-            spans = list(matcher.finditer(text, patience)) if asked.query else [(0, 0)]
-            if spans:
-                count = len(spans) if asked.query else 0
-                notes.append(FoundIn(body.path, count, spans[0][0], len(text), body.modified_ns, body.size))
+            count, first = matcher.count(text, patience) if asked.query else (0, 0)
+            if count or not asked.query:
+                notes.append(FoundIn(body.path, count, first, len(text), body.modified_ns, body.size))
     except OutOfTime:
         return FoundTexts(tuple(notes), late=True)
     return FoundTexts(tuple(notes))
@@ -319,7 +318,7 @@ def holding(ws: Workspace, text: str) -> list[NotePath]:
     patience = Patience.of(ws.limits.seconds)
     matcher = compile_pattern(text, "literal", lines=False)
     if not text:
-        matcher = Matcher(Needles(), None, None, None, True, BATCH_BYTES)
+        matcher = Matcher(Needles(), None, None)
     found = _candidates(ws, matcher, "", patience)
     return [body.path for body in found if not text or _in_body(body, matcher, patience)]
 

@@ -6,9 +6,10 @@ where re2 has let a text through.
 """
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import re2  # type: ignore[import-untyped]
@@ -17,7 +18,7 @@ import regress
 
 from notewright.engine.regex_reader import JAVASCRIPT, LINEAR, PYTHON_LIKE, parse_pattern
 from notewright.engine.regex_source import TooMuchForRe2, for_re2, for_regex, needles_of
-from notewright.engine.regex_tree import Chain, Edge, Group, Node, literal
+from notewright.engine.regex_tree import Chain, Char, Edge, Group, Node, literal
 from notewright.errors import Invalid
 from notewright.index import Needles
 
@@ -53,15 +54,36 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True)
+class Word:
+    """Plain text that bytes can be searched for without any engine: ASCII, in lower case where case is ignored."""
+
+    data: bytes
+    fold: bool
+
+    def folded(self, data: bytes) -> bytes | None:
+        """The bytes to look in, or None where letters from outside of ASCII (ſ, K) would have to be found too."""
+        if not self.fold:
+            return data
+        if (b"s" in self.data and b"\xc5\xbf" in data) or (b"k" in self.data and b"\xe2\x84\xaa" in data):
+            return None
+        return data.lower()
+
+
+@dataclass(frozen=True, slots=True)
 class Matcher:
     """A compiled pattern. Offsets are characters where texts are given, bytes where bytes are."""
 
     needles: Needles  # what the index can narrow by
     relaxed: Any  # re2: finds every match, and perhaps what is none; None if not even that can be said
     exact: Any  # re2: finds the matches and nothing else, in ASCII text at least; None if that cannot be said
-    judge: Any  # regex: finds the matches and nothing else, but may take for ever; None where it is not needed
-    sure: bool  # `relaxed` and `exact` are the same
-    stride: int  # bytes that may be searched without a look at the clock
+    judge: Any = None  # regex: finds the matches and nothing else, but may take for ever; None where it is not needed
+    word: Word | None = None  # what the pattern says, if it is nothing but text
+    stride: int = _SLICE  # bytes that may be searched without a look at the clock
+
+    @property
+    def _same(self) -> bool:
+        """What the first look finds in ASCII text is a match."""
+        return self.exact is not None and self.relaxed is not None and self.exact.pattern == self.relaxed.pattern
 
     def finditer(self, text: str, patience: Patience) -> Iterator[Span]:
         """Every match that is not empty, from left to right, none over another."""
@@ -69,6 +91,16 @@ class Matcher:
             yield from _in_characters(text, _spans(self.exact, text.encode(errors="replace")))
         else:
             yield from self._judged(text, patience)
+
+    def count(self, text: str, patience: Patience) -> tuple[int, int]:
+        """How many matches there are that are not empty, and where the first begins."""
+        data = text.encode(errors="replace")
+        folded = self.word.folded(data) if self.word else None
+        if folded is None or self.word is None:
+            starts = [start for start, _ in self.finditer(text, patience)]
+            return len(starts), starts[0] if starts else 0
+        first = folded.find(self.word.data)
+        return folded.count(self.word.data), len(data[: max(first, 0)].decode())
 
     def found_in(self, text: str, patience: Patience) -> bool:
         """Does the pattern match anywhere? An empty match counts."""
@@ -93,43 +125,46 @@ class Matcher:
             raise OutOfTime from None
         return None if found is None else found.span()
 
+    # ---- many texts at once ----------------------------------------------------------------------------
+
     def lines(self, data: bytes, patience: Patience) -> Iterator[Span]:
         """Start and end of every line that matches. `data` is whole lines, each with its line feed."""
+        look, same = self._first_look(data), self._same
+        sure = same and self.judge is None
         low = 0
         while low < len(data):
             patience.left()
             high = data.find(b"\n", min(low + self.stride, len(data) - 1))
-            yield from self._lines_between(data, low, high, patience)
+            while low <= high and (found := look(low, high)) is not None:
+                start = data.rfind(b"\n", low, found[0]) + 1 or low
+                low = data.find(b"\n", found[1]) + 1
+                if sure or self._holds(data[start : low - 1], same, patience):
+                    yield start, low - 1
             low = high + 1
 
-    def _lines_between(self, data: bytes, low: int, high: int, patience: Patience) -> Iterator[Span]:
-        while low <= high:
-            found = (low, low) if self.relaxed is None else _search(self.relaxed, data, low, high)
-            if found is None:
-                return
-            start = data.rfind(b"\n", low, found[0]) + 1 or low
-            end = data.find(b"\n", found[1])
-            if self.sure or self._holds(data[start:end], patience):
-                yield start, end
-            low = end + 1
-
-    def _holds(self, line: bytes, patience: Patience) -> bool:
+    def _holds(self, line: bytes, same: bool, patience: Patience) -> bool:
         if self.exact is not None and (self.judge is None or line.isascii()):
-            return _search(self.exact, line, 0) is not None
+            return same or _search(self.exact, line, 0) is not None
         return self.found_in(line.decode(errors="replace"), patience)
 
     def candidates(self, data: bytes, starts: list[int], patience: Patience) -> Iterator[int]:
         """Which of the texts joined in `data` (at `starts`) may hold a match: all that do are among them."""
+        look = self._first_look(data)
         at = 0
-        while at < len(starts):
-            found = (starts[at], 0) if self.relaxed is None else _search(self.relaxed, data, starts[at])
-            if found is None:
-                return
-            while at + 1 < len(starts) and starts[at + 1] <= found[0]:
-                at += 1
-            yield at
+        while at < len(starts) and (found := look(starts[at], len(data))) is not None:
             patience.left()
+            at = bisect_right(starts, found[0], at) - 1
+            yield at
             at += 1
+
+    def _first_look(self, data: bytes) -> Callable[[int, int], Span | None]:
+        """The place of the next match that may be one, between two places."""
+        folded = self.word.folded(data) if self.word else None
+        if folded is not None and self.word is not None:
+            return partial(_look_for, folded, self.word.data)
+        if self.relaxed is None:
+            return lambda low, high: (low, low)
+        return partial(_search, self.relaxed, data)
 
 
 def compile_pattern(
@@ -154,9 +189,20 @@ def _compiled(pattern: str, dialect: Dialect, ignore_case: bool, whole_word: boo
     relaxed = _re2_form(node, lines, relaxed=True)
     exact = _re2_form(node, lines, relaxed=False)
     judge = None if exact is not None and not _beyond_ascii(node) else _judge(node)
-    sure = judge is None and exact.pattern == relaxed.pattern
     size = relaxed.programsize if relaxed is not None else _SMALL_PROGRAM
-    return Matcher(needles_of(node), relaxed, exact, judge, sure, max(16_000, _SLICE // (1 + size // _SMALL_PROGRAM)))
+    stride = max(16_000, _SLICE // (1 + size // _SMALL_PROGRAM))
+    return Matcher(needles_of(node), relaxed, exact, judge, _word(node), stride)
+
+
+def _word(node: Node) -> Word | None:
+    """The text a pattern is, if it is nothing else."""
+    chars = node.nodes if isinstance(node, Chain) else (node,)
+    text = "".join(char.char for char in chars if isinstance(char, Char))
+    folds = {char.fold for char in chars if isinstance(char, Char)}
+    if len(text) != len(chars) or len(folds) != 1 or not text.isascii() or "\n" in text:
+        return None
+    fold = folds.pop() and text.lower() != text.upper()
+    return Word((text.lower() if fold else text).encode(), fold)
 
 
 def _tree(pattern: str, dialect: Dialect, ignore_case: bool, lines: bool) -> Node:
@@ -208,6 +254,11 @@ def _beyond_ascii(node: Node) -> bool:
             return any(map(_beyond_ascii, nodes))
     inner = getattr(node, "nodes", None) or ((node.node,) if hasattr(node, "node") else ())
     return any(map(_beyond_ascii, inner))
+
+
+def _look_for(folded: bytes, word: bytes, low: int, high: int) -> Span | None:
+    at = folded.find(word, low, high)
+    return (at, at + len(word)) if at >= 0 else None
 
 
 def _search(pattern: Any, data: bytes, low: int, high: int | None = None) -> Span | None:
