@@ -9,6 +9,8 @@ import pytest
 from notewright.errors import Busy, Conflict, Exists, NotFound, Problem, Unavailable
 from notewright.notes import NotePath
 from notewright.stores import Store, version_of
+from notewright.stores.beneath import Abilities
+from notewright.stores.folder import FolderStore
 from notewright.stores.memory import MemoryStore
 
 A = NotePath("a.md")
@@ -18,7 +20,22 @@ def memory_store(place: Path) -> Store:
     return MemoryStore()
 
 
-@pytest.fixture(params=[memory_store], ids=lambda make: make.__name__)
+def folder_store(place: Path) -> Store:
+    return FolderStore(place)
+
+
+def folder_store_of_a_poor_system(place: Path) -> Store:
+    return FolderStore(place, able=Abilities(openat2=False, exchange=False, noreplace=False))
+
+
+def folder_store_without_links(place: Path) -> Store:
+    return FolderStore(place, able=Abilities(openat2=False, exchange=False, noreplace=False, link=False))
+
+
+STORES = [memory_store, folder_store, folder_store_of_a_poor_system, folder_store_without_links]
+
+
+@pytest.fixture(params=STORES, ids=lambda make: make.__name__)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     made: Store = request.param(tmp_path)
     yield made
@@ -58,9 +75,9 @@ def in_threads(work: Callable[[int], None], count: int) -> list[BaseException]:
 
 def test_what_was_created_can_be_read(store: Store) -> None:
     written = store.write(A, b"one\r\n\xff", seen=None, op="1")
-    assert store.read(A) == written
-    assert written.data == b"one\r\n\xff"
-    assert written.entry == store.stat(A)
+    read = store.read(A)
+    assert (read.data, read.version) == (written.data, written.version) == (b"one\r\n\xff", read.version)
+    assert written.entry.stamp == read.entry.stamp == store.stat(A).stamp
     assert (written.entry.kind, written.entry.size) == ("file", 6)
 
 
@@ -118,6 +135,13 @@ def test_deleting_a_version_you_did_not_see_is_a_conflict(store: Store) -> None:
     with pytest.raises(Conflict):
         store.delete(A, seen=first, op="3")
     assert store.read(A).data == b"two"
+
+
+def test_deleting_where_a_folder_is_now_is_a_conflict(store: Store) -> None:
+    create(store, "f/a.md")
+    with pytest.raises(Conflict):
+        store.delete(NotePath("f"), seen=version_of(b"x"), op="2")
+    assert paths(store) == ["f/a.md"]
 
 
 def test_reading_what_is_not_there_or_is_a_folder_is_not_found(store: Store) -> None:

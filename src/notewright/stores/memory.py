@@ -179,6 +179,8 @@ class MemoryStore:
         self._step("delete", path)
         with self.disk.changed:
             file = self.disk.files.get(path)
+            if path in self.disk.folders:
+                raise Conflict(f"{path} is a folder now", path=path, current=None)
             if file is not None and version_of(file.data) != seen:
                 raise Conflict(f"{path} changed since it was read", path=path, current=version_of(file.data))
             if file is not None:

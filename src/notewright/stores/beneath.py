@@ -1,0 +1,294 @@
+"""Files beneath one folder and nowhere else, whatever anybody swaps for a symlink meanwhile.
+
+Every open goes from a descriptor of the root through no symlink at all: by `openat2` where the kernel has it, else
+component by component. Symlinks that stay inside are resolved to the path they mean first and that path is opened just
+as strictly, so that a resolution that was overtaken fails instead of leading out. What the system can do is found out
+by trying on the folder itself: kernels, seccomp filters and file systems differ.
+"""
+
+import ctypes
+import errno
+import os
+import platform
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from notewright.errors import Busy, Forbidden, NoSpace, NotFound, Problem, Unavailable
+
+READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO must not hang us
+FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
+LAY = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+MAX_LINKS = 40
+
+_OPENAT2 = 437  # the same number on every architecture
+_RENAMEAT2 = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s390x": 347}
+_STRICT = 0x08 | 0x04 | 0x02  # RESOLVE_BENEATH, NO_SYMLINKS, NO_MAGICLINKS
+_NOREPLACE, _EXCHANGE = 1, 2
+_CANNOT = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
+_NOTHING_THERE = {
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.EILSEQ,
+    errno.ENXIO,  # a socket
+}
+_NO_PATH = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|\0")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_syscall = _libc.syscall
+_syscall.restype = ctypes.c_long
+
+
+class _How(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+_HOW = {flags: _How(flags, 0, _STRICT) for flags in (READ, FOLDER)}
+_HOW_SIZE = ctypes.sizeof(_How)
+
+
+@dataclass
+class Abilities:
+    """What this folder's system can do. Each begins as True and is given up when trying shows otherwise."""
+
+    openat2: bool = True
+    exchange: bool = True  # two names swapped at once
+    noreplace: bool = True  # a rename that refuses to replace
+    link: bool = True
+
+
+@dataclass
+class Root:
+    """One folder, opened anew for each call: so nothing keeps its disk from being unmounted, and each call finds out
+    whether the folder is still the one it was."""
+
+    path: str
+    able: Abilities = field(default_factory=Abilities)
+
+    def __post_init__(self) -> None:
+        self.path = os.path.realpath(self.path)
+        try:
+            found = os.stat(self.path)
+        except OSError as error:
+            raise Unavailable(f"the folder {self.path} cannot be opened: {error.strerror}") from error
+        if not stat.S_ISDIR(found.st_mode):
+            raise Unavailable(f"{self.path} is not a folder")
+        self.device, self.inode = found.st_dev, found.st_ino
+        self.able.openat2 = self.able.openat2 and self._try_openat2()
+
+    def _try_openat2(self) -> bool:
+        with self.entered() as root:
+            try:
+                os.close(_openat2(root, ".", FOLDER))
+            except OSError:
+                return False
+            return True
+
+    def enter(self) -> int:
+        """A descriptor of the root; Unavailable if it vanished or another folder is in its place."""
+        try:
+            root = os.open(self.path, FOLDER)
+        except OSError as error:
+            raise Unavailable(f"the folder of the notes cannot be reached: {error.strerror}") from error
+        found = os.fstat(root)
+        if found.st_ino != self.inode or found.st_dev != self.device:
+            os.close(root)
+            raise Unavailable("another folder is where the notes were", hint="mount it again, or restart")
+        return root
+
+    @contextmanager
+    def entered(self) -> Iterator[int]:
+        """`enter`, and leave."""
+        root = self.enter()
+        try:
+            yield root
+        finally:
+            os.close(root)
+
+    @contextmanager
+    def folder(self, root: int, path: str) -> Iterator[int]:
+        """A folder, open for a while."""
+        opened = self.open(root, path, FOLDER)
+        try:
+            yield opened
+        finally:
+            os.close(opened)
+
+    def open(self, root: int, path: str, flags: int = READ) -> int:
+        """Open what is at `path` through no symlink (ELOOP), READ or FOLDER. "" is the root itself."""
+        if not path:
+            return os.open(".", flags, dir_fd=root)
+        if leads_nowhere(path):
+            raise OSError(errno.ENOENT, "not a path", path)
+        if self.able.openat2:
+            return _openat2(root, path, flags)
+        return _walk(root, path, flags)
+
+    def resolve(self, root: int, path: str) -> str:
+        """The path without symlinks that `path` means, "" for the root. FileNotFoundError where it leads out.
+
+        Says nothing about safety: what it gives is opened as strictly as everything else."""
+        left, done, links = path.split("/")[::-1], list[str](), 0
+        while left:
+            name = left.pop()
+            if name == ".." and done:
+                done.pop()
+            elif name == "..":
+                raise FileNotFoundError(errno.ENOENT, "it leads out", path)
+            elif name not in ("", "."):
+                target = self._target(root, "/".join(done), name)
+                if target is None:
+                    done.append(name)
+                    continue
+                links += 1
+                if links > MAX_LINKS:
+                    raise OSError(errno.ELOOP, "too many symlinks", path)
+                if target.startswith("/"):
+                    target, done = self._inside(target), []
+                left += target.split("/")[::-1]
+        return "/".join(done)
+
+    def _target(self, root: int, folder: str, name: str) -> str | None:
+        """Where a symlink points; None for anything else, absent names included."""
+        try:
+            with self.folder(root, folder) as parent:
+                return os.readlink(name, dir_fd=parent)
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
+                return None
+            raise
+
+    def _inside(self, target: str) -> str:
+        if target == self.path or target.startswith(self.path.rstrip("/") + "/"):
+            return target[len(self.path) :]
+        raise FileNotFoundError(errno.ENOENT, "it leads out", target)
+
+    def exchange(self, folder: int, one: str, other: str) -> bool:
+        """Swap two names in a folder at once; False where the file system cannot, and nothing happened."""
+        if self.able.exchange:
+            try:
+                _rename(folder, one, folder, other, _EXCHANGE)
+                return True
+            except OSError as error:
+                if error.errno not in _CANNOT:
+                    raise
+                self.able.exchange = False
+        return False
+
+    def move_new(self, folder: int, name: str, to_folder: int, to: str) -> None:
+        """Rename, or FileExistsError. Without help of the file system by a second link; where there are none either
+        (FAT, some network mounts) by looking first, which another program may overtake."""
+        if self.able.noreplace:
+            try:
+                return _rename(folder, name, to_folder, to, _NOREPLACE)
+            except OSError as error:
+                if error.errno not in _CANNOT:
+                    raise
+                self.able.noreplace = False
+        if self.able.link:
+            try:
+                os.link(name, to, src_dir_fd=folder, dst_dir_fd=to_folder, follow_symlinks=False)
+                return os.unlink(name, dir_fd=folder)
+            except OSError as error:
+                if error.errno not in _CANNOT | {errno.EPERM, errno.EMLINK}:
+                    raise
+                self.able.link = self.able.link and error.errno == errno.EMLINK
+        if exists(to_folder, to):
+            raise FileExistsError(errno.EEXIST, "it exists", to)
+        os.rename(name, to, src_dir_fd=folder, dst_dir_fd=to_folder)
+
+
+def leads_nowhere(path: str) -> bool:
+    """No path beneath a folder: an empty, `.` or `..` segment, or NUL, where ctypes would cut the name."""
+    return _NO_PATH.search(path) is not None
+
+
+def exists(folder: int, name: str) -> bool:
+    """Anything at all is at this name, a broken symlink too."""
+    try:
+        os.lstat(name, dir_fd=folder)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def refusal(error: OSError, path: str, *, writing: bool = False) -> Problem:
+    """The problem an error of the system is, in our words."""
+    number = error.errno
+    if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return NoSpace(f"there is no space to write {path}", hint="nothing was changed; free some space", path=path)
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        doing = "written" if writing else "read"
+        return Forbidden(f"the file system does not let {path or 'the folder'} be {doing}", path=path)
+    if writing and number == errno.ELOOP:
+        return Forbidden(f"{path} goes through a symlink, and those are never written through", path=path)
+    if writing and number in (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL):
+        return Forbidden(f"the file system does not take the name {path}", hint="choose a shorter one", path=path)
+    if number in (
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.EILSEQ,
+        errno.ENXIO,
+    ):
+        return NotFound(f"there is no {path}", what="file", path=path)
+    if number in (errno.EBUSY, errno.ETXTBSY, errno.EAGAIN, errno.EMFILE, errno.ENFILE):
+        return Busy(f"{path} cannot be reached just now: {error.strerror}", hint="try again in a moment", path=path)
+    return Unavailable(f"{path or 'the folder'} cannot be reached: {error.strerror}", path=path)
+
+
+def _openat2(root: int, path: str, flags: int) -> int:
+    while True:
+        got: int = _syscall(_OPENAT2, root, os.fsencode(path), ctypes.byref(_HOW[flags]), _HOW_SIZE)
+        if got >= 0:
+            return got
+        number = ctypes.get_errno()
+        if number not in (errno.EINTR, errno.EAGAIN):
+            raise OSError(number, os.strerror(number), path)
+
+
+def _walk(root: int, path: str, flags: int) -> int:
+    *folders, last = path.split("/")
+    here = root
+    try:
+        for name in folders:
+            inner = _enter(here, name, FOLDER)
+            if here != root:
+                os.close(here)
+            here = inner
+        return _enter(here, last, flags)
+    finally:
+        if here != root:
+            os.close(here)
+
+
+def _enter(folder: int, name: str, flags: int) -> int:
+    try:
+        return os.open(name, flags, dir_fd=folder)
+    except NotADirectoryError:
+        # What O_DIRECTORY says of a symlink that is not followed, and of a file.
+        if stat.S_ISLNK(os.lstat(name, dir_fd=folder).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
+        raise
+
+
+def _rename(folder: int, name: str, to_folder: int, to: str, flags: int) -> None:
+    arguments = folder, os.fsencode(name), to_folder, os.fsencode(to)
+    if hasattr(_libc, "renameat2"):
+        failed = _libc.renameat2(*arguments, flags)
+    elif platform.machine() in _RENAMEAT2 and platform.system() == "Linux":
+        failed = _syscall(_RENAMEAT2[platform.machine()], *arguments, flags)
+    elif hasattr(_libc, "renameatx_np"):  # macOS: the same two ideas, other numbers
+        failed = _libc.renameatx_np(*arguments, {_NOREPLACE: 4, _EXCHANGE: 2}[flags])
+    else:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if failed:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), name, None, to)
