@@ -116,6 +116,8 @@ def test_undoing_marks_and_undoing_that_clears(ledger: Ledger) -> None:
     assert [(each.id, each.undone_by) for each in ledger.past(Past())] == [("two", None), ("one", "two")]
     done(ledger, change("three", step("a.md", None, A), undoes=("two",)))
     assert [each.undone_by for each in ledger.past(Past())] == [None, "three", None]
+    done(ledger, change("four", step("a.md", A, None), undoes=("three",)))
+    assert [each.undone_by for each in ledger.past(Past())] == [None, "four", None, "two"]
 
 
 def test_a_note_is_first_seen_when_created_and_keeps_that_when_moved_or_brought_back(ledger: Ledger) -> None:

@@ -26,7 +26,7 @@ from notewright.stores import Store, Stored, Version, version_of
 log = logging.getLogger(__name__)
 
 _LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"  # nothing that is read as something else
-_PAUSE = 0.004  # seconds before the second try, doubled for each further one
+PAUSE = 0.004  # seconds before the second try, doubled for each further one
 _Answer = TypeVar("_Answer")
 
 
@@ -161,15 +161,13 @@ def _alone(ws: Workspace, attempt: Callable[[], _Answer], *, tries: int) -> _Ans
         except _Interrupted as interrupted:
             if count == tries:
                 raise interrupted.problem from None
-        time.sleep(random.uniform(0, _PAUSE * 2**count))
+        time.sleep(random.uniform(0, PAUSE * 2**count))
     raise AssertionError("the last try returns or raises")
 
 
 def _finish_others(ws: Workspace) -> None:
     for change in ws.ledger.unfinished():
         outcome = drive(machine.recovery(change), ws.store, ws.ledger)
-        folders = {step.path.folder for step in change.steps}
-        ws.store.sweep(folders)
         refile(ws, [step.path for step in change.steps if not step.path.is_hidden])
         log.info("change %s of another process: %s", change.id, outcome.state)
 
@@ -328,6 +326,8 @@ def perform(effect: Effect, store: Store, ledger: Ledger) -> Any:
             return store.delete(path, seen=seen, op=op, settled=ours, hidden=path.is_hidden)
         case machine.Settle(op, emptied):
             return store.settle(op, emptied=emptied)
+        case machine.Sweep(folders):
+            return store.sweep(folders)
         case machine.Close(change_id, state, steps):
             return _close(ledger, change_id, state, steps)
 

@@ -18,9 +18,10 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from notewright.engine.merging import merged
 from notewright.errors import Busy, Conflict, Exists, Forbidden, NoSpace, NotFound, Problem
 from notewright.ledger import Change, State, Step
-from notewright.notes import NotePath, merge
+from notewright.notes import NotePath
 from notewright.stores import OpId, Stored, Version, version_of
 
 _ROUNDS = 16  # so often somebody may interfere before we leave it to the next call
@@ -77,13 +78,18 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
+class Sweep:
+    folders: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     change_id: str
     state: State
     steps: tuple[Step, ...] | None
 
 
-Effect = Record | Stage | Read | Recall | Write | Delete | Settle | Close
+Effect = Record | Stage | Read | Recall | Write | Delete | Settle | Sweep | Close
 Sights = dict[NotePath, Stored | None]  # what is there now; a path that could not be read is absent
 
 
@@ -215,6 +221,8 @@ class _Run:
         else:
             yield Settle(self.change.id, ())
             yield Settle(self.change.id + "x", self.change.made)
+        if not self.first:  # before it is closed: nobody looks at what is closed
+            yield Sweep(frozenset(step.path.folder for step in self.change.steps))
         yield Close(self.change.id, way.state, way.steps)
         return Outcome(way.state, self.sights, tuple(sorted(self.merged)), way.kept, self.cause)
 
@@ -235,11 +243,25 @@ def route(
     forward = None if None in ahead else Route("done", _pairs(steps, ahead))
     back = None if None in behind else Route("taken_back", _pairs(steps, behind)[::-1])
     ways = (back, forward) if back_first else (forward, back)
-    return ways[0] or ways[1] or _stand(steps, ahead)
+    return ways[0] or ways[1] or _carried(seen, ahead) or _stand(steps, ahead)
 
 
 def _pairs(steps: Iterable[Step], ends: Iterable[End | None]) -> tuple[tuple[Step, End], ...]:
     return tuple((step, end) for step, end in zip(steps, ends, strict=True) if end is not None)
+
+
+def _carried(seen: list["_Seen"], ahead: list[End | None]) -> Route | None:
+    """Neither way is open, but all that is in the way are edits under the old names of moved notes: they go along."""
+    ends = list(ahead)
+    for place, each in enumerate(seen):
+        if ends[place] is not None:
+            continue
+        to = next((at for at, other in enumerate(seen) if other.step.source == each.step.path), None)
+        both = None if to is None else each.moved_into(ends[to])
+        if to is None or both is None:
+            return None
+        ends[to], ends[place] = End(both), End(None)
+    return Route("done", _pairs([each.step for each in seen], ends))
 
 
 def _stand(steps: tuple[Step, ...], ahead: list[End | None]) -> Route:
@@ -279,6 +301,13 @@ class _Seen:
         end = self._planned() if self.at(self.step.before) else self._merged(now, applied)
         return None if end and self.step.path in self.barred and end.data != (now and now.data) else end
 
+    def moved_into(self, new: End | None) -> bytes | None:
+        """A note under its new name, with what somebody wrote under the old one since; None where that cannot be."""
+        now, before = self.sights.get(self.step.path), self.known.get(self.step.before or "")
+        if self.step.after is not None or new is None or new.data is None or now is None or before is None:
+            return None
+        return None if self.step.path in self.barred else merged(before, new.data, now.data)
+
     def _planned(self) -> End | None:
         if self.step.after is None:
             return End(None)
@@ -295,15 +324,4 @@ class _Seen:
         both = merged(before, after, now.data)
         if both is not None:
             return End(both)
-        without = merged(after, before, now.data)
-        holds_it = without is not None and without != now.data
-        return theirs if applied or holds_it else None
-
-
-def merged(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """Both changes in one, or None where they touch the same place or one of them is not text."""
-    try:
-        text = merge(base.decode(), ours.decode(), theirs.decode())
-    except UnicodeDecodeError:
-        return None
-    return None if text is None else text.encode()
+        return theirs if applied else None

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from notewright.engine.changes import Drop, Plan, Put, read_or_none
-from notewright.engine.machine import merged
+from notewright.engine.merging import merged
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict
 from notewright.ledger import Change, Past, Step

@@ -113,10 +113,9 @@ class SqliteLedger:
 
     def _whole(self, row: tuple[Any, ...]) -> Change:
         seq, name, at, user, client, surface, tool, summary, state, undone_by, emptied, made = row
-        undone = self._db.execute("select undone from undo where change = ?", (seq,)).fetchall()
         return Change(
             name, at, Actor(user, client, surface, tool), summary, _steps(self._db, seq), state,
-            tuple(str(each) for (each,) in undone), undone_by, tuple(json.loads(emptied)), tuple(json.loads(made)),
+            _undoes(self._db, seq), undone_by, tuple(json.loads(emptied)), tuple(json.loads(made)),
         )  # fmt: skip
 
     def blob(self, version: str) -> bytes | None:
@@ -228,16 +227,23 @@ def _steps(db: apsw.Connection, seq: int) -> tuple[Step, ...]:
 
 
 def _mark_undone(db: apsw.Connection, seq: int, change_id: str) -> None:
-    """What it takes back is undone; what that had taken back is done again."""
-    undone = "select undone from undo where change = ?"
-    again = f"select undone from undo where change in (select seq from change where id in ({undone}))"
-    db.execute(f"update change set undone_by = null where id in ({again})", (seq,))
-    db.execute(f"update change set undone_by = ? where id in ({undone})", (change_id, seq))
+    """What it takes back is undone; what that had taken back stands again, and so on down the chain."""
+    marks: list[tuple[str, str | None]] = [(undone, change_id) for undone in _undoes(db, seq)]
+    while marks:
+        name, by = marks.pop()
+        db.execute("update change set undone_by = ? where id = ?", (by, name))
+        found = db.execute("select seq from change where id = ?", (name,)).fetchone()
+        if found is not None:
+            marks += [(undone, name if by is None else None) for undone in _undoes(db, found[0])]
+
+
+def _undoes(db: apsw.Connection, seq: int) -> tuple[str, ...]:
+    return tuple(str(name) for (name,) in db.execute("select undone from undo where change = ?", (seq,)))
 
 
 def _mark_born(db: apsw.Connection, seq: int, at: float) -> None:
     """A new note is born now; a moved one keeps its time, and one that undo brings back has kept it."""
-    restores = db.execute("select 1 from undo where change = ?", (seq,)).fetchone() is not None
+    restores = bool(_undoes(db, seq))
     for step in _steps(db, seq):
         if step.before is not None or step.after is None:
             continue

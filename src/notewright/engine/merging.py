@@ -1,0 +1,49 @@
+"""Putting a change of ours together with what somebody else made of the same file.
+
+`notes.merge` joins two changes to one text. After a crash we often do not know whether the other's text holds our
+change already; joining it again would put it in twice. So we first look.
+"""
+
+import re
+from collections import Counter
+
+from notewright.notes import merge
+
+_LINE = re.compile(rb"[^\n]+")
+_WORD = re.compile(rb"\w+|[^\w\s]")
+
+
+def merged(before: bytes, after: bytes, theirs: bytes) -> bytes | None:
+    """`theirs` with our change from `before` to `after` in it once, or None where both touch the same place or one of
+    them is not text."""
+    known = holds(before, after, theirs, _LINE)
+    if known:
+        return theirs
+    put_in, taken_out = _joined(before, after, theirs), _joined(after, before, theirs)
+    if known is False or taken_out in (None, theirs):
+        return put_in
+    # It can be taken out, so it may well be there. If it can be put in too, the words decide.
+    there = put_in is None or holds(before, after, theirs, _WORD)
+    return theirs if there else put_in
+
+
+def holds(before: bytes, after: bytes, theirs: bytes, pieces: "re.Pattern[bytes]") -> bool | None:
+    """Is our change in it, judging by the pieces that it adds and removes? None where that does not say."""
+    old, new, now = (Counter(pieces.findall(data)) for data in (before, after, theirs))
+    changed = [piece for piece in old.keys() | new.keys() if old[piece] != new[piece]]
+    with_it = all(_beyond(now[piece], new[piece], old[piece]) for piece in changed)
+    without = all(_beyond(now[piece], old[piece], new[piece]) for piece in changed)
+    return with_it if with_it != without else None
+
+
+def _beyond(now: int, end: int, other: int) -> bool:
+    """As many as at one end of the change, or further away from the other."""
+    return now >= end if end > other else now <= end
+
+
+def _joined(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+    try:
+        text = merge(base.decode(), ours.decode(), theirs.decode())
+    except UnicodeDecodeError:
+        return None
+    return None if text is None else text.encode()

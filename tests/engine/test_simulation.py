@@ -1,0 +1,341 @@
+"""Two processes, somebody else's editor and crashes after every effect, under a seeded scheduler.
+
+Only one process is ever inside a change set (the store's lock), so a schedule is: who does which job next, and what
+happens at each effect of it: nothing, an editor saves some note, or the process dies. Everything but the disk and the
+ledger dies with it; the next to come recovers, and may die of that too.
+
+    NOTEWRIGHT_SEED=4711 pytest tests/engine/test_simulation.py     replays one seed and prints what happened
+    NOTEWRIGHT_SEEDS=100000 …                                       runs so many
+"""
+
+import os
+import random
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import pytest
+from tests.engine.parts import desk
+
+from notewright.engine import changes
+from notewright.engine.changes import Drop, Plan, Put, commit, commit_latest, edit, recover
+from notewright.engine.history import undo
+from notewright.engine.workspace import Workspace
+from notewright.errors import Busy, Problem
+from notewright.ledger import Change, Ledger, Past, State, Step
+from notewright.ledger.sqlite import SqliteLedger
+from notewright.notes import NotePath
+from notewright.stores.memory import Disk, MemoryStore
+
+SEEDS = int(os.environ.get("NOTEWRIGHT_SEEDS", "2500"))
+ONE = os.environ.get("NOTEWRIGHT_SEED")
+SHARDS = 8
+BODY = "this is the target"
+LINK = re.compile(r"\[\[(T\d+)]]")
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Witness:
+    """A ledger whose effects are steps of the simulation too."""
+
+    def __init__(self, ledger: Ledger, step: Callable[[str, str], None]) -> None:
+        self._ledger, self._step = ledger, step
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+    def record(self, change: Change, blobs: Mapping[str, bytes]) -> None:
+        self._step("record", change.id)
+        self._ledger.record(change, blobs)
+        self._step("recorded", change.id)
+
+    def close_change(self, change_id: str, state: State, *, steps: tuple[Step, ...] | None = None) -> None:
+        self._step("close", change_id)
+        self._ledger.close_change(change_id, state, steps=steps)
+        self._step("closed", change_id)
+
+
+class World:
+    """One seed's notes, processes and editor, and what each of them was told."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.disk = Disk()
+        self.ledger = SqliteLedger.in_memory()
+        self.saves = self.rng.choice((0.0, 0.03, 0.15))  # how often an editor saves at an effect
+        self.deaths = self.rng.choice((0.0, 0.02, 0.06))
+        self.stale = self.rng.random() < 0.2  # does the editor sometimes save what it read long ago?
+        self.buffers: dict[str, bytes] = {}
+        self.count = 0
+        self.log: list[str] = []
+        self.appends: dict[str, str] = {}  # token: what its process was told
+        self.undone: set[str] = set()  # change ids whose undo was acknowledged
+        self.foreign: set[str] = set()
+        self.overwritten: set[str] = set()  # tokens that an editor wrote away
+        self.excused: set[str] = set()  # notes that an editor overwrote without looking
+        self.saved_under: dict[str, set[str]] = {}  # change: its tokens in notes that an editor saved before its end
+        self.orphaned: set[str] = set()  # changes whose process died
+        self.calm = False
+        for name in ("A", "B"):
+            self.disk.put(f"{name}.md", f"# {name}\n\nfirst\nlast\n".encode())
+        self.disk.put("T0.md", f"# Target\n\n{BODY}\nand its end\n".encode())
+        for name in ("L1", "L2", "x/L3"):
+            self.disk.put(f"{name}.md", f"# {name}\n\nbefore\nsee [[T0]] there\nafter\n".encode())
+        self.processes = [self.process(), self.process()]
+
+    # Who acts
+
+    def process(self) -> Workspace:
+        store = MemoryStore(self.disk, step=self.step)
+        ticks = iter(range(1, 10_000))
+        return desk(store, cast(Ledger, Witness(self.ledger, self.step)), clock=lambda: float(next(ticks)))
+
+    def step(self, what: str, path: str) -> None:
+        if self.calm:
+            return
+        if self.rng.random() < self.saves:
+            self.somebody_saves()
+        if self.rng.random() < self.deaths:
+            self.say(f"  dies at {what} {path}")
+            self.orphaned |= {change.id for change in self.ledger.unfinished()}
+            raise Killed
+
+    def say(self, line: str) -> None:
+        self.log.append(line)
+
+    def token(self, who: str) -> str:
+        self.count += 1
+        return f"{who}{self.count}"
+
+    def run(self) -> None:
+        for _ in range(self.rng.randrange(2, 9)):
+            if self.rng.random() < 0.3:
+                self.somebody_saves()
+            which = self.rng.randrange(2)
+            job = self.rng.choice((self.append, self.append, self.rename, self.rename, self.take_back, self.create))
+            self.alive(which, job)
+        self.calm = True
+        recover(self.process())
+
+    def alive(self, which: int, job: Callable[[Workspace], None]) -> None:
+        try:
+            job(self.processes[which])
+        except Killed:
+            self.reborn(which)
+
+    def reborn(self, which: int) -> None:
+        while True:
+            cast(MemoryStore, self.processes[which].store).die()
+            self.processes[which] = self.process()
+            try:
+                return recover(self.processes[which])
+            except Killed:
+                continue
+            except Busy:
+                return  # somebody keeps saving: the next call tries again
+
+    # What they do
+
+    def append(self, ws: Workspace) -> None:
+        token = self.token("ours")
+        path = self.rng.choice(("A.md", "B.md", self.target()))
+        self.say(f"append {token} to {path}")
+        self.appends[token] = "dead"
+        try:
+            edit(ws, NotePath(path), lambda text: f"{text}{token}\n", summary=token)
+        except Problem as problem:
+            self.appends[token] = "unknown" if isinstance(problem, Busy) else "refused"
+            return self.say(f"  {problem.code}")
+        self.appends[token] = "acknowledged"
+
+    def create(self, ws: Workspace) -> None:
+        token = self.token("ours")
+        self.say(f"create {token}")
+        self.appends[token] = "dead"
+        path = NotePath(f"{self.rng.choice(('', 'new/', 'x/'))}{token}.md")
+        commit(ws, Plan((Put(path, f"{token}\n".encode(), None),), token))
+        self.appends[token] = "acknowledged"
+
+    def rename(self, ws: Workspace) -> None:
+        new = NotePath(f"{self.token('T')}.md")
+        self.say(f"rename {self.target()} to {new}")
+        try:
+            commit_latest(ws, lambda: self.renaming(new))
+        except Problem as problem:
+            self.say(f"  {problem.code}")
+
+    def renaming(self, new: NotePath) -> Plan:
+        old = NotePath(self.target())
+        store = MemoryStore(self.disk)  # looks, and is no step of the simulation
+        steps: list[Put | Drop] = [Put(new, None, None, old), Drop(old, store.read(old).version)]
+        for path in list(self.disk.files):
+            seen = store.read(NotePath(path))
+            data = seen.data.replace(f"[[{old.stem}]]".encode(), f"[[{new.stem}]]".encode())
+            if path != old and data != seen.data:
+                steps.append(Put(NotePath(path), data, seen.version))
+        return Plan(tuple(steps), f"moved {old} to {new}")
+
+    def take_back(self, ws: Workspace) -> None:
+        past = self.ledger.past(Past(limit=5))
+        if not past:
+            return
+        change = self.rng.choice(past)
+        self.say(f"undo {change.id} ({change.summary})")
+        try:
+            undo(ws, change.id)
+        except Problem as problem:
+            return self.say(f"  {problem}")
+        self.undone.add(change.id)
+
+    def somebody_saves(self) -> None:
+        path = self.rng.choice(sorted(self.disk.files))
+        if self.stale and self.rng.random() < 0.2 and path in self.buffers:
+            return self.save(path, self.buffers[path].decode(), lambda line: line)
+        text = self.disk.files[path].data.decode()
+        self.buffers[path] = text.encode()
+        token = self.token("foreign")
+        self.foreign.add(token)
+        changes = [
+            lambda line: f"{line}\n{token}",
+            lambda line: f"{token}\n{line}",
+            lambda line: f"{line} {token}",
+            lambda line: token if not re.search(f"(ours|foreign)\\d|{BODY}", line) else f"{line}\n{token}",
+        ]
+        self.save(path, text, self.rng.choice(changes))
+
+    def save(self, path: str, text: str, change: Callable[[str], str]) -> None:
+        lines = text.split("\n")
+        place = self.rng.randrange(len(lines))
+        lines[place] = change(lines[place])
+        new = "\n".join(lines)
+        if text.encode() != self.disk.files[path].data:
+            now = self.disk.files[path].data.decode()
+            self.overwritten |= tokens(now) - tokens(new)
+            self.excused.add(path)
+        for change in self.ledger.unfinished():
+            steps = [step for step in change.steps if step.path == path]
+            sides = [
+                tokens((self.ledger.blob(side or "") or b"").decode())
+                for step in steps
+                for side in (step.before, step.after)
+            ]
+            self.saved_under.setdefault(change.id, set()).update(
+                *(a ^ b for a, b in zip(sides[::2], sides[1::2], strict=True))
+            )
+        self.say(f"  somebody saves {path}: line {place} {lines[place]!r}")
+        self.disk.put(path, new.encode())
+
+    def target(self) -> str:
+        holders = [path for path, file in self.disk.files.items() if BODY in file.data.decode()]
+        return self.rng.choice(sorted(holders))
+
+    # What must hold
+
+    def check(self) -> None:
+        files = {path: file.data.decode() for path, file in self.disk.files.items()}
+        twice = [path for path, text in files.items() if BODY in text][1:]
+        shared = set[str]().union(*(tokens(files[path]) for path in twice))
+        assert self.ledger.unfinished() == []
+        assert self.disk.beside == {}, "litter"
+        past = self.ledger.past(Past(limit=1000))
+        self.check_tokens(
+            "\n".join(files.values()), shared, {change.summary: change for change in past if not change.undoes}
+        )
+        for change in past:
+            assert change.id not in self.undone or change.undone_by or self.redone(change, past), "an undo is forgotten"
+        self.check_target(files)
+        if self.stale:
+            return
+        self.check_names(files, past)
+
+    def check_tokens(self, everything: str, shared: set[str], done: dict[str, Change]) -> None:
+        found = re.findall(r"(?:ours|foreign)\d+", everything)
+        unclear = self.unclear()
+        for token in self.foreign - self.overwritten:
+            assert found.count(token) >= 1, f"{token} is lost"
+        for token, told in self.appends.items():
+            if token in self.overwritten or (self.stale and told != "acknowledged"):
+                continue
+            change = done.get(token)
+            assert told != "acknowledged" or change, f"{token} was acknowledged and is not in the history"
+            assert told != "refused" or not change, f"{token} was refused and is in the history"
+            stands = change is not None and change.undone_by is None
+            if token in shared:
+                continue  # two notes that cannot be put together
+            assert found.count(token) <= 1, f"{token} is there twice"
+            if not self.stale and token not in unclear:
+                assert found.count(token) == stands, f"{token} is there {found.count(token)} times, {told}"
+
+    def unclear(self) -> set[str]:
+        """Tokens at places that an editor saved after the process that was changing them died. Did it die before or
+        after it wrote? Where both would look the same, either answer is right."""
+        return set().union(*(self.saved_under.get(name, set()) for name in self.orphaned))
+
+    def redone(self, change: Change, past: list[Change]) -> bool:
+        undoers = [other for other in past if change.id in other.undoes]
+        return any(other.undone_by for other in undoers)
+
+    def check_target(self, files: dict[str, str]) -> None:
+        holders = [path for path, text in files.items() if BODY in text]
+        assert holders, "the target is missing"
+        edited = [path for path in holders if "foreign" in files[path] or path in self.excused]
+        assert len(holders) == 1 or len(edited) >= len(holders) - 1, f"half a rename: {holders}"
+
+    def check_names(self, files: dict[str, str], past: list[Change]) -> None:
+        for path, text in files.items():
+            for name in LINK.findall(text):
+                assert f"{name}.md" in files, f"{path} links to {name}, which is not there"
+        holders = [path for path, text in files.items() if BODY in text]
+        if len(holders) > 1:
+            return
+        names = {name for text in files.values() for name in LINK.findall(text)}
+        assert names <= {holders[0][:-3]}, f"links to {names}, the note is {holders}"
+        name = "T0.md"
+        for change in reversed(past):
+            name = next((step.path for step in change.steps if step.source == name and not step.before), name)
+        assert name == holders[0], "the history tells another story"
+
+
+def tokens(text: str) -> set[str]:
+    return set(re.findall(r"(?:ours|foreign)\d+", text))
+
+
+def simulate(seed: int, *, aloud: bool = False) -> None:
+    world = World(seed)
+    try:
+        world.run()
+        world.check()
+    except BaseException as problem:
+        story = "\n".join([*world.log, *(f"{path}: {file.data!r}" for path, file in world.disk.files.items())])
+        raise AssertionError(f"NOTEWRIGHT_SEED={seed} replays this: {problem}\n{story}") from problem
+    finally:
+        world.ledger.close()
+    if aloud:
+        print("\n".join(world.log))
+
+
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "PAUSE", 0.0)
+
+
+def shard(number: int) -> range:
+    return range(number, SEEDS, SHARDS)
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_and_nothing_half_done_whatever_the_schedule() -> None:
+    if ONE is not None:
+        return simulate(int(ONE), aloud=True)
+    for seed in range(min(SEEDS, 2500)):
+        simulate(seed)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("number", range(SHARDS))
+def test_nothing_is_lost_in_very_many_schedules(number: int) -> None:
+    for seed in shard(number):
+        simulate(seed)
