@@ -63,6 +63,7 @@ from notewright.engine.write import (
     new_path,
     overwrite,
     put,
+    quota_share,
     relocate,
     trash_place,
 )
@@ -161,6 +162,7 @@ __all__ = [
     "places",
     "purge",
     "put",
+    "quota_share",
     "read",
     "relocate",
     "recover",

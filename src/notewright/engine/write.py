@@ -98,6 +98,15 @@ def within_quota(ws: Workspace, more_files: int, more_bytes: int) -> None:
             )
 
 
+def quota_share(ws: Workspace) -> float | None:
+    """How full the workspace is, from 0 to 1, by whichever quota is nearer; None where there is none."""
+    if ws.limits.quota_files is None and ws.limits.quota_bytes is None:
+        return None
+    files, size = ws.index.usage()
+    shares = ((files, ws.limits.quota_files), (size, ws.limits.quota_bytes))
+    return max(used / most for used, most in shares if most)
+
+
 def create(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> Written:
     """A file where none is; Exists otherwise."""
     admit(ws, path, len(data))

@@ -113,6 +113,11 @@ class Call:
     def workspaces(self) -> tuple[Workspace, ...]:
         return tuple(workspace.by(self.actor) for workspace in self.library.workspaces())
 
+    @property
+    def caller(self) -> str:
+        """Whose calls are counted together: the user, else the client."""
+        return self.actor.user or self.actor.client
+
     def named(self, id_or_name: str) -> Workspace:
         return self.library.named(id_or_name).by(self.actor)
 

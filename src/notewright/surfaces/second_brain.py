@@ -1,0 +1,319 @@
+"""Second Brain's dialect: five tools over any file by its exact path, and errors with numbers."""
+
+import json
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from notewright import engine
+from notewright.engine import Grep, Selection, Workspace
+from notewright.errors import Ambiguous, Exists, Invalid, NotFound, Problem, TooLarge
+from notewright.notes import NotePath, Replace, apply, glob_matcher, path_problem
+from notewright.surfaces.base import (
+    RATE_LIMITED,
+    Answer,
+    Args,
+    BadArgument,
+    Call,
+    Failed,
+    RpcError,
+    Style,
+    Surface,
+    Tool,
+)
+from notewright.surfaces.limits import Limiter, Window
+from notewright.surfaces.places import stamp
+from notewright.surfaces.resources import Filed, NoteResources
+from notewright.surfaces.second_brain_words import INSTRUCTIONS, PROMPTS
+
+WRITE_BYTES = 1_048_576
+READ_BYTES = 10_485_760
+MOST = 1000
+WINDOWS = (Window(100, 60, "minute"), Window(1000, 3600, "hour"), Window(10_000, 86_400, "day"))
+WARN_AT = 0.8
+
+
+class Numbered(Style):
+    """`Error {code}: {message}` with the number in `_meta`; too many calls are HTTP's 429 where there is HTTP."""
+
+    table: ClassVar[dict[str, int]] = {
+        "not_found": 404,
+        "ambiguous": 400,
+        "exists": 409,
+        "conflict": 409,
+        "invalid": 400,
+        "not_text": 400,
+        "too_large": 413,
+        "read_only": 403,
+        "forbidden": 403,
+        "quota": 507,
+        "no_space": 507,
+        "busy": 503,
+        "indexing": 503,
+        "limited": 429,
+        "unavailable": 503,
+        "internal": 500,
+    }
+
+    def problem(self, failed: Failed) -> Answer:
+        problem = failed.problem
+        code = self.table[problem.code]
+        if problem.code == "limited":
+            return self._limited(failed)
+        return Answer.error(f"Error {code}: {words_of(problem, failed.args)}", meta={"code": code})
+
+    def bad_arguments(self, failed: Failed) -> Answer:
+        fault = failed.problem
+        assert isinstance(fault, BadArgument)
+        if fault.argument == "path" and failed.tool != "grep" and fault.fault in ("missing", "length"):
+            said = "path parameter is required and cannot be empty"
+        elif fault.argument == "range":
+            said = "Invalid range - expected [start, end] line numbers"
+        else:
+            said = f"Invalid parameters: {fault.message}"
+        return Answer.error(f"Error 400: {said}", meta={"code": 400})
+
+    def _limited(self, failed: Failed) -> Answer:
+        details = failed.problem.details
+        wait, limit, name = details["retry_after"], details["limit"], details["name"]
+        said = f"Rate limit exceeded: {limit} tool calls per {name}. Retry after {wait} seconds."
+        if failed.call.transport == "http":
+            told = {"retryAfter": wait, "limit": limit, "window": name}
+            raise RpcError(RATE_LIMITED, said, told, status=429, headers={"Retry-After": str(wait)})
+        return Answer.error(f"Error 429: {said}", meta={"code": 429})
+
+
+def words_of(problem: Problem, args: Args) -> str:
+    """The dialect's own sentence where it has one, else ours."""
+    if problem.code == "internal":
+        return "Internal server error"
+    if isinstance(problem, NotFound) and problem.details.get("what") in ("note", "file"):
+        return f"File not found: {args.get('path', '')}"
+    if isinstance(problem, NotFound) and problem.details.get("what") == "text":
+        return f'String not found in file: "{args["old_str"]}"'
+    if isinstance(problem, Ambiguous):
+        return f'String is not unique in file (appears {problem.details["count"]} times): "{args["old_str"]}"'
+    if isinstance(problem, Exists):
+        return f"Target path already exists: {args.get('new_path', args.get('path', ''))}"
+    if problem.code == "quota":
+        return f"Storage quota exceeded ({problem.message})"
+    return str(problem)
+
+
+def _path(raw: str) -> NotePath:
+    if not raw:
+        raise Invalid("path parameter is required and cannot be empty", what="path")
+    problem = path_problem(raw)
+    if problem is None and NotePath(raw).is_hidden:
+        problem = "names beginning with a dot are out of reach"
+    if problem:
+        raise Invalid(f"Invalid path {raw!r}: {problem}", what="path")
+    return NotePath(raw)
+
+
+def read(call: Call, args: Args) -> str:
+    ws, path = call.workspace, _path(args["path"])
+    chosen, most = args.get("range"), args.get("max_bytes")
+    if chosen is not None:
+        _check_range(*chosen)
+    if most is not None and most < 1:
+        raise Invalid("max_bytes must be at least 1", what="max_bytes")
+    stored = engine.fetch(ws, path)
+    if len(stored.data) > READ_BYTES and chosen is None and most is None:
+        raise TooLarge(
+            f"File exceeds the 10MB read limit: {path}", hint="give range or max_bytes",
+            size=len(stored.data), limit=READ_BYTES,
+        )  # fmt: skip
+    text = stored.data.decode(errors="replace")
+    if chosen is not None:
+        text = "\n".join(text.split("\n")[chosen[0] - 1 : chosen[1]])
+    return text if most is None else text.encode()[:most].decode(errors="ignore")
+
+
+def _check_range(start: Any, end: Any) -> None:
+    if not (isinstance(start, int) and isinstance(end, int)):
+        raise Invalid("Invalid range - line numbers must be whole numbers", what="range")
+    if start < 1 or end < 1:
+        raise Invalid("Invalid range - line numbers must be >= 1", what="range")
+    if start > end:
+        raise Invalid("Invalid range - start line must be <= end line", what="range")
+
+
+def write(call: Call, args: Args) -> Answer:
+    ws, path = call.workspace, _path(args["path"])
+    data = args["content"].encode()
+    if len(data) > WRITE_BYTES:
+        raise TooLarge("Content exceeds 1MB limit", size=len(data), limit=WRITE_BYTES)
+    engine.put(ws, path, data)
+    return _told(ws, f"Successfully wrote {len(data)} bytes to {path}")
+
+
+def edit(call: Call, args: Args) -> Answer:
+    ws, path = call.workspace, _path(args["path"])
+    if args.get("delete"):
+        engine.delete(ws, path, trash=False)
+        return Answer.of(f"Successfully deleted {path}")
+    change = _change(path, args.get("old_str"), args.get("new_str"))
+    if "new_path" in args:
+        new = _path(args["new_path"])
+        engine.relocate(ws, path, new, change)
+        return _told(ws, f"Successfully moved {path} to {new}")
+    if change is None:
+        raise Invalid("No operation specified (provide old_str/new_str, new_path, or delete)", what="path")
+    engine.change_text(ws, path, change)
+    return _told(ws, f"Successfully edited {path}")
+
+
+def _change(path: NotePath, old: str | None, new: str | None) -> Callable[[str], str] | None:
+    if old is None and new is None:
+        return None
+    if old is None:
+        raise Invalid("old_str is required when new_str is provided", what="old_str")
+    if new is None:
+        raise Invalid("new_str is required when old_str is provided", what="new_str")
+    if not old:
+        raise Invalid("old_str cannot be empty", what="old_str")
+    return lambda text: apply(text, Replace(old, new), path)
+
+
+def _told(ws: Workspace, said: str) -> Answer:
+    """The answer, with a warning where the workspace is nearly full."""
+    used = engine.quota_share(ws)
+    if used is None or used < WARN_AT:
+        return Answer.of(said)
+    return Answer.of(said, meta={"warning": f"Storage is {used:.0%} full"})
+
+
+def glob(call: Call, args: Args) -> Answer:
+    ws, pattern = call.workspace, args["pattern"]
+    if not pattern.strip():
+        raise Invalid("Invalid glob pattern: it is empty", what="pattern")
+    limit = _bounded(args.get("max_results", 100), "max_results")
+    matches, sees = glob_matcher(pattern), ws.access.sees
+    chosen = Selection(
+        notes_only=False, sort="modified", limit=limit, visible=lambda path: matches(path) and sees(path)
+    )
+    found, total = engine.listing(ws, chosen)
+    rows = [{"path": one.path, "size": one.size, "modified": stamp(one.modified_ns / 1e9)} for one in found]
+    return _array(rows, total)
+
+
+def grep(call: Call, args: Args) -> Answer:
+    ws, pattern, ignore_case = call.workspace, args["pattern"], True
+    for flag, means in (("(?-i)", False), ("(?i)", True)):
+        if pattern.startswith(flag):
+            pattern, ignore_case = pattern[len(flag) :], means
+            break
+    if not pattern:
+        raise Invalid("Invalid regex pattern: it is empty", what="pattern")
+    lines = args.get("context_lines", 0)
+    if lines < 0:
+        raise Invalid("context_lines must be at least 0", what="context_lines")
+    asked = Grep(
+        pattern,
+        dialect="python-like",
+        ignore_case=ignore_case,
+        path=_scope(args["path"]) if args.get("path") else None,
+        files=True,
+        context=min(lines, 50),
+        limit=_bounded(args.get("max_matches", 50), "max_matches"),
+        cancelled=call.cancelled,
+    )
+    found = engine.grep(ws, asked)
+    rows = []
+    for one in found.items:
+        row: dict[str, Any] = {"path": one.path, "line": one.line, "match": one.text}
+        rows.append(row | {"context": [*one.before, one.text, *one.after]} if lines else row)
+    return _array(rows, found.total_lines)
+
+
+def _scope(raw: str) -> str:
+    scope = raw.rstrip("/")
+    if scope.startswith("/") or ".." in scope.split("/") or "\x00" in scope:
+        raise Invalid(f"Invalid path {raw!r}: it must be relative", what="path")
+    return scope
+
+
+def _bounded(number: int, name: str) -> int:
+    if number < 1:
+        raise Invalid(f"{name} must be at least 1", what=name)
+    return min(number, MOST)
+
+
+def _array(rows: list[dict[str, Any]], total: int) -> Answer:
+    text = json.dumps(rows, ensure_ascii=False, indent=2)
+    cut = len(rows) < total
+    return Answer.of(text, meta={"truncated": True, "total": total} if cut else None)
+
+
+TEXT, NUMBER = {"type": "string"}, {"type": "number"}
+
+
+def _schema(*required: str, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+def _said(shape: dict[str, Any], about: str) -> dict[str, Any]:
+    return {**shape, "description": about}
+
+
+PATH = _said(TEXT, "Path from the root, extension included")
+READ = _schema(
+    "path",
+    path=PATH,
+    range={
+        "type": "array",
+        "items": NUMBER,
+        "minItems": 2,
+        "maxItems": 2,
+        "description": "First and last line, from 1",
+    },
+    max_bytes=_said(NUMBER, "Read no more than this"),
+)
+WRITE = _schema("path", "content", path=PATH, content=_said(TEXT, "The whole file, at most 1 MB"))
+EDIT = _schema(
+    "path",
+    path=PATH,
+    old_str=_said(TEXT, "Text to replace; must be there exactly once"),
+    new_str=_said(TEXT, "What to put there; empty removes it"),
+    new_path=_said(TEXT, "Move the file here"),
+    delete=_said({"type": "boolean"}, "Remove the file; the rest is ignored"),
+)
+GLOB = _schema(
+    "pattern", pattern=_said(TEXT, "Such as projects/**/*.md"), max_results=_said(NUMBER, "Default 100, most 1000")
+)
+GREP = _schema(
+    "pattern",
+    pattern=_said(TEXT, "Regular expression; begin with (?-i) to mind case"),
+    path=_said(TEXT, "File, folder or glob to look in"),
+    max_matches=_said(NUMBER, "Default 50, most 1000"),
+    context_lines=_said(NUMBER, "Lines before and after"),
+)
+LOOKS = {"readOnlyHint": True, "openWorldHint": False}
+CHANGES = {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": False}
+TOOLS = (
+    Tool("read", "Read a file, whole, some of its lines, or its first bytes.", READ, read, LOOKS),
+    Tool("write", "Make a file or replace all of it. Use edit to change a part.", WRITE, write, CHANGES),
+    Tool("edit", "Replace a text that occurs once, and/or move the file; or delete it.", EDIT, edit, CHANGES),
+    Tool("glob", "Find files by name pattern; newest first, with size and date.", GLOB, glob, LOOKS),
+    Tool("grep", "Find lines by regular expression in all files or below a path; case ignored.", GREP, grep, LOOKS),
+)
+
+
+def surface(limiter: Limiter | None = None) -> Surface:
+    """Without a limiter nobody is counted."""
+
+    def guard(call: Call, tool: str) -> None:
+        if limiter is not None:
+            limiter.count(call.caller, WINDOWS)
+
+    return Surface(
+        "second_brain",
+        INSTRUCTIONS,
+        TOOLS,
+        Numbered(),
+        prompts=PROMPTS,
+        resources=NoteResources("file:///", source=Filed(notes_only=False), whole_library=False, audience=("user",)),
+        guard=guard,
+        sessions="required",
+        sse=False,
+    )
