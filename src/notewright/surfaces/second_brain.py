@@ -279,7 +279,9 @@ EDIT = _schema(
     delete=_said({"type": "boolean"}, "Remove the file; the rest is ignored"),
 )
 GLOB = _schema(
-    "pattern", pattern=_said(TEXT, "Such as projects/**/*.md"), max_results=_said(NUMBER, "Default 100, most 1000")
+    "pattern",
+    pattern=_said(TEXT, "Such as projects/**/*.md"),
+    max_results=_said(NUMBER, "Default 100, most 1000"),
 )
 GREP = _schema(
     "pattern",
