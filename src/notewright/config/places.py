@@ -1,0 +1,83 @@
+"""Where workspaces are and what they are called: locations, names, ids, and that none lies in another."""
+
+import hashlib
+import os
+import re
+import unicodedata
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+
+from notewright.errors import Invalid, NotFound
+
+RESERVED = frozenset((
+    "mcp", "w", "live", "d", "doc", "f", "ready", "api", "static", "authorize", "token", "register", "revoke",
+    ".well-known", "sign-in", "account", "admin", "healthz", "health", "readyz", "metrics", "default", "callback",
+    "auth", "_system",
+))  # fmt: skip
+
+
+def split_location(raw: str, here: Path) -> tuple[str, str]:
+    """Name and absolute location of `[NAME=]LOCATION`. A folder that is there wins over a name with `=`."""
+    name, equals, location = raw.partition("=")
+    if not equals or "/" in name or not name.strip() or (here / raw).is_dir():
+        name, location = "", raw
+    return name.strip() or _last_segment(location, here), absolute(location, here)
+
+
+def absolute(location: str, beside: Path) -> str:
+    """A location that means the same in every folder. NotFound without such a folder."""
+    if kind_of(location) == "s3":
+        if not re.fullmatch(r"s3://[^/]+(/.*)?", location):
+            raise Invalid(f"{location!r} is not a location", hint="use s3://bucket/prefix", what="location")
+        return location.rstrip("/")
+    mark = "live:" if kind_of(location) == "live" else ""
+    place = os.path.realpath(beside / Path(location.removeprefix(mark)).expanduser())
+    if not location or not os.path.isdir(place):
+        reason = "is not a folder" if location and os.path.exists(place) else "is not there"
+        raise NotFound(f"{location!r} {reason}", hint="name the folder that holds the notes", what="folder")
+    return mark + place
+
+
+def kind_of(location: str) -> str:
+    """folder, s3 or live."""
+    return "s3" if location.startswith("s3://") else "live" if location.startswith("live:") else "folder"
+
+
+def _last_segment(location: str, here: Path) -> str:
+    if kind_of(location) != "s3":
+        location = os.path.abspath(here / Path(location.removeprefix("live:")).expanduser())
+    return location.rstrip("/").rpartition("/")[2] or "notes"
+
+
+def workspace_id(name: str, taken: Iterable[str] = ()) -> str:
+    """The name as it stands in URLs: letters, digits and dashes, three to forty of them, none reserved or taken."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9_]+", "-", plain).strip("-_")[:33].rstrip("-_")
+    if not slug:
+        slug = "notes-" + hashlib.sha256(name.encode(errors="replace")).hexdigest()[:6]
+    if slug in RESERVED or len(slug) < 3:
+        slug += "-notes"
+    used, number, wanted = set(taken), 2, slug
+    while slug in used:
+        slug, number = f"{wanted}-{number}", number + 1
+    return slug
+
+
+def refuse_overlap(places: Iterable[tuple[str, str]]) -> None:
+    """A note belongs to one workspace: Invalid for (location, name) pairs of which one lies in another."""
+    for (outer, first), (inner, second) in pairwise(sorted((_comparable(place), name) for place, name in places)):
+        if inner.startswith(outer):
+            what = f"the workspaces {first!r} and {second!r} overlap"
+            raise Invalid(what, hint="name folders that lie side by side", what="location")
+
+
+def _comparable(location: str) -> str:
+    return location.removeprefix("live:").rstrip("/") + "/"
+
+
+def refuse_inside(place: str, folder: str, *, chosen: bool) -> None:
+    """Nothing of ours is among the notes. Dot folders are not among them, unless somebody chose one of them."""
+    inside = os.path.relpath(os.path.realpath(place), folder)
+    if inside.split("/")[0] != ".." and (chosen or not any(part.startswith(".") for part in inside.split("/"))):
+        raise Invalid(f"{place} lies in the workspace {folder}", hint="name another folder with --state", what="state")

@@ -1,0 +1,129 @@
+"""Every setting there is: its name, what it is without being set, and what it is for."""
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from notewright.errors import Invalid
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A name as in the file, with its section before a dot."""
+
+    name: str
+    default: Any
+    help: str
+    kind: str = "text"  # text, flag, number, list
+
+    @property
+    def variable(self) -> str:
+        return "NOTEWRIGHT_" + self.name.replace(".", "_").upper()
+
+    def read(self, raw: Any, where: str) -> Any:
+        """A value from a flag, the file or a variable (which is text) as what this setting is, or Invalid."""
+        value = _READERS[self.kind](raw)
+        if value is None:
+            raise Invalid(f"{where} must be {_KINDS[self.kind]}, not {raw!r}", hint=self.help, what=self.name)
+        return value
+
+
+SETTINGS = (
+    Setting("surface", ("notes",), "Tool surfaces: notes, cairn, lens, obsidian, second_brain, octarine", "list"),
+    Setting("state", None, "Folder for the ledger (state/) and the index (cache/)"),
+    Setting("read_only", False, "Take no writes in any workspace", "flag"),
+    Setting("rate_limits", True, "Hold callers to the call limits of Second Brain and Octarine", "flag"),
+    Setting("log_level", "warning", "How much to log on stderr: debug, info, warning, error"),
+    Setting("http.host", "127.0.0.1", "Address to listen on"),
+    Setting("http.port", None, "Port to listen on; without one MCP is spoken on stdio", "number"),
+    Setting("http.hosts", (), "Host names clients may use, beside those of this machine", "list"),
+    Setting("http.origins", (), "Web origins that may call", "list"),
+    Setting("http.tls_cert", None, "Certificate file for HTTPS"),
+    Setting("http.tls_key", None, "Key file for HTTPS"),
+    Setting("http.trusted_proxies", (), "Addresses whose X-Forwarded-… headers are believed", "list"),
+    Setting("http.workers", 1, "Processes that answer", "number"),
+    Setting("auth.issuer", None, "OAuth: who issues access tokens"),
+    Setting("auth.audience", None, "OAuth: for whom they must be issued"),
+    Setting("database.url", None, "PostgreSQL for index and ledger of many replicas"),
+    Setting("backup.to", None, "Where backups go"),
+    Setting("backup.at", "02:00", "When, in UTC"),
+    Setting("backup.keep_days", 30, "For how many days they are kept", "number"),
+    Setting("history.keep_days", 90, "For how many days changes can be undone", "number"),
+    Setting("history.keep_bytes", 1_000_000_000, "How many bytes of replaced notes are kept", "number"),
+)
+WORKSPACE_SETTINGS = (
+    Setting("location", None, "A folder, s3://bucket/prefix, or live:FOLDER; relative to the file"),
+    Setting("timezone", "UTC", "What a day is, for daily notes and dates"),
+    Setting("read_only", False, "Take no writes", "flag"),
+    Setting("hide", (), "Globs of what is absent from every answer", "list"),
+    Setting("write_under", ("**",), "Globs of where agents may write", "list"),
+    Setting("max_file_size", 10_485_760, "Bytes one note may have", "number"),
+    Setting("quota_files", None, "Files the workspace may have", "number"),
+    Setting("quota_bytes", None, "Bytes the workspace may have", "number"),
+    Setting("bootstrap", None, "para: Second Brain's folders, once, in an empty workspace"),
+)
+_SECTIONS = {setting.name.split(".")[0] for setting in SETTINGS if "." in setting.name}
+_KINDS = {"flag": "true or false", "number": "a whole number", "list": "a list of texts", "text": "a text"}
+
+
+def refuse_unknown(written: Mapping[str, Any], place: str) -> None:
+    """Invalid unless every key of the file is in the table; the nearest one is named."""
+    for key, value in written.items():
+        if key == "workspaces":
+            _refuse_unknown_of_workspaces(value, place)
+        elif key in _SECTIONS and isinstance(value, dict):
+            inside = [setting.name.split(".")[1] for setting in SETTINGS if setting.name.startswith(f"{key}.")]
+            _known(value, inside, f"[{key}] of {place}")
+        else:
+            plain = [setting.name for setting in SETTINGS if "." not in setting.name]
+            _known([key], [*plain, *_SECTIONS, "workspaces"], place)
+
+
+def _refuse_unknown_of_workspaces(tables: Any, place: str) -> None:
+    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
+        raise Invalid(f"workspaces in {place} must be tables", hint='write [workspaces.Name] and location = "…"')
+    for name, table in tables.items():
+        _known(table, [setting.name for setting in WORKSPACE_SETTINGS], f"[workspaces.{name}] of {place}")
+        if "location" not in table:
+            raise Invalid(f"[workspaces.{name}] of {place} has no location", hint='add location = "folder"')
+
+
+def _known(keys: Iterable[str], known: list[str], where: str) -> None:
+    for key in keys:
+        if key not in known:
+            raise Invalid(f"{where} has an unknown setting {key!r}", hint=near(key, known), what=key)
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """The name that was probably meant, or those there are."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]}?" if close else f"there is {', '.join(names)}" if names else "there is none"
+
+
+def _flag(raw: Any) -> bool | None:
+    if isinstance(raw, str):
+        word = raw.strip().lower()
+        return True if word in ("1", "true", "yes", "on") else False if word in ("0", "false", "no", "off") else None
+    return raw if isinstance(raw, bool) else None
+
+
+def _number(raw: Any) -> int | None:
+    if isinstance(raw, str) and re.fullmatch(r"\d+(_\d+)*", raw.strip(), re.ASCII):
+        return int(raw)
+    return raw if isinstance(raw, int) and not isinstance(raw, bool) and raw >= 0 else None
+
+
+def _list(raw: Any) -> tuple[str, ...] | None:
+    if isinstance(raw, str):
+        return tuple(part.strip() for part in raw.split(",") if part.strip())
+    return tuple(raw) if isinstance(raw, list | tuple) and all(isinstance(part, str) for part in raw) else None
+
+
+def _text(raw: Any) -> str | None:
+    return raw if isinstance(raw, str) and raw else None
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {"flag": _flag, "number": _number, "list": _list, "text": _text}
