@@ -181,9 +181,7 @@ def _workspace(name: str, id: str, table: Table, variables: Mapping[str, str], r
         ZoneInfo(made.timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         hint = "use a name like Australia/Melbourne"
-        raise Invalid(
-            f"timezone of workspace {name!r}: {made.timezone!r} is none", hint=hint, what="timezone"
-        ) from None
+        raise Invalid(f"workspace {name!r}: {made.timezone!r} is no timezone", hint=hint, what="timezone") from None
     if made.bootstrap not in (None, "para"):
         raise Invalid(f"bootstrap of workspace {name!r} must be para, not {made.bootstrap!r}", what="bootstrap")
     return replace(made, read_only=made.read_only or read_only)
