@@ -2,24 +2,35 @@
 
 import asyncio
 import getpass
+import importlib
 from collections.abc import Callable, Sequence
 
 from notewright.server import stdio
+from notewright.server.caller import Caller
+from notewright.server.lane import Lane
 from notewright.server.library import Opening, OpenLibrary
-from notewright.server.mcp import Caller, build
+from notewright.server.out import Out
 from notewright.server.workers import Workers
 from notewright.surfaces import Session, Surface
 
 
 def serve_stdio(opened: Callable[[], OpenLibrary], surfaces: Sequence[Surface]) -> None:
     """Speak MCP on standard input and output until the input ends. The library opens meanwhile."""
+    library = Opening(opened)
+    caller = Caller(library, Session(initialized=False), "stdio", user())
+
+    async def long_way(inbox: stdio.Inbox, out: Out, lane: Lane) -> None:
+        """The SDK takes most of a second to load, so it comes when somebody asks for it."""
+        mcp = await asyncio.to_thread(importlib.import_module, "notewright.server.mcp")
+        way = await asyncio.to_thread(importlib.import_module, "notewright.server.longway")
+        server = mcp.build(surfaces, lambda context: caller, Workers(), push=True)
+        await way.serve(server, inbox, out, lane)
+
+    def lane_to(out: Out) -> Lane:
+        return Lane(caller, surfaces, out, library.begin)
+
     with stdio.own_wire() as (read_fd, write_fd):
-        library = Opening(opened)
-        caller = Caller(library, Session(initialized=False), "stdio", user())
-        workers = Workers()
-        server = build(surfaces, lambda context: caller, workers, push=True)
-        asyncio.run(stdio.serve(server, caller, surfaces, read_fd, write_fd))
-        workers.close()
+        asyncio.run(stdio.serve(lane_to, long_way, read_fd, write_fd))
         library.close()
 
 

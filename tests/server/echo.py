@@ -37,7 +37,9 @@ class Plain(Style):
     def problem(self, failed: Failed) -> Answer:
         wait = failed.problem.details.get("retry_after")
         if wait is not None and failed.call.transport == "http":
-            raise RpcError(RATE_LIMITED, "slow down", {"retryAfter": wait}, status=429, headers={"Retry-After": str(wait)})
+            raise RpcError(
+                RATE_LIMITED, "slow down", {"retryAfter": wait}, status=429, headers={"Retry-After": str(wait)}
+            )
         return Answer.error(f"{failed.problem.code}: {failed.problem}")
 
 

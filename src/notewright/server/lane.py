@@ -1,8 +1,9 @@
-"""Plain tool calls of the 2025 era on stdio, done by the thread that read them.
+"""The handshake, the list of tools and their calls on stdio in the 2025 era, done by the thread that read them.
 
-The SDK takes a tool call through two models, several coroutines and streams, which is ten times the work of a small
-call itself. Only calls pass here that are exactly what they seem: after the handshake, in the form of the protocol,
-without a wish for progress. All others take the long way and get the same answer.
+This is what nearly every client asks for, and all of it is simple. The SDK takes a second to load and a tool call
+through two models, several coroutines and streams, which is ten times the work of a small call itself. Only messages
+pass here that are exactly what they seem; all others, and the 2026 era, take the long way through the SDK and get the
+same answers.
 """
 
 import logging
@@ -11,27 +12,28 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import mcp_types as wire
-
 from notewright.engine import Actor
 from notewright.server import shapes
+from notewright.server.caller import Caller
 from notewright.server.crew import Work
-from notewright.server.mcp import Caller
+from notewright.server.out import Out
+from notewright.server.progress import Report, now_and_then, unheard
 from notewright.surfaces import INTERNAL_ERROR, Call, Cancelled, RpcError, Surface, perform, together
 
 log = logging.getLogger(__name__)
 
-Tell = Callable[[Any, dict[str, Any] | None], None]  # (request id, result or error; None: it was given up)
-LONG_WAY = ("progressToken", wire.PROTOCOL_VERSION_META_KEY)
+ENVELOPE = "io.modelcontextprotocol/protocolVersion"  # in `_meta` of every request of the 2026 era
+Message = dict[str, Any]
 
 
 @dataclass(slots=True)
-class _Plain:
+class _Asked:
     """A call that takes the lane."""
 
     request: int | str
     tool: str
     args: dict[str, Any]
+    token: int | str | None  # of those who want to know how far it is
     given_up: bool = False
 
     def stopped(self) -> bool:
@@ -39,82 +41,104 @@ class _Plain:
 
 
 class Lane:
-    """Learns from the passing messages when calls may begin and which were given up."""
+    """One client's way in. `began` is told when the client has been greeted: what takes long may begin now."""
 
-    def __init__(self, caller: Caller, surfaces: Sequence[Surface], unanswered: set[Any], tell: Tell) -> None:
+    def __init__(self, caller: Caller, surfaces: Sequence[Surface], out: Out, began: Callable[[], None]) -> None:
         self._caller = caller
         self._first = surfaces[0]
         self._tools = together(surfaces)
-        self._unanswered = unanswered
-        self._tell = tell
-        self._opening: Any = None
-        self._open = False
-        self._running: dict[Any, _Plain] = {}
+        self._offer = shapes.Offer.of(surfaces)
+        self._out = out
+        self._began = began
+        self._running: dict[int | str, _Asked] = {}
+        self._passed_by = False  # a request went the long way
+        self.greeting: Message | None = None  # the `initialize` that was answered here
 
-    def take(self, message: dict[str, Any]) -> Work | None:
-        """The work of a plain call. Everything else is only looked at."""
-        method = message.get("method")
-        if method == "tools/call":
-            plain = self._plain(message)
-            return partial(self._do, plain) if plain is not None else None
-        if method == "initialize":
-            self._opening = message.get("id")
-            self._caller.session.client = _client_name(message)
-        elif method == "notifications/initialized":
-            self._open = self._caller.session.initialized = True
-        elif method == "notifications/cancelled":
-            self._give_up(message.get("params"))
-        return None
-
-    def _plain(self, message: dict[str, Any]) -> _Plain | None:
-        if not self._open or self._opening in self._unanswered:  # no answer overtakes that to `initialize`
-            return None
+    def take(self, message: Message) -> Work | bool:
+        """The work of a call; True for what is done with already; False for what must go the long way."""
         match message:
-            case {"jsonrpc": "2.0", "id": int() | str() as request, "params": {"name": str(tool), **rest}}:
+            case {"method": "tools/call"}:
+                if self.greeting and (work := self._call(message)):
+                    return work
+            case {"method": "initialize"}:
+                if self._greet(message):
+                    return True
+            case {"method": "tools/list", "id": request} if self.greeting and not message.get("params"):
+                self._out.answer(request, {"result": shapes.tools([tool for _, tool in self._tools.values()])})
+                return True
+            case {"method": "ping", "id": request} if self.greeting:
+                self._out.answer(request, {"result": {}})
+                return True
+            case {"method": "notifications/initialized"}:
+                self._caller.session.initialized = True
+            case {"method": "notifications/cancelled", "params": {"requestId": int() | str() as request}}:
+                if request in self._running:
+                    self._running[request].given_up = True
+                    return True
+        self._passed_by = self._passed_by or "id" in message
+        return False
+
+    def _greet(self, message: Message) -> bool:
+        """Answered here, unless the client has begun to talk to the SDK, which then must hear everything."""
+        match message:
+            case _ if self._passed_by:
+                return False
+            case {
+                "id": request,
+                "params": {
+                    "protocolVersion": str(version),
+                    "capabilities": {},
+                    "clientInfo": {"name": str(name), "version": str()},
+                },
+            }:
+                self._caller.session.client = name
+                self.greeting = message
+                self._out.answer(request, {"result": shapes.handshake(self._offer, version)})
+                self._began()
+                return True
+        return False
+
+    def _call(self, message: Message) -> Work | None:
+        match message:
+            case {"id": request, "params": {"name": str(tool), **rest}}:
                 args, meta = rest.get("arguments", {}), rest.get("_meta", {})
             case _:
                 return None
-        if isinstance(request, bool) or not isinstance(args, dict) or not isinstance(meta, dict):
+        if not isinstance(args, dict) or not isinstance(meta, dict) or ENVELOPE in meta:
             return None
-        if any(key in meta for key in LONG_WAY):
-            return None
-        plain = self._running[request] = _Plain(request, tool, args)
-        self._unanswered.add(request)
-        return plain
+        asked = self._running[request] = _Asked(request, tool, args, meta.get("progressToken"))
+        self._out.unanswered.add(request)
+        return partial(self._do, asked)
 
-    def _give_up(self, params: Any) -> None:
-        request = params.get("requestId") if isinstance(params, dict) else None
-        if isinstance(request, int | str) and request in self._running:
-            self._running[request].given_up = True
+    def _do(self, asked: _Asked) -> Callable[[], None]:
+        outcome = self._outcome(asked)
+        if self._running.get(asked.request) is asked:
+            del self._running[asked.request]
+        return partial(self._out.answer, asked.request, None if asked.given_up else outcome)
 
-    def _do(self, plain: _Plain) -> Callable[[], None]:
-        outcome = self._outcome(plain)
-        if self._running.get(plain.request) is plain:
-            del self._running[plain.request]
-        return partial(self._tell, plain.request, None if plain.given_up else outcome)
-
-    def _outcome(self, plain: _Plain) -> dict[str, Any] | None:
+    def _outcome(self, asked: _Asked) -> dict[str, Any] | None:
         caller = self._caller
-        surface = self._tools[plain.tool][0] if plain.tool in self._tools else self._first
-        actor = Actor(caller.user, caller.session.client, surface.name, plain.tool)
-        call = Call(caller.library, actor, caller.session, caller.transport, plain.stopped)
+        surface = self._tools[asked.tool][0] if asked.tool in self._tools else self._first
+        actor = Actor(caller.user, caller.session.client, surface.name, asked.tool)
+        call = Call(caller.library, actor, caller.session, caller.transport, asked.stopped, self._report(asked))
         try:
-            return {"result": shapes.result(perform(surface, call, plain.tool, plain.args))}
+            if surface.handshake and not caller.session.initialized:
+                raise RpcError(INTERNAL_ERROR, shapes.NOT_INITIALIZED)
+            return {"result": shapes.result(perform(surface, call, asked.tool, asked.args))}
         except Cancelled:
             return None
         except RpcError as error:
-            return _error(error.code, error.message, error.data)
+            return {"error": shapes.error(error.code, error.message, error.data)}
         except BaseException:
-            log.exception("%s failed", plain.tool)
-            return _error(INTERNAL_ERROR, "Internal error")
+            log.exception("%s failed", asked.tool)
+            return {"error": shapes.error(INTERNAL_ERROR, "Internal error")}
 
+    def _report(self, asked: _Asked) -> Report:
+        if type(asked.token) not in (int, str):
+            return unheard
 
-def _error(code: int, message: str, data: Any = None) -> dict[str, Any]:
-    return {"error": {"code": code, "message": message} | ({} if data is None else {"data": data})}
+        def tell(done: float, total: float | None, message: str | None) -> None:
+            if not asked.given_up:
+                self._out.notify("notifications/progress", shapes.progress(asked.token, done, total, message))
 
-
-def _client_name(message: dict[str, Any]) -> str:
-    match message:
-        case {"params": {"clientInfo": {"name": str(name)}}}:
-            return name
-    return ""
+        return now_and_then(tell)

@@ -15,31 +15,47 @@ class OpenLibrary(Library, Protocol):
 
 
 class Opening:
-    """The library that `opened` gives, some time soon: who asks before waits. If it fails, every question does."""
+    """The library that `opened` gives: opened in a thread of its own from `begin` on, or when somebody first asks.
+
+    Who asks before it is open waits. If it fails, every question does.
+    """
 
     def __init__(self, opened: Callable[[], OpenLibrary]) -> None:
+        self._opened = opened
         self._library: Future[OpenLibrary] = Future()
-        threading.Thread(target=self._open, args=(opened,), name="open", daemon=True).start()
+        self._lock = threading.Lock()
+        self._begun = False
 
-    def _open(self, opened: Callable[[], OpenLibrary]) -> None:
+    def begin(self) -> None:
+        with self._lock:
+            if not self._begun:
+                self._begun = True
+                threading.Thread(target=self._open, name="open", daemon=True).start()
+
+    def _open(self) -> None:
         try:
-            self._library.set_result(opened())
+            self._library.set_result(self._opened())
         except BaseException as error:
             self._library.set_exception(error)
 
+    def _open_one(self) -> OpenLibrary:
+        if not self._begun:
+            self.begin()
+        return self._library.result()
+
     def workspaces(self) -> Sequence[Workspace]:
-        return self._library.result().workspaces()
+        return self._open_one().workspaces()
 
     @property
     def default(self) -> Workspace:
-        return self._library.result().default
+        return self._open_one().default
 
     def named(self, id_or_name: str) -> Workspace:
-        return self._library.result().named(id_or_name)
+        return self._open_one().named(id_or_name)
 
     def close(self) -> None:
-        """Closed if it was ever open."""
-        if self._library.exception() is None:
+        """Closed if it was ever opened."""
+        if self._begun and self._library.exception() is None:
             self._library.result().close()
 
 

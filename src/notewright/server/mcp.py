@@ -7,22 +7,23 @@ MCPError may leave a handler: the SDK would put the text of any other exception 
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import mcp_types as wire
 from mcp.server import Server
+from mcp.server.caching import CACHEABLE_METHODS, CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from notewright import __version__
 from notewright.engine import Actor
 from notewright.errors import Invalid, NotFound, Problem
 from notewright.server import shapes
+from notewright.server.caller import Caller
 from notewright.server.changes import Watch, listen
+from notewright.server.progress import Report, now_and_then, unheard
+from notewright.server.shapes import Shape
 from notewright.server.workers import Workers
 from notewright.surfaces import (
     INTERNAL_ERROR,
@@ -30,13 +31,10 @@ from notewright.surfaces import (
     RESOURCE_NOT_FOUND,
     Call,
     Cancelled,
-    Library,
     Prompt,
     Resources,
     RpcError,
-    Session,
     Surface,
-    Transport,
     perform,
     together,
 )
@@ -45,18 +43,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Context = ServerRequestContext[Any, Any]
 
-REPORT_EVERY = 0.1  # seconds between two progress notifications
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who is at the other end of the wire, and what they may use."""
-
-    library: Library
-    session: Session
-    transport: Transport
-    user: str = ""
-    refuse: Callable[[RpcError], None] | None = None  # told of a refusal that wants an HTTP status of its own
+COMPLETE = {"resultType": "complete"}  # asked for by the 2026 era; the SDK leaves it out of the 2025 era's answers
 
 
 Callers = Callable[[Context], Caller]
@@ -67,23 +54,25 @@ def build(surfaces: Sequence[Surface], caller_of: Callers, workers: Workers, *, 
 
     `push`: the wire can carry notifications at any time, so `resources/subscribe` of the 2025 era is served.
     """
-    desk = Desk(caller_of, workers)
+    desk, offer = Desk(caller_of, workers), shapes.Offer.of(surfaces)
     tools, prompts, shelf = _Tools(desk, surfaces), _Prompts(desk, surfaces), _Shelf(desk, surfaces)
     handlers: dict[str, Any] = {"on_list_tools": tools.list, "on_call_tool": tools.call}
-    if prompts.known:
+    if offer.prompts:
         handlers |= {"on_list_prompts": prompts.list, "on_get_prompt": prompts.get}
-    if shelf.kinds:
+    if offer.resources:
         handlers |= {"on_list_resources": shelf.list, "on_list_resource_templates": shelf.templates}
         handlers |= {"on_read_resource": shelf.read, "on_subscriptions_listen": shelf.listen}
-    if shelf.kinds and push:
+    if offer.resources and push:
         handlers |= {"on_subscribe_resource": shelf.subscribe, "on_unsubscribe_resource": shelf.unsubscribe}
-    if shelf.kinds or any(prompt.complete for _, prompt in prompts.known.values()):
+    if offer.completions:
         handlers["on_completion"] = _Completion(prompts, shelf).complete
+    hints: dict[Any, CacheHint] = dict.fromkeys(CACHEABLE_METHODS, CacheHint())  # the 2026 era wants them
     server: Server[Any] = Server(
-        "notewright",
-        version=__version__,
-        instructions="\n\n".join(surface.instructions for surface in surfaces if surface.instructions) or None,
+        shapes.SERVER["name"],
+        version=shapes.SERVER["version"],
+        instructions=offer.instructions or None,
         get_tool_input_schema=tools.schema,
+        cache_hints=hints,
         **handlers,
     )
     server.middleware.clear()  # the SDK's tracing: nobody listens, and it costs an eighth of a call
@@ -132,25 +121,20 @@ def _client(context: Context, caller: Caller) -> str:
     return params.client_info.name if params is not None else caller.session.client
 
 
-def _reporter(context: Context) -> Callable[[float, float | None, str | None], None]:
-    """Tells progress from a worker thread, not too often, and in order with the answer; nothing if nobody asked."""
+def _reporter(context: Context) -> Report:
+    """Tells progress from a worker thread, in order with the answer; nothing if nobody asked."""
     if context.meta is None or context.meta.get("progress_token") is None:
-        return lambda done, total, message: None
-    loop, last = asyncio.get_running_loop(), 0.0
+        return unheard
+    loop = asyncio.get_running_loop()
 
-    def report(done: float, total: float | None, message: str | None) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last < REPORT_EVERY and done != total:
-            return
-        last = now
+    def tell(done: float, total: float | None, message: str | None) -> None:
         told = context.session.report_progress(done, total, message)
         try:
             asyncio.run_coroutine_threadsafe(told, loop).result(timeout=1)
         except (RuntimeError, TimeoutError):  # the loop has ended, or the client does not read
             told.close()
 
-    return report
+    return now_and_then(tell)
 
 
 class _Tools:
@@ -158,27 +142,27 @@ class _Tools:
         self._desk = desk
         self._first = surfaces[0]
         self._known = together(surfaces)
-        self._listing = wire.ListToolsResult(tools=[shapes.tool(tool) for _, tool in self._known.values()])
+        self._listing = shapes.tools([tool for _, tool in self._known.values()]) | COMPLETE
 
     def schema(self, name: str) -> Mapping[str, Any] | None:
         """Without this the SDK lists every tool before every 2026-era call over HTTP."""
         return self._known[name][1].schema if name in self._known else None
 
-    async def list(self, context: Context, params: Any) -> wire.ListToolsResult:
+    async def list(self, context: Context, params: Any) -> Shape:
         return self._listing
 
-    async def call(self, context: Context, params: wire.CallToolRequestParams) -> dict[str, Any]:
+    async def call(self, context: Context, params: wire.CallToolRequestParams) -> Shape:
         name, args = params.name, params.arguments or {}
         surface = self._known[name][0] if name in self._known else self._first
         if surface.handshake:
             self._shaken_hands(context)
         answer = await self._desk.run(context, surface.name, name, lambda call: perform(surface, call, name, args))
-        return shapes.result(answer) | {"resultType": "complete"}  # the 2025 era's answers go without
+        return shapes.result(answer) | COMPLETE
 
     def _shaken_hands(self, context: Context) -> None:
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS or self._desk.caller_of(context).session.initialized:
             return
-        raise MCPError(INTERNAL_ERROR, "Session not initialized: send notifications/initialized first")
+        raise MCPError(INTERNAL_ERROR, shapes.NOT_INITIALIZED)
 
 
 class _Prompts:
@@ -186,17 +170,17 @@ class _Prompts:
         self.desk = desk
         self.known = {prompt.name: (surface, prompt) for surface in surfaces for prompt in surface.prompts}
 
-    async def list(self, context: Context, params: Any) -> wire.ListPromptsResult:
-        return wire.ListPromptsResult(prompts=[shapes.prompt(prompt) for _, prompt in self.known.values()])
+    async def list(self, context: Context, params: Any) -> Shape:
+        return shapes.prompts([prompt for _, prompt in self.known.values()]) | COMPLETE
 
-    async def get(self, context: Context, params: wire.GetPromptRequestParams) -> wire.GetPromptResult:
+    async def get(self, context: Context, params: wire.GetPromptRequestParams) -> Shape:
         surface, prompt = self.named(params.name)
         given = params.arguments or {}
         missing = [blank.name for blank in prompt.arguments if blank.required and not given.get(blank.name)]
         if missing:
             raise MCPError(INVALID_PARAMS, f"Missing required argument: {missing[0]}")
         text = await self.desk.run(context, surface.name, prompt.name, lambda call: prompt.render(call, given))
-        return shapes.prompted(prompt, text)
+        return shapes.prompted(prompt, text) | COMPLETE
 
     def named(self, name: str) -> tuple[Surface, Prompt]:
         if name not in self.known:
@@ -211,7 +195,7 @@ class _Shelf:
         self.desk = desk
         self.kinds: list[tuple[str, Resources]] = [(s.name, s.resources) for s in surfaces if s.resources is not None]
 
-    async def list(self, context: Context, params: wire.PaginatedRequestParams) -> wire.ListResourcesResult:
+    async def list(self, context: Context, params: wire.PaginatedRequestParams) -> Shape:
         """Page by page; when one surface's are all told, the cursor goes on to the next surface's."""
         number, inner = _shelf_place(params.cursor, len(self.kinds))
         surface, kind = self.kinds[number]
@@ -219,18 +203,17 @@ class _Shelf:
         if after is None and number + 1 < len(self.kinds):
             number, after = number + 1, ""
         cursor = None if after is None else f"{number}:{after}"
-        return wire.ListResourcesResult(resources=[shapes.resource(one) for one in found], next_cursor=cursor)
+        return shapes.resources(found, cursor) | COMPLETE
 
-    async def templates(self, context: Context, params: Any) -> wire.ListResourceTemplatesResult:
-        found = [shapes.template(one) for _, kind in self.kinds for one in kind.templates]
-        return wire.ListResourceTemplatesResult(resource_templates=found)
+    async def templates(self, context: Context, params: Any) -> Shape:
+        return shapes.templates([one for _, kind in self.kinds for one in kind.templates]) | COMPLETE
 
-    async def read(self, context: Context, params: wire.ReadResourceRequestParams) -> wire.ReadResourceResult:
+    async def read(self, context: Context, params: wire.ReadResourceRequestParams) -> Shape:
         uri = str(params.uri)
         for surface, kind in self.kinds:
             try:
                 found = await self.desk.run(context, surface, "", lambda call, kind=kind: kind.read(call, uri))  # type: ignore[misc]
-                return shapes.contents(found)
+                return shapes.contents(found) | COMPLETE
             except MCPError as error:
                 if error.code != RESOURCE_NOT_FOUND:
                     raise
@@ -277,13 +260,13 @@ class _Completion:
         self._prompts = prompts
         self._shelf = shelf
 
-    async def complete(self, context: Context, params: wire.CompleteRequestParams) -> wire.CompleteResult:
+    async def complete(self, context: Context, params: wire.CompleteRequestParams) -> Shape:
         argument, begun = params.argument.name, params.argument.value
         if isinstance(params.ref, wire.PromptReference):
             found = await self._prompt(context, params.ref.name, argument, begun)
         else:
             found = await self._template(context, params.ref.uri, argument, begun)
-        return shapes.completion(found)
+        return shapes.completion(found) | COMPLETE
 
     async def _prompt(self, context: Context, name: str, argument: str, begun: str) -> Sequence[str]:
         surface, prompt = self._prompts.named(name)

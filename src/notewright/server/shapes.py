@@ -1,82 +1,138 @@
-"""Our values in the shapes of the wire."""
+"""Our values in the shapes of the wire, as plain dicts. Nothing here needs the SDK, so that stdio starts without it."""
 
 import base64
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import mcp_types as wire
+from notewright import __version__
+from notewright.surfaces import Answer, Contents, Image, Prompt, Resource, Surface, Template, Tool, well_formed
 
-from notewright.surfaces import Answer, Contents, Image, Prompt, Resource, Template, Tool, well_formed
-
+Shape = dict[str, Any]
 MOST_COMPLETIONS = 100  # the protocol's bound
+VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")  # those that begin with `initialize`
+NOT_INITIALIZED = "Session not initialized: send notifications/initialized first"
+SERVER = {"name": "notewright", "version": __version__}
 
 
-def tool(given: Tool) -> wire.Tool:
-    annotations = wire.ToolAnnotations.model_validate(given.annotations) if given.annotations else None
-    schema = dict(given.schema)
-    return wire.Tool(name=given.name, description=given.description, input_schema=schema, annotations=annotations)
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What some surfaces offer together: which capabilities a server of them has."""
+
+    instructions: str
+    prompts: bool
+    resources: bool
+    completions: bool
+
+    @classmethod
+    def of(cls, surfaces: Sequence[Surface]) -> "Offer":
+        prompts = [prompt for surface in surfaces for prompt in surface.prompts]
+        resources = any(surface.resources is not None for surface in surfaces)
+        instructions = "\n\n".join(surface.instructions for surface in surfaces if surface.instructions)
+        completions = resources or any(prompt.complete is not None for prompt in prompts)
+        return cls(instructions, bool(prompts), resources, completions)
 
 
-def result(answer: Answer) -> dict[str, Any]:
-    """As a plain dict, which the SDK takes too and which costs it half of what a model does."""
-    shaped: dict[str, Any] = {"content": [_block(block) for block in answer.blocks], "isError": answer.is_error}
-    if answer.meta is not None:
-        shaped["_meta"] = dict(answer.meta)
-    return shaped
+def handshake(offer: Offer, wanted: str) -> Shape:
+    """The answer to `initialize`."""
+    capabilities: Shape = {}
+    if offer.completions:
+        capabilities["completions"] = {}
+    if offer.prompts:
+        capabilities["prompts"] = {"listChanged": False}
+    if offer.resources:
+        capabilities["resources"] = {"listChanged": False, "subscribe": True}
+    capabilities["tools"] = {"listChanged": False}
+    shaped: Shape = {
+        "capabilities": capabilities,
+        "protocolVersion": wanted if wanted in VERSIONS else VERSIONS[-1],
+        "serverInfo": SERVER,
+    }
+    return shaped | ({"instructions": offer.instructions} if offer.instructions else {})
 
 
-def _block(block: str | Image) -> dict[str, Any]:
+def tools(given: Sequence[Tool]) -> Shape:
+    return {"tools": [_tool(tool) for tool in given]}
+
+
+def _tool(tool: Tool) -> Shape:
+    shaped: Shape = {"name": tool.name, "description": tool.description, "inputSchema": tool.schema}
+    return shaped | ({"annotations": dict(tool.annotations)} if tool.annotations else {})
+
+
+def result(answer: Answer) -> Shape:
+    shaped: Shape = {"content": [_block(block) for block in answer.blocks], "isError": answer.is_error}
+    return shaped if answer.meta is None else shaped | {"_meta": dict(answer.meta)}
+
+
+def _block(block: str | Image) -> Shape:
     if isinstance(block, str):
         return {"type": "text", "text": block}
     return {"type": "image", "data": base64.b64encode(block.data).decode(), "mimeType": block.mime}
 
 
-def prompt(given: Prompt) -> wire.Prompt:
+def error(code: int, message: str, data: Any = None) -> Shape:
+    return {"code": code, "message": message} | ({} if data is None else {"data": data})
+
+
+def prompts(given: Sequence[Prompt]) -> Shape:
+    return {"prompts": [_prompt(prompt) for prompt in given]}
+
+
+def _prompt(prompt: Prompt) -> Shape:
     blanks = [
-        wire.PromptArgument(name=blank.name, description=blank.description or None, required=blank.required)
-        for blank in given.arguments
+        {"name": blank.name, "description": blank.description, "required": blank.required} for blank in prompt.arguments
     ]
-    return wire.Prompt(name=given.name, description=given.description, arguments=blanks)
+    return {"name": prompt.name, "description": prompt.description, "arguments": blanks}
 
 
-def prompted(given: Prompt, text: str) -> wire.GetPromptResult:
-    said = wire.PromptMessage(role="user", content=wire.TextContent(type="text", text=well_formed(text)))
-    return wire.GetPromptResult(description=given.description, messages=[said])
+def prompted(prompt: Prompt, text: str) -> Shape:
+    said = {"role": "user", "content": {"type": "text", "text": well_formed(text)}}
+    return {"description": prompt.description, "messages": [said]}
 
 
-def resource(given: Resource) -> wire.Resource:
-    noted = {"audience": list(given.audience) or None, "last_modified": given.modified}
-    annotations = wire.Annotations(**{name: value for name, value in noted.items() if value is not None})  # type: ignore[arg-type]
-    return wire.Resource(
-        uri=given.uri,
-        name=well_formed(given.name),
-        mime_type=given.mime,
-        size=given.size,
-        annotations=annotations if annotations.model_fields_set else None,
-    )
+def resources(found: Sequence[Resource], cursor: str | None) -> Shape:
+    listed = {"resources": [_resource(resource) for resource in found]}
+    return listed if cursor is None else listed | {"nextCursor": cursor}
 
 
-def template(given: Template) -> wire.ResourceTemplate:
-    return wire.ResourceTemplate(
-        uri_template=given.uri,
-        name=given.name,
-        description=given.description or None,
-        mime_type=given.mime,
-        annotations=wire.Annotations(audience=list(given.audience)) if given.audience else None,
-    )
+def _resource(resource: Resource) -> Shape:
+    shaped: Shape = {"uri": resource.uri, "name": well_formed(resource.name), "mimeType": resource.mime}
+    if resource.size is not None:
+        shaped["size"] = resource.size
+    noted: Shape = {"audience": list(resource.audience)} if resource.audience else {}
+    if resource.modified is not None:
+        noted["lastModified"] = resource.modified
+    return shaped | ({"annotations": noted} if noted else {})
 
 
-def contents(given: Contents) -> wire.ReadResourceResult:
-    held: wire.TextResourceContents | wire.BlobResourceContents
+def templates(found: Sequence[Template]) -> Shape:
+    return {"resourceTemplates": [_template(template) for template in found]}
+
+
+def _template(template: Template) -> Shape:
+    shaped: Shape = {"uriTemplate": template.uri, "name": template.name, "mimeType": template.mime}
+    if template.description:
+        shaped["description"] = template.description
+    return shaped | ({"annotations": {"audience": list(template.audience)}} if template.audience else {})
+
+
+def contents(given: Contents) -> Shape:
+    held: Shape = {"uri": given.uri, "mimeType": given.mime}
     if isinstance(given.content, str):
-        held = wire.TextResourceContents(uri=given.uri, mime_type=given.mime, text=well_formed(given.content))
+        held["text"] = well_formed(given.content)
     else:
-        blob = base64.b64encode(given.content).decode()
-        held = wire.BlobResourceContents(uri=given.uri, mime_type=given.mime, blob=blob)
-    return wire.ReadResourceResult(contents=[held])
+        held["blob"] = base64.b64encode(given.content).decode()
+    return {"contents": [held]}
 
 
-def completion(found: Sequence[str]) -> wire.CompleteResult:
+def completion(found: Sequence[str]) -> Shape:
     values = [well_formed(value) for value in found[:MOST_COMPLETIONS]]
-    more = len(found) > len(values)
-    return wire.CompleteResult(completion=wire.Completion(values=values, has_more=more))
+    return {"completion": {"values": values, "hasMore": len(found) > len(values)}}
+
+
+def progress(token: Any, done: float, total: float | None, message: str | None) -> Shape:
+    shaped: Shape = {"progressToken": token, "progress": done}
+    if total is not None:
+        shaped["total"] = total
+    return shaped if message is None else shaped | {"message": well_formed(message)}

@@ -1,0 +1,17 @@
+"""Who calls."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from notewright.surfaces import Library, RpcError, Session, Transport
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who is at the other end of the wire, and what they may use."""
+
+    library: Library
+    session: Session
+    transport: Transport
+    user: str = ""
+    refuse: Callable[[RpcError], None] | None = None  # told of a refusal that wants an HTTP status of its own
