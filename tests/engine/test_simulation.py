@@ -72,6 +72,7 @@ class World:
         self.count = 0
         self.log: list[str] = []
         self.appends: dict[str, str] = {}  # token: what its process was told
+        self.doubled: set[str] = set()  # tokens in two notes that were one and could not be put together again
         self.undone: set[str] = set()  # change ids whose undo was acknowledged
         self.foreign: set[str] = set()
         self.overwritten: set[str] = set()  # tokens that an editor wrote away
@@ -160,15 +161,14 @@ class World:
         self.appends[token] = "acknowledged"
 
     def rename(self, ws: Workspace) -> None:
-        new = NotePath(f"{self.token('T')}.md")
-        self.say(f"rename {self.target()} to {new}")
+        old, new = NotePath(self.target()), NotePath(f"{self.token('T')}.md")
+        self.say(f"rename {old} to {new}")
         try:
-            commit_latest(ws, lambda: self.renaming(new))
+            commit_latest(ws, lambda: self.renaming(old, new))
         except Problem as problem:
             self.say(f"  {problem.code}")
 
-    def renaming(self, new: NotePath) -> Plan:
-        old = NotePath(self.target())
+    def renaming(self, old: NotePath, new: NotePath) -> Plan:
         store = MemoryStore(self.disk)  # looks, and is no step of the simulation
         steps: list[Put | Drop] = [Put(new, None, None, old), Drop(old, store.read(old).version)]
         for path in list(self.disk.files):
@@ -184,6 +184,7 @@ class World:
             return
         change = self.rng.choice(past)
         self.say(f"undo {change.id} ({change.summary})")
+        self.note_doubles()
         try:
             undo(ws, change.id)
         except Problem as problem:
@@ -228,6 +229,11 @@ class World:
         self.say(f"  somebody saves {path}: line {place} {lines[place]!r}")
         self.disk.put(path, new.encode())
 
+    def note_doubles(self) -> None:
+        texts = [file.data.decode() for file in self.disk.files.values()]
+        for text in [text for text in texts if BODY in text][1:]:
+            self.doubled |= tokens(text)
+
     def target(self) -> str:
         holders = [path for path, file in self.disk.files.items() if BODY in file.data.decode()]
         return self.rng.choice(sorted(holders))
@@ -236,8 +242,7 @@ class World:
 
     def check(self) -> None:
         files = {path: file.data.decode() for path, file in self.disk.files.items()}
-        twice = [path for path, text in files.items() if BODY in text][1:]
-        shared = set[str]().union(*(tokens(files[path]) for path in twice))
+        self.note_doubles()
         assert self.ledger.unfinished() == []
         assert self.disk.beside == {}, "litter"
         past = self.ledger.past(Past(limit=1000))
@@ -251,7 +256,7 @@ class World:
             return
         self.check_names(files, past)
 
-    def check_tokens(self, everything: str, shared: set[str], done: dict[str, Change]) -> None:
+    def check_tokens(self, everything: str, done: dict[str, Change]) -> None:
         found = re.findall(r"(?:ours|foreign)\d+", everything)
         unclear = self.unclear()
         for token in self.foreign - self.overwritten:
@@ -263,8 +268,8 @@ class World:
             assert told != "acknowledged" or change, f"{token} was acknowledged and is not in the history"
             assert told != "refused" or not change, f"{token} was refused and is in the history"
             stands = change is not None and change.undone_by is None
-            if token in shared:
-                continue  # two notes that cannot be put together
+            if token in self.doubled:
+                continue
             assert found.count(token) <= 1, f"{token} is there twice"
             if not self.stale and token not in unclear:
                 assert found.count(token) == stands, f"{token} is there {found.count(token)} times, {told}"

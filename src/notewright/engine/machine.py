@@ -18,7 +18,7 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from notewright.engine.merging import merged
+from notewright.engine.merging import joined, merged
 from notewright.errors import Busy, Conflict, Exists, Forbidden, NoSpace, NotFound, Problem
 from notewright.ledger import Change, State, Step
 from notewright.notes import NotePath
@@ -306,7 +306,7 @@ class _Seen:
         now, before = self.sights.get(self.step.path), self.known.get(self.step.before or "")
         if self.step.after is not None or new is None or new.data is None or now is None or before is None:
             return None
-        return None if self.step.path in self.barred else merged(before, new.data, now.data)
+        return None if self.step.path in self.barred else joined(before, new.data, now.data)
 
     def _planned(self) -> End | None:
         if self.step.after is None:

@@ -19,7 +19,7 @@ def merged(before: bytes, after: bytes, theirs: bytes) -> bytes | None:
     known = holds(before, after, theirs, _LINE)
     if known:
         return theirs
-    put_in, taken_out = _joined(before, after, theirs), _joined(after, before, theirs)
+    put_in, taken_out = joined(before, after, theirs), joined(after, before, theirs)
     if known is False or taken_out in (None, theirs):
         return put_in
     # It can be taken out, so it may well be there. If it can be put in too, the words decide.
@@ -41,7 +41,8 @@ def _beyond(now: int, end: int, other: int) -> bool:
     return now >= end if end > other else now <= end
 
 
-def _joined(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+def joined(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+    """Both changes to `base` in one text, without looking whether one holds the other."""
     try:
         text = merge(base.decode(), ours.decode(), theirs.decode())
     except UnicodeDecodeError:
