@@ -208,8 +208,8 @@ def _renamed(vault: Vault, change: Callable[[], dict[str, Any]]) -> Answer:
         return {"error": codes.get(type(problem), problem.code), "files": vault.files}
 
 
-def _moved(vault: Vault) -> dict[str, Any]:
-    moves = n.moves_of(vault.args["from"], vault.args["to"], vault.paths)
+def _moved(vault: Vault, source: str) -> dict[str, Any]:
+    moves = n.moves_of(source, vault.args["to"], vault.paths)
     others = {path: vault.text(path) for path in vault.paths if path.lower().endswith((".canvas", ".base"))}
     planned = n.plan_rename(moves, vault.names, vault.notes(), others)
     files = {moves.get(path, path): vault.files[path] for path in vault.paths}
@@ -217,7 +217,11 @@ def _moved(vault: Vault) -> dict[str, Any]:
 
 
 def rename_note(vault: Vault) -> Answer:
-    return _renamed(vault, lambda: _moved(vault))
+    return _renamed(vault, lambda: _moved(vault, vault.args["from"]))
+
+
+def rename_folder(vault: Vault) -> Answer:
+    return _renamed(vault, lambda: _moved(vault, vault.args["from"].rstrip("/") + "/"))
 
 
 def _inside(vault: Vault, plan: Callable[[], tuple[n.Rewritten, ...]]) -> Answer:
@@ -282,6 +286,7 @@ OPS: dict[str, Callable[[Vault], Answer]] = {
         tag_counts,
         parse_frontmatter,
         rename_note,
+        rename_folder,
         rename_heading,
         rename_block,
         rename_tag,
@@ -291,7 +296,7 @@ OPS: dict[str, Callable[[Vault], Answer]] = {
         path_check,
         expand_embeds,
     )
-} | {"rename_folder": rename_note}
+}
 
 
 def answered(line: str) -> Answer:

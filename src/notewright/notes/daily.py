@@ -27,9 +27,9 @@ _LONG = {
     "ll": "MMM D, YYYY",
     "l": "M/D/YYYY",
 }
-_LONG_TOKEN = re.compile(r"\[[^\[]*?\]|\\?(?:LTS|LT|LL?L?L?|l{1,4})")
+_LONG_TOKEN = re.compile(r"\[[^\[]*\]|\\?(?:LTS|LT|LL?L?L?|l{1,4})")
 _TOKEN = re.compile(
-    r"\[(?P<text>[^\[]*?)\]|\\(?P<escaped>.)|(?P<token>[Hh]mm(?:ss)?|Mo|MM?M?M?|Do|DDDo|DD?D?D?|ddd?d?|do?|w[ow]?|W[oW]?"
+    r"\[(?P<text>[^\[]*)\]|\\(?P<escaped>.)|(?P<token>[Hh]mm(?:ss)?|Mo|MM?M?M?|Do|DDDo|DD?D?D?|ddd?d?|do?|w[ow]?|W[oW]?"
     r"|Qo?|N{1,5}|YYYYYY|YYYYY|YYYY|YY|y{2,4}|yo?|Y|gg(?:ggg?)?|GG(?:GGG?)?|e|E|a|A|hh?|HH?|kk?|mm?|ss?|S{1,9}|x|X|zz?|ZZ?)"
     r"|(?P<other>.)",
     re.DOTALL,

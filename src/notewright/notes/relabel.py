@@ -148,7 +148,8 @@ def _subpath(text: str, link: Link, new: str) -> Splice:
     written = "#".join(as_written(text, link, part) for part in new.split("#"))
     if not link.kind.startswith("markdown"):
         start = text.index("#", link.target_end)
-        return Splice(start, start + len(link.subpath), written)
+        end = re.compile(r"\s*(?:\\?\||\]\])").search(text, start).start()  # type: ignore[union-attr]
+        return Splice(start, end, written)
     opening = text.rindex("(", link.start, link.target_start)
     where = destination(text, opening, link.end)
     end = where[1] if where else link.end - 1

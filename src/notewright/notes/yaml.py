@@ -10,7 +10,7 @@ from notewright.errors import Invalid
 
 ListStyle = Literal["block", "flush", "flow"]  # "  - a" below the key, "- a" below the key, "[a, b]" beside it
 
-_WORD = re.compile(r"true|false|yes|no|on|off|y|n|null|none|nan|~|=|<<|[-+]?\.inf|\.nan", re.IGNORECASE)
+_WORD = re.compile(r"true|false|yes|no|on|off|null|none|nan|~|=|<<|[-+]?\.inf|\.nan", re.IGNORECASE)
 _NUMBER = re.compile(r"[-+]?(?:\.?\d[\d_,.:]*(?:[eE][-+]?\d+)?|0[xXoObB][\da-fA-F_]+)")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?)?")
 _FIRST = re.compile(r"[^\s\-?:,\[\]{}#&*!|>'\"%@`]")

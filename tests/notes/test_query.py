@@ -1,0 +1,88 @@
+"""The search language."""
+
+import pytest
+
+from notewright.notes import NotePath, parse, parse_query, parse_terms, satisfies
+
+NOTE = parse(
+    NotePath("Projects/Tea.md"),
+    "---\ntags: [drink/hot]\nstatus: Done\nrating: 5\nlist: [a, b]\n---\nGreen tea with honey.\n#kitchen\n",
+)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "green honey",
+        "GREEN",
+        '"green tea"',
+        "-coffee",
+        "green -coffee",
+        "tag:drink",
+        "tag:#kitchen",
+        "-tag:drin",
+        "path:projects",
+        "file:tea",
+        "-path:Archive",
+        "[status]",
+        "[status:done]",
+        "[rating:5]",
+        "[list:b]",
+        "-[status:open]",
+        "coffee OR tea",
+        "green (coffee OR honey)",
+        "-(coffee tea)",
+        "green -(coffee OR milk)",
+        'tag:drink "tea with" -milk path:Projects',
+        '"green tea',
+        "(green",
+        "green)",
+        "content:green",
+    ],
+)
+def test_a_note_that_fulfils_a_query_is_found(query: str) -> None:
+    assert satisfies(NOTE, parse_query(query))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "coffee",
+        "green coffee",
+        '"tea green"',
+        "-green",
+        "tag:hot",
+        "tag:kitch",
+        "[status:open]",
+        "[nothing]",
+        "-[status]",
+    ]
+    + ["milk OR coffee", "green (milk OR coffee)", "-(green tea)", "path:Archive"],
+)
+def test_a_note_that_does_not_is_not(query: str) -> None:
+    assert not satisfies(NOTE, parse_query(query))
+
+
+def test_a_query_is_laid_flat_for_an_index() -> None:
+    terms = parse_terms('tea "hot milk" -coffee -"iced tea" tag:x -tag:#y path:A/ -path:B [k:v] -[k2] [k3]')
+    assert (terms.words, terms.phrases, terms.without) == (("tea",), ("hot milk",), ("coffee", "iced tea"))
+    assert (terms.tags, terms.without_tags, terms.paths, terms.without_paths) == (("x",), ("y",), ("A/",), ("B",))
+    assert (terms.properties, terms.without_properties) == ((("k", "v"), ("k3", None)), (("k2", None),))
+    assert terms.flat
+
+
+def test_words_of_every_alternative_are_words_to_rank_by() -> None:
+    terms = parse_terms("tea (milk OR honey) -(coffee OR water)")
+    assert terms.words == ("tea", "milk", "honey")
+    assert not terms.flat
+
+
+@pytest.mark.parametrize("query", ["(" * 5000, "-" * 500, "a OR " * 5000, '"' * 999, "[[[" * 500, "OR", "[[Tea]]"])
+def test_no_query_is_too_odd_to_read(query: str) -> None:
+    assert isinstance(satisfies(NOTE, parse_query(query)), bool)
+    parse_terms(query)
+
+
+def test_a_wikilink_in_a_query_is_a_word() -> None:
+    assert parse_terms("[[Tea]]").words == ("[[Tea]]",)

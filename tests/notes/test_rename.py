@@ -1,0 +1,218 @@
+"""Renames: which links follow, which stay, and how they are written."""
+
+import pytest
+
+from notewright.errors import Exists, Invalid, NotFound
+from notewright.notes import (
+    NotePath,
+    Rewritten,
+    link_key,
+    moves_of,
+    names_of,
+    parse,
+    plan_rename,
+    rename_block,
+    rename_heading,
+    rename_tag,
+    touched_keys,
+)
+
+
+def renamed(files: dict[str, str], old: str, new: str) -> dict[str, str]:
+    paths = [NotePath(path) for path in files]
+    moves = moves_of(old, new, paths)
+    notes = [parse(path, files[path]) for path in paths if path.is_note]
+    others = {path: files[path] for path in paths if not path.is_note}
+    planned = plan_rename(moves, names_of(paths), notes, others)
+    return {moves.get(path, path): files[path] for path in paths} | {each.after: each.text for each in planned}
+
+
+def line(text: str, old: str, new: str, *others: str, source: str = "x.md") -> str:
+    """What becomes of one note's text."""
+    files = {old: "", source: text} | dict.fromkeys(others, "")
+    return renamed(files, old, new)[source]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("[[Old]]", "[[New]]"),
+        ("![[Old]]", "![[New]]"),
+        ("[[ Old ]]", "[[ New ]]"),
+        ("[[Old.md]]", "[[New.md]]"),
+        ("[[a/Old]]", "[[a/New]]"),
+        ("[[/a/Old]]", "[[/a/New]]"),
+        ("[[./a/Old]]", "[[./a/New]]"),
+        ("[[old#H|text]]", "[[New#H|text]]"),
+        ("[[Old#^id]]", "[[New#^id]]"),
+        ("[[Old|Old]]", "[[New|New]]"),
+        ("[[Old| Old ]]", "[[New| New ]]"),
+        ("| [[Old\\|t]] |\n|-|\n", "| [[New\\|t]] |\n|-|\n"),
+        ("[t](Old.md)", "[t](New.md)"),
+        ("[t](a/Old.md#H)", "[t](a/New.md#H)"),
+        ("[t](<a/Old.md>)", "[t](<a/New.md>)"),
+        ('[t](Old "title")', '[t](New "title")'),
+        ("![Old](a/Old.md)", "![New](a/New.md)"),
+        ("`[[Old]]` \\[\\[Old]]", "`[[Old]]` \\[\\[Old]]"),
+        ("```\n[[Old]]\n```", "```\n[[Old]]\n```"),
+        ("%% [[Old]] %%", "%% [[New]] %%"),
+        ("[[Older]] Old [[#Old]]", "[[Older]] Old [[#Old]]"),
+        ("a\r\n[[Old]]\r\nb", "a\r\n[[New]]\r\nb"),
+        ("\ufeff[[Old]]", "\ufeff[[New]]"),
+        ("---\nup: '[[Old]]'\n---\n", "---\nup: '[[New]]'\n---\n"),
+    ],
+)
+def test_a_link_keeps_the_form_it_was_written_in(before: str, after: str) -> None:
+    assert line(before, "a/Old.md", "a/New.md") == after
+
+
+def test_blanks_are_encoded_in_markdown_links_and_nothing_else() -> None:
+    assert line("[t](Old.md)", "a/Old.md", "a/Né w (1).md") == "[t](Né%20w%20(1).md)"
+    assert line("[t](<Old.md>)", "a/Old.md", "a/Ne w.md") == "[t](<Ne w.md>)"
+    assert line("[t](Old.md)", "Old.md", "C#.md") == "[t](C%23.md)"
+    assert line("[t](Old.md)", "Old.md", "50%20.md") == "[t](50%2520.md)"
+    assert line("[t](Old.md)", "Old.md", "a(.md") == "[t](a%28.md)"
+
+
+def test_quotes_in_a_name_are_escaped_in_properties() -> None:
+    assert line("---\nup: '[[Old]]'\n---\n", "Old.md", "It's.md") == "---\nup: '[[It''s]]'\n---\n"
+    assert line("---\nup: '[[It''s]]'\n---\n", "It's.md", "Old.md") == "---\nup: '[[Old]]'\n---\n"
+
+
+def test_a_bare_name_stays_bare_while_it_is_unique() -> None:
+    assert line("[[Old]]", "a/Old.md", "b/Old.md") == "[[Old]]"
+    assert line("[[Old]] [[New]]", "a/Old.md", "a/New.md", "c/New.md") == "[[a/New]] [[c/New]]"
+    assert line("[[Old]]", "a/Old.md", "a/New.md", "b/New.png") == "[[New]]"
+
+
+def test_a_link_whose_namesake_vanishes_stays_with_what_it_meant() -> None:
+    files = {"Tea.md": "", "long/Tea.md": "", "x.md": "[[Tea]] [[long/Tea]]"}
+    assert renamed(files, "Tea.md", "Milk.md")["x.md"] == "[[Milk]] [[long/Tea]]"
+
+
+def test_a_link_that_would_now_lead_elsewhere_is_pinned() -> None:
+    files = {"deep/down/Tea.md": "", "y.md": "", "x.md": "[[Tea]] [t](Tea.md)"}
+    assert renamed(files, "y.md", "Tea.md")["x.md"] == "[[deep/down/Tea]] [t](deep/down/Tea.md)"
+
+
+def test_the_moved_notes_own_links_still_lead_where_they_led() -> None:
+    files = {"a/Old.md": "[m](./Peer.md) [[Peer]] [[../b/Far]] [s](sub/In.md)", "a/Peer.md": ""}
+    files |= {"b/Far.md": "", "a/sub/In.md": ""}
+    after = renamed(files, "a/Old.md", "c/d/Old.md")["c/d/Old.md"]
+    assert after == "[m](../../a/Peer.md) [[Peer]] [[../../b/Far]] [s](sub/In.md)"
+
+
+def test_a_note_that_goes_to_a_folder_with_a_namesake_keeps_its_meaning() -> None:
+    files = {"a/Old.md": "[[Tea]]", "a/Tea.md": "", "b/Tea.md": ""}
+    assert renamed(files, "a/Old.md", "b/Old.md")["b/Old.md"] == "[[a/Tea]]"
+
+
+def test_a_folder_moves_with_all_links_to_what_is_in_it() -> None:
+    files = {"a/b/N.md": "[[a/b/pic.png]] [[M]]", "a/b/pic.png": "", "M.md": "[[a/b/N]] ![x](a/b/pic.png) [[N]]"}
+    after = renamed(files, "a/b", "c")
+    assert after == {"c/N.md": "[[c/pic.png]] [[M]]", "c/pic.png": "", "M.md": "[[c/N]] ![x](c/pic.png) [[N]]"}
+
+
+def test_a_change_of_case_is_a_rename() -> None:
+    assert line("[[readme]] [[README]]", "readme.md", "Readme.md") == "[[Readme]] [[Readme]]"
+
+
+def test_a_broken_link_is_left_alone() -> None:
+    assert line("[[New]]", "Old.md", "New.md") == "[[New]]"
+
+
+def test_canvases_and_bases_follow() -> None:
+    canvas = '{"nodes":[{"file":"a/Old.md"},{"type":"text","text":"see [[Old]] \\u00e9"},{"text":"a/Older.md"}]}'
+    base = "views:\n  - file: a/Old.md\n    other: 'a/Old.md' # a/Old.md\n    list: [a/Old.md, b]\n    no: xa/Old.md\n"
+    after = renamed({"a/Old.md": "", "c.canvas": canvas, "d.base": base}, "a/Old.md", "a/New.md")
+    assert after["c.canvas"] == canvas.replace("a/Old.md", "a/New.md").replace("[[Old]]", "[[New]]")
+    assert after["d.base"] == (
+        "views:\n  - file: a/New.md\n    other: 'a/New.md' # a/Old.md\n    list: [a/New.md, b]\n    no: xa/Old.md\n"
+    )
+
+
+def test_a_name_no_link_can_be_written_to_is_refused() -> None:
+    with pytest.raises(Invalid):
+        line("[[Old]]", "Old.md", "C#.md", "C.md")
+
+
+def test_what_is_not_there_or_in_the_way_is_said() -> None:
+    with pytest.raises(NotFound):
+        renamed({"x.md": ""}, "Old.md", "New.md")
+    with pytest.raises(Exists):
+        renamed({"Old.md": "", "new.md": ""}, "Old.md", "New.md")
+    with pytest.raises(Invalid):
+        renamed({"a/x.md": ""}, "a", "a/b")
+    with pytest.raises(Invalid):
+        renamed({"a.md": ""}, "a", "../b")
+    assert renamed({"a.md": "1"}, "a", "b/") == {"b/a.md": "1"}
+
+
+def test_only_notes_with_a_touched_key_can_change() -> None:
+    keys = touched_keys({NotePath("a/Old.md"): NotePath("b/New.md")})
+    assert keys == {"old.md", "old", "new.md", "new"}
+    assert link_key("x/NEW.md") in keys
+
+
+# ---- inside notes -------------------------------------------------------------------------------------
+
+
+def texts(planned: tuple[Rewritten, ...]) -> dict[str, str]:
+    return {each.after: each.text for each in planned}
+
+
+def test_a_heading_takes_its_links_along() -> None:
+    files = {
+        "a.md": "# Old one\n## Sub\n[[#Old one]] [[#Old one#Sub|x]]\n",
+        "b.md": "[[a#old one]] [x](a.md#Old%20one) ![[a#Other]] [[b#Old one]]",
+    }
+    notes = {path: parse(NotePath(path), text) for path, text in files.items()}
+    names = names_of(map(NotePath, files))
+    after = texts(rename_heading(notes["a.md"], "Old one", "New: one", names, notes.values()))
+    assert after == {
+        "a.md": "# New: one\n## Sub\n[[#New one]] [[#New one#Sub|x]]\n",
+        "b.md": "[[a#New one]] [x](a.md#New%20one) ![[a#Other]] [[b#Old one]]",
+    }
+
+
+def test_a_heading_that_would_take_anothers_links_is_told_apart() -> None:
+    note = parse(NotePath("a.md"), "# A\n## X\n# B\n## Y\n[[#Y]]\n")
+    after = texts(rename_heading(note, "X", "Y", names_of([note.path]), [note]))
+    assert after["a.md"] == "# A\n## Y\n# B\n## Y\n[[#B#Y]]\n"
+    twins = parse(NotePath("a.md"), "# X\n# Y\n[[#Y]]\n")
+    with pytest.raises(Exists):
+        rename_heading(twins, "X", "Y", names_of([twins.path]), [twins])
+
+
+@pytest.mark.parametrize("new", ["", "  ", "two\nlines"])
+def test_a_heading_is_one_line_of_text(new: str) -> None:
+    note = parse(NotePath("a.md"), "# A\n")
+    with pytest.raises(Invalid):
+        rename_heading(note, "A", new, names_of([note.path]), [note])
+
+
+def test_a_block_id_takes_its_links_along() -> None:
+    note, other = parse(NotePath("a.md"), "text ^one\n"), parse(NotePath("b.md"), "[[a#^one]] [[a#^two]]")
+    names = names_of([note.path, other.path])
+    assert texts(rename_block(note, "^one", "two", names, [note, other])) == {
+        "a.md": "text ^two\n",
+        "b.md": "[[a#^two]] [[a#^two]]",
+    }
+    with pytest.raises(NotFound):
+        rename_block(note, "none", "two", names, [])
+    with pytest.raises(Invalid):
+        rename_block(note, "one", "no good", names, [])
+
+
+def test_a_tag_takes_its_children_along() -> None:
+    note = parse(NotePath("a.md"), "---\ntags: [Old, old/x, older]\n---\n#old #OLD/y #older `#old`\n")
+    after = "---\ntags: [new, new/x, older]\n---\n#new #new/y #older `#old`\n"
+    assert texts(rename_tag([note], "#old", "new")) == {"a.md": after}
+    only = "---\ntags: [new, old/x, older]\n---\n#new #OLD/y #older `#old`\n"
+    assert texts(rename_tag([note], "old", "new", nested=False)) == {"a.md": only}
+
+
+@pytest.mark.parametrize("new", ["new tag", "old", "123", "", "a#b"])
+def test_a_tag_must_be_a_new_tag(new: str) -> None:
+    with pytest.raises(Invalid):
+        rename_tag([], "old", new)
