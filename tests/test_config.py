@@ -250,6 +250,12 @@ def test_a_variable_that_is_nearly_a_setting_is_warned_of(here: Path, caplog: py
     assert "did you mean NOTEWRIGHT_READ_ONLY?" in caplog.text
 
 
+def test_a_surface_is_one_of_six(here: Path) -> None:
+    assert loaded(here, surface="second-brain, cairn")["surface"] == ("second_brain", "cairn")
+    with pytest.raises(Invalid, match="did you mean obsidian"):
+        loaded(here, surface="obsidan")
+
+
 def test_workspaces_are_found_by_name_or_id(here: Path) -> None:
     config = loaded(here, "Home Notes")
     assert config.workspace("home-notes") is config.workspace("Home Notes")

@@ -20,6 +20,9 @@ class ShelfIndex:
         self.texts = texts
         self.looked_at: list[str] = []
 
+    def folders(self, *, visible: Visible = everything) -> list[tuple[str, int]]:
+        return []
+
     def bodies(self, needles: Needles, *, folder: str = "", visible: Visible = everything) -> Iterator[list[Body]]:
         batch: list[Body] = []
         for path, text in sorted(self.texts.items()):

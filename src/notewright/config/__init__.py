@@ -6,6 +6,7 @@ Config.
 
 import logging
 import os
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from notewright.config.octarine import Octarine, Table, read_octarine
 from notewright.config.places import absolute, kind_of, refuse_inside, refuse_overlap, split_location, workspace_id
-from notewright.config.table import SETTINGS, WORKSPACE_SETTINGS, Setting, near, refuse_unknown
+from notewright.config.table import SETTINGS, SURFACES, WORKSPACE_SETTINGS, Setting, near, refuse_unknown
 from notewright.errors import Invalid, NotFound
 
 log = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ def load(asked: Asked, *, environ: Mapping[str, str] | None = None, folder: str 
     place = asked.file or variables.get("NOTEWRIGHT_CONFIG")
     written = _read_file(here / Path(place).expanduser()) if place else {}
     values = _values(asked.flags, variables, written)
+    values["surface"] = tuple(map(_surface, values["surface"]))
     octarine, theirs, common = Octarine(), dict[str, Table](), Table()
     if "octarine" in values["surface"] or values["http.port"] is not None:
         octarine, theirs, common = read_octarine(variables, here)
@@ -109,13 +111,27 @@ def obsidian_vault(environ: Mapping[str, str] | None = None) -> str | None:
     return (os.environ if environ is None else environ).get("OBSIDIAN_VAULT_PATH") or None
 
 
-def obsidian_list(environ: Mapping[str, str] | None = None) -> Path:
-    """Where the Obsidian app keeps its list of vaults on this system."""
+@dataclass(frozen=True, slots=True)
+class UserFolders:
+    """Where programs of this user keep their settings."""
+
+    home: Path
+    settings: Path
+
+    @property
+    def obsidian_lists(self) -> tuple[Path, ...]:
+        """Where the Obsidian app keeps its list of vaults, however it was installed."""
+        flatpak = self.home / ".var/app/md.obsidian.Obsidian/config"
+        snap = self.home / "snap/obsidian/current/.config"
+        return tuple(place / "obsidian" / "obsidian.json" for place in (self.settings, flatpak, snap))
+
+
+def user_folders(environ: Mapping[str, str] | None = None) -> UserFolders:
     variables: Mapping[str, str] = os.environ if environ is None else environ
     home = Path(variables.get("HOME") or Path.home())
-    mac = home / "Library" / "Application Support" / "obsidian"
-    other = Path(variables.get("XDG_CONFIG_HOME") or home / ".config") / "obsidian"
-    return (mac if mac.is_dir() else other) / "obsidian.json"
+    if sys.platform == "darwin":
+        return UserFolders(home, home / "Library" / "Application Support")
+    return UserFolders(home, Path(variables.get("XDG_CONFIG_HOME") or home / ".config"))
 
 
 def _warn_of_unknown(variables: Mapping[str, str]) -> None:
@@ -149,6 +165,13 @@ def _values(flags: Mapping[str, Any], variables: Mapping[str, str], written: Map
         else:
             values[setting.name] = setting.default if in_file is None else setting.read(in_file, setting.name)
     return values
+
+
+def _surface(name: str) -> str:
+    known = name.replace("-", "_")
+    if known not in SURFACES:
+        raise Invalid(f"there is no surface {name!r}", hint=near(name, SURFACES), what="surface")
+    return known
 
 
 def _tables(
@@ -200,14 +223,16 @@ def _folders(chosen: str | None, variables: Mapping[str, str], here: Path) -> tu
 
 __all__ = [
     "SETTINGS",
+    "SURFACES",
     "WORKSPACE_SETTINGS",
     "Asked",
     "Config",
     "Octarine",
     "Setting",
+    "UserFolders",
     "WorkspaceConfig",
     "load",
-    "obsidian_list",
     "obsidian_vault",
+    "user_folders",
     "workspace_id",
 ]

@@ -30,8 +30,9 @@ class Setting:
         return value
 
 
+SURFACES = ("notes", "cairn", "lens", "obsidian", "second_brain", "octarine")
 SETTINGS = (
-    Setting("surface", ("notes",), "Tool surfaces: notes, cairn, lens, obsidian, second_brain, octarine", "list"),
+    Setting("surface", ("notes",), f"Tool surfaces: {', '.join(SURFACES)}", "list"),
     Setting("state", None, "Folder for the ledger (state/) and the index (cache/)"),
     Setting("read_only", False, "Take no writes in any workspace", "flag"),
     Setting("rate_limits", True, "Hold callers to the call limits of Second Brain and Octarine", "flag"),

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from heapq import merge
 
 from notewright.engine.patterns import Dialect, Matcher, OutOfTime, Patience, Span, compile_pattern
+from notewright.engine.read import folder_path
 from notewright.engine.workspace import Workspace
-from notewright.errors import NotFound, Problem
+from notewright.errors import Problem
 from notewright.index import Body, Needles
 from notewright.notes import NotePath, glob_matcher, glob_prefix, parse
 
@@ -72,7 +73,9 @@ class _Tally:
 def grep(ws: Workspace, asked: Grep) -> Matches:
     """Lines that match, the first `limit` of them, and how many there are in all. Invalid, or NotFound for a folder."""
     matcher = compile_pattern(asked.pattern, asked.dialect, ignore_case=asked.ignore_case, whole_word=asked.whole_word)
-    accepted, folder = _accepted(ws, asked), asked.folder or _certain_folder(asked)
+    named = folder_path(ws, asked.folder)
+    accepted = _accepted(ws, asked, named)
+    folder = named or glob_prefix(asked.path or "")
     ws.follower.wait(ws.limits.seconds)
     patience = Patience.of(ws.limits.seconds, asked.cancelled)
     tally, late = _Tally(asked.limit, asked.context), False
@@ -88,12 +91,11 @@ def grep(ws: Workspace, asked: Grep) -> Matches:
     return Matches(tuple(tally.items), tally.lines, tally.notes, late or tally.lines > len(tally.items), late)
 
 
-def _accepted(ws: Workspace, asked: Grep) -> Callable[[str], bool]:
+def _accepted(ws: Workspace, asked: Grep, folder: str) -> Callable[[str], bool]:
     """Which paths are looked into."""
     tests: list[Callable[[str], bool]] = [ws.access.sees]
-    prefix = asked.folder.rstrip("/") + "/" if asked.folder else ""
+    prefix = f"{folder}/" if folder else ""
     if prefix:
-        _must_exist(ws, prefix[:-1])
         tests.append(lambda path: path.startswith(prefix))
     if asked.glob:
         matches = glob_matcher(asked.glob, basename=True)
@@ -110,15 +112,6 @@ def _under(path: str) -> Callable[[str], bool]:
         return lambda other: other == exact or other.startswith(exact + "/")
     matches = glob_matcher(path)
     return lambda other: matches(other) or other == path
-
-
-def _certain_folder(asked: Grep) -> str:
-    return "" if asked.path is None else glob_prefix(asked.path)
-
-
-def _must_exist(ws: Workspace, folder: str) -> None:
-    if ws.store.stat(NotePath.parse(folder)).kind != "folder":
-        raise NotFound(f"{folder} is not a folder", what="folder", path=folder)
 
 
 # ---- texts --------------------------------------------------------------------------------------------
