@@ -246,9 +246,7 @@ class World:
         assert self.ledger.unfinished() == []
         assert self.disk.beside == {}, "litter"
         past = self.ledger.past(Past(limit=1000))
-        self.check_tokens(
-            "\n".join(files.values()), shared, {change.summary: change for change in past if not change.undoes}
-        )
+        self.check_tokens("\n".join(files.values()), {change.summary: change for change in past if not change.undoes})
         for change in past:
             assert change.id not in self.undone or change.undone_by or self.redone(change, past), "an undo is forgotten"
         self.check_target(files)

@@ -110,6 +110,16 @@ def test_it_knows_what_it_wrote_where(ledger: Ledger) -> None:
     assert not ledger.wrote("b.md", B)
 
 
+def test_bytes_a_path_once_had_are_found_by_how_their_version_begins(ledger: Ledger) -> None:
+    done(ledger, change("one", step("a.md", A, B)))
+    assert ledger.kept("a.md", A[:12]) == b"a"
+    assert ledger.kept("a.md", B.upper()) == b"b"
+    assert ledger.kept("a.md", "") is None, "more than one begins so"
+    assert ledger.kept("b.md", A[:12]) is None
+    ledger.purge("a.md")
+    assert ledger.kept("a.md", A[:12]) is None
+
+
 def test_undoing_marks_and_undoing_that_clears(ledger: Ledger) -> None:
     done(ledger, change("one", step("a.md", None, A)))
     done(ledger, change("two", step("a.md", A, None), undoes=("one",)))

@@ -255,13 +255,16 @@ def _order(step: Step) -> int:
 def _worth_keeping(steps: Iterable[Step], known: Mapping[str, bytes]) -> dict[str, bytes]:
     """The bytes the ledger must hold: all but those that only move from one file of the workspace to another."""
     gone = {step.path: step.before for step in steps if step.after is None}
-    moved = {step.path: step.source for step in steps if step.source and gone.get(step.source) == step.after}
-    moved = {
-        path: source for path, source in moved.items() if not (path.is_hidden and path.is_note)
-    }  # trash is emptied
+    new = {step.path: step for step in steps if step.source and step.before is None and not _is_rubbish(step.path)}
+    moved = {path: step.source for path, step in new.items() if step.source and gone.get(step.source) == step.after}
     carried = {*moved, *moved.values()}
     kept = [step for step in steps if step.path not in carried]
     return {version: known[version] for step in kept for version in (step.before, step.after) if version}
+
+
+def _is_rubbish(path: NotePath) -> bool:
+    """A note in the trash: people empty it, and undo shall bring the note back all the same."""
+    return path.is_note and path.is_hidden
 
 
 def _new_folders(store: Store, steps: Iterable[Step]) -> tuple[str, ...]:

@@ -125,6 +125,15 @@ class SqliteLedger:
     def wrote(self, path: str, version: str) -> bool:
         return self._one("select 1 from step where path = ? and after = ? limit 1", path, version) is not None
 
+    def kept(self, path: str, prefix: str) -> bytes | None:
+        versions = _versions("path = :path")
+        question = f"select data from blob where version in ({versions}) and substr(version, 1, length(:head)) = :head"
+        with self._alone, _words():
+            found: list[Any] = self._db.execute(
+                f"{question} limit 2", {"path": path, "head": prefix.lower()}
+            ).fetchall()
+        return bytes(found[0][0]) if len(found) == 1 else None
+
     def first_seen(self, paths: Iterable[str]) -> dict[str, float]:
         names = json.dumps(list(paths))
         with self._alone, _words():
@@ -143,9 +152,9 @@ class SqliteLedger:
     def purge(self, path: str) -> int:
         with self._transaction(durable=True) as db:
             names = json.dumps(sorted(_names_of(db, path)))
-            theirs = _versions("path in (select value from json_each(?))")
+            theirs = _versions("path in (select value from json_each(:names))")
             needed = _versions("change in (select seq from change where state = 'recorded')")
-            db.execute(f"delete from blob where version in ({theirs}) and version not in ({needed})", (names, names))
+            db.execute(f"delete from blob where version in ({theirs}) and version not in ({needed})", {"names": names})
             gone = db.changes()
         self._checkpoint()  # the write-ahead log still held them
         return gone
@@ -208,7 +217,7 @@ def _words() -> Iterator[None]:
 
 
 def _versions(of: str) -> str:
-    """The versions named by some steps, before and after. The condition is there twice."""
+    """The versions named by some steps, before and after."""
     sides = (f"select {side} from step where {side} is not null and {of}" for side in ("before", "after"))
     return " union ".join(sides)
 
