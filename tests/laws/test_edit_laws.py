@@ -37,7 +37,9 @@ FRONTS = [
 ]
 KEYS = ["a", "b", "tags", "new", "odd: key", "yes", "1"]
 PIECES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-(10**6), 10**6), st.floats(allow_nan=False), PIECES)
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-(10**6), 10**6), st.floats(allow_nan=False, allow_infinity=False), PIECES
+)
 VALUES = st.one_of(
     SCALARS, st.lists(SCALARS, max_size=3), st.dictionaries(PIECES.filter(str.strip), SCALARS, max_size=2)
 )

@@ -57,8 +57,11 @@ def test_a_note_that_fulfils_a_query_is_found(query: str) -> None:
         "[status:open]",
         "[nothing]",
         "-[status]",
-    ]
-    + ["milk OR coffee", "green (milk OR coffee)", "-(green tea)", "path:Archive"],
+        "milk OR coffee",
+        "green (milk OR coffee)",
+        "-(green tea)",
+        "path:Archive",
+    ],
 )
 def test_a_note_that_does_not_is_not(query: str) -> None:
     assert not satisfies(NOTE, parse_query(query))

@@ -10,7 +10,9 @@ from notewright.notes.yaml import yaml_item
 
 _JSON_STRING = re.compile(r'(?P<key>"text"\s*:\s*)?(?P<string>"(?:[^"\\]|\\.)*")(?P<colon>\s*:)?')
 _YAML_VALUE = re.compile(
-    r"""(?:[:,\[-][ \t]+|\[)(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s"'#\[\]{},](?:[^\n#,\]}:]|:(?!\s))*?)[ \t]*(?=[\r\n,\]#}]|$)"""
+    r"""(?:[:,\[-][ \t]+|\[)"""
+    r"""(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s"'#\[\]{},](?:[^\n#,\]}:]|:(?!\s))*?)"""
+    r"""[ \t]*(?=[\r\n,\]#}]|$)"""
 )
 
 Follow = Callable[[str], tuple[str, int]]

@@ -51,8 +51,8 @@ def _flow(value: Any, quoted: bool, *, inside: bool) -> str:
             return "true" if value else "false"
         case int():
             return str(value)
-        case float():
-            return _number(value)
+        case float() if math.isfinite(value):
+            return repr(value)
         case str():
             return _in_quotes(value) if quoted else _text(value, inside=inside)
         case Mapping():
@@ -62,15 +62,7 @@ def _flow(value: Any, quoted: bool, *, inside: bool) -> str:
             return "{" + ", ".join(pairs) + "}"
         case Sequence():
             return "[" + ", ".join(_flow(member, quoted, inside=True) for member in value) + "]"
-    raise Invalid(f"a property cannot hold a {type(value).__name__}", what="value")
-
-
-def _number(value: float) -> str:
-    if math.isnan(value):
-        return ".nan"
-    if math.isinf(value):
-        return ".inf" if value > 0 else "-.inf"
-    return repr(value)
+    raise Invalid(f"a property cannot hold {value!r:.80}", hint="use text, numbers, lists or objects", what="value")
 
 
 def _text(text: str, *, inside: bool) -> str:
