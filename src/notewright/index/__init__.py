@@ -7,7 +7,7 @@ and any later index answer these questions with the same set of answers.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from notewright.notes import Heading, Note, NotePath
 
@@ -134,8 +134,9 @@ class Needles:
     groups: tuple[tuple[str, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(NamedTuple):
+    """A note's text; plain, for there may be a hundred thousand of them in one answer."""
+
     path: NotePath
     text: str
     modified_ns: int
@@ -177,6 +178,10 @@ class Index(Protocol):
 
     def rebuilding(self, total: int) -> AbstractContextManager[Build]:
         """Fill a new index; leaving without `swap` throws it away."""
+        ...
+
+    def settled(self) -> None:
+        """The index whose `stamps` were read last equals the store now: it is `wanting` no longer."""
         ...
 
     def stamps(self) -> Iterator[tuple[str, str]]:
@@ -224,7 +229,7 @@ class Index(Protocol):
     def headings(self, path: str) -> list[Heading]: ...
 
     def tags(self, *, visible: Visible = everything) -> dict[str, int]:
-        """Every tag, as first spelled, with its number of notes."""
+        """Every tag, as most notes spell it, with its number of notes."""
         ...
 
     def tagged(self, key: str) -> list[NotePath]:
@@ -267,6 +272,6 @@ class Index(Protocol):
 
 
 __all__ = [
-    "Body", "Build", "Facts", "Filed", "Filing", "Hit", "Hits", "Index", "LinkRow", "Needles", "Progress", "Query", "Selection",
-    "Visible", "everything",
+    "Body", "Build", "Facts", "Filed", "Filing", "Hit", "Hits", "Index", "LinkRow", "Needles", "Progress", "Query",
+    "Selection", "Visible", "everything",
 ]  # fmt: skip

@@ -1,0 +1,182 @@
+"""Where an index lives: a folder of generations, and a pointer to the one that answers.
+
+    gate            locked shared by whoever writes, alone by whoever changes the pointer
+    building        locked by whoever builds, with how far it is
+    current-1 ->    g-5e0c…, for indexes of form 1: another program version keeps its own
+    g-5e0c…/index.db
+
+Anything here can be deleted at any moment. What is missing is begun anew, empty and wanting.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from notewright.errors import Busy
+from notewright.index.schema import VERSION, new_index
+
+Identity = tuple[int, int]  # device and inode of an index file: another one is another generation
+STALE_SECONDS = 7 * 86400.0  # a generation nobody points to, or of another form, that was not touched for so long
+ABANDONED_SECONDS = 3600.0
+
+
+class Generations:
+    """The generations in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.door = folder / f"current-{VERSION}" / "index.db"
+        self._pointer = folder / f"current-{VERSION}"
+        self._door = str(self.door)
+
+    def current(self) -> Identity:
+        """Which index answers; begun anew where there is none. One stat when all is well."""
+        found = self.standing()
+        while found is None:
+            with self.gate(alone=True):
+                found = self.standing()
+                if found is None:
+                    self._begin()
+        return found
+
+    def standing(self) -> Identity | None:
+        try:
+            status = os.stat(self._door)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def discard(self, damaged: Identity) -> None:
+        """Begin anew if this one still is the one that answers."""
+        with self.gate(alone=True):
+            if self.standing() == damaged:
+                self._begin()
+
+    def _begin(self) -> None:
+        place = self.fresh()
+        new_index(place / "index.db").close()
+        self.point(place)
+
+    def fresh(self) -> Path:
+        """The place of a new generation."""
+        place = self.folder / f"g-{secrets.token_hex(6)}"
+        place.mkdir(parents=True)
+        return place
+
+    def point(self, place: Path) -> None:
+        """From now on this generation answers, in every process. Only behind the gate."""
+        (place / "answered").touch()
+        link = self.folder / f"next-{secrets.token_hex(6)}"
+        link.symlink_to(place.name)
+        os.replace(link, self._pointer)
+        self._sweep(place)
+
+    def _sweep(self, kept: Path) -> None:
+        """Remove what nobody points to. A build of another process under way is young."""
+        pointed = {kept.name}
+        for pointer in self.folder.glob("current-*"):
+            if pointer == self._pointer or time.time() - pointer.lstat().st_mtime < STALE_SECONDS:
+                pointed.add(os.readlink(pointer))
+            else:
+                pointer.unlink(missing_ok=True)
+        for place in self.folder.glob("g-*"):
+            with contextlib.suppress(OSError):
+                if place.name not in pointed and self._is_left(place):
+                    shutil.rmtree(place, ignore_errors=True)
+
+    def _is_left(self, place: Path) -> bool:
+        """A generation that answered is ready; one that is being built is not, and is left alone while it is young."""
+        return (place / "answered").exists() or time.time() - place.stat().st_mtime > ABANDONED_SECONDS
+
+    # ---- the gate -------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def gate(self, *, alone: bool = False) -> Iterator[None]:
+        """Among those who write, or alone. Never held while waiting for anything but the disk."""
+        handle = self._locked(self.folder / "gate", fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        try:
+            yield
+        finally:
+            os.close(handle)
+
+    def _locked(self, file: Path, kind: int) -> int:
+        """A lock on a file that is still there when it is held: the folder may be deleted meanwhile."""
+        while True:
+            try:
+                handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except FileNotFoundError:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                continue
+            try:
+                fcntl.flock(handle, kind)
+                if os.path.samestat(os.fstat(handle), os.stat(file)):
+                    return handle
+            except FileNotFoundError:
+                pass
+            except BaseException:
+                os.close(handle)
+                raise
+            os.close(handle)
+
+    # ---- building -------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def building(self, total: int) -> Iterator["Tally"]:
+        """Be the one who builds; Busy while somebody else does."""
+        handle = self._builders_lock()
+        try:
+            yield Tally(handle, total)
+        finally:
+            with contextlib.suppress(OSError):
+                os.ftruncate(handle, 0)
+            os.close(handle)
+
+    def _builders_lock(self) -> int:
+        for _ in range(20):  # who looks how far a build is holds the lock for an instant
+            try:
+                return self._locked(self.folder / "building", fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(0.005)
+        raise Busy("the index is being built by another process", hint="wait until it is done")
+
+    def built(self) -> tuple[int, int] | None:
+        """How far the build under way is, in whichever process; None without one."""
+        try:
+            with open(self.folder / "building", "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return None
+        except BlockingIOError:
+            return self._told()
+        except OSError:
+            return None
+
+    def _told(self) -> tuple[int, int]:
+        try:
+            done, total = json.loads((self.folder / "building").read_bytes())
+            return int(done), int(total)
+        except (OSError, ValueError):
+            return 0, 0
+
+
+class Tally:
+    """Tells everybody how far a build is, a few times a second."""
+
+    def __init__(self, handle: int, total: int) -> None:
+        self._handle, self._total, self._done, self._told = handle, total, 0, 0.0
+        self._lock = threading.Lock()
+        self.add(0)
+
+    def add(self, count: int) -> None:
+        with self._lock:
+            self._done += count
+            now = time.monotonic()
+            if now - self._told > 0.2:
+                self._told = now
+                os.pwrite(self._handle, b"[%10d,%10d]" % (self._done, self._total), 0)

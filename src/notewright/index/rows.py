@@ -1,0 +1,259 @@
+"""What is stored of one file: from a filing to plain rows, and the rows into the tables and out of them.
+
+Rows are made where notes are parsed and written where the database is, which in a build are two processes: so they
+are tuples of plain values that travel cheaply.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from notewright.index import Filing
+from notewright.index.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection
+from notewright.notes import (
+    Link,
+    Note,
+    enumerate_slugs,
+    index_words,
+    mentions,
+    path_key,
+    property_tags,
+    slug_key,
+    tag_key,
+    without_md,
+)
+
+_BLANKED = {code: " " for code in range(128) if not chr(code).isalnum()}  # what parts words in ASCII
+CONTEXT = 400  # characters of the line a link stands in
+
+
+class Row(NamedTuple):
+    """Everything stored of one file."""
+
+    file: tuple[object, ...]  # the columns of `files` after id
+    text: tuple[str, str, str] | None  # headings, properties, text; None for what was not parsed
+    sections: list[str]  # the body, cut before each heading: the words of column `body`
+    names: list[tuple[str, str]]  # (kind, key)
+    tags: list[tuple[str, str]]  # (key, name)
+    links: list[tuple[object, ...]]  # the columns of `links` after source; `said` counts from the first link, or None
+    words: tuple[str, ...]  # the other columns of `words`
+    said: list[tuple[int, str]]  # (number of the first link of the sentence, the sentence)
+
+
+def row_of(filing: Filing) -> Row:
+    """The rows of one file, made of plain values only."""
+    path, note = filing.path, filing.note
+    title = note.title if note else path.stem
+    created = created_ns(note, filing.modified_ns)
+    file = (
+        str(path), path.folder, filing.stamp, filing.version, filing.size, filing.modified_ns, created,
+        int(path.is_note), title, filing.problem,
+    )  # fmt: skip
+    names = [(NAME, path_key(path.name))]
+    if note is None:
+        return Row(file, None, [], names, [], [], (), [])
+    names += _other_names(note)
+    links, said = _links(note)
+    return Row(file, _text(note), _sections(note), names, _tags(note), links, _words(note), said)
+
+
+def created_ns(note: Note | None, otherwise: int) -> int:
+    """The frontmatter's `created`, else the time given."""
+    value = note.frontmatter.properties.get("created") if note else None
+    if not isinstance(value, str):
+        return otherwise
+    try:
+        moment = datetime.fromisoformat(value.strip())
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e9)
+    except (ValueError, OverflowError):
+        return otherwise
+
+
+def _other_names(note: Note) -> list[tuple[str, str]]:
+    names = {(ALIASED, path_key(alias.strip())): None for alias in note.aliases}
+    names[TITLED, path_key(note.title)] = None
+    taken: set[str] = set()
+    for place, slug in enumerate_slugs(note):
+        if slug not in taken:
+            taken.add(slug)
+            names[f"{SLUGGED}{place}", slug] = None
+    return list(names)
+
+
+def _text(note: Note) -> tuple[str, str, str]:
+    headings = [[h.level, h.text, h.line, h.start, h.end, int(h.top)] for h in note.headings]
+    return (_json(headings) if headings else "[]", _json(note.frontmatter.properties), note.text)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str) if value else "{}"
+
+
+def _tags(note: Note) -> list[tuple[str, str]]:
+    found: dict[str, str] = {}
+    for tag in note.tags:
+        found.setdefault(tag_key(tag.name), tag.name)
+    return list(found.items())
+
+
+def _links(note: Note) -> tuple[list[tuple[object, ...]], list[tuple[int, str]]]:
+    if not note.links:
+        return [], []
+    sentences = {mention.link.start: mention.sentence for mention in mentions(note)}
+    rows: list[tuple[object, ...]] = []
+    said: list[tuple[int, str]] = []
+    before: str | None = None
+    for number, link in enumerate(note.links):
+        sentence = sentences.get(link.start) if link.key is None else None
+        if sentence is not None and sentence is not before:
+            said.append((number, index_words(sentence)))
+        before = sentence
+        rows.append((*_link(note.text, link), said[-1][0] if sentence is not None else None))
+    return rows, said
+
+
+def _link(text: str, link: Link) -> tuple[object, ...]:
+    target = without_md(link.target)
+    last = target.rpartition("/")[2]
+    return (
+        link.kind, link.target, link.subpath, link.display, link.line, _context(text, link), link.key,
+        path_key(last), slug_key(last), slug_key(target) if last is not target else None,
+    )  # fmt: skip
+
+
+def _context(text: str, link: Link) -> str:
+    start, end = text.rfind("\n", 0, link.start) + 1, text.find("\n", link.end)
+    end = len(text) if end < 0 else end
+    if end - start > CONTEXT:
+        room = max(CONTEXT - (link.end - link.start), 0) // 2
+        start = max(start, min(link.start - room, end - CONTEXT))
+        end = min(end, start + CONTEXT)
+    return text[start:end].strip()
+
+
+def _words(note: Note) -> tuple[str, ...]:
+    properties = note.frontmatter.properties
+    title = properties.get("title")
+    aliases = [*note.aliases, title] if isinstance(title, str) else note.aliases
+    place = [MARK, note.path.folder, *property_tags(properties)]
+    heads = "\n".join(heading.text for heading in note.headings)
+    columns = (note.path.stem, "\n".join(aliases), heads, "\n".join(place), note.text[: note.frontmatter.end])
+    return tuple(map(index_words, columns))
+
+
+def _sections(note: Note) -> list[str]:
+    """What stands above the first heading, then one piece for each heading: the rule `section_starts` relies on."""
+    pieces, at = [], note.frontmatter.end
+    for heading in note.headings:
+        if heading.top and heading.start >= at:
+            pieces.append(index_words(note.text[at : heading.start]))
+            at = heading.start
+    pieces.append(index_words(note.text[at:]))
+    return pieces
+
+
+# ---- into the tables and out of them ------------------------------------------------------------------
+
+_FILE = "insert into files values(?,?,?,?,?,?,?,?,?,?,?)"
+_TEXT = "insert into texts values(?,?,?,?,?)"
+_NAME = "insert into names values(?,?,?)"
+_TAG = "insert into tags values(?,?,?)"
+_LINK = "insert into links values(?,?,?,?,?,?,?,?,?,?,?,?,?)"
+_WORDS = "insert into words(rowid, title, alias, head, place, front, body) values(?,?,?,?,?,?,?)"
+_SAID = "insert into said(rowid, sentence) values(?,?)"
+
+
+def insert(to: Connection, rows: Iterable[Row], first_file: int, first_link: int) -> tuple[int, int]:
+    """Put rows of files that are not there, counting from these numbers; the next free ones. Vocabulary is not kept."""
+    many = to.db.executemany
+    files, texts, names, tags, links, words, said = [], [], [], [], [], [], []
+    for row in rows:
+        file = first_file
+        first_file += 1
+        files.append((file, *row.file))
+        names += [(file, *name) for name in row.names]
+        if row.text is None:
+            continue
+        headings, properties, text = row.text
+        texts.append((file, headings, section_starts(to, row.sections), properties, text))
+        words.append((file, *row.words, "\n".join(row.sections)))
+        tags += [(file, *tag) for tag in row.tags]
+        said += [(first_link + number, sentence) for number, sentence in row.said]
+        for number, link in enumerate(row.links):
+            place = None if link[-1] is None else first_link + link[-1]  # type: ignore[operator]
+            links.append((first_link + number, file, *link[:-1], place))
+        first_link += len(row.links)
+    for sql, found in ((_FILE, files), (_TEXT, texts), (_NAME, names), (_TAG, tags), (_LINK, links), (_WORDS, words),
+                       (_SAID, said)):  # fmt: skip
+        many(sql, found)
+    return first_file, first_link
+
+
+def section_starts(to: Connection, sections: list[str]) -> str:
+    """The number of words before each section, and in all: FTS5 tells a word's place by its number."""
+    starts = [0]
+    for piece in sections:
+        count = len(piece.translate(_BLANKED).split()) if piece.isascii() else len(to.cut(piece))
+        starts.append(starts[-1] + count)
+    return ",".join(map(str, starts))
+
+
+def remove(to: Connection, file: int) -> None:
+    """Take a file out of every table."""
+    run = to.db.execute
+    run(
+        "delete from said where rowid in (select distinct said from links where source=? and said is not null)", (file,)
+    )
+    for table, column in (("links", "source"), ("tags", "file"), ("names", "file"), ("words", "rowid"), ("texts", "id"),
+                          ("files", "id")):  # fmt: skip
+        run(f"delete from {table} where {column}=?", (file,))
+
+
+def put(to: Connection, row: Row) -> None:
+    """Put one file in place of what was known of it, vocabulary included."""
+    known = to.rows("select id, version, problem, note from files where path=?", (row.file[0],)).fetchone()
+    if known is not None:
+        if known[1] == row.file[3] and known[2] == row.file[9] and _as_before(to, known[0], row):
+            _restamp(to, known[0], row)
+            return
+        remove(to, known[0])
+    file = known[0] if known else to.number("select max(id) from files") + 1
+    insert(to, (row,), file, to.number("select max(id) from links") + 1)
+    learn(to, row)
+
+
+def _as_before(to: Connection, file: int, row: Row) -> bool:
+    """Nothing but the stamp changed: the version says so, if both were parsed or neither."""
+    parsed = to.value("select 1 from texts where id=?", (file,)) is not None
+    return parsed == (row.text is not None) and (parsed or not row.file[3])
+
+
+def _restamp(to: Connection, file: int, row: Row) -> None:
+    to.rows(
+        "update files set stamp=?, size=?, modified=?, created=? where id=?",
+        (row.file[2], row.file[4], row.file[5], row.file[6], file),
+    )
+
+
+def learn(to: Connection, row: Row) -> None:
+    """Words met for the first time, with their stems. Words that no note has any more do no harm."""
+    words = set(to.cut("\n".join((*row.words, *row.sections, *(sentence for _, sentence in row.said)))))
+    known = {word for (word,) in to.rows("select word from vocabulary where word in (select value from json_each(?))",
+                                         (json.dumps(list(words)),))}  # fmt: skip
+    fresh = sorted(words - known)
+    to.db.executemany("insert into vocabulary(word, stem) values(?,?)", zip(fresh, stems(to, fresh), strict=True))
+
+
+def learn_all(to: Connection) -> None:
+    """The vocabulary of everything filed, in one go."""
+    words = [word for (word,) in to.rows("select term from terms")]
+    to.db.executemany("insert into vocabulary(word, stem) values(?,?)", zip(words, stems(to, words), strict=True))
+
+
+def stems(to: Connection, words: list[str]) -> Iterator[str]:
+    """The stem of each word; a word that is cut or lost on the way is its own."""
+    found = to.stems("\n".join(words))
+    if len(found) == len(words):
+        return iter(found)
+    return iter([" ".join(to.stems(word)) or word for word in words])

@@ -1,0 +1,181 @@
+"""The tables of the SQLite index, and how a connection to them is opened."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+VERSION = 1  # another number and the index is begun anew
+MARK = "\U0010fffd"  # a word that every note holds and nobody types
+COLUMNS = ("title", "alias", "head", "body", "place", "front")
+TITLE, ALIAS, HEAD, BODY, PLACE, FRONT = range(len(COLUMNS))
+WEIGHTS = (1.6, 1.6, 0.4, 0.4, 0.0, 0.0)  # their size is FTS5's k1 too: body 0.4 is k1 = 3
+NAME, ALIASED, TITLED, SLUGGED = "n", "a", "t", "s"  # kinds of names; slugs carry their precedence: s0 to s3
+CACHE_KIB = 4_000
+BUSY_MS = 10_000
+_TOKENIZER = "unicode61 remove_diacritics 2"
+
+TABLES = f"""
+create table meta(key text primary key, value) without rowid;
+create table touched(path text primary key) without rowid;
+create table files(
+  id integer primary key, path text not null, folder text not null, stamp text not null, version text not null,
+  size integer not null, modified integer not null, created integer not null, note integer not null,
+  title text not null, problem text);
+create table texts(
+  id integer primary key, headings text not null, sections text not null, properties text not null,
+  text text not null);
+create table names(file integer not null, kind text not null, key text not null);
+create table tags(file integer not null, key text not null, name text not null);
+create table links(
+  id integer primary key, source integer not null, kind text not null, target text not null, subpath text not null,
+  display text, line integer not null, context text not null, property text, key text not null, slug text not null,
+  whole text, said integer);
+create table vocabulary(id integer primary key, word text not null, stem text not null);
+create virtual table words using fts5({", ".join(COLUMNS)}, content='', contentless_delete=1,
+  tokenize='{_TOKENIZER}');
+create virtual table said using fts5(sentence, content='', contentless_delete=1, tokenize='{_TOKENIZER}');
+create virtual table terms using fts5vocab(words, row);
+insert into words(words, rank) values('rank', 'bm25({", ".join(map(str, WEIGHTS))})');
+"""
+INDEXES = """
+create unique index files_path on files(path);
+create index files_folder on files(folder, note);
+create index files_note on files(note, modified);
+create index names_key on names(key, kind, file);
+create index names_file on names(file);
+create index tags_key on tags(key, name, file);
+create index tags_file on tags(file);
+create index links_source on links(source);
+create index links_key on links(key, source);
+create index links_slug on links(slug) where slug is not key;
+create index links_whole on links(whole) where whole is not null;
+create unique index vocabulary_word on vocabulary(word);
+create index vocabulary_stem on vocabulary(stem);
+"""
+
+Tokens = Callable[[str], list[str]]
+Placed = Callable[[str], list[tuple[int, int, str]]]
+
+
+@dataclass(slots=True)
+class Connection:
+    """An open index: the database, and how its words are cut and brought to their stems.
+
+    `variants` is what a word of a question stands for at this moment: FTS5 asks for it while it reads a query and
+    counts all of them as one word.
+    """
+
+    db: apsw.Connection
+    cut: Tokens
+    stems: Tokens
+    placed: Placed  # as `cut`, with where each word begins and ends
+    variants: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    places: dict[int, Any] = field(default_factory=dict)  # filled by the function of that name while rows are read
+
+    def rows(self, sql: str, bindings: Iterable[object] = ()) -> apsw.Cursor:
+        return self.db.execute(sql, tuple(bindings))
+
+    def value(self, sql: str, bindings: Iterable[object] = ()) -> object:
+        """The first column of the first row, None without one."""
+        row = self.rows(sql, bindings).fetchone()
+        return row[0] if row else None
+
+    def number(self, sql: str, bindings: Iterable[object] = ()) -> int:
+        value = self.value(sql, bindings)
+        return value if isinstance(value, int) else 0
+
+    def close(self) -> None:
+        self.db.close()
+
+
+def open_index(file: Path, *, writing: bool = False) -> Connection:
+    """A connection to an index that is there. apsw.Error when it is not one of ours."""
+    db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        db.set_busy_timeout(BUSY_MS)
+        version = db.execute("pragma user_version").fetchone()
+        if version != (VERSION,):
+            raise apsw.NotADBError(f"the index has another form: {version}")
+        db.execute(f"pragma synchronous=normal; pragma cache_size=-{CACHE_KIB}; pragma temp_store=memory")
+        found = Connection(db, *_tokenizers(db))
+        if not writing:
+            db.execute("pragma query_only=1")
+            db.register_fts5_tokenizer("unicode61", _asking(found))
+        return found
+    except BaseException:
+        db.close()
+        raise
+
+
+def new_index(file: Path, *, ready: bool = True) -> Connection:
+    """An empty index. Not `ready`: without secondary indexes and safety, to be filled in bulk and then `finished`."""
+    db = apsw.Connection(str(file))
+    db.set_busy_timeout(BUSY_MS)
+    db.execute("pragma page_size=4096; pragma synchronous=off; pragma temp_store=memory; pragma journal_mode=off")
+    with db:
+        db.execute(TABLES)
+        db.execute("insert into meta values('serial', 0), ('wanting', 1), ('building', null)")
+    made = Connection(db, *_tokenizers(db))
+    if ready:
+        finish(made)
+    return made
+
+
+def finish(made: Connection) -> None:
+    """The secondary indexes, and from now on safe from a crash."""
+    with made.db:
+        made.db.execute(INDEXES)
+    made.db.execute(f"pragma user_version={VERSION}; pragma journal_mode=wal; pragma synchronous=normal")
+
+
+def _tokenizers(db: apsw.Connection) -> tuple[Tokens, Tokens, Placed]:
+    name, *arguments = _TOKENIZER.split()
+    plain = db.fts5_tokenizer(name, arguments)
+    porter = db.fts5_tokenizer("porter", [name, *arguments])
+    return _tokens(plain), _tokens(porter), _placed(plain)
+
+
+def plain_tokenizer() -> Tokens:
+    """How words are cut and folded, without an index at hand."""
+    return _tokenizers(apsw.Connection(":memory:"))[0]
+
+
+def _placed(tokenizer: apsw.FTS5Tokenizer) -> Placed:
+    def cut(text: str) -> list[tuple[int, int, str]]:
+        data = text.encode(errors="replace")
+        found = tokenizer(data, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=True, include_colocated=False)
+        return [(len(data[:start].decode()), len(data[:end].decode()), word) for start, end, word in found]  # type: ignore
+
+    return cut
+
+
+def _tokens(tokenizer: apsw.FTS5Tokenizer) -> Tokens:
+    def cut(text: str) -> list[str]:
+        data = text.encode(errors="replace")
+        return tokenizer(  # type: ignore[return-value]
+            data, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False, include_colocated=False
+        )
+
+    return cut
+
+
+def _asking(connection: Connection) -> "apsw.FTS5TokenizerFactory":
+    """Where questions are asked, a tokenizer that answers with the variants of a word.
+
+    It takes the place of the one the tables name: words of a question come folded already, and nothing is ever
+    written through such a connection.
+    """
+
+    def factory(db: apsw.Connection, arguments: list[str]) -> "apsw.Tokenizer":
+        def tokenize(data: bytes, flags: int, locale: str | None) -> list[str | tuple[str, ...]]:
+            found: list[str | tuple[str, ...]] = []
+            for word in data.decode().split():
+                found.append(connection.variants.get(word, word))
+            return found
+
+        return tokenize
+
+    return factory

@@ -1,0 +1,104 @@
+"""The few words of a section that show why it was found."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+LENGTH = 200  # characters of a snippet, wide ones counted twice
+LINES = 400  # of a section that are looked at
+LONGEST_LINE = 20_000
+_BLANKS = re.compile(r"\s+")
+_WIDE = re.compile("[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60]")
+_CJK = re.compile("[\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
+
+Marks = tuple[tuple[int, int], ...]
+
+
+def pattern_of(forms: Iterable[str]) -> re.Pattern[str] | None:
+    """Finds these words in folded text; pairs of CJK characters anywhere, other words whole."""
+    words = sorted(set(forms), key=len, reverse=True)
+    pairs = [re.escape(word) for word in words if _CJK.search(word)]
+    whole = [re.escape(word) for word in words if not _CJK.search(word)]
+    sources = [f"(?<![^\\W_])(?:{'|'.join(whole)})(?![^\\W_])"] if whole else []
+    return re.compile("|".join(sources + pairs)) if words else None
+
+
+def folded(text: str) -> str:
+    """Lower case without accents, each character where it was."""
+    if text.isascii():
+        return text.lower()
+    return "".join(map(_folded, text))
+
+
+@lru_cache(maxsize=4096)
+def _folded(char: str) -> str:
+    base = unicodedata.normalize("NFD", char)[0].lower()
+    return base if len(base) == 1 else char
+
+
+def snippet(section: str, pattern: re.Pattern[str] | None) -> tuple[str, Marks]:
+    """The line with most of the words, around them; more lines while there is room. Marks are where the words are."""
+    lines = [line for line in section.split("\n", LINES)[:LINES] if line.strip()]
+    if not lines:
+        return "", ()
+    shown = _best_lines(lines, pattern)
+    text = " … ".join(_window(_BLANKS.sub(" ", line[:LONGEST_LINE]).strip(), pattern) for line in shown)
+    return text, _marks(text, pattern)
+
+
+def _best_lines(lines: Sequence[str], pattern: re.Pattern[str] | None) -> list[str]:
+    """At most two lines, in their order: the one with most different words, and the next if both are short."""
+    if pattern is None:
+        return list(lines[:1]) if len(lines[0]) > 60 or len(lines) == 1 else list(lines[:2])
+    having = [len(set(pattern.findall(folded(line[:LONGEST_LINE])))) for line in lines]
+    order = sorted(range(len(lines)), key=lambda at: -having[at])
+    first = order[0]
+    second = next((at for at in order[1:] if having[at] and width(lines[first]) + width(lines[at]) <= LENGTH), None)
+    return [lines[at] for at in sorted({first} if second is None else {first, second})]
+
+
+def width(text: str) -> int:
+    return len(text) if text.isascii() else len(text) + len(_WIDE.findall(text))
+
+
+def _window(line: str, pattern: re.Pattern[str] | None) -> str:
+    if width(line) <= LENGTH:
+        return line
+    room = LENGTH // 2 if _CJK.search(line) else LENGTH
+    start = _densest(line, pattern, room)
+    end = min(len(line), start + room)
+    start = max(0, end - room)
+    if start and " " in line[start : start + 20]:
+        start = line.index(" ", start) + 1
+    if end < len(line) and " " in line[end - 20 : end]:
+        end = line.rindex(" ", 0, end)
+    return ("…" if start else "") + line[start:end] + ("…" if end < len(line) else "")
+
+
+def _densest(line: str, pattern: re.Pattern[str] | None, room: int) -> int:
+    """Where a window of this size holds most of the words, with some room before the first."""
+    places = [found.start() for found in pattern.finditer(folded(line))] if pattern else []
+    if not places:
+        return 0
+    best, which, last = 0, places[0], 0
+    for at, place in enumerate(places):
+        while last < len(places) and places[last] < place + room * 3 // 4:
+            last += 1
+        if last - at > best:
+            best, which = last - at, place
+    return max(0, which - room // 6)
+
+
+def _marks(text: str, pattern: re.Pattern[str] | None) -> Marks:
+    """Where the words are; overlapping pairs become one mark."""
+    marks: list[tuple[int, int]] = []
+    at, low = 0, folded(text)
+    while pattern is not None and (found := pattern.search(low, at)):
+        start, end = found.span()
+        if marks and start <= marks[-1][1]:
+            marks[-1] = (marks[-1][0], max(end, marks[-1][1]))
+        else:
+            marks.append((start, end))
+        at = start + 1 if _CJK.match(found[0]) else end
+    return tuple(marks)

@@ -1,0 +1,300 @@
+"""The index in SQLite: one folder for each workspace, shared by every process that serves it."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from notewright.index import (
+    Body,
+    Build,
+    Facts,
+    Filed,
+    Filing,
+    Hits,
+    LinkRow,
+    Needles,
+    Progress,
+    Query,
+    Selection,
+    Visible,
+    everything,
+    lookup,
+)
+from notewright.index.build import SqliteBuild
+from notewright.index.generations import Generations, Identity
+from notewright.index.lists import note_places
+from notewright.index.narrow import narrowed_bodies
+from notewright.index.rows import Row, put, remove, row_of
+from notewright.index.schema import Connection, open_index
+from notewright.index.search import search
+from notewright.index.vocabulary import Vocabulary
+from notewright.notes import Heading, NotePath
+
+T = TypeVar("T")
+IDLE = 16  # connections kept open between questions
+LINKS_AT_ONCE = 2_000  # notes whose links are read in one go
+_DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError)
+
+
+class SqliteIndex:
+    """Implements `Index`. Whatever happens to its files, it answers: from a new, empty index if need be."""
+
+    def __init__(self, folder: Path) -> None:
+        self._places = Generations(folder)
+        self._idle: list[tuple[Identity, Connection]] = []
+        self._vocabulary: tuple[Identity | None, Vocabulary] = (None, Vocabulary())
+        self._lock = threading.Lock()
+        self._writing = threading.RLock()
+        self._writer: tuple[Identity, Connection] | None = None
+        self._looked_at: Identity | None = None
+
+    @classmethod
+    def open(cls, folder: Path) -> "SqliteIndex":
+        index = cls(folder)
+        index._places.current()
+        return index
+
+    def close(self) -> None:
+        with self._writing, self._lock:
+            for _, con in self._idle:
+                con.close()
+            self._idle.clear()
+            if self._writer:
+                self._writer[1].close()
+                self._writer = None
+
+    # ---- connections ----------------------------------------------------------------------------------
+
+    def _ask(self, question: Callable[[Connection], T]) -> T:
+        """Answered by the index that stands now; one that turns out damaged is begun anew and asked again."""
+        for _ in range(3):
+            identity = self._places.current()
+            try:
+                con = self._borrow(identity)
+                answer = question(con)
+            except _DAMAGE:
+                self._places.discard(identity)
+                continue
+            except apsw.SQLError as error:
+                if "no such" not in str(error):
+                    raise
+                self._places.discard(identity)
+                continue
+            self._give_back(identity, con)
+            return answer
+        return question(self._borrow(self._places.current()))
+
+    def _borrow(self, identity: Identity) -> Connection:
+        with self._lock:
+            while self._idle:
+                known, con = self._idle.pop()
+                if known == identity:
+                    return con
+                con.close()
+        con = open_index(self._places.door)
+        con.db.register_fts5_function("places", note_places(con))
+        con.db.create_scalar_function("folded", _folded, 1, deterministic=True)
+        return con
+
+    def _give_back(self, identity: Identity, con: Connection) -> None:
+        with self._lock:
+            if len(self._idle) < IDLE:
+                self._idle.append((identity, con))
+                return
+        con.close()
+
+    def _words(self) -> Vocabulary:
+        """What is remembered of the words of the index that stands now."""
+        identity = self._places.current()
+        with self._lock:
+            if self._vocabulary[0] != identity:
+                self._vocabulary = (identity, Vocabulary())
+            return self._vocabulary[1]
+
+    # ---- filing ---------------------------------------------------------------------------------------
+
+    def file(self, filings: Iterable[Filing], *, drop: Iterable[str] = ()) -> None:
+        rows, dropped = [row_of(filing) for filing in filings], list(drop)
+        if rows or dropped:
+            self._write(lambda con: _file(con, rows, dropped))
+
+    def touched(self, paths: Iterable[str]) -> None:
+        listed = list(paths)
+        if self._ask(lambda con: con.value("select value from meta where key='building'")) is not None:
+            self._write(lambda con: _touch(con, listed))
+
+    def settled(self) -> None:
+        """The index whose `stamps` were last read equals the store: it no longer wants to be filled."""
+        seen = self._looked_at
+        self._write(lambda con: con.rows("update meta set value=0 where key='wanting'") if self._is(seen) else None)
+
+    def _is(self, identity: Identity | None) -> bool:
+        return self._places.standing() == identity
+
+    def _write(self, change: Callable[[Connection], object]) -> None:
+        """One transaction, behind the gate: the index cannot be changed for another meanwhile."""
+        for attempt in range(3):
+            self._places.current()
+            with self._writing, self._places.gate():
+                identity = self._places.standing()
+                if identity is None:
+                    continue
+                try:
+                    con = self._write_connection(identity)
+                    with con.db:
+                        change(con)
+                        con.rows("update meta set value=value+1 where key='serial'")
+                    return
+                except _DAMAGE:
+                    self._writer = None
+                    if attempt == 2:
+                        raise
+            self._places.discard(identity)
+
+    def _write_connection(self, identity: Identity) -> Connection:
+        if self._writer is None or self._writer[0] != identity:
+            if self._writer is not None:
+                self._writer[1].close()
+            con = open_index(self._places.door, writing=True)
+            con.db.transaction_mode = "IMMEDIATE"
+            self._writer = (identity, con)
+        return self._writer[1]
+
+    def rebuilding(self, total: int) -> AbstractContextManager[Build]:
+        return SqliteBuild(self._places, self._write, total)
+
+    # ---- questions ------------------------------------------------------------------------------------
+
+    def stamps(self) -> Iterator[tuple[str, str]]:
+        def read(con: Connection) -> list[tuple[str, str]]:
+            self._looked_at = self._places.standing()
+            return list(con.rows("select path, stamp from files order by path"))
+
+        yield from self._ask(read)
+
+    def filed(self, path: str) -> Filed | None:
+        return self._ask(lambda con: lookup.filed(con, path))
+
+    def select(self, selection: Selection) -> tuple[list[Filed], int]:
+        return self._ask(lambda con: lookup.select(con, selection))
+
+    def bearing(self, key: str) -> Sequence[NotePath]:
+        return self._ask(lambda con: lookup.bearing(con, key))
+
+    def aliased(self, key: str) -> Sequence[NotePath]:
+        return self._ask(lambda con: lookup.aliased(con, key))
+
+    def titled(self, key: str) -> Sequence[NotePath]:
+        return self._ask(lambda con: lookup.titled(con, key))
+
+    def slugged(self, slug: str) -> Sequence[NotePath]:
+        return self._ask(lambda con: lookup.slugged(con, slug))
+
+    def names_like(self, key: str, *, limit: int = 200) -> list[NotePath]:
+        return self._ask(lambda con: lookup.names_like(con, key, limit=limit))
+
+    def other_names(self, path: str) -> list[str]:
+        return self._ask(lambda con: lookup.other_names(con, path))
+
+    def folders(self, *, visible: Visible = everything) -> list[tuple[str, int]]:
+        return self._ask(lambda con: lookup.folders(con, visible=visible))
+
+    def links_from(self, path: str) -> list[LinkRow]:
+        return self._ask(lambda con: lookup.links_from(con, path))
+
+    def all_links(self) -> Iterator[LinkRow]:
+        paths = self._ask(
+            lambda con: [path for (path,) in con.rows("select path from files where note=1 order by path")]
+        )
+        before = ""
+        for start in range(0, len(paths), LINKS_AT_ONCE):
+            yield from self._ask(lambda con, after=before: lookup.all_links(con, after, LINKS_AT_ONCE))  # type: ignore[misc]
+            before = paths[min(start + LINKS_AT_ONCE, len(paths)) - 1]
+
+    def links_toward(self, keys: Iterable[str]) -> list[LinkRow]:
+        wanted = list(keys)
+        return self._ask(lambda con: lookup.links_toward(con, wanted))
+
+    def headings(self, path: str) -> list[Heading]:
+        return self._ask(lambda con: lookup.headings(con, path))
+
+    def tags(self, *, visible: Visible = everything) -> dict[str, int]:
+        return self._ask(lambda con: lookup.tags(con, visible=visible))
+
+    def tagged(self, key: str) -> list[NotePath]:
+        return self._ask(lambda con: lookup.tagged(con, key))
+
+    def tags_of(self, paths: Iterable[str]) -> dict[str, list[str]]:
+        wanted = list(paths)
+        return self._ask(lambda con: lookup.tags_of(con, wanted))
+
+    def properties(self, path: str) -> Mapping[str, Any]:
+        return self._ask(lambda con: lookup.properties(con, path))
+
+    def search(self, query: Query) -> Hits:
+        return self._ask(lambda con: _in_one_view(con, lambda: search(con, self._words(), query)))
+
+    def bodies(self, needles: Needles, *, folder: str = "", visible: Visible = everything) -> Iterator[list[Body]]:
+        return narrowed_bodies(self._ask, self._words, needles, folder, visible)
+
+    def text(self, path: str) -> str | None:
+        return self._ask(lambda con: lookup.text(con, path))
+
+    def count(self) -> tuple[int, int]:
+        return self._ask(lambda con: (con.number("select count(*) from files where note=1"),
+                                      con.number("select count(*) from files where note=0")))  # fmt: skip
+
+    def usage(self) -> tuple[int, int]:
+        return self._ask(lambda con: (con.number("select count(*) from files"),
+                                      con.number("select coalesce(sum(size), 0) from files")))  # fmt: skip
+
+    def ending(self, *suffixes: str) -> list[NotePath]:
+        return self._ask(lambda con: lookup.ending(con, suffixes))
+
+    def alias_twins(self) -> list[tuple[str, list[NotePath]]]:
+        return self._ask(lookup.alias_twins)
+
+    def progress(self) -> Progress:
+        built = self._places.built()
+        wanting = bool(self._ask(lambda con: con.number("select value from meta where key='wanting'")))
+        if built is not None:
+            return Progress(built[0], built[1] or None, True, wanting=wanting)
+        notes, _ = self.count()
+        return Progress(notes, None if wanting else notes, False, wanting=wanting)
+
+    def facts(self) -> Facts:
+        """Everything stored, for comparing."""
+        return self._ask(lambda con: Facts({path: tuple(rows.items()) for path, rows in lookup.everything_stored(con)}))
+
+
+def _folded(*path: object) -> str:
+    return str(path[0]).casefold()
+
+
+def _in_one_view(con: Connection, answer: Callable[[], T]) -> T:
+    """All statements of one answer see the same moment."""
+    con.db.execute("begin")
+    try:
+        return answer()
+    finally:
+        con.db.execute("rollback")
+
+
+def _file(con: Connection, rows: Sequence[Row], dropped: Sequence[str]) -> None:
+    for row in rows:
+        put(con, row)
+    for path in dropped:
+        file = con.value("select id from files where path=?", (path,))
+        if isinstance(file, int):
+            remove(con, file)
+    _touch(con, [*(str(row.file[0]) for row in rows), *dropped])
+
+
+def _touch(con: Connection, paths: Sequence[str]) -> None:
+    """While a build is under way, what changes is written down for it."""
+    if con.value("select value from meta where key='building'") is not None:
+        con.db.executemany("insert or ignore into touched values(?)", [(path,) for path in paths])
