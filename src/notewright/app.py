@@ -3,7 +3,8 @@
 import asyncio
 import getpass
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from notewright.server import stdio
 from notewright.server.caller import Caller
@@ -12,6 +13,8 @@ from notewright.server.library import Opening, OpenLibrary
 from notewright.server.out import Out
 from notewright.server.workers import Workers
 from notewright.surfaces import Session, Surface
+
+WebApp = Callable[[Any, Any, Any], Awaitable[None]]  # ASGI; the web stack is loaded when it is served, not before
 
 
 def serve_stdio(opened: Callable[[], OpenLibrary], surfaces: Sequence[Surface]) -> None:
@@ -32,6 +35,36 @@ def serve_stdio(opened: Callable[[], OpenLibrary], surfaces: Sequence[Surface]) 
     with stdio.own_wire() as (read_fd, write_fd):
         asyncio.run(stdio.serve(lane_to, long_way, read_fd, write_fd))
         library.close()
+
+
+def http_app(
+    opened: Callable[[], OpenLibrary],
+    surfaces: Sequence[Surface],
+    *,
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+) -> WebApp:
+    """Every surface over HTTP, as an ASGI application. The library opens meanwhile and is closed with it."""
+    from notewright.server import http
+    from notewright.server.sessions import Sessions
+
+    library = Opening(opened)
+    return http.app(library, surfaces, library, sessions=Sessions(), user=user(), hosts=hosts, origins=origins)
+
+
+def serve_http(app: WebApp, host: str, port: int) -> None:
+    """Until a signal comes; then requests have a few seconds to end."""
+    import uvicorn
+
+    uvicorn.run(
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
+    )
 
 
 def user() -> str:

@@ -16,14 +16,12 @@ from notewright.engine import Actor
 from notewright.server import shapes
 from notewright.server.caller import Caller
 from notewright.server.crew import Work
+from notewright.server.messages import ENVELOPE, Message
 from notewright.server.out import Out
 from notewright.server.progress import Report, now_and_then, unheard
 from notewright.surfaces import INTERNAL_ERROR, Call, Cancelled, RpcError, Surface, perform, together
 
 log = logging.getLogger(__name__)
-
-ENVELOPE = "io.modelcontextprotocol/protocolVersion"  # in `_meta` of every request of the 2026 era
-Message = dict[str, Any]
 
 
 @dataclass(slots=True)

@@ -32,6 +32,13 @@ class Opening:
                 self._begun = True
                 threading.Thread(target=self._open, name="open", daemon=True).start()
 
+    def __enter__(self) -> "Opening":
+        self.begin()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def _open(self) -> None:
         try:
             self._library.set_result(self._opened())

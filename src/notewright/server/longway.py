@@ -9,7 +9,8 @@ from mcp.server import Server
 from mcp.server.runner import serve_dual_era_loop, serve_loop
 from mcp.shared.message import SessionMessage
 
-from notewright.server.lane import ENVELOPE, Lane
+from notewright.server.lane import Lane
+from notewright.server.messages import Message, has_envelope
 from notewright.server.out import Out
 from notewright.server.stdio import Inbox
 from notewright.surfaces import INVALID_REQUEST
@@ -20,18 +21,13 @@ GREETING = "notewright:greeting"  # the id under which the SDK is told of a hand
 async def serve(server: Server[Any], inbox: Inbox, out: Out, lane: Lane) -> None:
     """Until the input ends and what was asked is answered."""
     reader, writer = _Reader(inbox, out, _greeted(lane)), _Writer(out)
-    modern = lane.greeting is None and inbox.opening["method"] != "initialize" and _has_envelope(inbox.opening)
+    modern = lane.greeting is None and inbox.opening["method"] != "initialize" and has_envelope(inbox.opening)
     loop = serve_dual_era_loop if modern else serve_loop  # the latter has one stream less to pass
     async with server.lifespan(server) as state:
         await loop(server, reader, writer, lifespan_state=state)
 
 
-def _has_envelope(request: dict[str, Any]) -> bool:
-    meta = (request.get("params") or {}).get("_meta")
-    return isinstance(meta, dict) and ENVELOPE in meta
-
-
-def _greeted(lane: Lane) -> list[dict[str, Any]]:
+def _greeted(lane: Lane) -> list[Message]:
     if lane.greeting is None:
         return []
     return [lane.greeting | {"id": GREETING}, {"jsonrpc": "2.0", "method": "notifications/initialized"}]
@@ -40,7 +36,7 @@ def _greeted(lane: Lane) -> list[dict[str, Any]]:
 class _Reader:
     """The inbox as the SDK's read stream."""
 
-    def __init__(self, inbox: Inbox, out: Out, before: list[dict[str, Any]]) -> None:
+    def __init__(self, inbox: Inbox, out: Out, before: list[Message]) -> None:
         self._inbox = inbox
         self._out = out
         self._before = before

@@ -8,17 +8,14 @@ loaded only when a client asks for more than `lane.py` knows.
 import asyncio
 import collections
 import contextlib
-import json
 import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
-
-import pydantic_core
 
 from notewright.server.crew import Crew, Work
 from notewright.server.lane import Lane
+from notewright.server.messages import Message, is_message, parsed, request_id
 from notewright.server.out import Out
 from notewright.surfaces import INVALID_REQUEST, PARSE_ERROR
 
@@ -82,39 +79,17 @@ class Door:
             self._out.refuse(None, INVALID_REQUEST, f"A message may have {MOST_BYTES >> 20} MiB at most")
             return None
         try:
-            message = _parsed(line)
+            message = parsed(line)
         except (ValueError, RecursionError):
             self._out.refuse(None, PARSE_ERROR, "Parse error")
             return None
-        if not _is_message(message):
-            request = message.get("id") if isinstance(message, dict) else None
-            self._out.refuse(request if _is_id(request) else None, INVALID_REQUEST, "Invalid Request")
+        if not is_message(message):
+            self._out.refuse(request_id(message), INVALID_REQUEST, "Invalid Request")
             return None
         work = self._lane.take(message) if not self._inbox.ended else True
         if work is False:
             self._inbox.put(message)
         return None if isinstance(work, bool) else work
-
-
-def _parsed(line: bytes) -> Any:
-    try:
-        return pydantic_core.from_json(line)
-    except ValueError:
-        return json.loads(line)  # takes lone surrogates, which the stricter one does not
-
-
-def _is_message(given: Any) -> bool:
-    match given:
-        case {"jsonrpc": "2.0", "method": str()}:
-            params = given.get("params")
-            return (params is None or isinstance(params, dict)) and ("id" not in given or _is_id(given["id"]))
-        case {"jsonrpc": "2.0", "id": request, "result": {}} | {"jsonrpc": "2.0", "id": request, "error": {}}:
-            return request is None or _is_id(request)
-    return False
-
-
-def _is_id(given: Any) -> bool:
-    return isinstance(given, int | str) and not isinstance(given, bool)
 
 
 class Inbox:
@@ -123,14 +98,14 @@ class Inbox:
     def __init__(self, out: Out) -> None:
         self._out = out
         self._loop = asyncio.get_running_loop()
-        self._ready: collections.deque[dict[str, Any]] = collections.deque()
+        self._ready: collections.deque[Message] = collections.deque()
         self._wake = asyncio.Event()
         self._room = threading.Event()
         self._room.set()
         self._taken = False  # the SDK is there
         self.ended = False
 
-    def put(self, message: dict[str, Any]) -> None:
+    def put(self, message: Message) -> None:
         """From a thread at the input."""
         request = message.get("id") if "method" in message else None
         if request is None and not self._taken and message["method"] != "notifications/initialized":
@@ -166,11 +141,11 @@ class Inbox:
         return True
 
     @property
-    def opening(self) -> dict[str, Any]:
+    def opening(self) -> Message:
         """The first request, which stays to be received."""
         return next(message for message in self._ready if "id" in message)
 
-    async def receive(self) -> dict[str, Any] | None:
+    async def receive(self) -> Message | None:
         """The next message; None when there is no more and every answer has gone out."""
         self._taken = True
         while not self._ready:

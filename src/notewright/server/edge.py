@@ -1,0 +1,53 @@
+"""What every HTTP request passes before anybody looks at it: whose name it calls us by, and which page sent it."""
+
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class Edge:
+    """Refuses what a web page could send here behind its user's back: strange Host names and strange Origins."""
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> None:
+        self._app = app
+        self._hosts = frozenset(name.lower() for name in (*LOOPBACK, *hosts))
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            return await self._app(scope, receive, send)
+        headers = Headers(scope=scope)
+        if _host_name(headers.get("host", "")) not in self._hosts:
+            return await _refuse(421, "this server does not answer to that Host name", scope, receive, send)
+        if not self._may_come_from(headers.get("origin")):
+            return await _refuse(403, "this server does not answer pages of that Origin", scope, receive, send)
+        await self._app(scope, receive, send)
+
+    def _may_come_from(self, origin: str | None) -> bool:
+        """No page at all, a page of ours, or one that the owner named."""
+        if origin is None or origin.lower().rstrip("/") in self._origins:
+            return True
+        try:
+            return urlsplit(origin).hostname in self._hosts
+        except ValueError:
+            return False
+
+
+def _host_name(host: str) -> str:
+    """`[::1]:8000` is `::1`, `LocalHost:80` is `localhost`."""
+    try:
+        return (urlsplit(f"//{host.strip()}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+async def _refuse(status: int, words: str, scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": words})
+    else:
+        await JSONResponse({"error": words}, status)(scope, receive, send)

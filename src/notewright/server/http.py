@@ -1,0 +1,280 @@
+"""MCP over streamable HTTP: every surface at once, for the whole library or bound to one workspace.
+
+The SDK's transport is stateless: each POST stands for itself, so that two requests with one id on one session never get
+each other's answers. What a dialect needs of sessions is minted, checked and ended here, at the edge.
+"""
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from notewright.server import mcp, shapes
+from notewright.server.caller import Caller
+from notewright.server.edge import Edge
+from notewright.server.library import Bound
+from notewright.server.messages import client_name, is_message, parsed, request_id
+from notewright.server.sessions import Sessions
+from notewright.server.workers import Workers
+from notewright.surfaces import INVALID_REQUEST, Library, RpcError, Session, Surface
+
+MOST_BYTES = 64 << 20  # of one request
+SESSION = "mcp-session-id"
+CALLER = "notewright.caller"  # where in the ASGI scope
+
+
+def app(
+    library: Library,
+    surfaces: Sequence[Surface],
+    around: contextlib.AbstractContextManager[object],
+    *,
+    sessions: Sessions,
+    user: str = "",
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    more: Sequence[Route] = (),
+) -> Starlette:
+    """The HTTP map of the surfaces: `/mcp/<surface>`, `/w/<workspace>/mcp/<surface>`, the aliases, and `/healthz`.
+
+    `around` is entered when serving begins and left when it has ended. `more` are routes of others.
+    """
+    workers = Workers(threads=64)
+    served = {surface.name: _Served(surface, sessions, workers, user) for surface in surfaces}
+
+    def to(surface: str | None = None) -> ASGIApp:
+        return _Endpoint(library, served, workers, surface)
+
+    routes = [Route("/healthz", _healthz), Route("/health", _healthz), *more]
+    routes += [Route("/mcp/{surface}", to()), Route("/w/{workspace}/mcp/{surface}", to())]
+    routes += [Route("/mcp", to("notes")), Route("/{workspace}/mcp", to("cairn"))]
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with contextlib.AsyncExitStack() as stack:
+            stack.enter_context(around)
+            for one in served.values():
+                await stack.enter_async_context(one.running())
+            yield
+        workers.close()
+
+    return Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Edge, hosts, origins)])
+
+
+async def _healthz(_: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+class _Endpoint:
+    """Finds the surface and the workspace that a path names. What is not there and what is not seen look the same."""
+
+    def __init__(self, library: Library, served: dict[str, "_Served"], workers: Workers, surface: str | None) -> None:
+        self._library = library
+        self._served = served
+        self._workers = workers
+        self._surface = surface
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        named = scope["path_params"]
+        served = self._served.get(self._surface or named["surface"])
+        library = await self._bound(named["workspace"]) if "workspace" in named else self._library
+        if served is None or library is None:
+            missing = "Workspace not found" if library is None else "Surface not found"
+            await JSONResponse({"error": missing}, 404)(scope, receive, send)
+        else:
+            await served.answer(library, scope, receive, send)
+
+    async def _bound(self, workspace_id: str) -> Library | None:
+        workspaces = await self._workers.run(self._library.workspaces)
+        return next((Bound(workspace) for workspace in workspaces if workspace.id == workspace_id), None)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """One POST and what its body says."""
+
+    headers: Headers
+    body: bytes
+    message: Any  # None: no JSON
+
+    @property
+    def modern(self) -> bool:
+        version = self.headers.get("mcp-protocol-version")
+        return version is not None and version not in shapes.VERSIONS
+
+    @property
+    def method(self) -> str | None:
+        return self.message.get("method") if isinstance(self.message, dict) else None
+
+
+class _Served:
+    """One surface over HTTP."""
+
+    def __init__(self, surface: Surface, sessions: Sessions, workers: Workers, user: str) -> None:
+        self._surface = surface
+        self._sessions = sessions
+        self._user = user
+        server = mcp.build([surface], _caller, workers, push=False)
+        self._streaming, self._plain = (
+            StreamableHTTPSessionManager(server, stateless=True, json_response=plain, max_request_body_size=MOST_BYTES)
+            for plain in (False, True)
+        )
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with self._streaming.run(), self._plain.run():
+            yield
+
+    async def answer(self, library: Library, scope: Scope, receive: Receive, send: Send) -> None:
+        # h11 cuts blanks off header values, httptools does not: the SDK compares them
+        headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        scope = {**scope, "headers": headers}
+        asked = await _asked(scope, receive)
+        if scope["method"] != "POST" or asked is None:
+            return await self._other(scope["method"], Headers(scope=scope))(scope, receive, send)
+        session, minted = self._session(asked)
+        if isinstance(session, Response):
+            return await session(scope, receive, send)
+        reply = _Reply(send, request_id(asked.message), {SESSION: minted} if minted else {})
+        scope[CALLER] = Caller(library, session, "http", self._user, reply.refuse)
+        manager = self._streaming if self._surface.sse and _takes_streams(scope) else self._plain
+        await manager.handle_request(scope, _again(asked.body, receive), reply.send)
+
+    def _other(self, method: str, headers: Headers) -> Response:
+        """Not a POST, or one that is too large."""
+        if method == "POST":
+            return _refusal(413, f"A request may have {MOST_BYTES >> 20} MiB at most")
+        if method != "DELETE":
+            return JSONResponse({"error": "use POST"}, 405, {"Allow": "POST, DELETE"})
+        token = headers.get(SESSION)
+        if token is None:
+            return _refusal(400, "Missing mcp-session-id header")
+        return Response(status_code=204) if self._sessions.end(self._surface.name, token) else _no_session()
+
+    def _session(self, asked: _Asked) -> tuple[Session | Response, str | None]:
+        """The session a request belongs to, with its id if it is new; or why there is none."""
+        name, scope, token = client_name(_dict(asked.message)), self._surface.name, asked.headers.get(SESSION)
+        if asked.modern:
+            return (self._sessions.of_client(scope, name) if name else Session()), None
+        if asked.message is not None and not is_message(asked.message):
+            return _refusal(400, "Invalid Request", request_id(asked.message)), None
+        if asked.method == "initialize":
+            minted = self._sessions.open(scope, name)
+            return self._sessions.find(scope, minted) or Session(name), minted
+        found = self._sessions.find(scope, token) if token is not None else None
+        if found is None and token is not None and (self._required or self._sessions.ours(scope, token)):
+            return _no_session(request_id(asked.message)), None
+        if found is None and self._required:
+            return _refusal(400, "Missing mcp-session-id header", request_id(asked.message)), None
+        if found is not None and asked.method == "notifications/initialized":
+            found.initialized = True
+        return found or Session(), None
+
+    @property
+    def _required(self) -> bool:
+        return self._surface.sessions == "required"
+
+
+def _caller(context: ServerRequestContext[Any, Any]) -> Caller:
+    caller = context.request.scope[CALLER] if context.request is not None else None
+    assert isinstance(caller, Caller)
+    return caller
+
+
+def _dict(message: Any) -> dict[str, Any]:
+    return message if isinstance(message, dict) else {}
+
+
+def _refusal(status: int, words: str, request: int | str | None = None) -> Response:
+    error = shapes.error(INVALID_REQUEST, words)
+    return JSONResponse({"jsonrpc": "2.0", "id": request, "error": error}, status)
+
+
+def _no_session(request: int | str | None = None) -> Response:
+    return _refusal(404, "Session not found", request)
+
+
+async def _asked(scope: Scope, receive: Receive) -> _Asked | None:
+    """The whole request; None if it is larger than we take."""
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await receive()
+        more = message["type"] == "http.request" and message.get("more_body", False)
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > MOST_BYTES:
+            return None
+    body = b"".join(parts)
+    try:
+        return _Asked(Headers(scope=scope), body, parsed(body))
+    except (ValueError, RecursionError):
+        return _Asked(Headers(scope=scope), body, None)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """The same request for the next reader."""
+    told = False
+
+    async def replay() -> Message:
+        nonlocal told
+        if told:
+            return await receive()
+        told = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+def _takes_streams(scope: Scope) -> bool:
+    """Whether the client said it understands event streams; one that said nothing at all gets plain JSON."""
+    accept = Headers(scope=scope).get("accept")
+    if accept is None:
+        scope["headers"] = [*scope["headers"], (b"accept", b"application/json")]
+        return False
+    return "text/event-stream" in accept or "*/*" in accept
+
+
+@dataclass(slots=True)
+class _Reply:
+    """Lets a refusal choose the status: the first line waits until there is something to say."""
+
+    out: Send
+    request: int | str | None
+    headers: dict[str, str]
+    refused: RpcError | None = None
+    start: Message | None = None
+    done: bool = field(default=False)
+
+    def refuse(self, error: RpcError) -> None:
+        self.refused = error
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            added = [(name.encode(), value.encode()) for name, value in self.headers.items()]
+            self.start = {**message, "headers": [*message["headers"], *added]}
+        elif self.refused is not None and self.start is not None:
+            self.start, self.done = None, True
+            await self._refuse(self.refused)
+        elif not self.done:
+            if self.start is not None:
+                await self.out(self.start)
+                self.start = None
+            await self.out(message)
+
+    async def _refuse(self, error: RpcError) -> None:
+        told = {"jsonrpc": "2.0", "id": self.request, "error": shapes.error(error.code, error.message, error.data)}
+        headers = {"content-type": "application/json", **error.headers}
+        raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        await self.out({"type": "http.response.start", "status": error.status, "headers": raw})
+        await self.out({"type": "http.response.body", "body": json.dumps(told).encode(), "more_body": False})

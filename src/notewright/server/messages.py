@@ -1,0 +1,55 @@
+"""What is a JSON-RPC message, before anybody asks what it means."""
+
+import json
+from typing import Any
+
+import pydantic_core
+
+ENVELOPE = "io.modelcontextprotocol/protocolVersion"  # in `_meta` of every request of the 2026 era
+CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
+
+Message = dict[str, Any]
+
+
+def parsed(text: bytes) -> Any:
+    """ValueError or RecursionError for what is no JSON."""
+    try:
+        return pydantic_core.from_json(text)
+    except ValueError:
+        return json.loads(text)  # takes lone surrogates, which the stricter and quicker one does not
+
+
+def is_message(given: Any) -> bool:
+    match given:
+        case {"jsonrpc": "2.0", "method": str()}:
+            params = given.get("params")
+            return (params is None or isinstance(params, dict)) and ("id" not in given or is_id(given["id"]))
+        case {"jsonrpc": "2.0", "id": request, "result": {}} | {"jsonrpc": "2.0", "id": request, "error": {}}:
+            return request is None or is_id(request)
+    return False
+
+
+def is_id(given: Any) -> bool:
+    return isinstance(given, int | str) and not isinstance(given, bool)
+
+
+def request_id(given: Any) -> int | str | None:
+    """Its id, if it has one that can be answered."""
+    found = given.get("id") if isinstance(given, dict) else None
+    return found if is_id(found) else None
+
+
+def has_envelope(message: Message) -> bool:
+    meta = (message.get("params") or {}).get("_meta")
+    return isinstance(meta, dict) and ENVELOPE in meta
+
+
+def client_name(message: Message) -> str:
+    """What the client calls itself: in `initialize`, or in the envelope of the 2026 era."""
+    match message.get("params"):
+        case {"clientInfo": {"name": str(name)}}:
+            return name
+        case {"_meta": {**meta}}:
+            info = meta.get(CLIENT_INFO)
+            return info["name"] if isinstance(info, dict) and isinstance(info.get("name"), str) else ""
+    return ""
