@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.parts import desk
 
@@ -57,6 +57,7 @@ def outcome(notes: dict[str, bytes], wishes: dict[str, bytes | str | None]) -> d
     return after
 
 
+@settings(deadline=None)  # a busy machine breaks no law
 @given(VAULTS, WISHES)
 def test_a_commit_does_what_the_plan_says(notes: dict[str, bytes], wishes: dict[str, bytes | str | None]) -> None:
     ws = vault(notes)
@@ -64,6 +65,7 @@ def test_a_commit_does_what_the_plan_says(notes: dict[str, bytes], wishes: dict[
     assert files(ws) == outcome(notes, wishes)
 
 
+@settings(deadline=None)  # a busy machine breaks no law
 @given(VAULTS, WISHES)
 def test_a_commit_and_its_undo_are_nothing(notes: dict[str, bytes], wishes: dict[str, bytes | str | None]) -> None:
     ws = vault(notes)
@@ -80,6 +82,7 @@ def test_a_commit_and_its_undo_are_nothing(notes: dict[str, bytes], wishes: dict
     assert files(ws) == after
 
 
+@settings(deadline=None)  # a busy machine breaks no law
 @given(VAULTS, WISHES)
 def test_a_plan_applied_twice_is_applied_once(notes: dict[str, bytes], wishes: dict[str, bytes | str | None]) -> None:
     ws = vault(notes)
@@ -95,6 +98,7 @@ def test_a_plan_applied_twice_is_applied_once(notes: dict[str, bytes], wishes: d
 LINES = st.lists(st.sampled_from([f"{word}\n" for word in "abcdefgh"]), max_size=6, unique=True).map("".join)
 
 
+@settings(deadline=None)  # a busy machine breaks no law
 @given(LINES, LINES, LINES)
 def test_putting_a_change_in_twice_puts_it_in_once(before: str, after: str, theirs: str) -> None:
     once = merged(before.encode(), after.encode(), theirs.encode())

@@ -18,7 +18,7 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from notewright.engine.merging import joined, merged
+from notewright.engine.merging import joined, merged, replaced
 from notewright.errors import Busy, Conflict, Exists, Forbidden, NoSpace, NotFound, Problem
 from notewright.ledger import Change, State, Step
 from notewright.notes import NotePath
@@ -107,9 +107,11 @@ Machine = Generator[Effect, Any, Outcome]
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How one file is to be in the end. `data` None is absence."""
+    """How one file is to be in the end. `data` None is absence; `moot`: somebody replaced the very place of the step,
+    so that it holds neither the old words nor ours, and there is nothing to do."""
 
     data: bytes | None
+    moot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,14 +242,25 @@ def route(
     applied = max((place for place, each in enumerate(seen) if each.at(each.step.after)), default=-1)
     ahead = [each.end(applied=place <= applied) for place, each in enumerate(seen)]
     behind = [each.turned().end(applied=place > applied) for place, each in enumerate(seen)]
-    forward = None if None in ahead else Route("done", _pairs(steps, ahead))
+    forward = None if None in ahead else _forward(steps, ahead)
     back = None if None in behind else Route("taken_back", _pairs(steps, behind)[::-1])
-    ways = (back, forward) if back_first else (forward, back)
-    return ways[0] or ways[1] or _carried(seen, ahead) or _stand(steps, ahead)
+    ways = [way for way in ((back, forward) if back_first else (forward, back)) if way is not None]
+    ways.sort(key=_moot)  # stable
+    return ways[0] if ways else _carried(seen, ahead) or _stand(steps, ahead)
+
+
+def _moot(way: Route) -> bool:
+    return any(end.moot for _, end in way.ends)
 
 
 def _pairs(steps: Iterable[Step], ends: Iterable[End | None]) -> tuple[tuple[Step, End], ...]:
     return tuple((step, end) for step, end in zip(steps, ends, strict=True) if end is not None)
+
+
+def _forward(steps: tuple[Step, ...], ahead: list[End | None]) -> Route:
+    ends = _pairs(steps, ahead)
+    moot = tuple(step.path for step, end in ends if end.moot)
+    return Route("done", ends, moot, tuple(step for step in steps if step.path not in moot) if moot else None)
 
 
 def _carried(seen: list["_Seen"], ahead: list[End | None]) -> Route | None:
@@ -324,4 +337,6 @@ class _Seen:
         both = merged(before, after, now.data)
         if both is not None:
             return End(both)
-        return theirs if applied else None
+        if applied:
+            return theirs
+        return End(now.data, moot=True) if replaced(before, after, now.data) else None

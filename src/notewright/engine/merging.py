@@ -36,6 +36,14 @@ def holds(before: bytes, after: bytes, theirs: bytes, pieces: "re.Pattern[bytes]
     return with_it if with_it != without else None
 
 
+def replaced(before: bytes, after: bytes, theirs: bytes) -> bool:
+    """Are both the words that our change takes out and those it puts in gone? Then it has no place any more."""
+    old, new, now = (Counter(_WORD.findall(data)) for data in (before, after, theirs))
+    taken_out, put_in = old - new, new - old
+    left = any(now[word] > new[word] for word in taken_out) or any(now[word] > old[word] for word in put_in)
+    return bool(taken_out and put_in) and not left
+
+
 def _beyond(now: int, end: int, other: int) -> bool:
     """As many as at one end of the change, or further away from the other."""
     return now >= end if end > other else now <= end
