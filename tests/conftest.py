@@ -1,11 +1,15 @@
 """Where the shared exams are, for the tests that sit them; and what may be skipped."""
 
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
+
+from notewright.config import Config, WorkspaceConfig
+from notewright.engine import Workspace
+from notewright.opening import close_workspace, open_workspace
 
 ROOT = Path(__file__).resolve().parent.parent
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
@@ -19,6 +23,35 @@ def shared() -> Path:
     if not (place / "cases").is_dir():
         pytest.skip("the shared folder (../shared or $NOTEWRIGHT_SHARED) is not here")
     return place
+
+
+MakeWorkspace = Callable[..., Workspace]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Generator[MakeWorkspace, None, None]:
+    """Makes real workspaces: `workspace({"A.md": "text"}, name="Main", hide=("Private/**",))`, closed at the end."""
+    opened: list[Workspace] = []
+
+    def make(files: Mapping[str, str | bytes] | None = None, name: str = "Main", **settings: Any) -> Workspace:
+        root = tmp_path / name
+        write_files(root, files or {})
+        asked = WorkspaceConfig(name, name.lower().replace(" ", "-"), str(root), **settings)
+        ws = open_workspace(asked, Config((asked,), str(tmp_path / "state"), str(tmp_path / "cache")))
+        opened.append(ws)
+        return ws
+
+    yield make
+    for ws in opened:
+        close_workspace(ws)
+
+
+def write_files(root: Path, files: Mapping[str, str | bytes]) -> None:
+    root.mkdir(parents=True, exist_ok=True)
+    for path, content in files.items():
+        place = root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def refuse_missing_service(report: Report) -> Report:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from notewright.engine.filing import file_paths, filings
-from notewright.errors import Indexing, Problem, Unavailable
+from notewright.errors import Indexing, NotFound, Problem, Unavailable
 from notewright.index import Index, Progress
 from notewright.notes import NotePath
 from notewright.stores import Entry, Store
@@ -73,6 +73,7 @@ class Follower:
         self._elected: int | None = None
         self._lost_since: float | None = None
         self._stale: str | None = None
+        self._gone: list[tuple[float, int]] = []  # when, how many
         self._pending: set[str] = set()
         self._everything = False
         self._mutex = threading.Lock()
@@ -270,12 +271,28 @@ class Follower:
             self._everything = True
             return
         todo = [NotePath(path) for path in paths]
-        if len(todo) > BUILD_FROM:
+        if len(todo) > BUILD_FROM or self._too_many_gone(todo):
             self._everything = True
             return
         while todo and not self._stop.is_set():
             file_paths(self._store, self._index, todo[:BATCH])
             todo = todo[BATCH:]
+
+    def _too_many_gone(self, paths: Iterable[NotePath]) -> bool:
+        """Files vanish one hint after the other when a mount goes away: what went within the last seconds counts."""
+        now = time.monotonic()
+        known = sum(self._index.count())
+        gone = sum(1 for path in paths if self._index.filed(path) and not self._is_there(path))
+        self._gone = [(at, count) for at, count in self._gone if now - at < LOST_SECONDS] + [(now, gone)]
+        lately = sum(count for _, count in self._gone)
+        return known + lately - gone >= FEW and lately * 3 > known + lately - gone
+
+    def _is_there(self, path: NotePath) -> bool:
+        try:
+            self._store.stat(path)
+        except NotFound:
+            return False
+        return True
 
     def _look_at_everything(self) -> None:
         if not self._store.healthy():

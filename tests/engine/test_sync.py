@@ -1,0 +1,136 @@
+"""Keeping the index in step: at start, by watching, by whoever is elected."""
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from notewright import engine
+from notewright.config import Config, WorkspaceConfig
+from notewright.engine import Selection, Workspace
+from notewright.engine.sync import plan
+from notewright.errors import Unavailable
+from notewright.notes import NotePath
+from notewright.opening import close_workspace, open_workspace
+from notewright.stores import Entry
+
+
+def entry(path: str, stamp: str = "1", modified_ns: int = 0) -> Entry:
+    return Entry(NotePath(path), "file", stamp, 1, modified_ns)
+
+
+def until(true: Callable[[], bool], seconds: float = 5.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def paths(ws: Workspace) -> list[str]:
+    return [filed.path for filed in engine.listing(ws, Selection(notes_only=False))[0]]
+
+
+def test_only_what_differs_is_filed_again() -> None:
+    known = {"a.md": "1", "b.md": "1", "gone.md": "1"}
+    found = plan([entry("a.md"), entry("b.md", "2"), entry("new.md")], known, 10**18)
+    assert [one.path for one in found.file] == ["b.md", "new.md"]
+    assert found.drop == ("gone.md",)
+
+
+def test_a_file_changed_within_the_clocks_grain_is_read_again() -> None:
+    now = 10**18
+    found = plan([entry("a.md", modified_ns=now - 10**9)], {"a.md": "1"}, now)
+    assert [one.path for one in found.file] == ["a.md"]
+
+
+@pytest.mark.parametrize(("left", "implausible"), [(0, True), (60, True), (70, False)])
+def test_losing_a_third_at_once_is_not_believed(left: int, implausible: bool) -> None:
+    known = {f"{n}.md": "1" for n in range(100)}
+    found = plan([entry(f"{n}.md") for n in range(left)], known, 10**18)
+    assert found.implausible is implausible
+
+
+def test_a_small_vault_may_shrink_as_it_likes() -> None:
+    assert not plan([], {"a.md": "1", "b.md": "1"}, 10**18).implausible
+
+
+def test_an_outside_edit_is_found_soon(workspace, tmp_path: Path) -> None:
+    ws = workspace({"Tea.md": "green leaves\n"})
+    assert engine.search(ws, engine.parse_query("oolong")).items == ()
+    (tmp_path / "Main" / "Tea.md").write_text("oolong leaves\n")
+    (tmp_path / "Main" / "New.md").write_text("oolong too\n")
+    until(lambda: len(engine.search(ws, engine.parse_query("oolong")).items) == 2)
+    (tmp_path / "Main" / "New.md").unlink()
+    until(lambda: paths(ws) == ["Tea.md"])
+
+
+def test_a_new_folder_with_notes_in_it_is_found(workspace, tmp_path: Path) -> None:
+    ws = workspace({"Tea.md": "green leaves\n"})
+    assert paths(ws) == ["Tea.md"]
+    deep = tmp_path / "Main" / "a" / "b"
+    deep.mkdir(parents=True)
+    (deep / "Deep.md").write_text("found\n")
+    until(lambda: "a/b/Deep.md" in paths(ws))
+
+
+def test_a_second_process_sees_what_the_first_follows(workspace, tmp_path: Path) -> None:
+    first = workspace({"Tea.md": "green\n"})
+    engine.search(first, engine.parse_query("green"))
+    second = workspace()
+    (tmp_path / "Main" / "Tea.md").write_text("black\n")
+    until(lambda: len(engine.search(second, engine.parse_query("black")).items) == 1)
+
+
+def test_when_the_first_ends_the_second_takes_over(tmp_path: Path) -> None:
+    (tmp_path / "Main").mkdir()
+    (tmp_path / "Main" / "Tea.md").write_text("green\n")
+    asked = WorkspaceConfig("Main", "main", str(tmp_path / "Main"))
+    config = Config((asked,), str(tmp_path / "state"), str(tmp_path / "cache"))
+    first, second = open_workspace(asked, config), open_workspace(asked, config)
+    engine.search(second, engine.parse_query("green"))
+    close_workspace(first)
+    (tmp_path / "Main" / "Tea.md").write_text("black\n")
+    until(lambda: len(engine.search(second, engine.parse_query("black")).items) == 1)
+    close_workspace(second)
+
+
+def test_a_vault_that_turns_empty_keeps_its_index_and_takes_no_writes(workspace, tmp_path: Path) -> None:
+    ws = workspace({f"{n}.md": f"note {n} apple\n" for n in range(20)})
+    assert engine.search(ws, engine.parse_query("apple")).total == 20
+    for file in (tmp_path / "Main").iterdir():
+        file.unlink()
+    until(lambda: ws.follower.progress().stale is not None)
+    assert engine.search(ws, engine.parse_query("apple")).total == 20
+    with pytest.raises(Unavailable, match="gone"):
+        engine.create(ws, NotePath("New.md"), b"x")
+
+
+def test_a_folder_that_never_held_a_note_is_simply_new(workspace) -> None:
+    ws = workspace()
+    assert engine.create(ws, NotePath("First.md"), b"hello\n").created
+    assert paths(ws) == ["First.md"]
+
+
+def test_deleting_the_index_while_it_is_used_changes_no_answer(workspace, tmp_path: Path) -> None:
+    ws = workspace({f"{n}.md": f"note {n} apple\n" for n in range(20)})
+    assert engine.search(ws, engine.parse_query("apple")).total == 20
+    shutil.rmtree(tmp_path / "cache")
+
+    def all_there() -> bool:
+        ws.follower.wait(10)
+        return engine.search(ws, engine.parse_query("apple")).total == 20
+
+    until(all_there, 10)
+    engine.create(ws, NotePath("New.md"), b"apple\n")
+    assert engine.search(ws, engine.parse_query("apple")).total == 21
+
+
+def test_a_rebuild_gives_the_same_answers(workspace) -> None:
+    ws = workspace({f"{n}.md": f"note {n} apple [[{n + 1}]]\n" for n in range(20)})
+    before = engine.links(ws, NotePath("3.md"))
+    told: list[tuple[int, int | None]] = []
+    ws.follower.rebuild(lambda done, total: told.append((done, total)))
+    assert engine.links(ws, NotePath("3.md")) == before
+    assert told[-1] == (20, 20)
