@@ -83,4 +83,4 @@ def append_daily(ws: Workspace, path: NotePath, text: str, section: str | None) 
         made = create(ws, path, whole.encode(), summary=f"began {path}")
     except Exists:
         return edit_note(ws, path, [edit], summary=f"appended to {path}")
-    return Edited(path, made.version, "", whole, made.change_id)
+    return Edited(path, "", whole, made.version, made.change_id)

@@ -79,15 +79,30 @@ class Texts:
         return [parse(path, text) for path, text in found if text is not None]
 
 
-def move(ws: Workspace, old: NotePath, new: str, *, dry_run: bool = False, policy: LinkPolicy = OBSIDIAN) -> Moved:
-    """Move a note, an attachment or a folder; `new` ending in `/` is a folder to move into."""
+def move(
+    ws: Workspace,
+    old: NotePath,
+    new: str,
+    *,
+    dry_run: bool = False,
+    policy: LinkPolicy = OBSIDIAN,
+    portable: bool = True,
+) -> Moved:
+    """Move a note, an attachment or a folder; `new` ending in `/` is a folder to move into.
+
+    `portable`: the new name must work on every system and have no twin but for case.
+    """
     ws.access.may_see(old)
     ws.follower.wait(ws.limits.seconds)
     moves = _moves(ws, old, new)
+    if portable:
+        _refuse_unportable(moves.values())
     for source, target in moves.items():
         admit(ws, source, 0)
         admit(ws, target, 0)
         _refuse_taken(ws, target, moves)
+        if portable:
+            refuse_twin(ws, target, but_for=frozenset(moves) | _folders(moves))
     planned: list[tuple[Rewritten, ...]] = []
 
     def make() -> Plan:
@@ -109,11 +124,14 @@ def _moves(ws: Workspace, old: NotePath, new: str) -> dict[NotePath, NotePath]:
     moves = moves_of(old, target, _known(ws, old))
     if all(source == place for source, place in moves.items()):
         raise Invalid(f"{old} is there already", hint="give another name or folder", what="to")
-    for place in moves.values():
+    return moves
+
+
+def _refuse_unportable(places: Iterable[NotePath]) -> None:
+    for place in places:
         problem = name_problem(place)
         if problem:
             raise Invalid(f"{place!r} cannot be a name: {problem}", hint="choose another name", what="to")
-    return moves
 
 
 def _known(ws: Workspace, old: NotePath) -> list[NotePath]:
@@ -143,7 +161,6 @@ def _with_extension(ws: Workspace, old: NotePath, new: str) -> str:
 def _refuse_taken(ws: Workspace, target: NotePath, moves: Mapping[NotePath, NotePath]) -> None:
     if target not in moves and read_or_none(ws.store, target) is not None:
         raise Exists(f"{target} is there already", hint="choose another name", path=target)
-    refuse_twin(ws, target, but_for=frozenset(moves) | _folders(moves))
 
 
 def _folders(paths: Iterable[NotePath]) -> frozenset[str]:
@@ -210,7 +227,7 @@ def delete_marked(
             splices = [
                 Splice(link.target_start, link.target_end, mark(note.text[link.target_start : link.target_end]))
                 for link in note.links
-                if link.target and means(link.target, note.path).path == path
+                if not link.kind.startswith("markdown") and link.target and means(link.target, note.path).path == path
             ]
             if splices:
                 data = spliced(note.text, splices).encode()

@@ -11,8 +11,9 @@ Numbers from bm25 are larger for better matches here. A ranking made elsewhere (
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 NOTE, SECTION, MENTION = 0.5, 0.25, 0.15  # of each of: as written, by stems
@@ -45,21 +46,35 @@ def rarity(notes: int, having: int) -> float:
 
 def best_section(places: Places, starts: Sequence[int], rarities: Sequence[float], usual: float) -> tuple[float, int]:
     """What the best section of a note scores, and which it is. `usual` is the length of a section like any other."""
+    counts: defaultdict[int, dict[int, int]] = defaultdict(dict)  # section: how often which word
+    for word, found in enumerate(places.body):
+        if found:
+            for section, times in _by_section(found, starts):
+                counts[section][word] = times
+    titled = {word: _TITLE * times for word, times in enumerate(places.title) if times}
     best, which = 0.0, 0
-    for number in range(len(starts) - 1):
-        start, end = starts[number], starts[number + 1]
-        if end == start:
-            continue
-        norm = K1 * (1 - B + B * (end - start) / usual)
+    for section, words in counts.items():
+        norm = K1 * (1 - B + B * (starts[section + 1] - starts[section]) / usual)
         score = 0.0
-        for word, found in enumerate(places.body):
-            times = _BODY * sum(start <= place < end for place in found) if found else 0.0
-            times += _TITLE * places.title[word]
-            if times:
-                score += rarities[word] * times * (K1 + 1) / (times + norm)
-        if score > best:
-            best, which = score, number
+        for word in words.keys() | titled.keys():
+            times = _BODY * words.get(word, 0) + titled.get(word, 0.0)
+            score += rarities[word] * times * (K1 + 1) / (times + norm)
+        if score > best or (score == best and section < which):
+            best, which = score, section
     return best, which
+
+
+def _by_section(found: Sequence[int], starts: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The sections a word is in, each with how often. Places and starts ascend."""
+    at = 0
+    while at < len(found):
+        section = bisect_right(starts, found[at]) - 1
+        if section >= len(starts) - 1:  # the count of words and FTS5 disagree: what is beyond is in the last
+            yield len(starts) - 2, len(found) - at
+            return
+        beyond = bisect_left(found, starts[section + 1], at)
+        yield section, beyond - at
+        at = beyond
 
 
 def usual_length(all_starts: Iterable[Sequence[int]]) -> float:

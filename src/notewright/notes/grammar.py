@@ -4,6 +4,7 @@ import re
 
 # Lines that begin so can only be or continue a paragraph: read by the run, not line by line.
 PLAIN_LINES = re.compile(r"(?:[^\s#>\-+*_=~`<0-9\[|:%][^\n]*\n)+")
+BULLET_LINE = re.compile(r"([ \t]*)[-*+] (?=[^\s#>\-+*_=~`<0-9%])[^\n]*")  # nothing but a paragraph can begin in it
 EMPTY_LINES = re.compile(r"(?:[ \t]*\n)+")
 BLANKS = re.compile(r"[ \t]*")
 RULE_LINE = re.compile(r"(?:(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|(?:-[ \t]*){3,})\n")
@@ -38,7 +39,8 @@ HTML_CLOSE = {
 _DELIMITERS = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*\n")
 _BAR = re.compile(r"\\.|\|")
 _DEFINITION = re.compile(
-    r"\[(?!\^)(?=[^\]]*[^\s\]])(?:\\.|[^\\\[\]]){1,999}\]:[ \t]*\n?[ \t]*(?:<(?:\\.|[^<>\\\n])*>|[^\s<]\S*)"
+    r"\[(?!\^)(?=[^\]]*[^\s\]])(?:\\.|[^\\\[\]]){1,999}\]:[ \t]*\n?[ \t]*"
+    r"(?:<(?:\\.|[^<>\\\n])*>|(?!<)(?:\\[^\s]|[^\s()]|\((?:\\[^\s]|[^\s()]|\([^\s()]*\))*\))+)"
     r"(?:(?:[ \t]+|[ \t]*\n[ \t]*)(?:\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\))[ \t]*(?:\n|\Z)"
     r"|[ \t]*(?:\n|\Z))",
     re.DOTALL,

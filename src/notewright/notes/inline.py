@@ -1,8 +1,10 @@
 """One pass over running text: links and tags, with code spans, HTML, mathematics and escapes left out."""
 
 import re
+from operator import attrgetter
 
 from notewright.notes.grammar import HTML_TAG
+from notewright.notes.lines import Lines
 from notewright.notes.links import WIKI, destination, markdown_link, wikilink
 from notewright.notes.model import Link, Tag
 from notewright.notes.tags import NAME
@@ -12,26 +14,31 @@ _TICKS = re.compile(r"`+")
 _AUTOLINK = re.compile(r"<[A-Za-z][A-Za-z0-9+.\-]{1,31}:[^\s<>]*>|<[\w.!#$%&'*+/=?^`{|}~-]+@[\w.-]+>")
 _MATH = re.compile(r"\$\$.+?\$\$|\$(?![\s$])[^$\n]*?(?<![\s\\])\$(?![0-9])", re.DOTALL)
 _OPENS_TAG = frozenset(" \t\n\u00a0\u3000([{,;*_~\"'|>!+")  # what may stand before a tag
+_MOST_AROUND = 1000  # characters of a link's text that may hold other links
 
 
 class Inline:
     """Collects the links and tags of a note's running text, leaf by leaf."""
-
-    __slots__ = ("counted", "leaf_end", "line", "links", "missing", "openers", "tags", "text", "ticks")
 
     def __init__(self, text: str):
         self.text = text
         self.links: list[Link] = []
         self.tags: list[Tag] = []
         self.counted, self.line = 0, 1  # the line number at an offset, counted forward
+        self.lines: Lines | None = None
+        self.has_code = "`" in text
+        self.tangled = False  # links are not in order
+        # of the leaf being read
         self.leaf_end = 0
         self.openers: list[int] = []
-        self.missing: set[str] = set()  # closers that this leaf does not have any more
-        self.ticks: dict[int, int] | None = None  # length of a run of backticks → where the last such run is
+        self.missing: set[str] = set()  # closers that it does not have any more
+        self.ticks: dict[int, int] | None = None  # length of a run of backticks → where its last such run is
 
     def line_at(self, at: int) -> int:
-        if at < self.counted:
-            return self.line - self.text.count("\n", at, self.counted)
+        if at < self.counted:  # an image that began before links in its text
+            if self.lines is None:
+                self.lines = Lines(self.text)
+            return self.lines.at(at)
         self.line += self.text.count("\n", self.counted, at)
         self.counted = at
         return self.line
@@ -39,6 +46,8 @@ class Inline:
     def read(self, start: int, end: int) -> None:
         """Collect from the leaf between `start` and `end`."""
         text, search = self.text, _SPECIAL.search
+        if text[start] == "[" and text.startswith("] ", start + 2):
+            start += 4  # the box of a task
         found = search(text, start, end)
         if found is None:
             return
@@ -47,40 +56,33 @@ class Inline:
             self.openers = []
         if self.missing:
             self.missing = set()
-        at = start
+        done = start
         while found is not None:
             here = found.start()
-            at = self.take(text[here], here, at)
-            found = search(text, at, end)
-
-    def take(self, char: str, here: int, done: int) -> int:
-        """Take what begins at `here`; `done` is where the last thing taken ended. Returns where to go on."""
-        if char == "[":
-            return self.bracket(here, done)
-        if char == "#":
-            return self.tag(here, done)
-        if char == "`":
-            return self.code(here)
-        if char == "\\":
-            return here + 2
-        if char == "]":
-            return self.close(here) if self.openers else here + 1
-        if char == "<":
-            return self.html(here)
-        return self.math(here)
+            done = _TAKE[text[here]](self, here, done)
+            found = search(text, done, end)
+        if self.tangled:
+            self.links.sort(key=attrgetter("start"))
+            self.tangled = False
 
     def bracket(self, here: int, done: int) -> int:
         text = self.text
         start = here - 1 if here > done and text[here - 1] == "!" else here
         if text.startswith("[[", here) and not text.startswith("[", here + 2):
             found = WIKI.match(text, here, self.leaf_end)
-            if found is not None and not self.code_crosses(found.start(1), found.end()):
-                link = wikilink(text, start, here + 2, found.end(), self.line_at(here))
+            if found is not None and not (self.has_code and self.code_crosses(here + 2, found.end())):
+                end = found.end()
+                link = wikilink(text, start, here + 2, end, self.line_at(here))
                 if link is not None:
                     self.links.append(link)
-                    return found.end()
+                    if start == here:
+                        self.no_link_around()
+                    return end
         self.openers.append(start)
         return here + 1
+
+    def escape(self, here: int, _done: int) -> int:
+        return here + 2
 
     def code_crosses(self, at: int, end: int) -> bool:
         """Whether a code span begins before `end` and ends behind it."""
@@ -92,8 +94,10 @@ class Inline:
             tick = self.text.find("`", after, end)
         return False
 
-    def close(self, here: int) -> int:
+    def close(self, here: int, _done: int) -> int:
         """A `]`: the end of a Markdown link, or nothing."""
+        if not self.openers:
+            return here + 1
         start = self.openers.pop()
         text = self.text
         if not text.startswith("(", here + 1):
@@ -104,17 +108,18 @@ class Inline:
         shown = start + 2 if text[start] == "!" else start + 1
         link = markdown_link(text, start, shown, here, where, self.line_at(start))
         if link is not None:
-            self.place(link)
-        if text[start] != "!":  # links hold no links
-            self.openers = [opener for opener in self.openers if text[opener] == "!"]
+            around = bool(self.links) and self.links[-1].start > start  # an image in its text, or links in an image's
+            self.tangled |= around
+            if not around or here - start < _MOST_AROUND:
+                self.links.append(link)
+        if text[start] != "!":
+            self.no_link_around()
         return where[2]
 
-    def place(self, link: Link) -> None:
-        """Add a link before those that stand in its text."""
-        at = len(self.links)
-        while at and self.links[at - 1].start > link.start:
-            at -= 1
-        self.links.insert(at, link)
+    def no_link_around(self) -> None:
+        """Links hold no links: brackets open before one can only be those of images."""
+        if self.openers:
+            self.openers = [opener for opener in self.openers if self.text[opener] == "!"]
 
     def tag(self, here: int, done: int) -> int:
         text = self.text
@@ -133,7 +138,7 @@ class Inline:
         scheme = self.text.rfind("://", done, here)
         return scheme >= 0 and not any(char.isspace() for char in self.text[scheme:here])
 
-    def code(self, here: int) -> int:
+    def code(self, here: int, _done: int = 0) -> int:
         """Past the code span that begins at `here`, or past the backticks when nothing closes them."""
         text, end = self.text, self.leaf_end
         opening = _TICKS.match(text, here, end).end()  # type: ignore[union-attr]
@@ -147,7 +152,7 @@ class Inline:
                 return run.end()
         return opening
 
-    def html(self, here: int) -> int:
+    def html(self, here: int, _done: int) -> int:
         text, end = self.text, self.leaf_end
         follows = text[here + 1 : here + 2]
         if follows == "!":
@@ -172,7 +177,7 @@ class Inline:
             return here + 1
         return place + len(closer)
 
-    def math(self, here: int) -> int:
+    def math(self, here: int, _done: int) -> int:
         if "$" in self.missing:
             return here + 1
         found = _MATH.match(self.text, here, self.leaf_end)
@@ -181,3 +186,15 @@ class Inline:
         if self.text.find("$", here + 1, self.leaf_end) < 0:
             self.missing.add("$")
         return here + 2 if self.text.startswith("$$", here) else here + 1
+
+
+# What takes each special character: given where it is and where the last thing taken ended, it says where to go on.
+_TAKE = {
+    "[": Inline.bracket,
+    "]": Inline.close,
+    "#": Inline.tag,
+    "`": Inline.code,
+    "\\": Inline.escape,
+    "<": Inline.html,
+    "$": Inline.math,
+}

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from html import unescape
 from typing import Any
 from urllib.parse import unquote
 
 from notewright.notes.model import Link
 
-WIKI = re.compile(r"\[\[((?:[^\[\]\n]|\](?!\])|\[(?!\[))*)\]\]")
+WIKI = re.compile(r"\[\[([^\[\]\n]*(?:(?:\](?!\])|\[(?!\[))[^\[\]\n]*)*)\]\]")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:|//")
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
@@ -16,31 +17,30 @@ _BARE = re.compile(r"(?:\\[!-/:-@\[-`{-~]|[^\s()\\\x00-\x1f\x7f]|\\)+")
 _ANGLED = re.compile(r"<((?:\\.|[^<>\\\n])*)>")
 _TITLE = re.compile(r"[ \t\n]+(?:\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\))", re.DOTALL)
 _GAP = re.compile(r"[ \t]*\n?[ \t]*")
-_MAX_PARENS = 32
+_MAX_PARENS = 8  # in a destination, one in the other
+_MAX_MISSES = 100  # values that are looked for in vain, before no more are
 _WIKI_TEXT = re.compile(r"!?\[\[(?:[^\[\]\n|]*\|([^\[\]\n]+)|([^\[\]\n]*))\]\]")
 _TEXT_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\((?:<[^<>\n]*>|(?:[^()\s]|\([^()\s]*\))*)(?:\s+\"[^\"\n]*\")?\)")
 
 
 def wikilink(text: str, start: int, inner: int, end: int, line: int, key: str | None = None) -> Link | None:
     """The link `text[start:end]` whose brackets open before `inner`; None for empty brackets."""
-    close = end - 2
-    if not text[inner:close].strip():
-        return None
-    bar = text.find("|", inner, close)
+    written = text[inner : end - 2]
     display: str | None = None
-    path_end = close
-    if bar > inner and text[inner:bar].strip(" \t\\"):
-        display = text[bar + 1 : close].strip()
-        path_end = bar - 1 if text[bar - 1] == "\\" else bar
-    hash_ = text.find("#", inner, path_end)
-    target_end = path_end if hash_ < 0 else hash_
-    target = text[inner:target_end]
-    subpath = "" if hash_ < 0 else text[hash_:path_end].rstrip()
-    target_start = inner + len(target) - len(target.lstrip())
-    target = target.strip()
+    subpath = ""
+    bar = written.find("|")
+    if bar > 0 and written[:bar].strip(" \t\\"):
+        display = written[bar + 1 :].strip()
+        written = written[: bar - 1 if written[bar - 1] == "\\" else bar]  # in tables the bar is written "\|"
+    mark = written.find("#")
+    if mark >= 0:
+        written, subpath = written[:mark], written[mark:].rstrip()
+    target = written.strip()
+    if not target and not subpath:
+        return None
+    at = inner if written == target else inner + len(written) - len(written.lstrip())
     kind = "frontmatter" if key is not None else "embed" if text[start] == "!" else "wikilink"
-    place = min(target_start, target_end)
-    return Link(kind, target, subpath, display, line, start, end, place, place + len(target), key)
+    return Link(kind, target, subpath, display, line, start, end, at, at + len(target), key)
 
 
 def destination(text: str, at: int, limit: int) -> tuple[int, int, int] | None:
@@ -107,24 +107,51 @@ def _decoded(written: str) -> str:
 
 def property_links(text: str, start: int, end: int, properties: Mapping[str, Any]) -> Iterator[Link]:
     """Links in properties: each value that is a whole `[[link]]`, where it is written."""
-    at, line, counted = start, None, start
+    finder = Finder(text, start, end)
     for key, value in _strings("", properties, 0):
         raw = value.strip()
-        if not raw.startswith("[[") or not WIKI.fullmatch(raw):
-            continue
-        place = text.find(raw, at, end)
+        if raw.startswith("[[") and WIKI.fullmatch(raw):
+            place, after = finder.find_whole(raw)
+            said = wikilink(raw, 0, 2, len(raw), 0, key)
+            link = wikilink(text, place, place + 2, after, finder.line, key) if place >= 0 else None
+            if said is not None and link is not None:  # the text may hold escapes, what it says does not
+                yield replace(link, target=said.target, subpath=said.subpath, display=said.display)
+
+
+class Finder:
+    """Looks up where values are written in properties, one after the other."""
+
+    def __init__(self, text: str, start: int, end: int):
+        self.text, self.start, self.end = text, start, end
+        self.at, self.line = start, text.count("\n", 0, start) + 1
+        self.misses = 0
+
+    def find(self, written: str) -> int | None:
+        """Where the next `written` begins; `line` is then its line. None if it is not there so (written with escapes)."""
+        place = self.text.find(written, self.at, self.end) if self.misses < _MAX_MISSES else -1
         if place < 0:
-            place = text.find(raw, start, end)
-        if place < 0:  # written with escapes
-            continue
-        if line is None or place < counted:
-            line, counted = text.count("\n", 0, start) + 1, start
-        line += text.count("\n", counted, place)
-        counted = place
-        at = place + len(raw)
-        link = wikilink(text, place, place + 2, at, line, key)
-        if link is not None:
-            yield link
+            self.misses += 1
+            return None
+        self.line += self.text.count("\n", self.at, place)
+        self.at = place + len(written)
+        self.line += self.text.count("\n", place, self.at)
+        return place
+
+    def find_whole(self, value: str) -> tuple[int, int]:
+        """The span of the next text that is all of a quoted or block value, its quotes escaped or not; else -1."""
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        for written in dict.fromkeys((value, value.replace("'", "''"), escaped)):
+            place = self.text.find(written, self.at, self.end) if self.misses < _MAX_MISSES else -1
+            while place >= 0:
+                after = place + len(written)
+                before = self.text[max(self.start, place - 80) : place].rstrip(" \t")[-1:]
+                if before in "\"'\n" and self.text[after : after + 80].lstrip(" \t")[:1] in "\"'\n":
+                    self.line += self.text.count("\n", self.at, after)
+                    self.at = after
+                    return place, after
+                place = self.text.find(written, place + 1, self.end)
+        self.misses += 1
+        return -1, -1
 
 
 def _strings(key: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:

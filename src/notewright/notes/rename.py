@@ -16,7 +16,7 @@ from notewright.notes.model import Link, Note
 from notewright.notes.parse import parse
 from notewright.notes.path import NotePath, path_key, with_md, without_md
 from notewright.notes.references import rewritten_references
-from notewright.notes.resolve import OBSIDIAN, LinkPolicy, Names, name_keys, resolve
+from notewright.notes.resolve import OBSIDIAN, LinkPolicy, Names, link_key, name_keys, resolve
 from notewright.notes.splices import Splice, spliced
 
 Moves = Mapping[NotePath, NotePath]
@@ -114,7 +114,8 @@ def plan_rename(
     `names` are those before. `notes` are the moved notes and all with a link of `touched_keys`; more do no harm.
     `others` are texts of `.canvas` and `.base` files. Invalid where a link cannot be written to a new name.
     """
-    planner = _Planner(moves, names, names_after(names, moves), policy)
+    once = _AskedOnce(names, {})
+    planner = _Planner(moves, once, names_after(once, moves), policy, touched_keys(moves))
     planned = [planner.rewritten(note) for note in notes]
     for path, text in (others or {}).items():
         new, count = rewritten_references(path, text, moves, partial(planner.part, path))
@@ -127,11 +128,34 @@ def plan_rename(
 
 
 @dataclass(frozen=True, slots=True)
+class _AskedOnce:
+    """Names that remember: an index is asked once for each key of a plan."""
+
+    names: Names
+    known: dict[str, Sequence[NotePath]]
+
+    def bearing(self, key: str) -> Sequence[NotePath]:
+        if key not in self.known:
+            self.known[key] = self.names.bearing(key)
+        return self.known[key]
+
+    def aliased(self, key: str) -> Sequence[NotePath]:
+        return self.names.aliased(key)
+
+    def titled(self, key: str) -> Sequence[NotePath]:
+        return self.names.titled(key)
+
+    def slugged(self, slug: str) -> Sequence[NotePath]:
+        return self.names.slugged(slug)
+
+
+@dataclass(frozen=True, slots=True)
 class _Planner:
     moves: Moves
     names: Names
     after: Names
     policy: LinkPolicy
+    keys: set[str]
 
     def rewritten(self, note: Note) -> Rewritten | None:
         text, count = self._follow(note)
@@ -157,6 +181,9 @@ class _Planner:
         return text, sum(map(bool, changes))
 
     def _meant(self, link: Link, source: NotePath) -> NotePath | None:
+        """What a link means that this move may change, else None."""
+        if source not in self.moves and link_key(link.target) not in self.keys:
+            return None
         return resolve(link.target, source, self.names, self.policy)
 
     def _splices(self, note: Note, link: Link, meant: NotePath, here: NotePath) -> Iterator[Splice]:
@@ -194,10 +221,9 @@ class _Planner:
 
     def _verify(self, old: Note, new: Note, meant: Sequence[NotePath | None]) -> None:
         """Read the new text: the same links, each leading where it led."""
-        leads = [resolve(link.target, new.path, self.after, self.policy) for link in new.links]
-        wanted = [path and self.moves.get(path, path) for path in meant]
-        same = len(leads) == len(wanted) and all(
-            goal is None or lead == goal for lead, goal in zip(leads, wanted, strict=True)
+        same = len(new.links) == len(meant) and all(
+            path is None or resolve(link.target, new.path, self.after, self.policy) == self.moves.get(path, path)
+            for link, path in zip(new.links, meant, strict=True)
         )
         if not same:
             names = sorted({path.stem for path in self.moves.values()})

@@ -129,7 +129,12 @@ def _spellings(target: str) -> tuple[str, str]:
 
 
 def _stem(asking: Asking) -> Found | None:
-    return [((len(path),), path) for path in asking.named if path.stem == asking.target]
+    return [((not path.is_note, len(path)), path) for path in asking.named if path.stem == asking.target]
+
+
+def _bare_stem(asking: Asking) -> Found | None:
+    """A name without a folder or extension; whatever else is written is a path."""
+    return None if "/" in asking.target or asking.target[-3:].lower() == ".md" else _stem(asking)
 
 
 def _same_path(asking: Asking) -> Found | None:
@@ -198,6 +203,7 @@ def _root(asking: Asking) -> str:
 
 OBSIDIAN = LinkPolicy((_itself, _explicitly_relative, _from_root, _exact_path, _path_suffix))
 STEM = LinkPolicy((_itself, _stem))
+STEM_OR_PATH = LinkPolicy((_itself, _bare_stem, _explicitly_relative, _from_root, _exact_path, _path_suffix))
 CAIRN = LinkPolicy(
     (
         _itself,

@@ -23,6 +23,7 @@ from notewright.notes.blocks import (
 from notewright.notes.grammar import (
     ATX,
     BLANKS,
+    BULLET_LINE,
     EMPTY_LINES,
     FENCE_CLOSE,
     FENCE_OPEN,
@@ -53,6 +54,7 @@ class _Scanner:
         self.leaves: list[Leaf] = []
         self.holders: list[Holder] = []
         self.stack: list[int] = []
+        self.quotes = 0  # among the open holders
         self.leaf = ""  # kind of the open leaf
         self.leaf_start = self.leaf_end = self.last = start
         self.table = False
@@ -62,7 +64,8 @@ class _Scanner:
         self.contents: dict[int, int] = {}  # line start → where its text begins, in the open paragraph of a holder
 
     def run(self) -> Blocks:
-        text, size, plain, empty = self.text, self.size, PLAIN_LINES.match, EMPTY_LINES.match
+        text, size = self.text, self.size
+        plain, empty, bullet = PLAIN_LINES.match, EMPTY_LINES.match, BULLET_LINE.match
         while self.pos < size:
             kind = self.leaf
             if kind == "" or kind == PARAGRAPH:
@@ -70,7 +73,10 @@ class _Scanner:
                 if run is not None:
                     self.plain(run.end())
                     continue
-                if not self.stack:
+                run = bullet(text, self.pos)
+                if run is not None and self.bullet(run):
+                    continue
+                if not self.stack or (kind and not self.quotes):
                     run = empty(text, self.pos)
                     if run is not None:
                         if kind:
@@ -89,6 +95,25 @@ class _Scanner:
             self.leaf, self.leaf_start, self.table = PARAGRAPH, self.pos, False
         self.pos = end
         self.leaf_end = self.last = end - 1
+
+    def bullet(self, found: re.Match[str]) -> bool:
+        """Take an ordinary bullet with text; False if it is deeper than the open items allow."""
+        begin, at = found.start(), found.end(1)
+        column = at - begin if "\t" not in found[1] else len(found[1].expandtabs(4))
+        have = depth = 0
+        for index in self.stack:
+            holder = self.holders[index]
+            if holder.mark == ">" or column < have + holder.width:
+                break
+            have += holder.width
+            depth += 1
+        if column - have > 3 or depth >= MAX_DEPTH:
+            return False
+        self.cut(depth)
+        self.pos = found.end() + 1
+        self.push(Holder(self.text[at], column - have + 2, begin, at, self.inner()))
+        self.paragraph(at + 2, found.end())
+        return True
 
     # ---- one line, in general
 
@@ -220,8 +245,7 @@ class _Scanner:
             self.more(begin, end, at)
         else:
             self.cut(depth)
-            self.open(PARAGRAPH, at, end)
-            self.table = False
+            self.paragraph(at, end)
 
     def single_start(self, char: str, begin: int, end: int, at: int, depth: int, within: bool) -> bool:
         """Whether a heading, rule, fence or HTML block begins here; then it has been taken."""
@@ -260,6 +284,10 @@ class _Scanner:
         self.leaf, self.leaf_start, self.leaf_end, self.last = kind, at, end, end
         if self.stack:
             self.holders[self.stack[-1]].filled = True
+
+    def paragraph(self, at: int, end: int) -> None:
+        self.open(PARAGRAPH, at, end)
+        self.table = False
 
     def single(self, kind: str, at: int, end: int) -> None:
         """A leaf of one line."""
@@ -312,7 +340,7 @@ class _Scanner:
     def setext(self, at: int, end: int) -> bool:
         """Whether this line underlines the open paragraph and makes it a heading."""
         text = self.text
-        if not UNDERLINE.match(text, at):
+        if self.table or not UNDERLINE.match(text, at):
             return False
         begin = text.rfind("\n", 0, self.leaf_start) + 1
         if text[self.leaf_start] == "[":
@@ -359,8 +387,7 @@ class _Scanner:
         self.cut(depth)
         self.open(HTML, at, end)
         self.html_end = HTML_CLOSE.get(found.lastgroup or "")
-        after = at + 2 if found.lastgroup == "comment" else found.end()  # "<!-->" is a whole comment
-        if self.html_end is not None and self.html_end.search(self.text, after, end):
+        if self.html_end is not None and self.html_end.search(self.text, at, end):
             self.close()
         return True
 
@@ -394,6 +421,7 @@ class _Scanner:
         if self.stack:
             self.holders[self.stack[-1]].filled = True
         self.stack.append(len(self.holders))
+        self.quotes += holder.mark == ">"
         self.holders.append(holder)
         self.last = self.pos - 1
 
@@ -404,3 +432,4 @@ class _Scanner:
         while len(self.stack) > depth:
             holder = self.holders[self.stack.pop()]
             holder.end = max(self.last, holder.start)
+            self.quotes -= holder.mark == ">"

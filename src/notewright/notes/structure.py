@@ -1,12 +1,11 @@
 """What holds what: block ids with the blocks they name, a note's top-level blocks, its list items."""
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from notewright.notes.blocks import HEADING, HTML, INDENTED, PARAGRAPH, RULE, TABLE, Blocks, Holder, Leaf
-from notewright.notes.lines import flat_lines
+from notewright.notes.lines import Lines, flat_lines
 from notewright.notes.model import Block, Note
 from notewright.notes.scan import scan
 
@@ -35,18 +34,6 @@ class ListItem:
     end_line: int
     task: str | None  # the character between the brackets
     parent_line: int | None
-
-
-class Lines:
-    """Line numbers of offsets."""
-
-    __slots__ = ("ends",)
-
-    def __init__(self, text: str):
-        self.ends = [found.end() for found in re.finditer("\n", text)]
-
-    def at(self, offset: int) -> int:
-        return bisect_right(self.ends, offset) + 1
 
 
 class Tree:

@@ -4,12 +4,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from notewright.notes.links import Finder
 from notewright.notes.model import Tag
 
 # Letters, digits, "_", "-", "/" and other Unicode, as Obsidian: what ends a tag is listed, not what it is made of.
 _ENDS = "\\s\u2000-\u206f\u2e00-\u2e7f\u3001\u3002\uff0c\uff1b\uff1a\uff01\uff1f'!\"#$%&()*+,.:;<=>?@^`{|}~\\[\\]\\\\"
 NAME = re.compile(f"[^{_ENDS}]+")
 _DIGITS = re.compile(r"[0-9/]*\Z")
+_KEY = re.compile(r"^[ \t{]*[\"']?tags[\"']?[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _SEPARATORS = re.compile(r"[,\s]+")
 
 
@@ -45,16 +47,13 @@ def _spelled(value: Any, listed: bool) -> Iterator[str]:
 
 def tag_places(text: str, start: int, end: int, names: list[str]) -> list[Tag]:
     """The tags of the properties between `start` and `end`, each where it is written."""
-    key = re.compile(r"^[ \t{]*[\"']?tags[\"']?[ \t]*:", re.IGNORECASE | re.MULTILINE).search(text, start, end)
-    at = key.end() if key else start
-    line = text.count("\n", 0, at) + 1
+    key = _KEY.search(text, start, end)
+    finder = Finder(text, key.end() if key else start, end)
     found = []
     for name in names:
-        place = text.find(name, at, end)
-        if place < 0:  # written with escapes: an empty span says that there is nothing to replace
-            found.append(Tag(name, line, at, at, False))
-            continue
-        line += text.count("\n", at, place)
-        at = place + len(name)
-        found.append(Tag(name, line, place, at, False))
+        place = finder.find(name)
+        if place is None:  # an empty span says that there is nothing to replace
+            found.append(Tag(name, finder.line, finder.at, finder.at, False))
+        else:
+            found.append(Tag(name, finder.line, place, place + len(name), False))
     return found

@@ -15,9 +15,10 @@ FRAME = frozenset(
     vault say says said tell show find know written write about regarding on of the a an in for to and or there
     any""".split()  # noqa: SIM905
 )
-_MARKS = re.compile(r"\n[ \t>]*|^\[.\][ \t]+|[*`~=]+|(?<!\w)_+|_+(?!\w)")
-_BLANKS = re.compile(r"\s+")
-_SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)\]]*\s+(?=[^\sa-z])|[。！？]+[”’」』）]*\s*|;\s+(?=[^\sa-z])")
+_MOST_AROUND = 400  # characters of a sentence kept on each side of its link
+_UNMARKED = str.maketrans("", "", "*`~=")
+_BLANKS = re.compile(r"\s\s+|[^\S ]")
+_SENTENCE_END = re.compile(r"[.!?…;。！？]+[\"'”’)\]」』）]*(?:(?<=[。！？”’」』）])\s*|\s+)(?=[^\sa-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def _mentions(text: str, start: int, end: int, links: list[Link]) -> list[Mentio
     for link in links:
         if link.start >= place:
             piece = _prose(text[place : link.start])
-            shown = shown_text(link)
+            shown = _BLANKS.sub(" ", shown_text(link))
             pieces += (piece, shown)
             size += len(piece)
             places.append((size, link))
@@ -99,15 +100,18 @@ def _mentions(text: str, start: int, end: int, links: list[Link]) -> list[Mentio
 def _sentences(prose: str, places: list[tuple[int, Link]]) -> list[Mention]:
     found: list[Mention] = []
     begin = 0
-    ends = iter(_SENTENCE_END.finditer(prose))
+    ends = _SENTENCE_END.finditer(prose)
     stop = next(ends, None)
     for place, link in places:
         while stop is not None and stop.end() <= place:
             begin, stop = stop.end(), next(ends, None)
-        sentence = prose[begin : len(prose) if stop is None else stop.end()]
-        found.append(Mention(link, _BLANKS.sub(" ", sentence).strip()))
+        end = len(prose) if stop is None else stop.end()
+        sentence = prose[max(begin, place - _MOST_AROUND) : min(end, place + _MOST_AROUND)]
+        found.append(Mention(link, sentence.strip()))
     return found
 
 
 def _prose(markdown: str) -> str:
-    return _MARKS.sub(lambda mark: " " if mark[0][0] in "\n" else "", shown_markdown(markdown))
+    """Without marks, blanks shrunk."""
+    shown = shown_markdown(markdown) if "](" in markdown else markdown
+    return _BLANKS.sub(" ", shown.translate(_UNMARKED))

@@ -129,6 +129,10 @@ class Store(Protocol):
         watching."""
         ...
 
+    def full_path(self, path: NotePath) -> str:
+        """Where people find it without us: the path from the file system's root, or the key in a bucket."""
+        ...
+
     def healthy(self) -> bool:
         """The notes can be reached (the folder is there and is the one that was opened)."""
         ...

@@ -2,7 +2,7 @@
 
 An editor that had the note open may write to the old file after we swapped it out. If it did, that file itself goes
 back under the note's name (so that even a write still under way arrives there) and ours goes, which is in the history.
-Where the note has been saved by somebody else since, both are somebody's work: the older one becomes a copy that
+Where somebody else has saved the note since, under ours too, both are somebody's work: the older one becomes a copy that
 people can see. Files that dead processes left are judged by the same rules.
 """
 
@@ -45,8 +45,8 @@ class Aside:
 class Asides:
     """The files that lie aside, and a thread that looks at them while there are any."""
 
-    def __init__(self, root: Root, alone: Alone, wrote: Callable[[Version], bool]) -> None:
-        self._rescuer = Rescuer(root, wrote)
+    def __init__(self, root: Root, alone: Alone, follows: Callable[[Version, str], bool]) -> None:
+        self._rescuer = Rescuer(root, follows)
         self._alone = alone
         self._waiting: list[tuple[float, int, int, Aside]] = []  # due, order, which look, what: a heap
         self._order = itertools.count()
@@ -124,7 +124,7 @@ class Rescuer:
     """Removes what lies aside and holds nothing of anybody's; puts back or keeps what does."""
 
     root: Root
-    wrote: Callable[[Version], bool]  # this process wrote such bytes lately: they are in the history
+    follows: Callable[[Version, str], bool]  # only writes of ours lie between these bytes and those that begin so
 
     def is_known(self, aside: Aside, *, remove: bool) -> bool:
         """Nobody has written to it since it was put aside (or it is gone). Then it goes, if `remove` says so."""
@@ -183,7 +183,7 @@ class Rescuer:
         elif current is None:
             log.warning("%s was written to while it was being removed: it stays", aside.note)
             self.root.move_new(holder, aside.name, folder, aside.note or "")
-        elif current[:12] == said.ours or self.wrote(current):
+        elif self.follows(current, said.ours):
             renamed = Aside(aside.folder, str(said.holding(current)), aside.note)
             os.rename(aside.name, renamed.name, src_dir_fd=holder, dst_dir_fd=folder)
             return self._swap_back(folder, renamed, theirs, current)

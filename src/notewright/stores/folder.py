@@ -150,6 +150,9 @@ class FolderStore:
         self._check(NotePath(""), False)
         return watch(self._root, stop, self.healthy)
 
+    def full_path(self, path: NotePath) -> str:
+        return os.path.join(self._root.path, path)
+
     def healthy(self) -> bool:
         try:
             with self._inside(NotePath("")):

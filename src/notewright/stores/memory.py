@@ -248,6 +248,9 @@ class MemoryStore:
         finally:
             self.disk.feeds = [other for other in self.disk.feeds if other is not feed]
 
+    def full_path(self, path: NotePath) -> str:
+        return path
+
     def healthy(self) -> bool:
         return self.disk.present and self._process in self.disk.living
 

@@ -21,6 +21,8 @@ def replace(root: Root, folder: int, laid: Beside, path: NotePath, ours: Version
     """Give the laid bytes the note's name; what was seen then lies beside. Conflict, and nothing changed, if what came
     out is not what was seen."""
     note, name = path.name, str(laid)
+    if (found := digest(folder, note)) != seen:  # laying bytes takes long: better not to show ours for a moment
+        raise changed(path, found)
     try:
         if not root.exchange(folder, name, note):
             return _replace_looking_first(folder, laid, path, seen)
@@ -78,22 +80,20 @@ def _second_name(folder: int, note: str, aside: str) -> None:
         pass  # no links here: the look before is all there is
 
 
-def remove(root: Root, folder: int, laid: Beside, path: NotePath, seen: Version) -> bool:
-    """Move the note aside, to lie under `laid`. False if it is gone already; Conflict, and it stays, if it is not what
-    was seen."""
+def remove(root: Root, folder: int, laid: Beside, path: NotePath, seen: Version) -> None:
+    """Move the note aside, to lie under `laid`, if it is there. Conflict, and it stays, if it is not what was seen."""
     note, name = path.name, str(laid)
     try:
         root.move_new(folder, note, folder, name)
     except FileNotFoundError:
-        return False
+        return
     out = digest(folder, name)
     if out != seen:
         try:
             root.move_new(folder, name, folder, note)
         except FileExistsError:
-            os.unlink(name, dir_fd=folder)  # its editor has saved again, over what this was
+            pass  # somebody has saved the note anew meanwhile: this older save is kept by whoever looks at asides
         raise changed(path, out)
-    return True
 
 
 def changed(path: NotePath, current: str | None) -> Conflict:

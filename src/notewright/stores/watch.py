@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 
 from notewright.errors import Problem
 from notewright.notes import NotePath, path_problem
@@ -70,10 +71,9 @@ def _burst(events: Inotify) -> Seen:
 
 def by_watchfiles(root: Root, stop: threading.Event, healthy: Healthy) -> Iterator[Hint]:
     """Hints where there is no inotify (macOS), until the folder goes away."""
-    from watchfiles import watch as watch_files  # late: nobody else needs it, and it takes long to load
-
+    watchfiles = import_module("watchfiles")  # only here, and only now: it takes long to load
     start, begun = len(root.path.rstrip("/")) + 1, False
-    feed = watch_files(
+    feed = watchfiles.watch(
         root.path,
         watch_filter=None,
         debounce=round(DEBOUNCE_S * 1000),

@@ -18,7 +18,7 @@ from notewright.stores import OpId, Stored, Version, swap, version_of
 from notewright.stores.alone import Alone
 from notewright.stores.asides import Aside, Asides
 from notewright.stores.beneath import FOLDER, READ, Root
-from notewright.stores.beside import PREFIX, Beside, beside, digest_open, dress, is_living, lay
+from notewright.stores.beside import PREFIX, Beside, beside, digest, digest_open, dress, is_living, lay
 from notewright.stores.listing import file_entry, stamp_of
 
 STILL_NS = 150_000_000  # a file changed from outside is not believed to be whole for so long
@@ -38,11 +38,11 @@ class Writing:
     def __init__(self, root: Root) -> None:
         self.alone = Alone(root)
         self._root = root
-        self._asides = Asides(root, self.alone, lambda version: version in self._written)
+        self._asides = Asides(root, self.alone, self._follows)
         self._ops: dict[OpId, _Op] = {}
         self._guard = threading.Lock()  # of what is remembered, oldest first
         self._own: dict[str, None] = {}  # stamps of files as this process left them
-        self._written: dict[Version, None] = {}  # and their versions
+        self._replaced: dict[Version, Version | None] = {}  # what each version we wrote took the place of
 
     def is_fresh(self, found: os.stat_result) -> bool:
         """Somebody else changed it a moment ago and may not be done."""
@@ -108,15 +108,24 @@ class Writing:
                 swap.replace(self._root, folder, laid, path, version, seen)
                 self._asides.keep(Aside(path.folder, str(laid), path.name))
             found = os.fstat(file)
-            self._remember(stamp_of(found), version)
+            self._remember(stamp_of(found), version, seen)
             return found
         except BaseException as error:
-            _unlink(folder, str(laid))
+            self._put_away(folder, path, laid)
             if isinstance(error, FileExistsError):
                 raise Exists(f"{path} already exists", path=path) from None
             raise
         finally:
             os.close(file)
+
+    def _put_away(self, folder: int, path: NotePath, laid: Beside) -> None:
+        """Remove what was laid and came to nothing. An editor that saved while names were swapped may have left an
+        older save of its own there: that is not ours to remove."""
+        found = digest(folder, str(laid))
+        if found is None or found[:12] == laid.ours:
+            _unlink(folder, str(laid))
+        else:
+            self._asides.keep(Aside(path.folder, str(laid), path.name))
 
     def _lay(self, folder: int, path: NotePath, data: bytes, version: Version, op: OpId, old: int | None) -> Beside:
         """What was staged for this, dressed as the old file is now; or laid now."""
@@ -149,7 +158,9 @@ class Writing:
                 if current != seen:
                     raise swap.changed(path, current)
                 laid = beside(path.name, op).seeing(seen)
-                if swap.remove(self._root, folder, laid, path, seen):
+                try:
+                    swap.remove(self._root, folder, laid, path, seen)
+                finally:
                     self._asides.keep(Aside(path.folder, str(laid), path.name))
             self._make_durable(folder, path, op)
             return True
@@ -297,13 +308,22 @@ class Writing:
         if laid is not None:
             _unlink(folder, str(laid))
 
-    def _remember(self, stamp: str, version: Version) -> None:
+    def _remember(self, stamp: str, version: Version, seen: Version | None) -> None:
         with self._guard:
             self._own[stamp] = None
-            self._written[version] = None
-            for kept in (self._own, self._written):
+            self._replaced[version] = seen
+            for kept in (self._own, self._replaced):
                 if len(kept) > _REMEMBERED:
                     kept.pop(next(iter(kept)))
+
+    def _follows(self, version: Version, first: str) -> bool:
+        """From bytes that begin so to these only we have written: what lies between is in the history."""
+        step: Version | None = version
+        for _ in range(_REMEMBERED):
+            if step is None or step[:12] == first:
+                return step is not None
+            step = self._replaced.get(step)
+        return False
 
 
 def _is_dead(folder: int, name: str) -> bool:

@@ -126,9 +126,9 @@ def properties(call: Call, args: Args) -> str:
     front = reading.note.frontmatter
     if front.problem:
         raise Invalid(f"the frontmatter of {shown} cannot be read: {front.problem}", hint="mend it with edit")
-    count = words.amount(len(front.properties), "propert").replace("propertys", "properties")
-    count = count if count.endswith("s") else count + "y"
-    lines = [f"{shown} · version {words.version(reading.version)} · {count}"]
+    count = len(front.properties)
+    said = "1 property" if count == 1 else f"{count} properties"
+    lines = [f"{shown} · version {words.version(reading.version)} · {said}"]
     return words.bounded([*lines, *(f"{key}: {_value(value)}" for key, value in front.properties.items())], "read it")
 
 

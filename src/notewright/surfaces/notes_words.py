@@ -66,7 +66,7 @@ def hits(found: Sequence[tuple[str, Hit]], counts: Hits, asked: str) -> Iterator
 def marked(hit: Hit) -> str:
     pieces, end = [], 0
     for start, stop in hit.marks:
-        pieces += [hit.snippet[end:start], "**", hit.snippet[start:stop], "**"]
+        pieces += [hit.snippet[end:start], "«", hit.snippet[start:stop], "»"]
         end = stop
     return "".join([*pieces, hit.snippet[end:]])
 
@@ -112,6 +112,8 @@ def header(path: str, reading: Reading, lines: int, part: str = "") -> str:
 
 def outline(note: Note, incoming: int, outgoing: int) -> Iterator[str]:
     for key, value in note.frontmatter.properties.items():
+        if key.lower() == "tags":
+            continue
         yield f"{key}: {shortened(str(value), 120)}"
     tags = list(dict.fromkeys(tag.name for tag in note.tags))
     if tags:
@@ -157,7 +159,7 @@ def undo_line(change_id: str | None) -> str:
 
 def moved(report: Moved, shown: tuple[str, str], files: Sequence[tuple[str, int]], dry_run: bool) -> Iterator[str]:
     verb = "Would move" if dry_run else "Moved"
-    links = f"; {amount(report.links, 'link')} in {amount(len(report.files), 'note')} follow" if report.links else ""
+    links = f"; {amount(report.links, 'link')} in {amount(len(report.files), 'file')} rewritten" if report.links else ""
     yield f"{verb} {shown[0]} to {shown[1]}{links}."
     for path, count in files[:100]:
         yield f"{path}: {amount(count, 'link')}"
