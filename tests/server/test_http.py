@@ -74,8 +74,8 @@ def call(tool: str, **args: Any) -> dict[str, Any]:
 def modern(method: str, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """A request of the 2026 era and its headers."""
     headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": method}
-    if "name" in params:
-        headers["mcp-name"] = params["name"]
+    if named := params.get("name", params.get("uri")):
+        headers["mcp-name"] = named
     return rpc(method, params | {"_meta": ENVELOPE}), headers
 
 
@@ -227,6 +227,17 @@ def test_a_request_of_the_2026_era_lists_tools_and_resources(client: httpx2.Clie
     for method, key, count in (("tools/list", "tools", 7), ("resources/list", "resources", 100)):
         message, headers = modern(method, {})
         assert len(told(client.post("/mcp/echo", json=message, headers=headers))["result"][key]) == count
+
+
+@pytest.mark.parametrize(("era", "code"), [("2025", -32002), ("2026", -32602)])
+def test_a_resource_that_is_not_there_is_refused_in_the_words_of_its_era(
+    client: httpx2.Client, era: str, code: int
+) -> None:
+    message, headers = rpc("resources/read", {"uri": "note:///no.md"}), {}
+    if era == "2026":
+        message, headers = modern("resources/read", {"uri": "note:///no.md"})
+    error = told(client.post("/w/main/mcp/echo", json=message, headers=headers))["error"]
+    assert (error["code"], error["data"]) == (code, {"uri": "note:///no.md"})
 
 
 def test_progress_comes_with_the_stream(client: httpx2.Client) -> None:

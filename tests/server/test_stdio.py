@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -266,6 +267,35 @@ def test_a_plain_file_can_be_the_input(tmp_path: Path) -> None:
     with script.open() as asked, (tmp_path / "told").open("wb") as told:
         subprocess.run([sys.executable, str(ECHO)], stdin=asked, stdout=told, timeout=20, check=True)
     assert json.loads((tmp_path / "told").read_text())["id"] == 1
+
+
+def test_every_call_of_a_hasty_client_is_answered_once(tmp_path: Path) -> None:
+    """Bursts, pauses, short and long calls, through a pipe and through a file: no thread may sleep through its call."""
+    chance = random.Random(7)
+    lines = [
+        {"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": HELLO},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    ]
+    for number in range(1500):
+        slow = chance.random() < 0.02
+        params = {"name": "slow" if slow else "echo", "arguments": {"seconds": 0.02} if slow else {"text": "x" * 3000}}
+        lines.append({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
+    (tmp_path / "asked").write_text("\n".join(map(json.dumps, lines)))
+    with (tmp_path / "asked").open() as asked:
+        done = subprocess.run([sys.executable, str(ECHO)], stdin=asked, capture_output=True, timeout=20)
+    told = [json.loads(line)["id"] for line in done.stdout.splitlines()]
+    assert len(told) == len(set(told)) == 1501
+    server = Server()
+    heard: list[str] = []
+    listening = threading.Thread(target=lambda: [heard.append(server.hear()["id"]) for _ in range(1501)])
+    listening.start()
+    for line in lines:
+        server.send(line)
+        if chance.random() < 0.1:
+            time.sleep(chance.random() / 1000)
+    listening.join(20)
+    server.leave()
+    assert len(set(heard)) == 1501
 
 
 def test_nothing_at_all_is_an_end_too() -> None:

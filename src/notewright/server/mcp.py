@@ -121,6 +121,10 @@ def _client(context: Context, caller: Caller) -> str:
     return params.client_info.name if params is not None else caller.session.client
 
 
+def _modern(context: Context) -> bool:
+    return context.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
 def _reporter(context: Context) -> Report:
     """Tells progress from a worker thread, in order with the answer; nothing if nobody asked."""
     if context.meta is None or context.meta.get("progress_token") is None:
@@ -160,7 +164,7 @@ class _Tools:
         return shapes.result(answer) | COMPLETE
 
     def _shaken_hands(self, context: Context) -> None:
-        if context.protocol_version in MODERN_PROTOCOL_VERSIONS or self._desk.caller_of(context).session.initialized:
+        if _modern(context) or self._desk.caller_of(context).session.initialized:
             return
         raise MCPError(INTERNAL_ERROR, shapes.NOT_INITIALIZED)
 
@@ -217,7 +221,8 @@ class _Shelf:
             except MCPError as error:
                 if error.code != RESOURCE_NOT_FOUND:
                     raise
-        raise MCPError(RESOURCE_NOT_FOUND, "Resource not found", {"uri": uri})
+        code = INVALID_PARAMS if _modern(context) else RESOURCE_NOT_FOUND  # the 2026 era has no code of its own for it
+        raise MCPError(code, "Resource not found", {"uri": uri})
 
     async def listen(
         self, context: Context, params: wire.SubscriptionsListenRequestParams
