@@ -210,6 +210,9 @@ def _renamed(vault: Vault, change: Callable[[], dict[str, Any]]) -> Answer:
 
 def _moved(vault: Vault, source: str) -> dict[str, Any]:
     moves = n.moves_of(source, vault.args["to"], vault.paths)
+    problem = n.name_problem(n.NotePath.parse(vault.args["to"].rstrip("/")))
+    if problem:
+        raise Invalid(problem)
     others = {path: vault.text(path) for path in vault.paths if path.lower().endswith((".canvas", ".base"))}
     planned = n.plan_rename(moves, vault.names, vault.notes(), others)
     files = {moves.get(path, path): vault.files[path] for path in vault.paths}
@@ -258,7 +261,8 @@ def search_query(vault: Vault) -> Answer:
 
 
 def path_check(vault: Vault) -> Answer:
-    return {"accepted": n.path_problem(vault.args["path"]) is None}
+    path = vault.args["path"]
+    return {"accepted": n.path_problem(path) is None and not n.NotePath(path).is_hidden}
 
 
 def expand_embeds(vault: Vault) -> Answer:

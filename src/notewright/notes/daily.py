@@ -5,7 +5,7 @@ import re
 from calendar import isleap
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from math import floor
 
 from notewright.notes.path import with_md
@@ -140,6 +140,11 @@ def _zone(moment: datetime, colon: str) -> str:
     return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}{colon}{abs(minutes) % 60:02d}"
 
 
+def _instant(moment: datetime) -> float:
+    """Seconds since 1970; a moment without a zone is in UTC."""
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
 def _twelve(moment: datetime) -> int:
     return moment.hour % 12 or 12
 
@@ -208,8 +213,8 @@ _WRITTEN: dict[str, Callable[[datetime], str]] = {
     "hmmss": lambda m: f"{_twelve(m)}{m.minute:02d}{m.second:02d}",
     "Hmm": lambda m: f"{m.hour}{m.minute:02d}",
     "Hmmss": lambda m: f"{m.hour}{m.minute:02d}{m.second:02d}",
-    "x": lambda m: str(floor(m.timestamp() * 1000)),
-    "X": lambda m: str(floor(m.timestamp())),
+    "x": lambda m: str(floor(_instant(m) * 1000)),
+    "X": lambda m: str(floor(_instant(m))),
     "z": lambda m: m.tzname() or "",
     "zz": lambda m: m.tzname() or "",
     "Z": lambda m: _zone(m, ":"),
