@@ -21,13 +21,13 @@ from notewright.engine import changes
 from notewright.engine.changes import Drop, Plan, Put, commit, commit_latest, edit, recover
 from notewright.engine.history import undo
 from notewright.engine.workspace import Workspace
-from notewright.errors import Busy, Problem
+from notewright.errors import Busy, NoSpace, Problem
 from notewright.ledger import Change, Ledger, Past, State, Step
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes import NotePath
 from notewright.stores.memory import Disk, MemoryStore
 
-SEEDS = int(os.environ.get("NOTEWRIGHT_SEEDS", "2500"))
+SEEDS = int(os.environ.get("NOTEWRIGHT_SEEDS", "2000"))
 ONE = os.environ.get("NOTEWRIGHT_SEED")
 SHARDS = 8
 BODY = "this is the target"
@@ -68,6 +68,7 @@ class World:
         self.saves = self.rng.choice((0.0, 0.03, 0.15))  # how often an editor saves at an effect
         self.deaths = self.rng.choice((0.0, 0.02, 0.06))
         self.stale = self.rng.random() < 0.2  # does the editor sometimes save what it read long ago?
+        self.fills = self.rng.choice((0.0, 0.0, 0.05))  # how often the disk is full, or is no longer
         self.buffers: dict[str, bytes] = {}
         self.count = 0
         self.log: list[str] = []
@@ -99,6 +100,9 @@ class World:
             return
         if self.rng.random() < self.saves:
             self.somebody_saves()
+        if self.rng.random() < self.fills:
+            self.disk.capacity = None if self.disk.capacity else self.disk.used() + self.rng.randrange(200)
+            self.say(f"  the disk is {'full' if self.disk.capacity else 'large'}")
         if self.rng.random() < self.deaths:
             self.say(f"  dies at {what} {path}")
             self.orphaned |= {change.id for change in self.ledger.unfinished()}
@@ -118,7 +122,7 @@ class World:
             which = self.rng.randrange(2)
             job = self.rng.choice((self.append, self.append, self.rename, self.rename, self.take_back, self.create))
             self.alive(which, job)
-        self.calm = True
+        self.calm, self.disk.capacity = True, None
         recover(self.process())
 
     def alive(self, which: int, job: Callable[[Workspace], None]) -> None:
@@ -135,8 +139,6 @@ class World:
                 return recover(self.processes[which])
             except Killed:
                 continue
-            except Busy:
-                return  # somebody keeps saving: the next call tries again
 
     # What they do
 
@@ -144,21 +146,27 @@ class World:
         token = self.token("ours")
         path = self.rng.choice(("A.md", "B.md", self.target()))
         self.say(f"append {token} to {path}")
-        self.appends[token] = "dead"
-        try:
-            edit(ws, NotePath(path), lambda text: f"{text}{token}\n", summary=token)
-        except Problem as problem:
-            self.appends[token] = "unknown" if isinstance(problem, Busy) else "refused"
-            return self.say(f"  {problem.code}")
-        self.appends[token] = "acknowledged"
+        self.told(token, lambda: edit(ws, NotePath(path), lambda text: f"{text}{token}\n", summary=token))
 
     def create(self, ws: Workspace) -> None:
         token = self.token("ours")
         self.say(f"create {token}")
-        self.appends[token] = "dead"
         path = NotePath(f"{self.rng.choice(('', 'new/', 'x/'))}{token}.md")
-        commit(ws, Plan((Put(path, f"{token}\n".encode(), None),), token))
-        self.appends[token] = "acknowledged"
+        self.told(token, lambda: commit(ws, Plan((Put(path, f"{token}\n".encode(), None),), token)))
+
+    def told(self, token: str, job: Callable[[], object]) -> None:
+        """Do it, and remember what the process was told."""
+        self.appends[token] = "dead"
+        try:
+            job()
+        except (Busy, NoSpace) as problem:
+            self.appends[token] = "unknown"
+            self.say(f"  {problem.code}")
+        except Problem as problem:
+            self.appends[token] = "refused"
+            self.say(f"  {problem.code}")
+        else:
+            self.appends[token] = "acknowledged"
 
     def rename(self, ws: Workspace) -> None:
         old, new = NotePath(self.target()), NotePath(f"{self.token('T')}.md")
@@ -333,7 +341,7 @@ def shard(number: int) -> range:
 def test_nothing_is_lost_and_nothing_half_done_whatever_the_schedule() -> None:
     if ONE is not None:
         return simulate(int(ONE), aloud=True)
-    for seed in range(min(SEEDS, 2500)):
+    for seed in range(min(SEEDS, 2000)):
         simulate(seed)
 
 

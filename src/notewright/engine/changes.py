@@ -119,9 +119,16 @@ def edit(
 
 
 def recover(ws: Workspace) -> None:
-    """Finish or take back what dead processes left. Every process calls it before its first answer."""
+    """Finish or take back what dead processes left. Every process calls it before its first answer.
+
+    What cannot be finished now (a full disk, an editor that never stops saving) waits: reading goes on without it, and
+    every write tries again first.
+    """
     if ws.ledger.unfinished():  # perhaps of a living one, which holds the lock
-        _alone(ws, lambda: None, tries=1)
+        try:
+            _alone(ws, lambda: None, tries=1)
+        except Problem as problem:
+            log.warning("a change that was begun is not finished yet: %s", problem)
 
 
 def text_of(path: NotePath, data: bytes) -> str:
@@ -289,7 +296,7 @@ def _is_there(store: Store, folder: NotePath) -> bool:
 def _new_id(ledger: Ledger) -> str:
     """One word that nothing else is called by."""
     while True:
-        name = "".join(secrets.choice(_LETTERS) for _ in range(8))
+        name = "".join(_LETTERS[byte % len(_LETTERS)] for byte in secrets.token_bytes(8))
         if ledger.change(name) is None:
             return name
 

@@ -156,8 +156,11 @@ def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> Un
         plans.append(reversal.plan(summary, changes))
         return plans[-1]
 
-    done = commit_latest(ws, make) if not dry_run else None
-    return Undone(changes, plans[-1] if done else make(), done)
+    if dry_run:
+        return Undone(changes, make(), None)
+    ws.follower.may_write()
+    done = commit_latest(ws, make)
+    return Undone(changes, plans[-1], done)
 
 
 def _may_undo(access: Access, change: Change) -> None:
