@@ -1,0 +1,237 @@
+"""`notewright client`: what MCP clients must be told to start the server, printed or put into their files.
+
+What is in a client's file already stays as it is; the file as it was is kept beside it.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from notewright.cli.asking import configured
+from notewright.config import UserFolders, user_folders
+from notewright.errors import Exists, Invalid, NotFound
+
+Entry = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Where a client keeps its servers, under which key, and what an entry looks like there."""
+
+    file: Callable[[UserFolders], Path]
+    key: str
+    entry: Callable[[Sequence[str]], Entry]
+
+
+def _plain(command: Sequence[str]) -> Entry:
+    return {"command": command[0], "args": list(command[1:])}
+
+
+def _typed(command: Sequence[str]) -> Entry:
+    return {"type": "stdio", **_plain(command)}
+
+
+def _sourced(command: Sequence[str]) -> Entry:
+    return {"source": "custom", **_plain(command), "env": {}}
+
+
+CLIENTS = {
+    "claude-desktop": Client(lambda user: user.settings / "Claude/claude_desktop_config.json", "mcpServers", _plain),
+    "claude-code": Client(lambda user: user.home / ".claude.json", "mcpServers", _typed),
+    "cursor": Client(lambda user: user.home / ".cursor/mcp.json", "mcpServers", _plain),
+    "vscode": Client(lambda user: user.settings / "Code/User/mcp.json", "servers", _typed),
+    "zed": Client(lambda user: user.home / ".config/zed/settings.json", "context_servers", _sourced),
+    "windsurf": Client(lambda user: user.home / ".codeium/windsurf/mcp_config.json", "mcpServers", _plain),
+    "gemini-cli": Client(lambda user: user.home / ".gemini/settings.json", "mcpServers", _plain),
+    "codex-cli": Client(lambda user: user.home / ".codex/config.toml", "mcp_servers", _plain),
+}
+
+
+def client(args: argparse.Namespace) -> int:
+    """Print the configuration of a client, or write it."""
+    user = user_folders()
+    chosen = CLIENTS[args.client]
+    file, entry = chosen.file(user), chosen.entry(_command(args, _locations(args, user)))
+    if not args.write:
+        _print(
+            args, file, _toml(args.name, entry) if file.suffix == ".toml" else _json({chosen.key: {args.name: entry}})
+        )
+        return 0
+    backup = put(file, chosen.key, args.name, entry)
+    _say_written(args, file, backup)
+    return 0
+
+
+def _print(args: argparse.Namespace, file: Path, text: str) -> None:
+    if args.json:
+        print(_json({"client": args.client, "file": str(file), "text": text, "written": False}))
+        return
+    print(text)
+    sys.stdout.flush()
+    print(f"This belongs into {file}; --write puts it there", file=sys.stderr)
+
+
+def _say_written(args: argparse.Namespace, file: Path, backup: Path | None) -> None:
+    kept = str(backup) if backup else None
+    if args.json:
+        print(_json({"client": args.client, "file": str(file), "written": True, "backup": kept}))
+        return
+    print(f"{args.name} is in {file}" + (f"; as it was before: {kept}" if kept else ""))
+    print("Start the client again to have it", file=sys.stderr)
+
+
+# ---- what the client is to start ----------------------------------------------------------------------
+
+
+def _command(args: argparse.Namespace, locations: Sequence[str]) -> list[str]:
+    """With absolute paths: a client starts it in a folder of its own choice."""
+    command = [*_program(), "serve", *locations]
+    command += ["--surface", args.surface] if args.surface else []
+    command += ["--config", os.path.abspath(args.config)] if args.config else []
+    command += ["--state", os.path.abspath(args.state)] if args.state else []
+    return command + (["--read-only"] if args.read_only else [])
+
+
+def _program() -> list[str]:
+    beside = Path(sys.executable).parent / "notewright"
+    found = str(beside) if beside.is_file() else shutil.which("notewright")
+    return [os.path.abspath(found)] if found else [sys.executable, "-m", "notewright.cli"]
+
+
+def _locations(args: argparse.Namespace, user: UserFolders) -> list[str]:
+    """The notes that were named, else those of the configuration, else this folder if it holds notes, else the vault
+    that Obsidian knows."""
+    raw = tuple(args.locations) or ((args.workspace,) if args.workspace else ())
+    flags = {"surface": args.surface, "read_only": args.read_only}
+    config = configured(args, raw, flags)
+    if not config.workspaces:
+        raw = (_notes_near(args, user),)
+        config = configured(args, raw, flags)
+    elif not raw:
+        return []  # the file that is handed on names them
+    named = [one.partition("=")[0] if "=" in one and not os.path.isdir(one) else "" for one in raw]
+    pairs = zip(named, config.workspaces, strict=True)
+    return [f"{name}={workspace.location}" if name else workspace.location for name, workspace in pairs]
+
+
+def _notes_near(args: argparse.Namespace, user: UserFolders) -> str:
+    here = Path.cwd()
+    if (here / ".obsidian").is_dir() or any(here.glob("*.md")) or any(here.glob("*/*.md")):
+        return str(here)
+    vaults = obsidian_vaults(user)
+    if len(vaults) == 1:
+        print(f"Using the vault that Obsidian knows: {vaults[0]}", file=sys.stderr)
+        return vaults[0]
+    args.usage = True
+    known = "; Obsidian knows " + ", ".join(vaults) if vaults else ""
+    hint = f"name the folder: notewright client {args.client} FOLDER{known}"
+    raise NotFound("there are no notes in this folder", hint=hint, what="folder")
+
+
+def obsidian_vaults(user: UserFolders) -> list[str]:
+    """The vaults in the Obsidian app's own list that are there, the one used last first."""
+    found: dict[str, int] = {}
+    for place in user.obsidian_lists:
+        try:
+            vaults = json.loads(place.read_bytes())["vaults"].values()
+            found |= {vault["path"]: int(vault.get("ts", 0)) for vault in vaults if os.path.isdir(vault["path"])}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue  # not installed, or another list than we know
+    return sorted(found, key=lambda path: -found[path])
+
+
+# ---- files --------------------------------------------------------------------------------------------
+
+
+def put(file: Path, key: str, name: str, entry: Entry) -> Path | None:
+    """Put an entry into a client's file and keep everything else in it; where the old file was kept, if it changed."""
+    file = Path(os.path.realpath(file))
+    old = file.read_text(encoding="utf-8") if file.exists() else ""
+    new = _with_toml(old, name, entry) if file.suffix == ".toml" else _with_json(file, old, key, name, entry)
+    if new == old:
+        return None
+    backup = _backup(file) if old else None
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_name(f".{file.name}.notewright")
+    beside.write_text(new, encoding="utf-8")
+    if old:
+        shutil.copymode(file, beside)
+    os.replace(beside, file)
+    return backup
+
+
+def _backup(file: Path) -> Path:
+    for number in range(1, 1000):
+        place = file.with_name(f"{file.name}.backup-{number}")
+        if not place.exists():
+            shutil.copy2(file, place)
+            return place
+    raise Exists(f"there are too many backups of {file}", hint="remove some of them", path=str(file))
+
+
+def _with_json(file: Path, old: str, key: str, name: str, entry: Entry) -> str:
+    document = _document(file, old)
+    servers = document.setdefault(key, {})
+    if not isinstance(servers, dict):
+        raise Invalid(f"{key!r} in {file} is not an object", hint="put the printed lines in by hand", what="client")
+    if servers.get(name) == entry:
+        return old
+    servers[name] = entry
+    indent = re.search(r"^([ \t]+)\"", old, re.MULTILINE)
+    return _json(document, indent[1] if indent else "  ") + "\n"
+
+
+def _document(file: Path, old: str) -> dict[str, Any]:
+    try:
+        document = json.loads(old.removeprefix("\ufeff") or "{}")
+    except ValueError as error:
+        hint = "comments cannot be kept: put the lines in by hand, as printed without --write"
+        raise Invalid(f"{file} is not plain JSON ({error})", hint=hint, what="client") from None
+    if not isinstance(document, dict):
+        raise Invalid(f"{file} does not hold an object", hint="put the printed lines in by hand", what="client")
+    return document
+
+
+def _json(document: dict[str, Any], indent: str | int = 2) -> str:
+    return json.dumps(document, ensure_ascii=False, indent=indent)
+
+
+def _with_toml(old: str, name: str, entry: Entry) -> str:
+    """The text with our table in place of an older one, or after everything else. Other lines stay as they are."""
+    before = _parsed(old)
+    table = _toml(name, entry)
+    head = rf"^\[\s*mcp_servers\s*\.\s*(?:{re.escape(name)}|\"{re.escape(name)}\")\s*\][^\n]*\n?"
+    found = re.search(head + r"(?:(?!\s*\[)[^\n]*\n?)*", old, re.MULTILINE)
+    if found:
+        tail = re.search(r"\n(?:\s*(?:#[^\n]*)?\n?)*\Z", found[0])  # blank lines and comments belong to what follows
+        rest = tail[0].lstrip("\n") if tail else ""
+        new = old[: found.start()] + table + "\n" + ("\n" + rest if rest else "") + old[found.end() :]
+    else:
+        new = f"{old.rstrip()}\n\n{table}\n".lstrip()
+    after = _parsed(new)
+    expected = before | {"mcp_servers": before.get("mcp_servers", {}) | {name: entry}}
+    if after != expected:
+        raise Invalid("the file is laid out in a way we cannot add to", hint="put the printed lines in by hand")
+    return old if before == after else new
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        raise Invalid(f"the client's file is not TOML ({error})", hint="mend it first", what="client") from None
+
+
+def _toml(name: str, entry: Entry) -> str:
+    """One table; JSON's texts and lists of texts are TOML's too."""
+    key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+    lines = [f"{word} = {json.dumps(value, ensure_ascii=False)}" for word, value in entry.items()]
+    return "\n".join([f"[mcp_servers.{key}]", *lines])

@@ -1,0 +1,185 @@
+"""One function for each command that asks the engine: open the workspace, ask, print, close."""
+
+import argparse
+import getpass
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from notewright import engine, opening
+from notewright.cli import printing
+from notewright.cli.asking import chosen, moment
+from notewright.engine import Actor, Grep, Past, Workspace
+from notewright.errors import Indexing, NotFound
+from notewright.notes import NotePath
+
+PATIENCE = 3600.0  # seconds a command waits for a first index; it says how far it is
+
+
+def search(args: argparse.Namespace) -> int:
+    with _workspace(args) as ws:
+        query = engine.parse_query(" ".join(args.words))
+        since = _since(ws, args)
+        query = replace(
+            query,
+            folder=engine.folder_path(ws, args.folder),
+            tags=(*query.tags, *(tag.removeprefix("#") for tag in args.tag)),
+            since_ns=None if since is None else int(since * 1e9),
+            limit=args.limit,
+        )
+        printing.hits(engine.search(ws, query), ws, args)
+    return 0
+
+
+def grep(args: argparse.Namespace) -> int:
+    asked = Grep(
+        args.pattern,
+        dialect="literal" if args.fixed else "re2",
+        ignore_case=not args.case_sensitive,
+        whole_word=args.word,
+        folder=args.folder,
+        glob=args.glob,
+        files=args.all_files,
+        context=args.context,
+        limit=args.limit,
+    )
+    with _workspace(args) as ws:
+        printing.matches(engine.grep(ws, asked), args)
+    return 0
+
+
+def links(args: argparse.Namespace) -> int:
+    with _workspace(args) as ws:
+        report = engine.links(ws, engine.locate(ws, args.path), args.direction, args.depth)
+        printing.links(report, args)
+    return 0
+
+
+def rename(args: argparse.Namespace) -> int:
+    with _workspace(args) as ws:
+        moved = engine.move(ws, _note_or_folder(ws, args.old), args.new, dry_run=args.dry_run)
+        printing.moved(moved, args)
+    return 0
+
+
+def check(args: argparse.Namespace) -> int:
+    with _workspace(args) as ws:
+        found = engine.check(ws)
+        printing.findings(found, args)
+    return 1 if found else 0
+
+
+def log(args: argparse.Namespace) -> int:
+    with _workspace(args, indexed=False) as ws:
+        if args.change:
+            change = engine.change_of(ws, _whole_id(ws, args.change))
+            printing.difference(change, engine.diff_of(ws, change.id), ws, args)
+            return 0
+        path = None if args.path is None else _path_of_past(ws, args.path)
+        asked = Past(path=path, since=_since(ws, args), client=args.client, limit=args.limit + 1)
+        printing.changes(engine.past(ws, asked), ws, args)
+    return 0
+
+
+def undo(args: argparse.Namespace) -> int:
+    with _workspace(args) as ws:
+        if args.change:
+            undone = engine.undo(ws, _whole_id(ws, args.change), dry_run=args.dry_run)
+        else:
+            undone = engine.undo_since(ws, _since(ws, args) or 0.0, client=args.client, dry_run=args.dry_run)
+        printing.undone(undone, args)
+    return 0
+
+
+def index(args: argparse.Namespace) -> int:
+    began = time.monotonic()
+    with _workspace(args) as ws:
+        if args.rebuild:
+            with printing.progress() as report:
+                ws.follower.rebuild(report)
+        notes, others = ws.index.count()
+        printing.indexed(notes, others, time.monotonic() - began, args)
+    return 0
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "search": search,
+    "grep": grep,
+    "links": links,
+    "rename": rename,
+    "check": check,
+    "log": log,
+    "undo": undo,
+    "index": index,
+}
+
+
+# ---- what they share ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _workspace(args: argparse.Namespace, *, indexed: bool = True) -> Iterator[Workspace]:
+    """The workspace that was named, asked by this person, its index ready."""
+    workspace, config = chosen(args)
+    ws = opening.open_workspace(workspace, config, watch=False)
+    try:
+        if indexed:
+            _until_ready(ws)
+        yield ws.by(Actor(_user(), "notewright", "cli", args.command))
+    finally:
+        opening.close_workspace(ws)
+
+
+def _until_ready(ws: Workspace) -> None:
+    """Wait for the index; a first one of many notes takes a while and shows how far it is."""
+    try:
+        ws.follower.wait(0.5)
+        return
+    except Indexing:
+        pass
+    until = time.monotonic() + PATIENCE
+    with printing.progress() as report:
+        while True:
+            try:
+                ws.follower.wait(0.2)
+                return
+            except Indexing as still:
+                if time.monotonic() > until:
+                    raise
+                report(still.details.get("done") or 0, still.details.get("total"))
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container without a name for its user
+        return ""
+
+
+def _since(ws: Workspace, args: argparse.Namespace) -> float | None:
+    return None if args.since is None else moment(args.since, ws.timezone, ws.clock())
+
+
+def _whole_id(ws: Workspace, raw: str) -> str:
+    """A change by its id or the beginning of one."""
+    begins = [change.id for change in engine.past(ws, Past(limit=1000)) if change.id.startswith(raw)]
+    return begins[0] if len(begins) == 1 else raw
+
+
+def _note_or_folder(ws: Workspace, raw: str) -> NotePath:
+    try:
+        return engine.locate(ws, raw)
+    except NotFound as missing:
+        try:
+            return NotePath(engine.folder_path(ws, raw))
+        except NotFound:
+            raise missing from None
+
+
+def _path_of_past(ws: Workspace, raw: str) -> str:
+    """A note that is there, or one that was and is known by its path alone."""
+    try:
+        return engine.locate(ws, raw)
+    except NotFound:
+        return raw

@@ -1,0 +1,178 @@
+"""What can be typed, and the help that teaches it."""
+
+import argparse
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from notewright import __version__
+
+CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "zed", "windsurf", "gemini-cli", "codex-cli")
+
+_START = """\
+Notewright lets AI agents work in your Markdown notes over MCP, and lets you take back anything they did.
+
+  notewright client claude-desktop --write     give an agent your notes: its configuration, for the current folder
+  notewright search water temperature          find notes, the best sections first
+  notewright log                               what agents changed, newest first
+  notewright undo CHANGE                       take one of those changes back
+
+Commands act on the current folder, or on --workspace NAME|LOCATION.
+"""
+_PLACES = """\
+LOCATION is a folder. Without --http MCP is spoken on standard input and output, as clients expect that start the
+server themselves.
+
+  notewright serve ~/Notes
+  notewright serve Work=~/work/notes Home=~/notes --read-only
+  notewright serve ~/Notes --surface octarine
+  notewright serve ~/Notes --http 8484         every surface at once, on http://127.0.0.1:8484
+"""
+_SEARCH = """\
+Ranked by any of the words; "phrases", -word, tag:x, path:x and [key:value] are conditions. Quote what begins with -.
+
+  notewright search how hot for green tea
+  notewright search '"deck oven" tag:recipe -draft'
+  notewright search invoices --folder Projects --since 2026-01-01
+"""
+_GREP = """\
+Regular expressions that take linear time, case ignored, line by line.
+
+  notewright grep '^- \\[ \\] ' --folder Projects
+  notewright grep TODO --case-sensitive --context 2
+  notewright grep -F '[[Old name]]'
+"""
+_RENAME = """\
+Every link to the note follows, and its own relative links too. NEW ending in / is a folder to move into.
+
+  notewright rename Tea 'Drinks/Green tea' --dry-run
+  notewright rename 'Drafts/Plan' Projects/
+"""
+_UNDO = """\
+  notewright undo k7m2qd                              one change; a beginning of its id is enough
+  notewright undo --client claude-code --since 2h     everything that client did in the last two hours
+  notewright undo --since 2026-05-04 --dry-run        what would happen
+"""
+_CLIENT = """\
+Prints what to put into the client's configuration, or puts it there with --write; what is in the file stays, and a
+copy of the file as it was is kept beside it.
+
+  notewright client cursor ~/Notes
+  notewright client claude-code ~/Notes --write --read-only
+"""
+_SINCE = "2026-05-04, 2026-05-04T10:00:00Z, or so long ago: 30m, 2h, 3d"
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command and its options; exits with 2 and words when they are wrong."""
+    parser = argparse.ArgumentParser(
+        "notewright", description=_START, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"notewright {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    _serving(commands)
+    _finding(commands)
+    _changing(commands)
+    _looking_after(commands)
+    args = parser.parse_args(argv)
+    _refuse_contradictions(parser, args)
+    return args
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _command(
+    commands: Commands,
+    name: str,
+    line: str,
+    examples: str = "",
+    *,
+    workspace: bool = True,
+) -> argparse.ArgumentParser:
+    description = f"{line[0].upper()}{line[1:]}.\n\n{examples}".strip()
+    shape = argparse.RawDescriptionHelpFormatter
+    made = commands.add_parser(name, help=line, description=description, formatter_class=shape, allow_abbrev=False)
+    if workspace:
+        made.add_argument("--workspace", metavar="NAME|LOCATION", help="the notes to use (default: the current folder)")
+        made.add_argument("--json", action="store_true", help="answer with one JSON document")
+    made.add_argument("--state", metavar="DIR", help="keep the ledger in DIR/state and the index in DIR/cache")
+    made.add_argument("--config", metavar="FILE", help="a configuration file (TOML)")
+    return made
+
+
+def _serving(commands: Commands) -> None:
+    serve = _command(commands, "serve", "serve notes to MCP clients", _PLACES, workspace=False)
+    serve.add_argument("locations", nargs="*", metavar="[NAME=]LOCATION", help="the notes to serve")
+    serve.add_argument("--surface", action="append", metavar="NAME", help="the tools to offer (default: notes)")
+    serve.add_argument("--http", metavar="[HOST:]PORT", help="serve over HTTP (default host: 127.0.0.1)")
+    serve.add_argument("--read-only", action="store_true", default=None, help="take no writes")
+    serve.add_argument("--no-rate-limits", action="store_true", help="lift the call limits of the dialects")
+    serve.add_argument("--workers", type=int, metavar="N", help="processes that answer over HTTP")
+    client = _command(commands, "client", "print or write the configuration of an MCP client", _CLIENT)
+    client.add_argument("client", choices=CLIENTS, metavar="CLIENT", help=", ".join(CLIENTS))
+    client.add_argument("locations", nargs="*", metavar="[NAME=]LOCATION", help="the notes to offer")
+    client.add_argument("--write", action="store_true", help="put it into the client's file")
+    client.add_argument("--surface", metavar="NAME", help="the tools to offer (default: notes)")
+    client.add_argument("--read-only", action="store_true", default=None, help="take no writes")
+    client.add_argument("--name", default="notewright", help="what the client calls the server")
+
+
+def _finding(commands: Commands) -> None:
+    search = _command(commands, "search", "find notes by words", _SEARCH)
+    search.add_argument("words", nargs="+", metavar="WORDS")
+    search.add_argument("--folder", default="", help="only in this folder")
+    search.add_argument("--tag", action="append", default=[], metavar="TAG", help="only with this tag; may be repeated")
+    search.add_argument("--since", metavar="TIME", help=f"only notes changed since then: {_SINCE}")
+    search.add_argument("--limit", type=_count, default=10, metavar="N", help="at most so many (default: 10)")
+    grep = _command(commands, "grep", "find lines by a regular expression", _GREP)
+    grep.add_argument("pattern", metavar="PATTERN")
+    grep.add_argument("--folder", default="", help="only in this folder")
+    grep.add_argument("--glob", metavar="GLOB", help="only notes whose name or path matches")
+    grep.add_argument("-s", "--case-sensitive", action="store_true", help="tell capitals from small letters")
+    grep.add_argument("-F", "--fixed", action="store_true", help="PATTERN is plain text")
+    grep.add_argument("-w", "--word", action="store_true", help="whole words only")
+    grep.add_argument("-C", "--context", type=_count, default=0, metavar="N", help="show so many lines around each")
+    grep.add_argument("--all-files", action="store_true", help="look into every text file, not only notes")
+    grep.add_argument("--limit", type=_count, default=200, metavar="N", help="at most so many lines (default: 200)")
+    links = _command(commands, "links", "show the links to and from a note")
+    links.add_argument("path", metavar="PATH", help="a path, a name or an alias")
+    links.add_argument("--direction", choices=("in", "out", "both"), default="both")
+    links.add_argument("--depth", type=_count, default=1, metavar="N", help="follow links so many steps (default: 1)")
+
+
+def _changing(commands: Commands) -> None:
+    rename = _command(commands, "rename", "rename or move a note, an attachment or a folder with its links", _RENAME)
+    rename.add_argument("old", metavar="OLD")
+    rename.add_argument("new", metavar="NEW")
+    rename.add_argument("--dry-run", action="store_true", help="only say what would change")
+    log = _command(commands, "log", "show what was changed through Notewright, newest first")
+    log.add_argument("path", nargs="?", metavar="PATH", help="only changes of this note")
+    log.add_argument("--change", metavar="ID", help="one change, as a diff")
+    log.add_argument("--since", metavar="TIME", help=f"only since then: {_SINCE}")
+    log.add_argument("--client", metavar="NAME", help="only by this client")
+    log.add_argument("--limit", type=_count, default=20, metavar="N", help="at most so many (default: 20)")
+    undo = _command(commands, "undo", "take changes back", _UNDO)
+    undo.add_argument("change", nargs="?", metavar="ID", help="one change, as log shows it")
+    undo.add_argument("--since", metavar="TIME", help=f"everything since then: {_SINCE}")
+    undo.add_argument("--client", metavar="NAME", help="everything by this client")
+    undo.add_argument("--dry-run", action="store_true", help="only say what would change")
+
+
+def _looking_after(commands: Commands) -> None:
+    line = "report broken links, ambiguous and unportable names, bad frontmatter, and what the index has wrong"
+    _command(commands, "check", line)
+    index = _command(commands, "index", "bring the index up to date")
+    index.add_argument("--rebuild", action="store_true", help="build it anew, beside the one in use")
+
+
+def _count(raw: str) -> int:
+    if not raw.isdecimal():
+        raise argparse.ArgumentTypeError(f"{raw!r} is not a number")
+    return int(raw)
+
+
+def _refuse_contradictions(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    if args.command == "undo" and bool(args.change) == bool(args.since or args.client):
+        parser.error("undo takes either a change's ID or --since and --client; log shows the changes")
+    if args.command == "log" and args.change and (args.path or args.since or args.client):
+        parser.error("log --change shows one change and takes no other condition")

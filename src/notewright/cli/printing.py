@@ -1,0 +1,273 @@
+"""Answers as lines for people, or as one JSON document for programs. Totals and hints go to stderr."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from notewright.engine import (
+    Change,
+    Difference,
+    Finding,
+    Hit,
+    Hits,
+    LinkReport,
+    LinkSeen,
+    Matches,
+    Moved,
+    Undone,
+    Workspace,
+)
+
+Report = Callable[[int, int | None], None]
+
+
+def show(args: argparse.Namespace, document: dict[str, Any], lines: Iterable[str], summary: str = "") -> None:
+    """The document with `--json`, else the lines, and the summary beside them."""
+    if args.json:
+        print(json.dumps(document, ensure_ascii=False, indent=2))
+        return
+    for line in lines:
+        print(line)
+    if summary:
+        sys.stdout.flush()  # so that the two streams keep their order on a terminal
+        print(summary, file=sys.stderr)
+
+
+def amount(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def when(seconds: float) -> str:
+    """RFC 3339 in UTC, for documents."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# ---- finding ------------------------------------------------------------------------------------------
+
+
+def hits(found: Hits, ws: Workspace, args: argparse.Namespace) -> None:
+    document = {
+        "query": " ".join(args.words),
+        "total": found.total,
+        "with_all": found.with_all,
+        "cut": found.cut,
+        "hits": [_hit(hit) for hit in found.items],
+        "nearest": list(found.nearest),
+    }
+    lines = [line for number, hit in enumerate(found.items, 1) for line in _hit_lines(number, hit, ws)]
+    show(args, document, lines, _hits_summary(found))
+
+
+def _hit(hit: Hit) -> dict[str, Any]:
+    return {
+        "path": hit.path,
+        "title": hit.title,
+        "heading": hit.heading,
+        "line": hit.line,
+        "snippet": hit.snippet,
+        "score": round(hit.score, 4),
+        "modified": when(hit.modified_ns / 1e9),
+    }
+
+
+def _hit_lines(number: int, hit: Hit, ws: Workspace) -> Iterator[str]:
+    day = datetime.fromtimestamp(hit.modified_ns / 1e9, ws.timezone).date()
+    section = f" › {hit.heading}" if hit.heading else ""
+    yield f"{number}. {hit.path}{section} (L{hit.line}, {day})"
+    if hit.snippet:
+        yield f"   {hit.snippet}"
+
+
+def _hits_summary(found: Hits) -> str:
+    if not found.items:
+        near = f"; near are {', '.join(found.nearest)}" if found.nearest else ""
+        return f"Nothing found{near}"
+    return f"{amount(found.with_all, 'note')} with all the words, {found.total:,} with any of them"
+
+
+def matches(found: Matches, args: argparse.Namespace) -> None:
+    document = {
+        "lines": found.total_lines,
+        "notes": found.total_notes,
+        "cut": found.cut,
+        "late": found.late,
+        "matches": [
+            {
+                "path": item.path,
+                "line": item.line,
+                "text": item.text,
+                "spans": [list(span) for span in item.spans],
+                **({"before": list(item.before), "after": list(item.after)} if args.context else {}),
+            }
+            for item in found.items
+        ],
+    }
+    summary = f"{amount(found.total_lines, 'line')} in {amount(found.total_notes, 'note')}"
+    if found.cut:
+        summary += f"; {len(found.items):,} shown, --limit shows more"
+    if found.late:
+        summary += "; stopped, because it took too long"
+    show(args, document, _match_lines(found), summary)
+
+
+def _match_lines(found: Matches) -> Iterator[str]:
+    for item in found.items:
+        for line, text in enumerate(item.before, item.line - len(item.before)):
+            yield f"{item.path}-{line}- {text}"
+        yield f"{item.path}:{item.line}: {item.text}"
+        for line, text in enumerate(item.after, item.line + 1):
+            yield f"{item.path}-{line}- {text}"
+
+
+def links(report: LinkReport, args: argparse.Namespace) -> None:
+    document = {
+        "path": report.path,
+        "incoming": [_link(link) for link in report.incoming],
+        "outgoing": [_link(link) for link in report.outgoing],
+    }
+    lines = [f"{link.source}:{link.line}: {link.text}" for link in report.incoming]
+    lines += [f"{link.source}:{link.line}: {_leads(link)}" for link in report.outgoing]
+    summary = f"{report.path}: {len(report.incoming)} in, {len(report.outgoing)} out"
+    broken = sum(link.status == "broken" for link in report.outgoing)
+    show(args, document, lines, summary + (f", {broken} broken" if broken else ""))
+
+
+def _link(link: LinkSeen) -> dict[str, Any]:
+    return {
+        "source": link.source,
+        "line": link.line,
+        "path": link.path,
+        "target": link.target + link.subpath,
+        "kind": link.kind,
+        "status": link.status,
+        "text": link.text,
+    }
+
+
+def _leads(link: LinkSeen) -> str:
+    mark = "" if link.status == "ok" else f" ({link.status})"
+    return f"{link.target}{link.subpath} → {link.path or 'nothing'}{mark}"
+
+
+# ---- changing -----------------------------------------------------------------------------------------
+
+
+def moved(move: Moved, args: argparse.Namespace) -> None:
+    document = {
+        "old": move.old,
+        "new": move.new,
+        "dry_run": args.dry_run,
+        "links": move.links,
+        "files": [{"path": path, "links": count} for path, count in move.files],
+        "change": move.change_id,
+    }
+    verb = "would become" if args.dry_run else "is now"
+    lines = [f"{move.old} {verb} {move.new}"]
+    lines += [f"{path}: {amount(count, 'link')}" for path, count in move.files]
+    followed = "would follow" if args.dry_run else "followed"
+    summary = f"{amount(move.links, 'link')} in {amount(len(move.files), 'note')} {followed}"
+    show(args, document, lines, _undo_hint(summary, move.change_id))
+
+
+def _undo_hint(summary: str, change: str | None) -> str:
+    return f"{summary}; take it back: notewright undo {change}" if change else summary
+
+
+def changes(found: list[Change], ws: Workspace, args: argparse.Namespace) -> None:
+    shown, more = found[: args.limit], len(found) > args.limit
+    document = {"changes": [_change(change) for change in shown], "cut": more}
+    lines = [_change_line(change, ws) for change in shown]
+    summary = (
+        "Nothing was changed through Notewright" if not shown else "There are more; --limit shows them" if more else ""
+    )
+    show(args, document, lines, summary)
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {
+        "id": change.id,
+        "at": when(change.at),
+        "user": change.actor.user,
+        "client": change.actor.client,
+        "surface": change.actor.surface,
+        "tool": change.actor.tool,
+        "summary": change.summary,
+        "files": [step.path for step in change.steps],
+        "undoes": list(change.undoes),
+        "undone_by": change.undone_by,
+    }
+
+
+def _change_line(change: Change, ws: Workspace) -> str:
+    at = datetime.fromtimestamp(change.at, ws.timezone).strftime("%Y-%m-%d %H:%M")
+    who = " ".join(filter(None, (change.actor.user, change.actor.client, change.actor.tool))) or "somebody"
+    undone = f" (taken back by {change.undone_by})" if change.undone_by else ""
+    return f"{change.id}  {at}  {who}: {change.summary}{undone}"
+
+
+def difference(change: Change, files: tuple[Difference, ...], ws: Workspace, args: argparse.Namespace) -> None:
+    document = _change(change) | {
+        "diff": [
+            {"path": file.path, "kind": file.kind, "source": file.source, "lines": list(file.lines), "cut": file.cut}
+            for file in files
+        ]
+    }
+    lines = [_change_line(change, ws)]
+    for file in files:
+        came = f" from {file.source}" if file.source else ""
+        lines += [f"{file.kind} {file.path}{came}", *file.lines]
+        lines += [f"({file.why})"] if file.why else ["(and more)"] if file.cut else []
+    show(args, document, lines)
+
+
+def undone(undo: Undone, args: argparse.Namespace) -> None:
+    change = undo.done.id if undo.done else None
+    files = sorted({step.path for step in undo.plan.steps})
+    document = {
+        "undone": [one.id for one in undo.changes],
+        "dry_run": args.dry_run,
+        "files": files,
+        "change": change,
+    }
+    verb = "Would take back" if args.dry_run else "Took back"
+    lines = [f"{verb} {one.id}: {one.summary}" for one in undo.changes]
+    lines += [f"  {path}" for path in files]
+    show(args, document, lines, _undo_hint(f"{amount(len(files), 'file')} as before", change))
+
+
+# ---- looking after ------------------------------------------------------------------------------------
+
+
+def findings(found: list[Finding], args: argparse.Namespace) -> None:
+    document = {
+        "total": len(found),
+        "findings": [{"kind": one.kind, "path": one.path, "line": one.line, "message": one.message} for one in found],
+    }
+    lines = [f"{one.path}{f':{one.line}' if one.line else ''}: {one.message}" for one in found]
+    show(args, document, lines, amount(len(found), "finding") if found else "Nothing is wrong")
+
+
+def indexed(notes: int, others: int, seconds: float, args: argparse.Namespace) -> None:
+    document = {"notes": notes, "files": others, "rebuilt": args.rebuild, "seconds": round(seconds, 2)}
+    done = "built anew" if args.rebuild else "up to date"
+    line = f"{amount(notes, 'note')} and {amount(others, 'other file')}: the index is {done} ({seconds:.1f} s)"
+    show(args, document, [line])
+
+
+@contextmanager
+def progress() -> Iterator[Report]:
+    """A bar on stderr while something long goes on; nothing where nobody watches."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("Indexing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("index", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

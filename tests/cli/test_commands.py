@@ -1,0 +1,280 @@
+"""The commands on a copy of the example notes: what they print, what they change, how they say no."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import ROOT
+
+from notewright.cli import main
+
+NOTES = {
+    "Tea.md": "# Tea\n\nGreen tea wants water of 80 degrees, see [[Water]].\n",
+    "Water.md": "# Water\n\n## Temperature\n\nBoil it, then wait.\n",
+    "Drinks/Coffee.md": "Unlike [[Tea|tea]], see [[Nowhere]].\n",
+    "list.txt": "tea, milk\n",
+}
+
+
+class Vault:
+    """A folder of notes and the command line on it."""
+
+    def __init__(self, root: Path, state: Path, capture: pytest.CaptureFixture[str]) -> None:
+        self.root, self.state, self.capture = root, state, capture
+
+    def run(self, *words: str, code: int = 0) -> tuple[str, str]:
+        """What a command prints and says beside."""
+        assert main([*words, "--workspace", str(self.root), "--state", str(self.state)]) == code
+        read = self.capture.readouterr()
+        return read.out, read.err
+
+    def json(self, *words: str, code: int = 0) -> Any:
+        return json.loads(self.run(*words, "--json", code=code)[0])
+
+    def texts(self) -> dict[str, bytes]:
+        files = [path for path in self.root.rglob("*") if path.is_file()]
+        return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def vault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Vault:
+    for path, text in NOTES.items():
+        place = tmp_path / "notes" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    return Vault(tmp_path / "notes", tmp_path / "state", capsys)
+
+
+def test_search_prints_the_best_sections_and_how_many_there_are(vault: Vault) -> None:
+    out, err = vault.run("search", "green", "tea")
+    assert out.startswith("1. Tea.md › Tea (L1, ")
+    assert "with all the words" in err
+    found = vault.json("search", "temperature")
+    assert [(hit["path"], hit["heading"], hit["line"]) for hit in found["hits"]] == [("Water.md", "Temperature", 3)]
+
+
+def test_search_in_a_folder_and_with_words_that_begin_with_a_dash(vault: Vault) -> None:
+    found = vault.json("search", "tea -green", "--folder", "Drinks")
+    assert [hit["path"] for hit in found["hits"]] == ["Drinks/Coffee.md"]
+    out, err = vault.run("search", "tea", "--folder", "Nowhere", code=1)
+    assert (out, err.count("\n")) == ("", 1)
+    assert "there is no folder Nowhere" in err
+
+
+def test_finding_nothing_is_no_error(vault: Vault) -> None:
+    out, err = vault.run("search", "xylophone")
+    assert out == "" and err.startswith("Nothing found")
+    assert vault.json("grep", "xylophone")["matches"] == []
+
+
+def test_grep_prints_path_line_and_text(vault: Vault) -> None:
+    out, err = vault.run("grep", "^#+ T")
+    assert out == "Tea.md:1: # Tea\nWater.md:3: ## Temperature\n"
+    assert err == "2 lines in 2 notes\n"
+    assert vault.run("grep", "boil", "-C", "1")[0] == "Water.md-4- \nWater.md:5: Boil it, then wait.\n"
+
+
+def test_the_options_of_grep(vault: Vault) -> None:
+    assert vault.run("grep", "TEA", "-s")[0] == ""
+    assert vault.run("grep", "[[Tea|", "-F")[0] == "Drinks/Coffee.md:1: Unlike [[Tea|tea]], see [[Nowhere]].\n"
+    assert vault.run("grep", "temp", "-w")[0] == ""
+    assert vault.run("grep", "milk", "--all-files")[0] == "list.txt:1: tea, milk\n"
+    found = vault.json("grep", "tea", "--glob", "T*.md", "--limit", "1")
+    assert (found["lines"], found["cut"], len(found["matches"])) == (2, True, 1)
+    assert found["matches"][0]["spans"] == [[2, 5]]
+
+
+def test_a_bad_pattern_is_one_line_that_says_where(vault: Vault) -> None:
+    out, err = vault.run("grep", "tea(", code=1)
+    assert out == "" and err.count("\n") == 1
+    assert "this ( is never closed, at character 4" in err
+    assert vault.json("grep", "tea(", code=1)["error"]["code"] == "invalid"
+
+
+def test_links_both_ways_by_path_name_or_alias(vault: Vault) -> None:
+    out, err = vault.run("links", "tea")
+    assert out == ("Drinks/Coffee.md:1: Unlike [[Tea|tea]], see [[Nowhere]].\nTea.md:3: Water → Water.md\n")
+    assert err == "Tea.md: 1 in, 1 out\n"
+    report = vault.json("links", "Drinks/Coffee", "--direction", "out")
+    assert [(link["target"], link["path"], link["status"]) for link in report["outgoing"]] == [
+        ("Tea", "Tea.md", "ok"),
+        ("Nowhere", None, "broken"),
+    ]
+
+
+def test_a_name_nobody_bears_is_refused_with_the_nearest(vault: Vault) -> None:
+    err = vault.run("links", "Watr", code=1)[1]
+    assert "there is no Watr" in err and "Water.md" in err
+
+
+def test_rename_rewrites_links_and_can_be_taken_back(vault: Vault) -> None:
+    before = vault.texts()
+    assert vault.json("rename", "Tea", "Drinks/Green tea", "--dry-run")["change"] is None
+    assert vault.texts() == before
+    moved = vault.json("rename", "Tea", "Drinks/Green tea")
+    assert (moved["new"], moved["links"]) == ("Drinks/Green tea.md", 1)
+    assert "[[Green tea|tea]]" in (vault.root / "Drinks/Coffee.md").read_text()
+    err = vault.run("undo", moved["change"][:5])[1]
+    assert "2 files as before" in err or "3 files as before" in err
+    assert vault.texts() == before
+
+
+def test_a_folder_may_be_renamed(vault: Vault) -> None:
+    vault.run("rename", "Drinks", "Beverages")
+    assert (vault.root / "Beverages/Coffee.md").exists()
+
+
+def test_log_tells_who_did_what_and_shows_one_change_as_a_diff(vault: Vault) -> None:
+    assert vault.run("log") == ("", "Nothing was changed through Notewright\n")
+    change = vault.json("rename", "Tea", "Chai")["change"]
+    (told,) = vault.json("log")["changes"]
+    assert (told["id"], told["client"], told["surface"], told["tool"]) == (change, "notewright", "cli", "rename")
+    out = vault.run("log", "--change", change)[0]
+    assert "-Unlike [[Tea|tea]], see [[Nowhere]]." in out and "moved Chai.md from Tea.md" in out
+    assert vault.json("log", "Water")["changes"] == []
+    assert vault.json("log", "--since", "1h", "--client", "notewright")["changes"][0]["id"] == change
+    assert vault.json("log", "--client", "somebody-else")["changes"] == []
+
+
+def test_undo_takes_back_everything_since_a_time(vault: Vault) -> None:
+    before = vault.texts()
+    vault.run("rename", "Tea", "Chai")
+    vault.run("rename", "Chai", "Drinks/")
+    assert len(vault.json("undo", "--since", "1h", "--dry-run")["undone"]) == 2
+    vault.run("undo", "--since", "1h", "--client", "notewright")
+    assert vault.texts() == before
+
+
+def test_undo_of_nothing_is_refused(vault: Vault) -> None:
+    assert "there is no change abcdef" in vault.run("undo", "abcdef", code=1)[1]
+    assert "not a time" in vault.run("undo", "--since", "yesterday", code=1)[1]
+
+
+def test_check_reports_findings_by_its_exit_code(vault: Vault) -> None:
+    out, err = vault.run("check", code=1)
+    assert (out, err) == ("Drinks/Coffee.md:1: [[Nowhere]] leads nowhere\n", "1 finding\n")
+    (vault.root / "Drinks/Coffee.md").write_text("Nothing.\n")
+    assert vault.json("check") == {"total": 0, "findings": []}
+
+
+def test_index_counts_and_builds_anew(vault: Vault) -> None:
+    assert vault.run("index")[0].startswith("3 notes and 1 other file: the index is up to date")
+    (vault.root / "New.md").write_text("new")
+    built = vault.json("index", "--rebuild")
+    assert (built["notes"], built["files"], built["rebuilt"]) == (4, 1, True)
+
+
+def test_commands_change_no_byte_of_the_notes_and_keep_their_own_elsewhere(vault: Vault) -> None:
+    before = vault.texts()
+    for command in (["search", "tea"], ["grep", "tea"], ["links", "Tea"], ["log"], ["index", "--rebuild"]):
+        vault.run(*command)
+    vault.run("check", code=1)
+    assert vault.texts() == before
+    assert {place.name for place in vault.state.iterdir()} == {"state", "cache"}
+
+
+def test_a_configured_workspace_is_found_by_its_name(vault: Vault, tmp_path: Path) -> None:
+    file = tmp_path / "notewright.toml"
+    file.write_text('[workspaces.Kitchen]\nlocation = "notes"\nhide = ["Drinks/**"]\n')
+    words = ["grep", "tea", "--config", str(file), "--state", str(vault.state), "--json", "--workspace"]
+    for name in ("Kitchen", "kitchen", str(vault.root)):
+        assert main([*words, name]) == 0
+        assert json.loads(vault.capture.readouterr().out)["notes"] == 1
+    assert main([*words, "Kitchn"]) == 2
+
+
+def test_what_is_wrong_with_the_place_is_wrong_usage(vault: Vault, tmp_path: Path) -> None:
+    assert main(["search", "tea", "--workspace", str(tmp_path / "nowhere")]) == 2
+    assert "is not there" in vault.capture.readouterr().err
+    assert main(["search", "tea", "--config", str(tmp_path / "none.toml")]) == 2
+    assert main(["search", "tea", "--workspace", str(vault.root), "--state", str(vault.root / "x")]) == 2
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["serch"], ["undo"], ["undo", "x", "--since", "1h"], ["grep"], ["log", "--limit", "x"]]
+)
+def test_wrong_usage_is_told_from_refusal(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main(words)
+    assert exit.value.code == 2
+    assert "usage: notewright" in capsys.readouterr().err
+
+
+# ---- as programs --------------------------------------------------------------------------------------
+
+
+def notewright(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    program = Path(sys.executable).parent / "notewright"
+    return subprocess.run([program, *words], cwd=cwd, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def bakery(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "examples" / "notes", tmp_path / "notes")
+    return tmp_path / "notes"
+
+
+@pytest.mark.slow
+def test_without_a_workspace_the_current_folder_is_meant(bakery: Path, tmp_path: Path) -> None:
+    done = notewright("search", "why", "a", "deck", "oven", "--state", str(tmp_path / "state"), "--json", cwd=bakery)
+    assert done.returncode == 0
+    assert "Decisions/Why a deck oven.md" in [hit["path"] for hit in json.loads(done.stdout)["hits"]]
+
+
+@pytest.mark.slow
+def test_commands_at_the_same_time_do_not_mind_each_other(bakery: Path, tmp_path: Path) -> None:
+    program = [str(Path(sys.executable).parent / "notewright")]
+    state = ["--state", str(tmp_path / "state")]
+    asked = [["search", "oven"], ["grep", "oven"], ["index", "--rebuild"], ["links", "Start here"], ["check"]]
+    running = [
+        subprocess.Popen([*program, *words, *state], cwd=bakery, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for words in asked
+    ]
+    for process in running:
+        _, err = process.communicate(timeout=60)
+        assert process.returncode in (0, 1), err
+        assert b"Traceback" not in err
+
+
+@pytest.mark.slow
+def test_a_reader_that_goes_away_is_no_error(bakery: Path, tmp_path: Path) -> None:
+    command = f"'{Path(sys.executable).parent}/notewright' grep . --limit 100000 --state '{tmp_path}/state' | head -1"
+    done = subprocess.run(command, shell=True, cwd=bakery, capture_output=True, text=True, timeout=60)
+    assert done.stdout.count("\n") == 1
+    assert "Traceback" not in done.stderr and "Exception" not in done.stderr
+
+
+def loaded_by(words: list[str], cwd: Path) -> set[str]:
+    """Which top-level modules a command imports."""
+    code = f"import sys; from notewright.cli import main\ntry: main({words!r})\nexcept SystemExit: pass\n"
+    code += "print('MODULES', *{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=60)
+    return set(done.stderr.partition("MODULES")[2].split())
+
+
+def test_help_loads_next_to_nothing(tmp_path: Path) -> None:
+    loaded = loaded_by(["--help"], tmp_path)
+    heavy = {
+        "mcp",
+        "starlette",
+        "uvicorn",
+        "rich",
+        "watchfiles",
+        "re2",
+        "regex",
+        "apsw",
+        "dataclasses",
+        "asyncio",
+        "json",
+    }
+    assert loaded & heavy == set()
+
+
+def test_search_loads_no_server_and_no_printer(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    words = ["search", "x", "--workspace", str(tmp_path / "notes"), "--state", str(tmp_path / "state")]
+    assert loaded_by(words, tmp_path) & {"mcp", "starlette", "uvicorn", "rich", "watchfiles", "asyncio"} == set()

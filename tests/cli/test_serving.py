@@ -1,0 +1,53 @@
+"""From the flags of `serve` to a configuration, and what is refused before anything starts."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from notewright.cli.parser import parse
+from notewright.cli.serving import serving_config
+from notewright.errors import Problem
+
+
+def test_flags_become_settings(tmp_path: Path) -> None:
+    words = ["serve", f"Work={tmp_path}", "--surface", "cairn", "--surface", "lens", "--http", "0.0.0.0:8484"]
+    config = serving_config(parse([*words, "--read-only", "--no-rate-limits", "--workers", "3"]))
+    assert [(w.name, w.location, w.read_only) for w in config.workspaces] == [("Work", str(tmp_path), True)]
+    assert config["surface"] == ("cairn", "lens")
+    assert (config["http.host"], config["http.port"], config["http.workers"]) == ("0.0.0.0", 8484, 3)
+    assert config["rate_limits"] is False
+
+
+def test_without_flags_the_defaults_hold(tmp_path: Path) -> None:
+    config = serving_config(parse(["serve", str(tmp_path)]))
+    assert (config["surface"], config["http.port"], config["rate_limits"]) == (("notes",), None, True)
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "port"),
+    [("8484", "127.0.0.1", 8484), (":80", "127.0.0.1", 80), ("[::1]:1", "::1", 1), ("localhost:9", "localhost", 9)],
+)
+def test_an_address_is_a_port_with_or_without_a_host(tmp_path: Path, address: str, host: str, port: int) -> None:
+    config = serving_config(parse(["serve", str(tmp_path), "--http", address]))
+    assert (config["http.host"], config["http.port"]) == (host, port)
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["{}", "--http", "x"], ["{}", "--http", "99999"], ["{}", "--surface", "x"], ["no"]]
+)
+def test_what_cannot_be_served_is_wrong_usage(tmp_path: Path, words: list[str]) -> None:
+    args = parse(["serve", *(word.format(tmp_path) for word in words)])
+    with pytest.raises(Problem):
+        serving_config(args)
+    assert args.usage
+
+
+def test_the_obsidian_server_wants_its_variable() -> None:
+    program = Path(sys.executable).parent / "obs-mcp"
+    done = subprocess.run([program], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "OBSIDIAN_VAULT_PATH not set\n")
+    env = {"PATH": "/usr/bin:/bin", "OBSIDIAN_VAULT_PATH": "/nowhere/at/all", "HOME": "/tmp"}
+    done = subprocess.run([program], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "is not there" in done.stderr
