@@ -1,6 +1,7 @@
 """What can be done: read, find, write, sync, access. The only room that decides."""
 
 from notewright.engine.access import Access
+from notewright.engine.across import back_across, forward_across, full_name
 from notewright.engine.changes import Done, Drop, Edited, Plan, Put, commit, commit_latest, recover
 from notewright.engine.check import Finding, check
 from notewright.engine.context import Pack, Passage, about_note, about_words
@@ -137,6 +138,7 @@ __all__ = [
     "about_words",
     "all_named",
     "append_daily",
+    "back_across",
     "broken",
     "by_name",
     "change_of",
@@ -158,6 +160,8 @@ __all__ = [
     "fetch",
     "find_text",
     "folder_path",
+    "forward_across",
+    "full_name",
     "full_path",
     "grep",
     "holding",

@@ -1,0 +1,146 @@
+"""Lens: three tools, word for word (contracts B)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from notewright import errors
+from notewright.engine import Actor, Shelf
+from notewright.surfaces import Answer, Call, RpcError, missing_codes, perform
+from notewright.surfaces.lens import SURFACE
+
+Ask = Callable[..., Answer]
+
+
+@pytest.fixture
+def ask(workspace) -> Ask:
+    edu = workspace({"Syllabus.md": "[[Photosynthesis]] and [[Lens/Cell Theory]]\n"}, name="Lens Edu")
+    lens = workspace(
+        {
+            "Photosynthesis.md": "# Photosynthesis\n\nPlants use [[Chloroplast|them]], ![[Cell Theory#Cells]].\n"
+            "[[Nowhere]]\n",
+            "Chloroplast.md": "`[[Photosynthesis]]`\n```\n[[Photosynthesis]]\n",
+            "Cell Theory.md": "[[photosynthesis#x]]\n[[Cell Theory]]\n",
+            "Biology 101.md": "[[Photosynthesis]] twice [[Photosynthesis]]\r\nlast",
+            "sub/Deep.md": "[[../Photosynthesis]]\n",
+            "Empty.md": "",
+            "image.png": b"\x89PNG",
+        },
+        name="Lens",
+    )
+    call = Call(Shelf([edu, lens]), Actor("u", "c", "lens", ""))
+
+    def asked(tool: str, /, **args: Any) -> Answer:
+        return perform(SURFACE, call, tool, args)
+
+    return asked
+
+
+def test_every_error_code_has_its_words() -> None:
+    assert missing_codes(SURFACE.style, errors.codes()) == frozenset()
+
+
+def test_a_document_is_read_with_line_numbers(ask: Ask) -> None:
+    answer = ask("read", file_path="Lens/Photosynthesis.md", limit=3)
+    assert answer.text == (
+        "     1\t# Photosynthesis\n     2\t\n     3\tPlants use [[Chloroplast|them]], ![[Cell Theory#Cells]]."
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({"offset": 2}, "     2\tlast"),
+        ({"offset": 0, "limit": 1}, "     1\t[[Photosynthesis]] twice [[Photosynthesis]]"),
+        ({"offset": 3}, ""),
+        ({"offset": 1.0, "limit": 1.0}, "     1\t[[Photosynthesis]] twice [[Photosynthesis]]"),
+    ],
+)
+def test_offset_is_the_first_line_from_one(ask: Ask, args: dict[str, Any], said: str) -> None:
+    assert ask("read", file_path="Lens/Biology 101.md", **args).text == said
+
+
+def test_an_empty_document_reads_as_nothing(ask: Ask) -> None:
+    assert ask("read", file_path="Lens/Empty.md").text == ""
+
+
+def test_a_missing_extension_is_tried(ask: Ask) -> None:
+    assert ask("read", file_path="Lens/Empty").text == ""
+
+
+@pytest.mark.parametrize(
+    "path", ["Lens/photosynthesis.md", "Nope/A.md", "Lens/../x.md", "Lens/image.png", "Lens/sub", ""]
+)
+def test_a_document_that_is_not_there_is_an_error_answer(ask: Ask, path: str) -> None:
+    answer = ask("read", file_path=path)
+    if path:
+        assert (answer.is_error, answer.text) == (True, f"Error: Document not found: {path}")
+    assert answer.is_error
+
+
+def test_long_lines_are_cut_at_two_thousand_characters(ask: Ask, workspace, tmp_path) -> None:
+    (tmp_path / "Lens" / "Long.md").write_text("日" * 3000 + "\n")
+    assert ask("read", file_path="Lens/Long.md").text == "     1\t" + "日" * 2000
+
+
+def test_glob_lists_documents_alone_by_code_point(ask: Ask) -> None:
+    found = ask("glob", pattern="**/*.md").text.split("\n")
+    assert found == sorted(found)
+    assert found[0] == "Lens Edu/Syllabus.md"
+    assert "Lens/image.png" not in found and "Lens/sub" not in found
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({"pattern": "*.md", "path": "Lens Edu"}, "Lens Edu/Syllabus.md"),
+        ({"pattern": "Lens Edu/*", "path": "Lens Edu"}, "Lens Edu/Syllabus.md"),
+        ({"pattern": "*.md", "path": "Lens/sub"}, "Lens/sub/Deep.md"),
+        ({"pattern": "Lens/{Empty,Chloro*}.md"}, "Lens/Chloroplast.md\nLens/Empty.md"),
+        ({"pattern": "nope"}, "No matches found."),
+        ({"pattern": "*", "path": "Nope"}, "No matches found."),
+    ],
+)
+def test_glob_looks_below_its_scope(ask: Ask, args: dict[str, Any], said: str) -> None:
+    answer = ask("glob", **args)
+    assert (answer.is_error, answer.text) == (False, said)
+
+
+def test_links_both_ways_cross_folders(ask: Ask) -> None:
+    assert ask("get_links", file_path="Lens/Photosynthesis.md").text == (
+        "Backlinks (documents linking to this):\n"
+        "- Lens Edu/Syllabus.md\n- Lens/Biology 101.md\n- Lens/Cell Theory.md\n- Lens/sub/Deep.md\n"
+        "\nForward links (documents this links to):\n- Lens/Cell Theory.md\n- Lens/Chloroplast.md"
+    )
+
+
+def test_no_links_say_none(ask: Ask) -> None:
+    assert ask("get_links", file_path="Lens/Empty.md").text == (
+        "Backlinks (documents linking to this):\n- (none)\n\nForward links (documents this links to):\n- (none)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "said"),
+    [
+        ("read", {}, "Missing required parameter: file_path"),
+        ("glob", {}, "Missing required parameter: pattern"),
+        ("read", {"file_path": 3}, "Invalid"),
+        ("read", {"file_path": "Lens/Empty.md", "offset": -1}, "Invalid offset"),
+        ("read", {"file_path": "Lens/Empty.md", "limit": 1.5}, "Invalid limit"),
+        ("read", {"file_path": "Lens/Empty.md", "more": 1}, "Invalid"),
+        ("glob", {"pattern": "["}, "Invalid pattern"),
+        ("nope", {}, "Unknown tool: nope"),
+    ],
+)
+def test_a_wrong_call_is_a_protocol_error(ask: Ask, tool: str, args: dict[str, Any], said: str) -> None:
+    with pytest.raises(RpcError) as refused:
+        ask(tool, **args)
+    assert refused.value.code == -32602
+    assert refused.value.message.startswith(said)
+
+
+def test_a_document_made_a_moment_ago_is_there(ask: Ask, tmp_path) -> None:
+    (tmp_path / "Lens" / "Fresh.md").write_text("new\n")
+    assert ask("read", file_path="Lens/Fresh.md").text == "     1\tnew"
