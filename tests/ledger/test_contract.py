@@ -76,6 +76,17 @@ def test_closing_with_other_steps_keeps_those(ledger: Ledger) -> None:
     assert found and found.steps == (step("a.md", None, A),)
 
 
+def test_a_change_that_could_not_be_closed_is_closed_before_anybody_asks_what_is_unfinished(tmp_path: Path) -> None:
+    ledger = SqliteLedger.open(tmp_path)
+    ledger.record(change("one", step("a.md", None, A)), BLOBS)
+    ledger._db.execute("pragma query_only = on")
+    with pytest.raises(Unavailable):
+        ledger.close_change("one", "taken_back")
+    ledger._db.execute("pragma query_only = off")
+    assert ledger.unfinished() == [] == ledger.past(Past())
+    ledger.close()
+
+
 def test_a_name_is_given_once(ledger: Ledger) -> None:
     done(ledger, change("one", step("a.md", None, A)))
     with pytest.raises(Exists):

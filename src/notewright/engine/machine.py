@@ -184,6 +184,8 @@ class _Run:
         for step, end in way.ends:
             now = self.sights[step.path]
             if (None if now is None else now.data) == end.data:
+                if not self.first and way.state == "done":
+                    yield from self._confirm(step, now, op)
                 continue
             try:
                 yield from self._bring(step, end, now, op)
@@ -200,6 +202,13 @@ class _Run:
             self.sights[step.path] = None
         if now is not None and version_of(now.data) not in (step.before, step.after):
             self.merged.add(step.path)
+
+    def _confirm(self, step: Step, now: Stored | None, op: OpId) -> Generator[Effect, Any, None]:
+        """Repeat what a dead process did: it may have died before the new name was on disk, and now it will be."""
+        if now is not None and version_of(now.data) == step.after:
+            yield Write(op, step.path, now.data, now.version)
+        elif now is None and step.after is None and step.before is not None:
+            yield Delete(op, step.path, step.before)
 
     def look(self) -> Generator[Effect, Any, None]:
         """See what is there, and remember the bytes that may be needed to go either way."""

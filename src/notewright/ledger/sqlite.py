@@ -25,6 +25,7 @@ class SqliteLedger:
     def __init__(self, db: apsw.Connection) -> None:
         self._db = db
         self._alone = threading.RLock()
+        self._owed: dict[str, tuple[State, tuple[Step, ...] | None]] = {}  # closings that failed: a disk was full
         db.set_busy_timeout(_WAIT_MS)
         with _words():
             _write_ahead(db)
@@ -65,6 +66,18 @@ class SqliteLedger:
             db.executemany("insert or ignore into blob values(?, ?)", blobs.items())
 
     def close_change(self, change_id: str, state: State, *, steps: tuple[Step, ...] | None = None) -> None:
+        self._owed[change_id] = state, steps
+        self._pay()
+
+    def _pay(self) -> None:
+        """Close what is to be closed. What fails stays owed: a change that was refused must not happen after all."""
+        with self._alone:
+            while self._owed:
+                change_id, (state, steps) = next(iter(self._owed.items()))
+                self._close_change(change_id, state, steps)
+                del self._owed[change_id]
+
+    def _close_change(self, change_id: str, state: State, steps: tuple[Step, ...] | None) -> None:
         with self._transaction(durable=False) as db:
             found = db.execute(
                 "select seq, at from change where id = ? and state = 'recorded'", (change_id,)
@@ -83,6 +96,7 @@ class SqliteLedger:
     # What happened
 
     def unfinished(self) -> list[Change]:
+        self._pay()
         return self._changes("where state = 'recorded' order by seq", ())
 
     def change(self, change_id: str) -> Change | None:
