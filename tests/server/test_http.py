@@ -246,9 +246,12 @@ def test_progress_comes_with_the_stream(client: httpx2.Client) -> None:
     assert answer.text.count("notifications/progress") >= 2 and text(answer) == "slept"
 
 
-def test_a_client_that_hangs_up_stops_its_call(client: httpx2.Client, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("accept", ["application/json", "application/json, text/event-stream"])
+def test_a_client_that_hangs_up_stops_its_call(
+    client: httpx2.Client, capfd: pytest.CaptureFixture[str], accept: str
+) -> None:
     with pytest.raises(httpx2.ReadTimeout):
-        client.post("/mcp/echo", json=call("slow", seconds=60), timeout=0.3)
+        client.post("/mcp/echo", json=call("slow", seconds=60), timeout=0.3, headers={"accept": accept})
     until, heard = time.monotonic() + 5, ""
     while "slow was cancelled" not in heard and time.monotonic() < until:
         time.sleep(0.02)

@@ -1,5 +1,6 @@
 """Who calls."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,4 +15,5 @@ class Caller:
     session: Session
     transport: Transport
     user: str = ""
+    gone: threading.Event | None = None  # set when the client has left before its answer
     refuse: Callable[[RpcError], None] | None = None  # told of a refusal that wants an HTTP status of its own

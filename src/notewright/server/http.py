@@ -4,8 +4,10 @@ The SDK's transport is stateless: each POST stands for itself, so that two reque
 each other's answers. What a dialect needs of sessions is minted, checked and ended here, at the edge.
 """
 
+import asyncio
 import contextlib
 import json
+import threading
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,10 +22,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from notewright.engine import Shelf
+from notewright.errors import Problem
 from notewright.server import mcp, shapes
 from notewright.server.caller import Caller
 from notewright.server.edge import Edge
-from notewright.server.library import Bound
 from notewright.server.messages import client_name, is_message, parsed, request_id
 from notewright.server.sessions import Sessions
 from notewright.server.workers import Workers
@@ -87,7 +90,10 @@ class _Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         named = scope["path_params"]
         served = self._served.get(self._surface or named["surface"])
-        library = await self._bound(named["workspace"]) if "workspace" in named else self._library
+        try:
+            library = await self._bound(named["workspace"]) if "workspace" in named else self._library
+        except Problem as problem:  # it could not be opened
+            return await JSONResponse({"error": str(problem)}, 503)(scope, receive, send)
         if served is None or library is None:
             missing = "Workspace not found" if library is None else "Surface not found"
             await JSONResponse({"error": missing}, 404)(scope, receive, send)
@@ -96,7 +102,7 @@ class _Endpoint:
 
     async def _bound(self, workspace_id: str) -> Library | None:
         workspaces = await self._workers.run(self._library.workspaces)
-        return next((Bound(workspace) for workspace in workspaces if workspace.id == workspace_id), None)
+        return next((Shelf([workspace]) for workspace in workspaces if workspace.id == workspace_id), None)
 
 
 @dataclass(slots=True)
@@ -146,9 +152,15 @@ class _Served:
         if isinstance(session, Response):
             return await session(scope, receive, send)
         reply = _Reply(send, request_id(asked.message), {SESSION: minted} if minted else {})
-        scope[CALLER] = Caller(library, session, "http", self._user, reply.refuse)
-        manager = self._streaming if self._surface.sse and _takes_streams(scope) else self._plain
-        await manager.handle_request(scope, _again(asked.body, receive), reply.send)
+        gone = threading.Event()
+        scope[CALLER] = Caller(library, session, "http", self._user, gone, reply.refuse)
+        if asked.method == "subscriptions/listen" or (self._surface.sse and _takes_streams(scope)):
+            return await self._streaming.handle_request(scope, _again(asked.body, receive), reply.send)
+        leaving = asyncio.create_task(_watched(receive, gone))  # the SDK looks after that only while it streams
+        try:
+            await self._plain.handle_request(scope, _again(asked.body, _never), reply.send)
+        finally:
+            leaving.cancel()
 
     def _other(self, method: str, headers: Headers) -> Response:
         """Not a POST, or one that is too large."""
@@ -220,6 +232,18 @@ async def _asked(scope: Scope, receive: Receive) -> _Asked | None:
         return _Asked(Headers(scope=scope), body, parsed(body))
     except (ValueError, RecursionError):
         return _Asked(Headers(scope=scope), body, None)
+
+
+async def _watched(receive: Receive, gone: threading.Event) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    gone.set()
+
+
+async def _never() -> Message:
+    """Nothing more comes."""
+    await asyncio.Event().wait()
+    return {"type": "http.disconnect"}
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

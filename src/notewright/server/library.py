@@ -1,13 +1,15 @@
 """A library that opens while the server already answers."""
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
 from notewright.engine import Workspace
-from notewright.errors import NotFound
 from notewright.surfaces import Library
+
+log = logging.getLogger(__name__)
 
 
 class OpenLibrary(Library, Protocol):
@@ -61,25 +63,9 @@ class Opening:
         return self._open_one().named(id_or_name)
 
     def close(self) -> None:
-        """Closed if it was ever opened."""
-        if self._begun and self._library.exception() is None:
-            self._library.result().close()
-
-
-class Bound:
-    """One workspace of a library as a library of its own."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-
-    def workspaces(self) -> Sequence[Workspace]:
-        return (self._workspace,)
-
-    @property
-    def default(self) -> Workspace:
-        return self._workspace
-
-    def named(self, id_or_name: str) -> Workspace:
-        if id_or_name in (self._workspace.id, self._workspace.name):
-            return self._workspace
-        raise NotFound(f"there is no workspace {id_or_name!r}", what="workspace", workspace=id_or_name)
+        """Closed if it was ever opened; what is not open by now is left to the end of the process."""
+        try:
+            if self._begun and self._library.exception(timeout=1) is None:
+                self._library.result().close()
+        except TimeoutError:
+            log.warning("the library was not open yet when it was to be closed")

@@ -92,7 +92,8 @@ class Desk:
 
     async def run(self, context: Context, surface: str, tool: str, work: Callable[[Call], T]) -> T:
         """`work` in a worker thread. Raises MCPError and nothing else."""
-        caller, stop = self.caller_of(context), threading.Event()
+        caller = self.caller_of(context)
+        stop = caller.gone or threading.Event()
         actor = Actor(caller.user, _client(context, caller), surface, tool)
         call = Call(caller.library, actor, caller.session, caller.transport, stop.is_set, _reporter(context))
         try:

@@ -37,7 +37,9 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
         args = checked(tool, surface.coerce(tool.schema, args) if surface.coerce else args)
         call.stop_if_cancelled()
         answer = _answer(tool.run(call, args))
-        return clean(surface.finish(call, answer) if surface.finish else answer)
+        if surface.finish is not None and not answer.is_error:
+            answer = surface.finish(call, answer)
+        return clean(answer)
     except RpcError:
         raise
     except Exception as error:

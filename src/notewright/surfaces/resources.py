@@ -11,8 +11,8 @@ from typing import Literal, Protocol
 from urllib.parse import quote, unquote
 
 from notewright import engine
-from notewright.engine import Workspace
-from notewright.errors import Invalid, NotFound
+from notewright.engine import Selection, Workspace
+from notewright.errors import Invalid, NotFound, TooLarge
 from notewright.notes import NotePath
 from notewright.surfaces.base import Call, Contents, Library, Resource, Template
 
@@ -55,7 +55,12 @@ class Filed:
         return [Listed(filed.path, filed.size, filed.modified_ns / 1e9) for filed in found]
 
     def read(self, workspace: Workspace, path: str) -> bytes:
-        return engine.fetch(workspace, NotePath.parse(path)).data
+        data, limit = engine.fetch(workspace, NotePath.parse(path)).data, workspace.limits.note_bytes
+        if len(data) > limit:
+            raise TooLarge(
+                f"{path} has {len(data)} bytes", hint=f"at most {limit} are sent", size=len(data), limit=limit
+            )
+        return data
 
     def begun(self, workspace: Workspace, start: str, limit: int) -> Sequence[str]:
         wanted = start.lower()
@@ -66,8 +71,8 @@ class Filed:
             if filed.path.lower().startswith(wanted) or filed.path.rpartition("/")[2].lower().startswith(wanted)
         ][:limit]
 
-    def _selection(self, workspace: Workspace, offset: int, limit: int | None) -> "engine.Selection":
-        return engine.Selection(
+    def _selection(self, workspace: Workspace, offset: int, limit: int | None) -> Selection:
+        return Selection(
             notes_only=self.notes_only, sort="path", offset=offset, limit=limit, visible=workspace.access.sees
         )
 
