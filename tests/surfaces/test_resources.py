@@ -81,7 +81,7 @@ def test_a_path_is_completed_also_from_the_beginning_of_a_workspace_name() -> No
     assert resources.complete(several, "note:///{other}", "path", "") == []
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "W10=", "WzEsMl0=x", "Wy0xLDBd", "WyJhIiwwXQ==", "é"])
+@pytest.mark.parametrize("cursor", ["", "x", "W10=", "Wy0xLDBd", "WyJhIiwwXQ==", "é"])
 def test_a_cursor_that_is_not_ours_is_refused(cursor: str) -> None:
     with pytest.raises(Invalid):
         NoteResources("note:///", Files()).list(call("Main"), cursor)

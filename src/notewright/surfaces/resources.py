@@ -55,11 +55,12 @@ class Filed:
         return [Listed(filed.path, filed.size, filed.modified_ns / 1e9) for filed in found]
 
     def read(self, workspace: Workspace, path: str) -> bytes:
-        data, limit = engine.fetch(workspace, NotePath.parse(path)).data, workspace.limits.note_bytes
+        try:
+            data, limit = engine.fetch(workspace, NotePath.parse(path)).data, workspace.limits.note_bytes
+        except Invalid:
+            raise NotFound(f"nothing can be at {path}", what="file", path=path) from None
         if len(data) > limit:
-            raise TooLarge(
-                f"{path} has {len(data)} bytes", hint=f"at most {limit} are sent", size=len(data), limit=limit
-            )
+            raise TooLarge(f"{path} is larger than {limit} bytes", size=len(data), limit=limit)
         return data
 
     def begun(self, workspace: Workspace, start: str, limit: int) -> Sequence[str]:
