@@ -26,7 +26,10 @@ test calls `perform(surface, call, "read", {...})` and looks at the Answer.
   surface and tool. A surface over the whole library uses `call.workspaces` and `call.named(...)`.
 - `args` have passed the schema and no default is filled in: an argument left out and one given as its default can be
   told apart. `3.0` for an integer has become 3.
-- Something once per session (obsidian's context block): `if call.session.once("context"): ...`, after success.
+- Something once per session (obsidian's context block): `Surface.finish` gets every successful answer last, and asks
+  `call.session.once("context")`.
+- Call limits: `Surface.guard(call, tool)` runs before the arguments are looked at and raises Limited.
+- A dialect that takes "5" for 5: `coerce=lenient`. Notes as resources: `resources=NoteResources("note:///")`.
 - Long work calls `call.progress(done, total)` now and then and `call.stop_if_cancelled()` between steps.
 - A refusal that is a protocol error in the dialect is raised by the Style: `raise RpcError(INVALID_PARAMS, words)`.
   Over HTTP it may carry a status and headers (`call.transport` says which wire it is).
