@@ -2,8 +2,8 @@
 
 An editor that had the note open may write to the old file after we swapped it out. If it did, that file itself goes
 back under the note's name (so that even a write still under way arrives there) and ours goes, which is in the history.
-Where somebody else has saved the note since, under ours too, both are somebody's work: the older one becomes a copy that
-people can see. Files that dead processes left are judged by the same rules.
+Where somebody else has saved the note since, under ours too, both are somebody's work: the older one becomes a copy
+that people can see. Files that dead processes left are judged by the same rules.
 """
 
 import errno

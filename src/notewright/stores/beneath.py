@@ -22,6 +22,7 @@ READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY 
 FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
 LAY = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 MAX_LINKS = 40
+MAX_PATH = 4095
 
 _OPENAT2 = 437  # the same number on every architecture
 _RENAMEAT2 = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s390x": 347}
@@ -48,7 +49,8 @@ class _How(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
-_HOW = {flags: _How(flags, 0, _STRICT) for flags in (READ, FOLDER)}
+# Without O_NOFOLLOW: NO_SYMLINKS says it for every segment, and then a symlink to a folder is ELOOP, not ENOTDIR.
+_HOW = {flags: _How(flags & ~os.O_NOFOLLOW, 0, _STRICT) for flags in (READ, FOLDER)}
 _HOW_SIZE = ctypes.sizeof(_How)
 
 
@@ -123,6 +125,8 @@ class Root:
         """Open what is at `path` through no symlink (ELOOP), READ or FOLDER. "" is the root itself."""
         if not path:
             return os.open(".", flags, dir_fd=root)
+        if len(path) > MAX_PATH:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
         if leads_nowhere(path):
             raise OSError(errno.ENOENT, "not a path", path)
         if self.able.openat2:
@@ -204,8 +208,8 @@ class Root:
 
 
 def leads_nowhere(path: str) -> bool:
-    """No path beneath a folder: an empty, `.` or `..` segment, or NUL, where ctypes would cut the name."""
-    return _NO_PATH.search(path) is not None
+    """No path beneath a folder: too long, an empty, `.` or `..` segment, or NUL, where ctypes would cut the name."""
+    return len(path) > MAX_PATH or _NO_PATH.search(path) is not None
 
 
 def exists(folder: int, name: str) -> bool:

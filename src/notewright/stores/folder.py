@@ -40,7 +40,7 @@ class FolderStore:
     # What is there
 
     def entries(self) -> Iterator[Entry]:
-        self._check(NotePath(""), False)
+        self._check(None)
         walk = listing.Walk(self._root)
         yield from walk.files()
         self._oddities = tuple(walk.odd)
@@ -50,7 +50,7 @@ class FolderStore:
         return self._oddities
 
     def children(self, folder: str, *, hidden: bool = False) -> list[Entry]:
-        with self._inside(NotePath(folder), hidden) as root:
+        with self._inside(NotePath(folder) if folder else None, hidden) as root:
             return listing.children(self._root, root, folder, hidden=hidden)
 
     def stat(self, path: NotePath, *, hidden: bool = False) -> Entry:
@@ -59,7 +59,7 @@ class FolderStore:
 
     def _stat(self, root: int, path: NotePath, hidden: bool) -> Entry:
         folder = self._root.resolve(root, path.folder) if path.folder else ""
-        self._check(NotePath(folder), hidden)
+        self._check(NotePath(folder) if folder else None, hidden)
         with self._root.folder(root, folder) as opened:
             found = os.lstat(path.name, dir_fd=opened)
         entry = listing.entry_of(self._root, root, path, found, hidden=hidden)
@@ -135,19 +135,19 @@ class FolderStore:
                 _pause(path, until)
 
     def settle(self, op: OpId, *, emptied: tuple[str, ...] = ()) -> None:
-        with self._inside(NotePath(""), writing=True) as root:
+        with self._inside(None, writing=True) as root:
             self._writing.settle(root, op, emptied)
 
     def sweep(self, folders: Iterable[str]) -> None:
-        with self._inside(NotePath(""), writing=True) as root:
+        with self._inside(None, writing=True) as root:
             self._writing.sweep(root, folders)
 
     def lock(self, *, timeout: float = 10.0) -> AbstractContextManager[None]:
-        self._check(NotePath(""), False)
+        self._check(None)
         return self._writing.alone.held(timeout)
 
     def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
-        self._check(NotePath(""), False)
+        self._check(None)
         return watch(self._root, stop, self.healthy)
 
     def full_path(self, path: NotePath) -> str:
@@ -155,7 +155,7 @@ class FolderStore:
 
     def healthy(self) -> bool:
         try:
-            with self._inside(NotePath("")):
+            with self._inside(None):
                 return True
         except Unavailable:
             return False
@@ -166,21 +166,21 @@ class FolderStore:
             self._writing.close()
 
     @contextmanager
-    def _inside(self, path: NotePath, hidden: bool = False, *, writing: bool = False) -> Iterator[int]:
-        """The root, open, for a path that may be asked for; what the system says comes out as a Problem."""
+    def _inside(self, path: NotePath | None, hidden: bool = False, *, writing: bool = False) -> Iterator[int]:
+        """The root, open, for a path that may be asked for (None: itself); what the system says is a Problem."""
         self._check(path, hidden)
         root = self._root.enter()
         try:
             yield root
         except OSError as error:
-            raise refusal(error, path, writing=writing) from error
+            raise refusal(error, path or "", writing=writing) from error
         finally:
             os.close(root)
 
-    def _check(self, path: NotePath, hidden: bool) -> None:
+    def _check(self, path: NotePath | None, hidden: bool = False) -> None:
         if self._closed:
             raise Unavailable("the notes are closed")
-        if not path:
+        if path is None:
             return
         if leads_nowhere(path) or (path.is_hidden and (not hidden or f"/{path}".find(f"/{PREFIX}") >= 0)):
             raise _missing(path)

@@ -1,6 +1,7 @@
 """Hints of what changed in a folder: by the kernel's events where they come, else by looking again and again."""
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -39,6 +40,7 @@ def watch(root: Root, stop: threading.Event, healthy: Healthy) -> Iterator[Hint]
                 stop.wait(TICK_S)
         except Problem:
             yield None  # it went away in this moment
+            stop.wait(TICK_S)
         except OSError as error:
             log.warning("%s cannot be watched (%s): looking for changes every second or so", root.path, error)
             del ways[0]
@@ -85,8 +87,9 @@ def by_watchfiles(root: Root, stop: threading.Event, healthy: Healthy) -> Iterat
     )
     try:
         for events in feed:
-            if not begun or not healthy():
-                yield None  # the first comes when it is watching, also if nothing has happened
+            # The first comes when it is watching, also if nothing has happened. What a new folder holds is not told.
+            if not begun or not healthy() or any(os.path.isdir(path) for _, path in events):
+                yield None
             elif hints := _hints({path[start:] for _, path in events}):
                 yield hints
             begun = True

@@ -169,11 +169,11 @@ class Writing:
         with self.alone.joined():
             pending = self._ops.pop(op, None) or _Op()
             for path in list(pending.laid):
-                with self._maybe(root, path.folder) as folder:
+                with self._maybe(root, path.folder, errno.ELOOP) as folder:
                     if folder is not None:
                         self._discard(folder, pending, path)
             for touched in sorted(pending.touched):
-                with self._maybe(root, touched) as folder:
+                with self._maybe(root, touched, errno.ELOOP) as folder:
                     if folder is not None:
                         os.fsync(folder)
             self._remove_folders(root, [*pending.made, *emptied])
@@ -181,7 +181,7 @@ class Writing:
     def sweep(self, root: int, folders: Iterable[str]) -> None:
         with self.alone.joined():
             for each in dict.fromkeys(("", *folders)):  # the root: what lay in a folder that was removed is there
-                with self._maybe(root, each) as folder:
+                with self._maybe(root, each, errno.ELOOP) as folder:
                     names = [] if folder is None else os.listdir(folder)
                     dead = [name for name in names if folder is not None and _is_dead(folder, name)]
                 for name in dead:
@@ -190,7 +190,7 @@ class Writing:
     def clear_up_later(self, strays: Iterable[tuple[str, str]]) -> None:
         """Look, in the background, at files a listing found lying beside notes; those of the living stay."""
         for each, name in strays:
-            with self._root.entered() as root, self._maybe(root, each) as folder:
+            with self._root.entered() as root, self._maybe(root, each, errno.ELOOP) as folder:
                 if folder is not None and _is_dead(folder, name):
                     self._asides.keep(Aside(each, name))
 
@@ -236,7 +236,7 @@ class Writing:
         """Remove those that are empty, innermost first."""
         for each in sorted(set(folders), key=lambda folder: folder.count("/"), reverse=True):
             outer, _, name = each.rpartition("/")
-            with self._maybe(root, outer) as folder:
+            with self._maybe(root, outer, errno.ELOOP) as folder:
                 if folder is not None and self._remove_folder(root, folder, each, name):
                     os.fsync(folder)
 
@@ -253,7 +253,7 @@ class Writing:
     def _lift(self, root: int, path: str) -> bool:
         """Move what lies aside in a folder to the root, where whoever looks at it will find it; False if the folder
         holds anything else."""
-        with self._maybe(root, path) as folder:
+        with self._maybe(root, path, errno.ELOOP) as folder:
             names = [] if folder is None else os.listdir(folder)
             if folder is None or not all(name.startswith(PREFIX) for name in names):
                 return False
@@ -265,12 +265,12 @@ class Writing:
             return True
 
     @contextmanager
-    def _maybe(self, root: int, path: str) -> Iterator[int | None]:
-        """A folder, open for a while; None if there is none such."""
+    def _maybe(self, root: int, path: str, *gone: int) -> Iterator[int | None]:
+        """A folder, open for a while; None if there is none such (or one of these other errors says so)."""
         try:
             folder = self._root.open(root, path, FOLDER)
         except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, *gone):
                 raise
             yield None
             return

@@ -1,0 +1,307 @@
+"""The folder store among people's files: what stays as it was, what a crash leaves, who may interfere."""
+
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.stores.parts import NEW, OLD, A, in_child, left_beside, put
+
+from notewright.errors import Conflict, Exists, Forbidden, NoSpace, NotFound, Unavailable
+from notewright.notes import NotePath
+from notewright.stores import version_of
+from notewright.stores import writing as writing_module
+from notewright.stores.folder import FolderStore
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[FolderStore]:
+    made = FolderStore(tmp_path)
+    yield made
+    made.close()
+
+
+# What stays as it was
+
+
+def test_mode_owner_and_attributes_of_a_note_are_kept(store: FolderStore, tmp_path: Path) -> None:
+    version = put(tmp_path / "a.md")
+    os.chmod(tmp_path / "a.md", 0o640)
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "a.md", 1234, 2345)
+    try:
+        os.setxattr(tmp_path / "a.md", "user.colour", b"blue")
+    except OSError:
+        pytest.skip("this file system has no extended attributes")
+    before = os.stat(tmp_path / "a.md")
+    store.stage(A, b"staged", op="1")
+    os.chmod(tmp_path / "a.md", 0o604)  # between staging and writing
+    version = store.write(A, b"staged", seen=version, op="1").version
+    store.settle("1")
+    store.write(A, NEW, seen=version, op="2")
+    after = os.stat(tmp_path / "a.md")
+    assert stat.S_IMODE(after.st_mode) == 0o604
+    assert (after.st_uid, after.st_gid) == (before.st_uid, before.st_gid)
+    assert os.getxattr(tmp_path / "a.md", "user.colour") == b"blue"
+
+
+def test_a_new_note_has_the_mode_the_umask_says(store: FolderStore, tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        store.write(NotePath("f/a.md"), NEW, seen=None, op="1")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(os.stat(tmp_path / "f/a.md").st_mode) == 0o640
+    assert stat.S_IMODE(os.stat(tmp_path / "f").st_mode) == 0o750
+
+
+def test_the_other_name_of_a_hard_linked_note_keeps_its_bytes(store: FolderStore, tmp_path: Path) -> None:
+    version = put(tmp_path / "a.md")
+    os.link(tmp_path / "a.md", tmp_path / "b.md")
+    store.write(A, NEW, seen=version, op="1")
+    assert store.read(A).data == NEW
+    assert store.read(NotePath("b.md")).data == OLD
+
+
+def test_bytes_are_never_translated(store: FolderStore) -> None:
+    for number, data in enumerate((b"a\r\nb\r\n", b"\xef\xbb\xbfbom\n", b"\x00\xff\xfe", b"")):
+        path = NotePath(f"{number}.md")
+        store.write(path, data, seen=None, op="1")
+        assert store.read(path).data == data
+
+
+@pytest.mark.slow
+def test_an_attachment_of_a_hundred_megabytes_is_written_and_read(store: FolderStore) -> None:
+    data = os.urandom(1 << 20) * 100
+    path = NotePath("film.bin")
+    version = store.write(path, data, seen=None, op="1").version
+    assert store.read(path).data == data
+    store.delete(path, seen=version, op="2")
+
+
+def test_names_that_differ_in_case_or_composition_are_two_files(store: FolderStore) -> None:
+    twins = ("Note.md", "note.md", "\u00e9.md", "e\u0301.md")
+    for name in twins:
+        store.write(NotePath(name), name.encode(), seen=None, op="1")
+    if len(list(store.entries())) != 4:
+        pytest.skip("this file system does not tell such names apart")
+    assert [store.read(NotePath(name)).data for name in twins] == [name.encode() for name in twins]
+
+
+def test_looking_at_a_folder_changes_nothing_in_it(tmp_path: Path) -> None:
+    put(tmp_path / "f/a.md")
+    before = [(file, os.stat(file).st_mtime_ns, os.stat(file).st_ctime_ns) for file in tmp_path.rglob("*")]
+    store = FolderStore(tmp_path)
+    with store.lock():
+        store.sweep(["f"])
+    assert len(list(store.entries())) == 1 and store.children("f") and store.read(NotePath("f/a.md"))
+    store.close()
+    assert [(file, os.stat(file).st_mtime_ns, os.stat(file).st_ctime_ns) for file in tmp_path.rglob("*")] == before
+
+
+def test_nothing_is_left_beside_when_the_store_is_closed(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    version = put(tmp_path / "f/a.md")
+    version = store.write(NotePath("f/a.md"), NEW, seen=version, op="1").version
+    store.delete(NotePath("f/a.md"), seen=version, op="2")
+    assert left_beside(tmp_path)
+    store.close()
+    assert left_beside(tmp_path) == []
+
+
+def test_what_was_taken_out_goes_by_itself_after_a_while(store: FolderStore, tmp_path: Path) -> None:
+    store.write(A, NEW, seen=put(tmp_path / "a.md"), op="1")
+    until = time.monotonic() + 10
+    while left_beside(tmp_path) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert left_beside(tmp_path) == []
+
+
+def test_an_emptied_folder_goes_at_once(store: FolderStore, tmp_path: Path) -> None:
+    version = put(tmp_path / "f/g/a.md")
+    store.delete(NotePath("f/g/a.md"), seen=version, op="1")
+    store.settle("1", emptied=("f/g", "f"))
+    assert not (tmp_path / "f").exists()
+    store.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refused_creation_removes_the_folders_it_made(store: FolderStore, tmp_path: Path) -> None:
+    put(tmp_path / "f")
+    with pytest.raises(Exists):
+        store.write(NotePath("f/b.md"), NEW, seen=None, op="1")
+    with pytest.raises(Conflict):
+        store.write(NotePath("g/h/b.md"), NEW, seen=version_of(OLD), op="1")
+    assert [file.name for file in tmp_path.iterdir()] == ["f"]
+
+
+# What cannot be done
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 256 kB of its own."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small disk is not allowed here")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=False, capture_output=True)
+
+
+def test_a_full_disk_is_said_and_leaves_everything_as_it_was(small_disk: Path) -> None:
+    store = FolderStore(small_disk)
+    version = put(small_disk / "a.md")
+    too_much = b"x" * 300_000
+    with pytest.raises(NoSpace):
+        store.write(A, too_much, seen=version, op="1")
+    with pytest.raises(NoSpace):
+        store.write(NotePath("new/b.md"), too_much, seen=None, op="2")
+    with pytest.raises(NoSpace):
+        store.stage(A, too_much, op="3")
+    store.settle("3")
+    assert store.read(A).data == OLD
+    assert [file.name for file in small_disk.rglob("*")] == ["a.md"]
+    store.close()
+
+
+def test_what_was_staged_can_be_written_on_a_disk_that_is_full_by_then(small_disk: Path) -> None:
+    store = FolderStore(small_disk)
+    version = put(small_disk / "a.md")
+    store.stage(A, NEW, op="1")
+    store.stage(NotePath("f/b.md"), NEW, op="1")
+    with pytest.raises(OSError), open(small_disk / "filler", "wb", buffering=0) as filler:
+        while True:
+            filler.write(b"x" * 4096)
+    store.write(A, NEW, seen=version, op="1")
+    store.write(NotePath("f/b.md"), NEW, seen=None, op="1")
+    store.settle("1")
+    assert store.read(A).data == store.read(NotePath("f/b.md")).data == NEW
+    store.close()
+
+
+def test_an_unmounted_folder_is_unavailable_and_never_empty(small_disk: Path) -> None:
+    put(small_disk / "a.md")
+    store = FolderStore(small_disk)
+    subprocess.run(["umount", str(small_disk)], check=True)  # fails while anything is kept open
+    assert_unavailable(store)
+
+
+def test_a_folder_that_was_moved_away_or_replaced_is_unavailable(tmp_path: Path) -> None:
+    put(tmp_path / "notes/a.md")
+    store = FolderStore(tmp_path / "notes")
+    os.rename(tmp_path / "notes", tmp_path / "elsewhere")
+    assert_unavailable(store)
+    put(tmp_path / "notes/b.md")
+    assert_unavailable(store)
+    shutil.rmtree(tmp_path / "notes")
+    os.rename(tmp_path / "elsewhere", tmp_path / "notes")
+    assert store.healthy() and store.read(A).data == OLD
+    store.close()
+
+
+def assert_unavailable(store: FolderStore) -> None:
+    version = version_of(OLD)
+    calls: list[Callable[[], object]] = [
+        lambda: list(store.entries()),
+        lambda: store.children(""),
+        lambda: store.stat(A),
+        lambda: store.read(A),
+        lambda: store.stage(A, NEW, op="1"),
+        lambda: store.write(A, NEW, seen=version, op="1"),
+        lambda: store.write(NotePath("new.md"), NEW, seen=None, op="1"),
+        lambda: store.delete(A, seen=version, op="1"),
+        lambda: store.settle("1"),
+        lambda: store.sweep([""]),
+        lambda: store.lock().__enter__(),
+    ]
+    for call in calls:
+        with pytest.raises(Unavailable):
+            call()
+    assert not store.healthy()
+
+
+def test_a_folder_that_is_not_there_cannot_be_opened(tmp_path: Path) -> None:
+    put(tmp_path / "file")
+    for place in ("nothing", "file"):
+        with pytest.raises(Unavailable):
+            FolderStore(tmp_path / place)
+
+
+def as_nobody(work: Callable[[Path], None]) -> None:
+    """Run something as a user whom permissions bind, in a folder of its own."""
+    place = Path(tempfile.mkdtemp())
+    try:
+        if os.geteuid():
+            work(place)
+            return
+        os.chown(place, 65534, 65534)
+
+        def drop_and_work() -> None:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            work(place)
+
+        assert in_child(drop_and_work) == 0
+    finally:
+        for folder in [place, *(each for each in place.rglob("*") if each.is_dir())]:
+            os.chmod(folder, 0o700)
+        shutil.rmtree(place)
+
+
+def test_what_permissions_forbid_is_forbidden() -> None:
+    def work(place: Path) -> None:
+        version = put(place / "a.md")
+        put(place / "shut/b.md")
+        store = FolderStore(place)
+        os.chmod(place / "a.md", 0o444)
+        for call in (
+            lambda: store.write(A, NEW, seen=version, op="1"),
+            lambda: store.delete(A, seen=version, op="1"),
+        ):
+            with pytest.raises(Forbidden):
+                call()
+        os.chmod(place / "a.md", 0)
+        with pytest.raises(Forbidden):
+            store.read(A)
+        os.chmod(place / "shut", 0o555)
+        with pytest.raises(Forbidden):
+            store.write(NotePath("shut/new.md"), NEW, seen=None, op="1")
+        with pytest.raises(Forbidden):
+            store.write(NotePath("shut/b.md"), NEW, seen=version, op="1")
+        os.chmod(place / "shut", 0)
+        assert [entry.path for entry in store.entries()] == ["a.md"]
+        assert store.oddities() == (("shut", "it may not be read"),)
+        store.close()
+        os.chmod(place / "shut", 0o700)
+        assert (place / "shut/b.md").read_bytes() == OLD
+
+    as_nobody(work)
+
+
+def test_names_that_are_not_text_are_left_out_and_reported(store: FolderStore, tmp_path: Path) -> None:
+    put(tmp_path / "a.md")
+    for name in (b"caf\xe9.md", b"line\nbreak.md", b"back\\slash.md"):
+        os.close(os.open(os.fsencode(tmp_path) + b"/" + name, os.O_CREAT | os.O_WRONLY))
+    assert [entry.path for entry in store.entries()] == ["a.md"]
+    assert [entry.path for entry in store.children("")] == ["a.md"]
+    assert sorted(oddity.path for oddity in store.oddities()) == ["back\\slash.md", "caf\\xe9.md", "line\nbreak.md"]
+
+
+def test_what_is_remembered_of_our_own_writes_is_bounded(store: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing_module, "_REMEMBERED", 5)
+    for number in range(20):
+        store.write(NotePath(f"{number}.md"), b"%d" % number, seen=None, op="1")
+    assert len(store._writing._own) == len(store._writing._replaced) == 5
+
+
+def test_reading_a_missing_note_in_a_missing_folder_is_not_found(store: FolderStore) -> None:
+    with pytest.raises(NotFound):
+        store.read(NotePath("no/such/note.md"))

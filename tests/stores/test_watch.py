@@ -1,0 +1,210 @@
+"""Hints of what changed: nothing is missed, nothing outside is watched, and without events it works too."""
+
+import logging
+import os
+import resource
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.stores.parts import NEW, OLD, in_child, put
+
+from notewright.notes import NotePath
+from notewright.stores import version_of
+from notewright.stores.beneath import Root
+from notewright.stores.folder import FolderStore
+from notewright.stores.inotify import Inotify, is_here
+from notewright.stores.watch import Hint, by_events, by_rescans, by_watchfiles, watch
+
+WAYS = [by_events, by_rescans, by_watchfiles]
+
+
+class Told:
+    """What a feed of hints has told so far."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.everything = 0
+        self.news = threading.Condition()
+
+    def hear(self, hint: Hint) -> None:
+        with self.news:
+            self.names |= hint or set()
+            self.everything += hint is None
+            self.news.notify_all()
+
+    def until(self, enough: Callable[["Told"], bool], seconds: float = 10.0) -> float:
+        """Wait until enough was told; how long that took."""
+        began = time.monotonic()
+        with self.news:
+            assert self.news.wait_for(lambda: enough(self), seconds), (sorted(self.names)[:20], self.everything)
+        return time.monotonic() - began
+
+
+@contextmanager
+def listening(feed: Callable[[threading.Event], Iterator[Hint]]) -> Iterator[Told]:
+    """Listen to a feed in a thread, from when it has begun."""
+    stop, told = threading.Event(), Told()
+
+    def listen() -> None:
+        for hint in feed(stop):
+            told.hear(hint)
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    try:
+        told.until(lambda told: told.everything == 1)
+        told.everything = 0
+        yield told
+    finally:
+        stop.set()
+        listener.join(10)
+        assert not listener.is_alive()
+
+
+@pytest.fixture(params=WAYS, ids=lambda way: way.__name__)
+def told(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Told]:
+    put(tmp_path / "f/b.md")
+    put(tmp_path / "outside/c.md")
+    (tmp_path / "f/out").symlink_to("../outside")
+    root = Root(str(tmp_path / "f"))
+    if request.param is by_events and not is_here():
+        pytest.skip("this system has no inotify")
+    with listening(lambda stop: request.param(root, stop, lambda: True)) as heard:
+        yield heard
+
+
+def test_each_kind_of_change_is_told(told: Told, tmp_path: Path) -> None:
+    put(tmp_path / "f/a.md")
+    told.until(lambda told: "a.md" in told.names)
+    os.rename(tmp_path / "f/a.md", tmp_path / "f/c.md")
+    told.until(lambda told: "c.md" in told.names)
+    told.names.clear()
+    with open(tmp_path / "f/b.md", "ab") as file:
+        file.write(b"more")
+    told.until(lambda told: "b.md" in told.names)
+    os.unlink(tmp_path / "f/c.md")
+    told.until(lambda told: "c.md" in told.names)
+
+
+def test_files_that_come_with_their_folders_are_told(told: Told, tmp_path: Path) -> None:
+    shutil.copytree(tmp_path / "outside", tmp_path / "f/new/deep/er")
+    told.until(lambda told: "new/deep/er/c.md" in told.names or told.everything > 0)
+    told.names.clear()
+    told.everything = 0
+    put(tmp_path / "f/new/deep/er/late.md")
+    told.until(lambda told: "new/deep/er/late.md" in told.names or told.everything > 0)
+
+
+def test_a_folder_that_moves_is_told_under_both_names(tmp_path: Path) -> None:
+    put(tmp_path / "one/deep/a.md")
+    root = Root(str(tmp_path))
+    with listening(lambda stop: by_events(root, stop, lambda: True)) as told:
+        os.rename(tmp_path / "one", tmp_path / "two")
+        told.until(lambda told: {"one", "two", "two/deep/a.md"} <= told.names)
+        told.names.clear()
+        put(tmp_path / "two/deep/a.md", NEW)
+        told.until(lambda told: "two/deep/a.md" in told.names)
+        assert not any(name.startswith("one") for name in told.names)
+
+
+def test_nothing_behind_dots_or_symlinks_is_watched(tmp_path: Path) -> None:
+    put(tmp_path / "notes/.git/config")
+    put(tmp_path / "outside/c.md")
+    (tmp_path / "notes/out").symlink_to("../outside")
+    (tmp_path / "notes/loop").symlink_to(".")
+    events = Inotify(Root(str(tmp_path / "notes")))
+    assert list(events._folders.values()) == [""]
+    events.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[FolderStore]:
+    made = FolderStore(tmp_path)
+    yield made
+    made.close()
+
+
+def test_five_thousand_files_at_once_are_all_seen(store: FolderStore, tmp_path: Path) -> None:
+    with listening(store.changes) as told:
+        wanted = {f"{folder}/{number}.md" for folder in range(50) for number in range(100)}
+        for name in wanted:
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_bytes(b"x")
+        told.until(lambda told: told.everything > 0 or wanted <= told.names)
+
+
+def test_a_listener_that_was_asleep_is_told_that_it_missed_some(tmp_path: Path) -> None:
+    limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    names = [tmp_path / "a.md", tmp_path / "b.md"]
+    for name in names:
+        put(name)
+    stop = threading.Event()
+    feed = by_events(Root(str(tmp_path)), stop, lambda: True)
+    assert next(feed) is None
+    for number in range(limit + 10):
+        os.utime(names[number % 2])  # in turns: equal events in a row are one
+    assert any(next(feed) is None for _ in range(10))
+    put(tmp_path / "c.md")
+    assert any("c.md" in (next(feed) or ()) for _ in range(10))
+    feed.close()  # type: ignore[attr-defined]
+
+
+def test_our_own_writes_are_told_and_what_lies_beside_is_not(store: FolderStore, tmp_path: Path) -> None:
+    put(tmp_path / "a.md")
+    with listening(store.changes) as told:
+        store.write(NotePath("a.md"), NEW, seen=version_of(OLD), op="1")
+        store.write(NotePath("f/b.md"), NEW, seen=None, op="2")
+        told.until(lambda told: {"a.md", "f/b.md"} <= told.names)
+        assert told.names == {"a.md", "f", "f/b.md"}
+
+
+def test_a_change_is_told_within_a_quarter_of_a_second(store: FolderStore, tmp_path: Path) -> None:
+    took = []
+    with listening(store.changes) as told:
+        for number in range(5):
+            put(tmp_path / f"{number}.md")
+            took.append(told.until(lambda told, name=f"{number}.md": name in told.names))  # type: ignore[misc]
+    assert sorted(took)[2] < 0.25
+
+
+def test_a_folder_that_goes_and_comes_back_is_told_as_everything(tmp_path: Path) -> None:
+    put(tmp_path / "notes/a.md")
+    store = FolderStore(tmp_path / "notes")
+    with listening(store.changes) as told:
+        os.rename(tmp_path / "notes", tmp_path / "away")
+        told.until(lambda told: told.everything >= 1)
+        put(tmp_path / "away/b.md")
+        before = told.everything
+        os.rename(tmp_path / "away", tmp_path / "notes")
+        told.until(lambda told: told.everything > before)
+        put(tmp_path / "notes/c.md")
+        told.until(lambda told: "c.md" in told.names)
+    store.close()
+
+
+def test_where_watching_is_impossible_it_says_so_and_looks_again_and_again(tmp_path: Path) -> None:
+    put(tmp_path / "notes/a.md")
+
+    def work() -> None:
+        lines: list[str] = []
+        handler = logging.Handler()
+        handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+        logging.getLogger("notewright.stores.watch").addHandler(handler)
+        root, stop = Root(str(tmp_path / "notes")), threading.Event()
+        lowest = os.dup(0)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, 4096))  # no descriptor is left to watch with
+        feed = watch(root, stop, lambda: True)
+        assert next(feed) is None
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 4096))
+        assert next(feed) is None  # now it can look
+        put(tmp_path / "notes/b.md")
+        assert next(feed) == {"b.md"}
+        assert len(lines) == 1 and "cannot be watched" in lines[0]
+
+    assert in_child(work) == 0
