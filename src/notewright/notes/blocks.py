@@ -10,16 +10,15 @@ RUNNING = frozenset((PARAGRAPH, TABLE, HEADING, COMMENT))  # kinds whose text ca
 class Holder:
     """A quote or a list item, open or closed."""
 
-    __slots__ = ("end", "filled", "line", "mark", "number", "parent", "start", "width")
+    __slots__ = ("end", "filled", "mark", "number", "parent", "start", "width")
 
-    def __init__(self, mark: str, width: int, line: int, start: int, parent: int):
+    def __init__(self, mark: str, width: int, start: int, number: int = -1):
         self.mark = mark  # ">" a quote; "-", "+", "*" a bullet; "." or ")" a numbered item
         self.width = width  # columns that a line must be indented by to belong to the item
-        self.line = line  # start of its first line
         self.start = start  # of its marker
-        self.parent = parent  # index of the holder around it, -1 for none
-        self.filled = False
-        self.number = -1
+        self.parent = -1  # index of the holder around it, -1 for none
+        self.number = number  # of a numbered item
+        self.filled = False  # something stands in it
         self.end = start
 
 

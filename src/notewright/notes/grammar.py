@@ -47,8 +47,37 @@ _DEFINITION = re.compile(
 )
 
 
-def definition_lines(lines: list[str]) -> int:
-    """How many of a paragraph's first lines are link reference definitions (footnotes are none)."""
+def atx_text(content: str) -> str:
+    """The text of a heading line after its `#` marks: without blanks and closing marks."""
+    content = content.rstrip(" \t")
+    bare = content.rstrip("#")
+    return bare.rstrip(" \t") if not bare or bare[-1] in " \t" else content
+
+
+def paragraph_lines(text: str, start: int, end: int, contents: dict[int, int]) -> list[str]:
+    """The lines of the paragraph between `start` and `end`, without what belongs to the quotes and items around it:
+    `contents` says where the text of a line begins, if not at its start."""
+    found = []
+    while start < end:
+        stop = min(text.find("\n", start), end)
+        found.append(text[start:stop].strip(" \t"))
+        start = contents.get(stop + 1, stop + 1)
+    return found
+
+
+def after_definitions(text: str, start: int, end: int, contents: dict[int, int]) -> int:
+    """Where the paragraph begins when its leading link reference definitions are left out; `end` if nothing is left."""
+    lines = paragraph_lines(text, start, end, contents)
+    used = _definition_lines(lines)
+    if used == len(lines):
+        return end
+    for _ in range(used):
+        begin = text.find("\n", start) + 1
+        start = contents.get(begin, begin)
+    return start
+
+
+def _definition_lines(lines: list[str]) -> int:
     whole = "\n".join(lines)
     at = used = 0
     while at < len(whole):

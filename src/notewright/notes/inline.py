@@ -105,12 +105,12 @@ class Inline:
         where = destination(text, here + 1, self.leaf_end)
         if where is None:
             return here + 1
-        shown = start + 2 if text[start] == "!" else start + 1
-        link = markdown_link(text, start, shown, here, where, self.line_at(start))
-        if link is not None:
-            around = bool(self.links) and self.links[-1].start > start  # an image in its text, or links in an image's
-            self.tangled |= around
-            if not around or here - start < _MOST_AROUND:
+        around = bool(self.links) and self.links[-1].start > start  # an image in its text, or links in an image's
+        if not around or here - start < _MOST_AROUND:
+            shown = start + 2 if text[start] == "!" else start + 1
+            link = markdown_link(text, start, shown, here, where, self.line_at(start))
+            if link is not None:
+                self.tangled |= around
                 self.links.append(link)
         if text[start] != "!":
             self.no_link_around()

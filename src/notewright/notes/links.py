@@ -127,7 +127,7 @@ class Finder:
         self.misses = 0
 
     def find(self, written: str) -> int | None:
-        """Where the next `written` begins; `line` is then its line. None if it is not there so (written with escapes)."""
+        """Where the next `written` begins; `line` is then its line. None if it stands there in another form."""
         place = self.text.find(written, self.at, self.end) if self.misses < _MAX_MISSES else -1
         if place < 0:
             self.misses += 1

@@ -33,11 +33,15 @@ from notewright.notes.grammar import (
     PLAIN_LINES,
     RULE_LINE,
     UNDERLINE,
-    definition_lines,
+    after_definitions,
+    atx_text,
     heads_table,
+    paragraph_lines,
 )
 
 MAX_DEPTH = 64  # deeper quotes and lists are read as text
+_STARTERS = frozenset("#=`~<_%*-+>0123456789")  # characters that something other than a paragraph may begin with
+_SINGLE = frozenset("#=`~<_%*-")
 
 
 def scan(text: str, start: int = 0) -> Blocks:
@@ -62,6 +66,9 @@ class _Scanner:
         self.html_end: re.Pattern[str] | None = None
         self.unclosed = False  # no "%%" follows that could close a comment
         self.contents: dict[int, int] = {}  # line start → where its text begins, in the open paragraph of a holder
+        # the line being read: its span, and where in it we are, in characters and in columns
+        self.begin = self.end = self.at = self.column = 0
+        self.have = self.depth = 0  # columns and holders already used
 
     def run(self) -> Blocks:
         text, size = self.text, self.size
@@ -83,7 +90,7 @@ class _Scanner:
                             self.close()
                         self.pos = run.end()
                         continue
-            self.line(self.pos)
+            self.line()
         self.cut(0)
         return Blocks(self.headings, self.leaves, self.holders)
 
@@ -92,7 +99,7 @@ class _Scanner:
         if not self.leaf:
             if self.stack:
                 self.cut(0)
-            self.leaf, self.leaf_start, self.table = PARAGRAPH, self.pos, False
+            self.leaf, self.leaf_start = PARAGRAPH, self.pos
         self.pos = end
         self.leaf_end = self.last = end - 1
 
@@ -109,189 +116,169 @@ class _Scanner:
             depth += 1
         if column - have > 3 or depth >= MAX_DEPTH:
             return False
-        self.cut(depth)
-        self.pos = found.end() + 1
-        self.push(Holder(self.text[at], column - have + 2, begin, at, self.inner()))
-        self.paragraph(at + 2, found.end())
+        self.pos, self.begin, self.end = found.end() + 1, begin, found.end()
+        self.push(Holder(self.text[at], column - have + 2, at), depth)
+        self.open(PARAGRAPH, at + 2)
         return True
 
     # ---- one line, in general
 
-    def line(self, begin: int) -> None:
+    def line(self) -> None:
         text = self.text
-        end = text.find("\n", begin)
-        self.pos = end + 1
-        at, column = self.skip(begin, 0)
-        have = depth = 0
+        self.begin, self.end = self.pos, text.find("\n", self.pos)
+        self.pos = self.end + 1
+        self.have = self.depth = 0
+        self.skip(self.begin, 0)
         for index in self.stack:
-            holder = self.holders[index]
-            if holder.mark == ">":
-                if column - have > 3 or text[at] != ">":
-                    break
-                have = column + 1
-                at, column = self.skip(at + 1, have)
-                if column > have:
-                    have += 1
-            elif at == end:
-                if not holder.filled:
-                    break
-            elif column - have >= holder.width:
-                have += holder.width
-            else:
+            if not self.belongs(self.holders[index]):
                 break
-            depth += 1
-        if self.leaf and self.leaf != PARAGRAPH and self.goes_on(depth, at, column - have, end):
-            return
-        self.starts(begin, end, at, column, have, depth)
+            self.depth += 1
+        if self.leaf in ("", PARAGRAPH) or not self.goes_on():
+            self.starts()
 
-    def skip(self, at: int, column: int) -> tuple[int, int]:
-        """Past blanks: where the next character stands, and its column."""
+    def skip(self, at: int, column: int) -> None:
+        """Go to the next character that is no blank."""
         text = self.text
-        if text[at] not in " \t":
-            return at, column
-        end = BLANKS.match(text, at).end()  # type: ignore[union-attr]
-        if text.find("\t", at, end) < 0:
-            return end, column + end - at
-        for place in range(at, end):
-            column += 4 - column % 4 if text[place] == "\t" else 1
-        return end, column
+        if text[at] in " \t":
+            begin, at = at, BLANKS.match(text, at).end()  # type: ignore[union-attr]
+            if text.find("\t", begin, at) < 0:
+                column += at - begin
+            else:
+                for char in text[begin:at]:
+                    column += 4 - column % 4 if char == "\t" else 1
+        self.at, self.column = at, column
 
-    def goes_on(self, depth: int, at: int, indent: int, end: int) -> bool:
-        """Whether the open code or HTML takes the line; else it is closed."""
-        kind = self.leaf
-        if depth < len(self.stack):
-            self.close()
+    def belongs(self, holder: Holder) -> bool:
+        """Whether the line belongs to the quote or item; then its mark or indentation has been used."""
+        if holder.mark == ">":
+            if self.column - self.have > 3 or self.text[self.at] != ">":
+                return False
+            self.quote()
+        elif self.at == self.end:
+            return holder.filled
+        elif self.column - self.have < holder.width:
             return False
-        if kind == FENCE:
-            char, length = self.fence
-            if indent < 4 and self.text[at] == char:
-                run = len(self.text[at:end]) - len(self.text[at:end].lstrip(char))
-                if run >= length and not self.text[at + run : end].strip(" \t"):
-                    self.leaf_end = self.last = end
-                    self.close()
-                    return True
-        elif kind == INDENTED:
-            if at == end:
-                return True
-            if indent < 4:
-                self.close()
-                return False
-        elif self.html_end is None:
-            if at == end:
-                self.close()
-                return False
-        elif self.html_end.search(self.text, at, end):
-            self.leaf_end = self.last = end
-            self.close()
-            return True
-        self.leaf_end = self.last = end
+        else:
+            self.have += holder.width
         return True
 
-    def starts(self, begin: int, end: int, at: int, column: int, have: int, depth: int) -> None:
-        """Open what begins on this line, else go on with the paragraph."""
-        text = self.text
-        within = self.leaf == PARAGRAPH and depth == len(self.stack)  # the paragraph is in the holders of this line
-        while at < end:
-            indent = column - have
-            if indent > 3:
-                if not self.leaf:
-                    self.cut(depth)
-                    self.open(INDENTED, at, end)
-                    return
-                break
-            char = text[at]
-            if char == ">":
-                if depth >= MAX_DEPTH:
-                    break
-                self.cut(depth)
-                self.push(Holder(">", 0, begin, at, self.inner()))
-                have = column + 1
-                at, column = self.skip(at + 1, have)
-                if column > have:
-                    have += 1
-            elif char in "*+-0123456789":
-                if char == "-" and within and self.setext(at, end):
-                    return
-                if char in "*-" and RULE_LINE.match(text, at):
-                    self.cut(depth)
-                    self.single(RULE, at, end)
-                    return
-                item = ITEM.match(text, at) if depth < MAX_DEPTH else None
-                if item is None:
-                    break
-                mark_end = item.end()
-                next_at, next_column = self.skip(mark_end, column + mark_end - at)
-                if within and (next_at == end or (item[2] is not None and int(item[2]) != 1)):
-                    break
-                self.cut(depth)
-                holder = Holder(item[1] or item[3], 0, begin, at, self.inner())
-                if item[2] is not None:
-                    holder.number = int(item[2])
-                blanks = next_column - (column + mark_end - at)
-                used = 1 if blanks > 4 or blanks < 1 or next_at == end else blanks
-                holder.width = indent + mark_end - at + used
-                have = column + mark_end - at + min(used, blanks)
-                self.push(holder)
-                at, column = next_at, next_column
-            elif char in "#=`~<_%" and self.single_start(char, begin, end, at, depth, within):
-                return
-            else:
-                break
-            depth += 1
-            within = False
-        if at == end:
-            self.cut(depth)
-        elif self.leaf == PARAGRAPH:
-            self.more(begin, end, at)
-        else:
-            self.cut(depth)
-            self.paragraph(at, end)
+    def quote(self) -> None:
+        """Use a `>` and one blank after it."""
+        self.have = self.column + 1
+        self.skip(self.at + 1, self.have)
+        if self.column > self.have:
+            self.have += 1
 
-    def single_start(self, char: str, begin: int, end: int, at: int, depth: int, within: bool) -> bool:
-        """Whether a heading, rule, fence or HTML block begins here; then it has been taken."""
-        text = self.text
+    def goes_on(self) -> bool:
+        """Whether the open code or HTML takes the line; else it is closed."""
+        goes_on = ends = False
+        if self.depth == len(self.stack):
+            if self.leaf == FENCE:
+                goes_on, ends = True, self.closes_fence()
+            elif self.leaf == INDENTED:
+                if self.at == self.end:
+                    return True  # blank lines are part of it only if more follows
+                goes_on = self.column - self.have > 3
+            elif self.html_end is None:
+                goes_on = self.at < self.end
+            else:
+                goes_on, ends = True, self.html_end.search(self.text, self.at, self.end) is not None
+        if goes_on:
+            self.leaf_end = self.last = self.end
+        if ends or not goes_on:
+            self.close()
+        return goes_on
+
+    def closes_fence(self) -> bool:
+        if self.column - self.have > 3:
+            return False
+        char, length = self.fence
+        written = self.text[self.at : self.end].rstrip(" \t")
+        return len(written) >= length and not written.strip(char)
+
+    def starts(self) -> None:
+        """Open what begins on this line, else go on with the paragraph."""
+        within = self.leaf == PARAGRAPH and self.depth == len(self.stack)  # the paragraph is in this line's holders
+        while self.at < self.end:
+            if self.column - self.have > 3:
+                if self.leaf:
+                    break
+                self.cut(self.depth)
+                return self.open(INDENTED, self.at)
+            char = self.text[self.at]
+            if char not in _STARTERS:
+                break
+            if char in _SINGLE and self.single_start(char, within):
+                return
+            if not self.holder_start(char, within):
+                break
+            self.depth += 1
+            within = False
+        if self.leaf == PARAGRAPH and self.at < self.end:
+            return self.more()
+        self.cut(self.depth)
+        if self.at < self.end:
+            self.open(PARAGRAPH, self.at)
+
+    def holder_start(self, char: str, within: bool) -> bool:
+        """Whether a quote or list item begins here; then it is open."""
+        if self.depth >= MAX_DEPTH:
+            return False
+        if char == ">":
+            self.push(Holder(">", 0, self.at), self.depth)
+            self.quote()
+            return True
+        found = ITEM.match(self.text, self.at)
+        if found is None:
+            return False
+        at, column, size = self.at, self.column, found.end() - found.start()
+        self.skip(found.end(), column + size)
+        number = int(found[2]) if found[2] else -1
+        if within and (self.at == self.end or number not in (-1, 1)):  # such an item cannot interrupt a paragraph
+            self.at, self.column = at, column
+            return False
+        blanks = self.column - column - size
+        used = blanks if 1 <= blanks <= 4 and self.at < self.end else 1
+        width = column - self.have + size + used
+        self.have = column + size + min(used, blanks)
+        self.push(Holder(found[1] or found[3], width, at, number), self.depth)
+        return True
+
+    def single_start(self, char: str, within: bool) -> bool:
+        """Whether a heading, rule, fence, comment or HTML block begins here; then it has been taken."""
+        text, at = self.text, self.at
         if char == "#":
             found = ATX.match(text, at)
             if found is None:
                 return False
-            self.cut(depth)
-            self.heading(len(found[1]), found.end(), end, begin)
-        elif char == "=":
-            return within and self.setext(at, end)
-        elif char == "_":
+            self.cut(self.depth)
+            self.single(HEADING, found.end())
+            content = atx_text(text[found.end() : self.end])
+            self.headings.append(Found(len(found[1]), content, self.begin, self.pos, self.inner()))
+            return True
+        if char in "=-" and within and self.setext():
+            return True
+        if char in "*-_":
             if not RULE_LINE.match(text, at):
                 return False
-            self.cut(depth)
-            self.single(RULE, at, end)
-        elif char == "<":
-            return self.html(at, end, depth)
-        elif char == "%":
-            return depth == 0 and self.comment(at, end)
-        else:
-            found = FENCE_OPEN.match(text, at)
-            if found is None:
-                return False
-            self.cut(depth)
-            self.open(FENCE, at, end)
-            self.fence = (char, found.end() - at)
-            if not depth:
-                self.to_fence_end()
-        return True
+            self.cut(self.depth)
+            self.single(RULE, at)
+            return True
+        if char in "`~":
+            return self.fenced(char)
+        return self.html() if char == "<" else char == "%" and self.comment()
 
     # ---- leaves
 
-    def open(self, kind: str, at: int, end: int) -> None:
-        self.leaf, self.leaf_start, self.leaf_end, self.last = kind, at, end, end
+    def open(self, kind: str, at: int) -> None:
+        """A leaf that begins on this line."""
+        self.leaf, self.leaf_start, self.leaf_end, self.last = kind, at, self.end, self.end
         if self.stack:
             self.holders[self.stack[-1]].filled = True
 
-    def paragraph(self, at: int, end: int) -> None:
-        self.open(PARAGRAPH, at, end)
-        self.table = False
-
-    def single(self, kind: str, at: int, end: int) -> None:
+    def single(self, kind: str, at: int) -> None:
         """A leaf of one line."""
-        self.open(kind, at, end)
+        self.open(kind, at)
         self.close()
 
     def close(self) -> None:
@@ -299,28 +286,28 @@ class _Scanner:
         kind, start = self.leaf, self.leaf_start
         if kind == PARAGRAPH:
             if self.text[start] == "[":
-                start = self.after_definitions()
+                start = after_definitions(self.text, start, self.leaf_end, self.contents)
             if self.table:
-                kind = TABLE
+                kind, self.table = TABLE, False
+            if self.contents:
+                self.contents = {}
         self.leaf = ""
-        if self.contents:
-            self.contents = {}
         if start < self.leaf_end:
             self.leaves.append(Leaf(kind, start, self.leaf_end, self.inner()))
 
-    def more(self, begin: int, end: int, at: int) -> None:
+    def more(self) -> None:
         """Go on with the open paragraph; a row of delimiters makes its last line the head of a table."""
-        if self.text[at] in "|:-" and not self.table and self.delimiters(at, end):
-            self.table = True
+        if not self.table and self.text[self.at] in "|:-":
+            self.table = self.delimiters()
         if self.stack:
-            self.contents[begin] = at
-        self.leaf_end = self.last = end
+            self.contents[self.begin] = self.at
+        self.leaf_end = self.last = self.end
 
-    def delimiters(self, at: int, end: int) -> bool:
+    def delimiters(self) -> bool:
         """Whether this line makes the paragraph's last line the head of a table; lines before that are split off."""
         begin = self.text.rfind("\n", self.leaf_start, self.leaf_end) + 1
         head = self.contents.get(begin, begin) if begin else self.leaf_start
-        if not heads_table(self.text, head, self.leaf_end, at, end):
+        if not heads_table(self.text, head, self.leaf_end, self.at, self.end):
             return False
         if head > self.leaf_start:
             leaf_end, contents = self.leaf_end, self.contents
@@ -329,101 +316,80 @@ class _Scanner:
             self.leaf, self.leaf_start, self.leaf_end, self.contents = PARAGRAPH, head, leaf_end, contents
         return True
 
-    def heading(self, level: int, at: int, end: int, begin: int) -> None:
-        content = self.text[at:end].rstrip(" \t")
-        bare = content.rstrip("#")
-        if bare != content and (not bare or bare[-1] in " \t"):
-            content = bare.rstrip(" \t")
-        self.single(HEADING, at, end)
-        self.headings.append(Found(level, content, begin, self.pos, self.inner()))
-
-    def setext(self, at: int, end: int) -> bool:
+    def setext(self) -> bool:
         """Whether this line underlines the open paragraph and makes it a heading."""
-        text = self.text
+        text, at = self.text, self.at
         if self.table or not UNDERLINE.match(text, at):
             return False
         begin = text.rfind("\n", 0, self.leaf_start) + 1
         if text[self.leaf_start] == "[":
-            self.leaf_start = self.after_definitions()
+            self.leaf_start = after_definitions(text, self.leaf_start, self.leaf_end, self.contents)
             if self.leaf_start >= self.leaf_end:  # nothing but definitions: there is no paragraph to underline
                 self.leaf_start = at
                 self.leaf = PARAGRAPH if text[at] == "=" else ""
                 return False
-        level, content = 1 if text[at] == "=" else 2, " ".join(self.lines(self.leaf_start))
-        self.headings.append(Found(level, content, begin, self.pos, self.inner()))
-        self.leaf, self.last = HEADING, end
+        content = " ".join(paragraph_lines(text, self.leaf_start, self.leaf_end, self.contents))
+        self.headings.append(Found(1 if text[at] == "=" else 2, content, begin, self.pos, self.inner()))
+        self.leaf, self.last, self.contents = HEADING, self.end, {}
         self.close()
         return True
 
-    def to_fence_end(self) -> None:
-        """Past the fenced code that was just opened at the margin."""
-        char, length = self.fence
-        closing = FENCE_CLOSE.get((char, length))
-        if closing is not None:
-            found = closing.search(self.text, self.leaf_end)
-            self.leaf_end = self.last = found.end() if found else self.size - 1
+    def fenced(self, char: str) -> bool:
+        found = FENCE_OPEN.match(self.text, self.at)
+        if found is None:
+            return False
+        self.cut(self.depth)
+        self.open(FENCE, self.at)
+        self.fence = (char, found.end() - found.start())
+        closing = FENCE_CLOSE.get(self.fence)
+        if not self.depth and closing is not None:  # nothing else can end it: go there at once
+            end = closing.search(self.text, self.end)
+            self.leaf_end = self.last = end.end() if end else self.size - 1
             self.pos = self.leaf_end + 1
             self.close()
+        return True
 
-    def comment(self, at: int, end: int) -> bool:
+    def comment(self) -> bool:
         """Whether a comment block (`%%` to `%%`, over several lines) begins here; then it has been taken."""
         text = self.text
-        if self.unclosed or not text.startswith("%%", at) or text.find("%%", at + 2, end) >= 0:
+        if self.depth or self.unclosed or not text.startswith("%%", self.at):
             return False
-        closing = text.find("%%", end)
-        if closing < 0:
-            self.unclosed = True
+        closing = text.find("%%", self.at + 2)
+        if closing < self.end:
+            self.unclosed = closing < 0
             return False
         self.cut(0)
-        end = text.find("\n", closing)
-        self.pos = end + 1
-        self.single(COMMENT, at, end)
+        self.end = text.find("\n", closing)
+        self.pos = self.end + 1
+        self.single(COMMENT, self.at)
         return True
 
-    def html(self, at: int, end: int, depth: int) -> bool:
-        found = HTML_OPEN.match(self.text, at, end + 1)
+    def html(self) -> bool:
+        found = HTML_OPEN.match(self.text, self.at, self.end + 1)
         if found is None or (found.lastgroup == "alone" and self.leaf == PARAGRAPH):
             return False
-        self.cut(depth)
-        self.open(HTML, at, end)
+        self.cut(self.depth)
+        self.open(HTML, self.at)
         self.html_end = HTML_CLOSE.get(found.lastgroup or "")
-        if self.html_end is not None and self.html_end.search(self.text, at, end):
+        if self.html_end is not None and self.html_end.search(self.text, self.at, self.end):
             self.close()
         return True
-
-    def lines(self, start: int) -> list[str]:
-        """The open paragraph's lines from `start`, without what belongs to its holders."""
-        text, found = self.text, []
-        while start < self.leaf_end:
-            end = min(text.find("\n", start), self.leaf_end)
-            found.append(text[start:end].strip(" \t"))
-            start = self.contents.get(end + 1, end + 1)
-        return found
-
-    def after_definitions(self) -> int:
-        """Where the open paragraph begins when its leading link reference definitions are left out."""
-        lines = self.lines(self.leaf_start)
-        used = definition_lines(lines)
-        if used == len(lines):
-            return self.leaf_end
-        start = self.leaf_start
-        for _ in range(used):
-            begin = self.text.find("\n", start) + 1
-            start = self.contents.get(begin, begin)
-        return start
 
     # ---- holders
 
     def inner(self) -> int:
         return self.stack[-1] if self.stack else -1
 
-    def push(self, holder: Holder) -> None:
+    def push(self, holder: Holder, depth: int) -> None:
+        """Open a holder inside the outer `depth` ones; the others end."""
+        self.cut(depth)
         if self.stack:
-            self.holders[self.stack[-1]].filled = True
+            holder.parent = self.stack[-1]
+            self.holders[holder.parent].filled = True
         self.stack.append(len(self.holders))
-        self.quotes += holder.mark == ">"
         self.holders.append(holder)
-        self.last = self.pos - 1
+        self.quotes += holder.mark == ">"
+        self.last = self.end
 
     def cut(self, depth: int) -> None:
         """Close the open leaf and all holders but the outer `depth`."""
