@@ -73,7 +73,7 @@ def edits() -> st.SearchStrategy[Edit]:
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(texts(), edits())
 def test_every_edit_leaves_everything_outside_its_splices_alone(text: str, edit: Edit) -> None:
     try:
@@ -88,7 +88,7 @@ def test_every_edit_leaves_everything_outside_its_splices_alone(text: str, edit:
     assert after[place:] == text[gone:]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(texts(), edits())
 def test_no_edit_brings_a_foreign_line_end_into_a_note(text: str, edit: Edit) -> None:
     assume("\r\n" in text)
@@ -102,7 +102,7 @@ def test_no_edit_brings_a_foreign_line_end_into_a_note(text: str, edit: Edit) ->
         assert "\n" not in added.replace("\r\n", "")
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(texts(), st.sampled_from(KEYS), VALUES, st.sampled_from([None, "block", "flush", "flow"]))
 def test_a_property_set_is_the_property_read_and_the_others_stay(text: str, key: str, value: Any, style: Any) -> None:
     before = parse(PATH, text).frontmatter
@@ -113,7 +113,7 @@ def test_a_property_set_is_the_property_read_and_the_others_stay(text: str, key:
     assert after.body == parse(PATH, text).body
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     texts(),
     st.one_of(
@@ -129,7 +129,7 @@ def test_changing_properties_twice_is_changing_them_once(text: str, edit: Edit) 
     assert apply(once, edit) == once
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(texts(), st.lists(edits(), min_size=2, max_size=4))
 def test_edits_together_are_edits_one_by_one_where_no_line_is_counted(text: str, chosen: list[Edit]) -> None:
     assume(not any(isinstance(edit, InsertAtLine) for edit in chosen))
@@ -142,7 +142,7 @@ def test_edits_together_are_edits_one_by_one_where_no_line_is_counted(text: str,
     assert apply_all(text, chosen) == one_by_one
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(texts(), edits(), edits())
 def test_merging_takes_nothing_from_either_side(text: str, ours: Edit, theirs: Edit) -> None:
     try:
