@@ -3,18 +3,78 @@
 import asyncio
 import getpass
 import importlib
+import logging
+import sys
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
+from notewright.config import Config
+from notewright.errors import Invalid
+from notewright.opening import open_library
 from notewright.server import stdio
 from notewright.server.caller import Caller
 from notewright.server.lane import Lane
 from notewright.server.library import Opening, OpenLibrary
 from notewright.server.out import Out
 from notewright.server.workers import Workers
-from notewright.surfaces import Session, Surface
+from notewright.surfaces import Session, Surface, together
+from notewright.surfaces.limits import Limiter
 
+SURFACES = ("notes", "cairn", "lens", "obsidian", "second_brain", "octarine")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 WebApp = Callable[[Any, Any, Any], Awaitable[None]]  # ASGI; the web stack is loaded when it is served, not before
+
+
+def serve(config: Config) -> int:
+    """Serve what the configuration says, until the client goes or a signal comes."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    opened = partial(open_library, config)
+    if config["http.port"] is None:
+        asked = [surface_named(name, config) for name in dict.fromkeys(config["surface"])]
+        together(asked)
+        serve_stdio(opened, asked)
+        return 0
+    host, port = config["http.host"], config["http.port"]
+    if host not in LOOPBACK:
+        raise Invalid(
+            f"--http {host}:{port} would open your notes to everyone on the network",
+            hint=f"use --http 127.0.0.1:{port} and a tunnel or proxy with authentication in front of it",
+            what="http",
+        )
+    surfaces = [surface_named(name, config) for name in SURFACES]
+    app = http_app(opened, surfaces, hosts=config["http.hosts"], origins=config["http.origins"])
+    print(_welcome(config, host, port), file=sys.stderr, flush=True)
+    serve_http(app, host, port)
+    return 0
+
+
+def surface_named(name: str, config: Config) -> Surface:
+    """A surface, loaded now; call limits as configured."""
+    name = name.replace("-", "_")
+    if name not in SURFACES:
+        raise Invalid(f"there is no surface {name!r}", hint=f"there is {', '.join(SURFACES)}", what="surface")
+    module = importlib.import_module(f"notewright.surfaces.{name}")
+    limiter = Limiter() if config["rate_limits"] else None
+    if name == "second_brain":
+        surface: Surface = module.surface(limiter)
+    elif name == "octarine":
+        surface = module.surface(limiter, config.octarine)
+    else:
+        surface = module.SURFACE
+    return surface
+
+
+def _welcome(config: Config, host: str, port: int) -> str:
+    """Where everything is, and the line to paste into a client."""
+    base = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    names = ", ".join(f"{workspace.name} ({workspace.location})" for workspace in config.workspaces)
+    endpoints = "\n".join(f"  {name:13}{base}/mcp/{name}" for name in SURFACES)
+    return (
+        f"Notewright serves {names}\n{endpoints}\n"
+        f"Connect Claude Code:\n  claude mcp add --transport http notewright {base}/mcp\n"
+        "Other clients: add the notes address above as a streamable HTTP server. Stop with Ctrl-C."
+    )
 
 
 def serve_stdio(opened: Callable[[], OpenLibrary], surfaces: Sequence[Surface]) -> None:
