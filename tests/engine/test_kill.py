@@ -35,10 +35,12 @@ class Slayer:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self._running = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
 
-    def do(self, what: str, *, kill: int = 0, **more: Any) -> dict[str, Any]:
+    def do(self, what: str, *, kill: int = 0, count: bool = False, **more: Any) -> dict[str, Any]:
         where = {"folder": str(self.folder), "state": str(self.state), "acks": str(self.acks)}
         assert self._running.stdin and self._running.stdout
-        self._running.stdin.write(json.dumps({"do": what, "kill": kill, **where, **more}) + "\n")
+        self._running.stdin.write(
+            json.dumps({"do": what, "kill": kill, "traced": kill > 0 or count, **where, **more}) + "\n"
+        )
         self._running.stdin.flush()
         answer: dict[str, Any] = json.loads(self._running.stdout.readline())
         if "error" in answer:
@@ -90,7 +92,7 @@ def kill_renames(slayer: Slayer, kills: int, linking: int) -> Counter[str]:
     rng = random.Random(SEED)
     names = ["Old", "new/New"]
     lay_out(slayer.folder, vault(linking, "Old"))
-    calls = slayer.do("rename", old="Old.md", new="new/New.md")["calls"]
+    calls = slayer.do("rename", count=True, old="Old.md", new="new/New.md")["calls"]
     slayer.do("rename", old="new/New.md", new="Old.md")
     ends: Counter[str] = Counter()
     for number in range(kills):
@@ -120,7 +122,7 @@ def assert_recorded(state: Path, summary: str, happened: bool) -> None:
 def kill_appends(slayer: Slayer, kills: int) -> None:
     rng = random.Random(SEED)
     lay_out(slayer.folder, {"A.md": ""})
-    calls = slayer.do("append", path="A.md", line="first")["calls"]
+    calls = slayer.do("append", count=True, path="A.md", line="first")["calls"]
     for number in range(kills):
         slayer.do("append", kill=rng.randrange(1, calls), path="A.md", line=f"line {number}")
     slayer.do("recover")

@@ -231,6 +231,15 @@ def test_a_ledger_of_a_newer_schema_is_refused_with_words(tmp_path: Path) -> Non
         SqliteLedger.open(tmp_path)
 
 
+def test_a_place_or_file_that_cannot_be_used_is_said_to_be_that(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Unavailable, match="history cannot be used"):
+        SqliteLedger.open(tmp_path / "file" / "state")
+    (tmp_path / "ledger.db").write_bytes(b"no database at all" * 100)
+    with pytest.raises(Unavailable, match="history cannot be used"):
+        SqliteLedger.open(tmp_path)
+
+
 def test_many_threads_opening_and_recording_at_once_lose_nothing(tmp_path: Path) -> None:
     def work(number: int) -> None:
         ledger = SqliteLedger.open(tmp_path)

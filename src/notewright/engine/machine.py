@@ -168,9 +168,11 @@ class _Run:
                 if self.turning or not self.first:
                     raise  # not finished: whoever comes next tries again
                 self.cause, self.turning = problem, True
+                yield Settle(self.change.id, ())  # what was laid beside takes the room we need to go back
             else:
                 return (yield from self._end(way))
             yield from self.look()
+        yield Settle(self.change.id, ())
         path = self.change.steps[0].path
         raise Busy("somebody else keeps changing these notes", hint="try again in a moment", path=path)
 

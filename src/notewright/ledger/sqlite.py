@@ -35,10 +35,10 @@ class SqliteLedger:
     @classmethod
     def open(cls, folder: Path) -> "SqliteLedger":
         """The ledger kept in `folder`, which is made if it is not there. Both are for their owner's eyes only."""
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = folder / "ledger.db"
-        file.touch(mode=0o600)
         with _words():
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file.touch(mode=0o600)
             return cls(apsw.Connection(str(file)))
 
     @classmethod
@@ -226,7 +226,14 @@ def _words() -> Iterator[None]:
         raise NoSpace("the disk that holds the history is full", hint="free some space and try again") from error
     except apsw.ConstraintError as error:
         raise Exists("a change of this name is in the history already") from error
-    except (apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.CorruptError, apsw.NotADBError) as error:
+    except (
+        OSError,
+        apsw.IOError,
+        apsw.CantOpenError,
+        apsw.ReadOnlyError,
+        apsw.CorruptError,
+        apsw.NotADBError,
+    ) as error:
         raise Unavailable(f"the history cannot be used: {error}", hint="look at the state directory") from error
 
 
