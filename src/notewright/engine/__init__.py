@@ -6,6 +6,7 @@ from notewright.engine.changes import Done, Drop, Edited, Plan, Put, commit, com
 from notewright.engine.check import Finding, check
 from notewright.engine.context import Pack, Passage, about_note, about_words
 from notewright.engine.daily import append_daily, daily_note, daily_text, parse_date, today
+from notewright.engine.files import BACKUPS, Replaced, backup_place, fetch_copy, replace_with_copy, walk
 from notewright.engine.find import parse_query, search
 from notewright.engine.grep import (
     Find,
@@ -87,6 +88,7 @@ from notewright.ledger import Actor, Change, Past
 from notewright.stores import Entry, Stored, Version
 
 __all__ = [
+    "BACKUPS",
     "TRASH",
     "WRITTEN_AS_NAMES",
     "Access",
@@ -126,6 +128,7 @@ __all__ = [
     "Query",
     "Reading",
     "Relabelled",
+    "Replaced",
     "Selection",
     "Shelf",
     "Still",
@@ -139,6 +142,7 @@ __all__ = [
     "all_named",
     "append_daily",
     "back_across",
+    "backup_place",
     "broken",
     "by_name",
     "change_of",
@@ -158,6 +162,7 @@ __all__ = [
     "edit_note",
     "exists",
     "fetch",
+    "fetch_copy",
     "find_text",
     "folder_path",
     "forward_across",
@@ -195,6 +200,7 @@ __all__ = [
     "rename_block",
     "rename_heading",
     "rename_tag",
+    "replace_with_copy",
     "resolver",
     "search",
     "section_span",
@@ -206,6 +212,7 @@ __all__ = [
     "trash_place",
     "undo",
     "undo_since",
+    "walk",
     "unmet_names",
     "with_tags",
 ]
