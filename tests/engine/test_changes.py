@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -17,6 +18,7 @@ from notewright.ledger import Past, Step
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes import NotePath
 from notewright.stores import Stored, version_of
+from notewright.stores.folder import FolderStore
 from notewright.stores.memory import Disk, MemoryStore
 
 A, B, C = NotePath("A.md"), NotePath("B.md"), NotePath("C.md")
@@ -308,12 +310,15 @@ def test_a_plan_made_anew_is_made_of_what_is_there_now() -> None:
     assert texts(ws) == {"A.md": "THEIRS\n"}
 
 
-def test_twenty_threads_appending_to_one_note_lose_nothing() -> None:
-    ws = desk(ledger=SqliteLedger.in_memory())
-    write(ws, A="")
+@pytest.mark.parametrize("kind", ["memory", "folder"])
+def test_twenty_threads_appending_to_one_note_lose_nothing(kind: str, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    ws = desk() if kind == "memory" else desk(FolderStore(notes), SqliteLedger.open(tmp_path / "state"))
+    commit(ws, Plan((Put(A, b"", None),), "made"))
 
     def work(number: int) -> None:
-        for count in range(5):
+        for count in range(3):
             edit(ws, A, lambda text, line=f"{number}-{count}\n": text + line, summary="")
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(20)]
@@ -321,7 +326,8 @@ def test_twenty_threads_appending_to_one_note_lose_nothing() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    expected = {f"{number}-{count}" for number in range(20) for count in range(5)}
-    lines = texts(ws)["A.md"].splitlines()
-    assert len(lines) == 100
-    assert set(lines) == expected
+    lines = ws.store.read(A).data.decode().splitlines()
+    ws.store.close()
+    ws.ledger.close()
+    assert len(lines) == 60
+    assert set(lines) == {f"{number}-{count}" for number in range(20) for count in range(3)}
