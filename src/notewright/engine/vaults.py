@@ -1,0 +1,154 @@
+"""A workspace taken as a vault: notes known by their bare names, tags that stand in properties, files by full path."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from notewright.engine.read import exists, missing
+from notewright.engine.workspace import Workspace
+from notewright.errors import NotFound
+from notewright.index import Selection
+from notewright.notes import NotePath, path_key, path_problem, property_tags, tag_key
+from notewright.stores import Store
+
+WRITTEN_AS_NAMES = frozenset(("wikilink", "embed", "frontmatter"))  # kinds of links that name a note in brackets
+
+_Made = TypeVar("_Made")
+_kept: WeakKeyDictionary[Store, dict[tuple[object, ...], Any]] = WeakKeyDictionary()
+_keeping = threading.Lock()
+
+
+def full_path(ws: Workspace, path: NotePath) -> str:
+    """Where the file is outside of us: its full path in a folder, its key in a bucket."""
+    return ws.store.full_path(path)
+
+
+def kept(ws: Workspace, what: str, make: Callable[[], _Made]) -> _Made:
+    """What `make` gave the first time, as long as these notes are open; readers who see other notes have their own."""
+    key = (what, ws.access.hide)
+    with _keeping:
+        known = _kept.setdefault(ws.store, {})
+        if key in known:
+            found: _Made = known[key]
+            return found
+    made = make()
+    with _keeping:
+        first: _Made = known.setdefault(key, made)
+        return first
+
+
+# ---- names --------------------------------------------------------------------------------------------
+
+
+def named(ws: Workspace, name: str) -> NotePath:
+    """The note with exactly this name (no folder, no `.md`); of several the one with the shortest path."""
+    place = f"{name}.md"
+    if "/" in name or path_problem(place):
+        raise NotFound(f"there is no {name}", what="note", path=name)
+    if ws.access.sees(place) and exists(ws, NotePath(place)):
+        return NotePath(place)  # no path is shorter
+    for path in _bearing(ws, name):
+        if exists(ws, path):
+            return path
+    for path in _by_length(entry.path for entry in ws.store.entries() if _is_named(ws, entry.path, name)):
+        return path  # made a moment ago, by somebody else
+    raise missing(ws, NotePath(place))
+
+
+def is_taken(ws: Workspace, name: str) -> bool:
+    """Does any note, in whatever folder, have exactly this name?"""
+    place = NotePath(f"{name}.md")
+    return (ws.access.sees(place) and exists(ws, place)) or bool(_bearing(ws, name))
+
+
+def all_named(ws: Workspace) -> list[NotePath]:
+    """Every note, by name and then by path."""
+    ws.follower.wait(ws.limits.seconds)
+    found, _ = ws.index.select(Selection(visible=ws.access.sees))
+    return by_name(filed.path for filed in found)
+
+
+def by_name(paths: Iterable[NotePath]) -> list[NotePath]:
+    return sorted(paths, key=lambda path: (path.stem, path))
+
+
+def _bearing(ws: Workspace, name: str) -> list[NotePath]:
+    ws.follower.wait(ws.limits.seconds)
+    return _by_length(path for path in ws.index.bearing(path_key(name)) if _is_named(ws, path, name))
+
+
+def _is_named(ws: Workspace, path: NotePath, name: str) -> bool:
+    return path.is_note and path.stem == name and ws.access.sees(path)
+
+
+def _by_length(paths: Iterable[NotePath]) -> list[NotePath]:
+    return sorted(paths, key=lambda path: (len(path), path))
+
+
+# ---- links by name ------------------------------------------------------------------------------------
+
+
+def unmet_names(ws: Workspace) -> list[tuple[NotePath, str]]:
+    """Links in brackets to a name that nothing has: where they stand and what they say, each once, in order."""
+    ws.follower.wait(ws.limits.seconds)
+    files, _ = ws.index.select(Selection(notes_only=False, visible=ws.access.sees))
+    stems = {filed.path.stem for filed in files}
+    unmet = (
+        (row.source, row.target)
+        for row in ws.index.all_links()
+        if row.kind in WRITTEN_AS_NAMES and row.target and row.target not in stems and ws.access.sees(row.source)
+    )
+    return list(dict.fromkeys(unmet))
+
+
+# ---- tags in properties -------------------------------------------------------------------------------
+
+
+def tags_of_properties(ws: Workspace) -> list[str]:
+    """Every tag of every note's properties, as spelled, by code point. Tags in the text do not count."""
+    return sorted({tag for _, tags in _tagged(ws) for tag in tags})
+
+
+def strange_tags(ws: Workspace, tags: Sequence[str]) -> list[str]:
+    """Those of these tags that no note's properties hold yet; none is strange where there are no tags at all."""
+    ws.follower.wait(ws.limits.seconds)
+    strange = [tag for tag in tags if not any(tag in held for _, held in _holding(ws, tag))]
+    return strange if strange and any(held for _, held in _tagged(ws)) else []
+
+
+def with_tags(ws: Workspace, tags: Sequence[str], *, every: bool) -> list[NotePath]:
+    """Notes whose properties hold any, or every one, of these tags or a tag below it; case counts."""
+    if every and not tags:
+        return all_named(ws)
+    ws.follower.wait(ws.limits.seconds)
+    found = [{path for path, held in _holding(ws, tag) if any(_below(one, tag) for one in held)} for tag in tags]
+    return by_name(set.intersection(*found) if every else set().union(*found))
+
+
+def _below(tag: str, wanted: str) -> bool:
+    return tag == wanted or tag.startswith(wanted + "/")
+
+
+def _tagged(ws: Workspace) -> Iterator[tuple[NotePath, list[str]]]:
+    """Notes with tags, and those of their properties."""
+    paths = all_named(ws)
+    held = ws.index.tags_of(paths)
+    return _with_held(ws, [path for path in paths if held.get(path)])
+
+
+def _holding(ws: Workspace, tag: str) -> Iterator[tuple[NotePath, list[str]]]:
+    """Notes that may hold this tag or one below it in their properties."""
+    return _with_held(ws, [path for path in ws.index.tagged(tag_key(tag)) if ws.access.sees(path)])
+
+
+def _with_held(ws: Workspace, paths: Iterable[NotePath]) -> Iterator[tuple[NotePath, list[str]]]:
+    for path in paths:
+        yield path, property_tags(ws.index.properties(path))
+
+
+def described(ws: Workspace, tag: str) -> list[tuple[NotePath, Any]]:
+    """Notes whose properties hold exactly this tag, by name, each with its property `description` or None."""
+    ws.follower.wait(ws.limits.seconds)
+    paths = by_name(path for path, held in _holding(ws, tag) if tag in held)
+    return [(path, ws.index.properties(path).get("description")) for path in paths]
