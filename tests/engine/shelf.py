@@ -30,7 +30,7 @@ class ShelfIndex:
             holds = all(any(member.casefold() in folded for member in group) for group in needles.groups)
             if holds and visible(path) and path.startswith(f"{folder}/" if folder else ""):
                 self.looked_at.append(path)
-                batch.append(Body(NotePath(path), text, 0, len(text.encode())))
+                batch.append(Body(NotePath(path), text.encode(), 0, len(text.encode())))
             if len(batch) == 2:
                 yield batch
                 batch = []

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import merge
+from itertools import accumulate
 
 from notewright.engine.patterns import Dialect, Matcher, OutOfTime, Patience, Span, compile_pattern
 from notewright.engine.read import folder_path
@@ -20,6 +21,7 @@ from notewright.notes import NotePath, glob_matcher, glob_prefix, parse
 BATCH_BYTES = 4_000_000
 BIGGEST_FILE = 10_485_760  # of files that are no notes; larger ones are not looked into
 BINARY_BYTES = 8_192  # a NUL among the first of these: not text
+MARK = "\ufeff".encode()  # of byte order, before the first line
 LINE_CHARACTERS = 10_000  # shown of one line
 
 
@@ -127,7 +129,7 @@ def _batched(bodies: Iterable[Body]) -> Iterator[list[Body]]:
     size = 0
     for body in bodies:
         batch.append(body)
-        size += len(body.text)
+        size += len(body.data)
         if size > BATCH_BYTES:
             yield batch
             batch, size = [], 0
@@ -149,30 +151,25 @@ def _files(ws: Workspace, folder: str, accepted: Callable[[str], bool], patience
         except Problem:
             continue  # gone or unreadable since it was listed
         if b"\0" not in data[:BINARY_BYTES]:
-            yield Body(entry.path, data.decode(errors="replace"), entry.modified_ns, entry.size)
+            yield Body(entry.path, data, entry.modified_ns, entry.size)
 
 
-def _joined(texts: Iterable[str]) -> tuple[bytes, list[int]]:
+def _joined(texts: Iterable[bytes]) -> tuple[bytes, list[int]]:
     """Whole lines of all texts, each with one line feed, and where each text begins."""
-    chunks: list[bytes] = []
-    starts: list[int] = []
-    at = 0
-    for text in texts:
-        if "\r" in text:
-            text = text.replace("\r\n", "\n")
-        chunk = text.encode(errors="replace").removeprefix(b"\xef\xbb\xbf")
-        chunk = chunk if not chunk or chunk.endswith(b"\n") else chunk + b"\n"
-        starts.append(at)
-        chunks.append(chunk)
-        at += len(chunk)
-    return b"".join(chunks), starts
+    chunks = [text if text.endswith(b"\n") and b"\r" not in text else _plain(text) for text in texts]
+    return b"".join(chunks), list(accumulate(map(len, chunks[:-1]), initial=0))
+
+
+def _plain(text: bytes) -> bytes:
+    text = text.replace(b"\r\n", b"\n")
+    return text if not text or text.endswith(b"\n") else text + b"\n"
 
 
 # ---- lines --------------------------------------------------------------------------------------------
 
 
 def _grep_batch(matcher: Matcher, batch: list[Body], tally: _Tally, patience: Patience) -> None:
-    data, starts = _joined(body.text for body in batch)
+    data, starts = _joined(body.data.removeprefix(MARK) for body in batch)
     end_of_note, first, counted, number = 0, 0, 0, 1
     body = batch[0]
     for start, end in matcher.lines(data, patience):
@@ -291,12 +288,9 @@ def _finder(asked: Find) -> Matcher:
 def _candidates(ws: Workspace, matcher: Matcher, folder: str, patience: Patience) -> Iterator[Body]:
     """Notes that may match, by one look at many joined texts."""
     for batch in ws.index.bodies(matcher.needles, folder=folder, visible=ws.access.sees):
-        texts = [body.text.encode(errors="replace") for body in batch]
-        starts, at = [], 0
-        for text in texts:
-            starts.append(at)
-            at += len(text) + 1
-        for place in matcher.candidates(b"\n".join(texts), starts, patience):
+        starts = list(accumulate((len(body.data) + 1 for body in batch[:-1]), initial=0))
+        data = b"\n".join([body.data for body in batch])
+        for place in matcher.candidates(data, starts, patience):
             yield batch[place]
 
 

@@ -26,10 +26,11 @@ def mentions(ws: Workspace, path: NotePath) -> list[Mentioned]:
     for name in called:
         for batch in ws.index.bodies(Needles(((name,),)), visible=ws.access.sees):
             for body in batch:
-                if body.path in linked or name.casefold() not in body.text.casefold():
+                text = body.text
+                if body.path in linked or name.casefold() not in text.casefold():
                     continue
-                lines = body.text.split("\n")
-                for line in unlinked_mentions(parse(body.path, body.text), [name]):
+                lines = text.split("\n")
+                for line in unlinked_mentions(parse(body.path, text), [name]):
                     found[body.path, line] = Mentioned(body.path, line, lines[line - 1].strip())
                 if len(found) >= MOST:
                     return sorted(found.values(), key=lambda one: (one.path, one.line))

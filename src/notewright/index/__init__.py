@@ -138,9 +138,13 @@ class Body(NamedTuple):
     """A note's text; plain, for there may be a hundred thousand of them in one answer."""
 
     path: NotePath
-    text: str
+    data: bytes  # UTF-8: who looks through all notes looks at bytes, and few are ever decoded
     modified_ns: int
     size: int
+
+    @property
+    def text(self) -> str:
+        return self.data.decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True)
