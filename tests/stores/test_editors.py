@@ -142,6 +142,21 @@ def test_a_late_save_of_a_note_that_was_saved_again_becomes_a_copy(store: Folder
     assert found == {"a.md": b"newer save", "a (kept 1).md": b"late save"}
 
 
+def test_a_late_save_comes_back_over_several_writes_of_ours_but_not_over_a_save_between_them(tmp_path: Path) -> None:
+    for between, expected in ((None, {b"late save"}), (b"a save", {b"late save", b"a save and ours"})):
+        place = tmp_path / str(between)
+        version, store = put(place / "a.md"), FolderStore(place)
+        with open(place / "a.md", "r+b") as editor:
+            version = store.write(A, b"first", seen=version, op="1").version
+            if between:
+                version = put(place / "a.md", between)
+            store.write(A, (between or b"second") + b" and ours", seen=version, op="2")
+            editor.truncate()
+            editor.write(b"late save")
+        store.close()
+        assert {file.read_bytes() for file in place.iterdir()} == expected
+
+
 @pytest.mark.slow
 def test_a_file_that_a_program_keeps_open_for_writing_is_kept_until_it_closes(
     store: FolderStore, tmp_path: Path

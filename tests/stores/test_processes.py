@@ -180,3 +180,15 @@ def test_a_save_that_a_killed_process_had_swapped_out_comes_back(store: FolderSt
         store.sweep(["f"])
     assert (tmp_path / "f/a.md").read_bytes() == b"theirs"
     assert left_beside(tmp_path) == []
+
+
+def test_what_another_machine_laid_a_moment_ago_is_left_alone(store: FolderStore, tmp_path: Path) -> None:
+    store.stage(A, NEW, op="1")
+    (laid,) = tmp_path.glob(".notewright-*")
+    theirs = tmp_path / f".notewright-000000{laid.name[18:]}"
+    os.rename(laid, theirs)
+    odd = tmp_path / ".notewright-not-ours"
+    put(odd)
+    with store.lock():
+        store.sweep([""])
+    assert theirs.exists() and odd.exists()
