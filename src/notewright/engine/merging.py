@@ -52,7 +52,15 @@ def _beyond(now: int, end: int, other: int) -> bool:
 def joined(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     """Both changes to `base` in one text, without looking whether one holds the other."""
     try:
-        text = merge(base.decode(), ours.decode(), theirs.decode())
+        text = merge(base.decode(), ours.decode(), _ended(base, ours, theirs).decode())
     except UnicodeDecodeError:
         return None
     return None if text is None else text.encode()
+
+
+def _ended(base: bytes, ours: bytes, theirs: bytes) -> bytes:
+    """`theirs` with the last line end it lost, where we changed the end too: two lines must not become one."""
+    *_, last = base.splitlines(keepends=True) or [b""]
+    if theirs.endswith(b"\n") or not last.endswith(b"\n") or ours.endswith(last):
+        return theirs
+    return theirs + (b"\r\n" if last.endswith(b"\r\n") else b"\n")

@@ -1,0 +1,37 @@
+"""A change of ours and somebody else's text."""
+
+import pytest
+
+from notewright.engine.merging import merged, replaced
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "theirs", "together"),
+    [
+        ("a\nb\n", "a\nB\n", "top\na\nb\n", "top\na\nB\n"),  # at different places
+        ("see [[Old]] now\n", "see [[New]] now\n", "please see [[Old]] now\n", "please see [[New]] now\n"),
+        ("a\n", "a\nours\n", "a\nours\ntheirs\n", "a\nours\ntheirs\n"),  # it is in there already
+        ("end\n", "end\nours\n", "END\nours\n", "END\nours\n"),
+        ("a\nours\n", "a\n", "A\n", "A\n"),  # it is out of there already
+        ("end\n", "end ours\n", "start ours\n", "start ours\n"),
+        ("a\nlast\n", "a\nlast\nours\n", "a\nother", "a\nother\nours\n"),  # two lines do not become one
+        ("a\r\nlast\r\n", "a\r\nlast\r\nours\r\n", "a\r\nother", "a\r\nother\r\nours\r\n"),
+        ("one\n", "two\n", "three\n", None),
+        ("a\n", "a\nours\n", "a\ntheirs\n", None),
+    ],
+)
+def test_a_change_is_in_the_merged_text_once(before: str, after: str, theirs: str, together: str | None) -> None:
+    found = merged(before.encode(), after.encode(), theirs.encode())
+    assert (None if found is None else found.decode()) == together
+
+
+def test_what_is_not_text_is_not_merged() -> None:
+    assert merged(b"a\n", b"b\n", b"\xff\n") is None
+
+
+def test_a_place_is_gone_when_neither_the_old_words_nor_ours_are_there() -> None:
+    before, after = b"see [[Old]]\n", b"see [[New]]\n"
+    assert replaced(before, after, b"something else\n")
+    assert not replaced(before, after, b"see [[Old|it]]\n")
+    assert not replaced(before, after, b"see [[New|it]]\n")
+    assert not replaced(b"a\n", b"a\nours\n", b"b\n"), "what only adds has its place anywhere"
