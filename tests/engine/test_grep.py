@@ -167,4 +167,5 @@ def test_only_the_body_holds_text() -> None:
         }
     )
     assert holding(ws, "tea") == ["b.md", "c.md", "d.md"]
+    assert holding(ws, "-\ntea") == []
     assert holding(ws, "") == ["a.md", "b.md", "c.md", "d.md"]

@@ -240,7 +240,7 @@ def test_the_javascript_dialect_finds_what_a_javascript_engine_finds(pattern: st
 @given(_PATTERNS, st.text(_LETTERS, max_size=12), st.booleans())
 def test_every_text_that_matches_holds_the_needles(pattern: str, text: str, whole_word: bool) -> None:
     matcher = compile_pattern(pattern, "re2", whole_word=whole_word, lines=False)
-    if matcher.found_in(text, Patience.of(5)):
+    if matcher.found_in(text.encode(), Patience.of(5)):
         folded = text.casefold()
         for group in matcher.needles.groups:
             assert any(member.casefold() in folded for member in group)
@@ -253,4 +253,4 @@ def test_lines_of_joined_texts_are_those_that_match_alone(pattern: str, lines: l
     matcher = compile_pattern(pattern)
     data = "".join(line + "\n" for line in single).encode()
     got = [data[start:end].decode() for start, end in matcher.lines(data, Patience.of(5))]
-    assert got == [line for line in single if matcher.found_in(line, Patience.of(5))]
+    assert got == [line for line in single if matcher.found_in(line.encode(), Patience.of(5))]

@@ -256,10 +256,11 @@ def find_text(ws: Workspace, asked: Find) -> FoundTexts:
     patience = Patience.of(ws.limits.seconds, asked.cancelled)
     try:
         for body in _candidates(ws, matcher, asked.folder, patience):
-            text = body.text.removeprefix("\ufeff")
-            count, first = matcher.count(text, patience) if asked.query else (0, 0)
+            data = body.data.removeprefix(MARK)
+            count, first = matcher.count(data, patience) if asked.query else (0, 0)
             if count or not asked.query:
-                notes.append(FoundIn(body.path, count, first, len(text), body.modified_ns, body.size))
+                length = len(data.decode(errors="replace"))
+                notes.append(FoundIn(body.path, count, first, length, body.modified_ns, body.size))
     except OutOfTime:
         return FoundTexts(tuple(notes), late=True)
     return FoundTexts(tuple(notes))
@@ -296,26 +297,25 @@ def _candidates(ws: Workspace, matcher: Matcher, folder: str, patience: Patience
 
 # ---- notes that hold some text ------------------------------------------------------------------------
 
-_FENCE = re.compile(r"\n---[ \t]*(?:\r?\n|\Z)")
+_FENCE = re.compile(rb"\n---[ \t]*(?:\r?\n|\Z)")
 
 
 def holding(ws: Workspace, text: str) -> list[NotePath]:
     """Notes whose body (not their frontmatter) holds this text, case ignored, by path."""
     ws.follower.wait(ws.limits.seconds)
     patience = Patience.of(ws.limits.seconds)
-    matcher = compile_pattern(text, "literal", lines=False)
-    if not text:
-        matcher = Matcher(Needles(), None, None)
+    matcher = compile_pattern(text, "literal", lines=False) if text else Matcher(Needles(), None, None)
     found = _candidates(ws, matcher, "", patience)
     return [body.path for body in found if not text or _in_body(body, matcher, patience)]
 
 
 def _in_body(body: Body, matcher: Matcher, patience: Patience) -> bool:
-    text = body.text.removeprefix("\ufeff")
-    if not text.startswith("---"):
-        return matcher.found_in(text, patience)
-    fence = _FENCE.search(text, 2)
-    if fence is None or matcher.found_in(text[fence.end() :], patience):
-        return matcher.found_in(text, patience)  # whatever stands above, it ends at the first fence
+    """A candidate holds the text somewhere: whatever stands above the body ends at the first fence."""
+    data = body.data.removeprefix(MARK)
+    fence = _FENCE.search(data, 2) if data.startswith(b"---") else None
+    if fence is None and matcher.word is not None:
+        return True
+    if matcher.count(data[fence.end() if fence else 0 :], patience)[0]:
+        return True
     note = parse(body.path, body.text)
-    return matcher.found_in(note.body, patience)
+    return matcher.count(note.body.encode(errors="replace"), patience)[0] > 0

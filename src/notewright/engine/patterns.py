@@ -78,6 +78,7 @@ class Matcher:
     exact: Any  # re2: finds the matches and nothing else, in ASCII text at least; None if that cannot be said
     judge: Any = None  # regex: finds the matches and nothing else, but may take for ever; None where it is not needed
     word: Word | None = None  # what the pattern says, if it is nothing but text
+    outer: bool = False  # word boundaries stand at its two ends alone
     stride: int = _SLICE  # bytes that may be searched without a look at the clock
 
     @property
@@ -87,26 +88,32 @@ class Matcher:
 
     def finditer(self, text: str, patience: Patience) -> Iterator[Span]:
         """Every match that is not empty, from left to right, none over another."""
-        if self.exact is not None and (self.judge is None or text.isascii()):
+        if self._by_re2(text):
             yield from _in_characters(text, _spans(self.exact, text.encode(errors="replace")))
         else:
             yield from self._judged(text, patience)
 
-    def count(self, text: str, patience: Patience) -> tuple[int, int]:
-        """How many matches there are that are not empty, and where the first begins."""
-        data = text.encode(errors="replace")
+    def count(self, data: bytes, patience: Patience) -> tuple[int, int]:
+        """How many matches there are that are not empty, and at which character the first begins."""
         folded = self.word.folded(data) if self.word else None
-        if folded is None or self.word is None:
-            starts = [start for start, _ in self.finditer(text, patience)]
-            return len(starts), starts[0] if starts else 0
-        first = folded.find(self.word.data)
-        return folded.count(self.word.data), len(data[: max(first, 0)].decode())
+        if folded is not None and self.word is not None:
+            total, first = folded.count(self.word.data), folded.find(self.word.data)
+        elif self._by_re2(data):
+            starts = [start for start, _ in _spans(self.exact, data)]
+            total, first = len(starts), starts[0] if starts else 0
+        else:
+            places = [start for start, _ in self._judged(data.decode(errors="replace"), patience)]
+            return len(places), places[0] if places else 0
+        return total, len(data[: max(first, 0)].decode(errors="replace"))
 
-    def found_in(self, text: str, patience: Patience) -> bool:
+    def found_in(self, data: bytes, patience: Patience) -> bool:
         """Does the pattern match anywhere? An empty match counts."""
-        if self.exact is not None and (self.judge is None or text.isascii()):
-            return _search(self.exact, text.encode(errors="replace"), 0) is not None
-        return self._judge_from(text, 0, patience) is not None
+        if self._by_re2(data):
+            return _search(self.exact, data, 0) is not None
+        return self._judge_from(data.decode(errors="replace"), 0, patience) is not None
+
+    def _by_re2(self, text: str | bytes) -> bool:
+        return self.exact is not None and (self.judge is None or text.isascii())
 
     def _judged(self, text: str, patience: Patience) -> Iterator[Span]:
         at = 0
@@ -130,7 +137,7 @@ class Matcher:
     def lines(self, data: bytes, patience: Patience) -> Iterator[Span]:
         """Start and end of every line that matches. `data` is whole lines, each with its line feed."""
         look, same = self._first_look(data), self._same
-        sure = same and self.judge is None
+        sure, outer = same and self.judge is None, same and self.outer
         low = 0
         while low < len(data):
             patience.left()
@@ -138,14 +145,12 @@ class Matcher:
             while low <= high and (found := look(low, high)) is not None:
                 start = data.rfind(b"\n", low, found[0]) + 1 or low
                 low = data.find(b"\n", found[1]) + 1
-                if sure or self._holds(data[start : low - 1], same, patience):
+                if sure or (outer and _in_ascii(data, *found)) or self._holds(data[start : low - 1], same, patience):
                     yield start, low - 1
             low = high + 1
 
     def _holds(self, line: bytes, same: bool, patience: Patience) -> bool:
-        if self.exact is not None and (self.judge is None or line.isascii()):
-            return same or _search(self.exact, line, 0) is not None
-        return self.found_in(line.decode(errors="replace"), patience)
+        return (same and self._by_re2(line)) or self.found_in(line, patience)
 
     def candidates(self, data: bytes, starts: list[int], patience: Patience) -> Iterator[int]:
         """Which of the texts joined in `data` (at `starts`) may hold a match: all that do are among them."""
@@ -191,7 +196,14 @@ def _compiled(pattern: str, dialect: Dialect, ignore_case: bool, whole_word: boo
     judge = None if exact is not None and not _beyond_ascii(node) else _judge(node)
     size = relaxed.programsize if relaxed is not None else _SMALL_PROGRAM
     stride = max(16_000, _SLICE // (1 + size // _SMALL_PROGRAM))
-    return Matcher(needles_of(node), relaxed, exact, judge, _word(node), stride)
+    return Matcher(needles_of(node), relaxed, exact, judge, _word(node), _outer(node), stride)
+
+
+def _outer(node: Node) -> bool:
+    """Nothing but its first and its last place asks for a word boundary."""
+    nodes = node.nodes if isinstance(node, Chain) else (node,)
+    inner = [one for at, one in enumerate(nodes) if not (isinstance(one, Edge) and at in (0, len(nodes) - 1))]
+    return not any(map(_beyond_ascii, inner))
 
 
 def _word(node: Node) -> Word | None:
@@ -259,6 +271,11 @@ def _beyond_ascii(node: Node) -> bool:
 def _look_for(folded: bytes, word: bytes, low: int, high: int) -> Span | None:
     at = folded.find(word, low, high)
     return (at, at + len(word)) if at >= 0 else None
+
+
+def _in_ascii(data: bytes, start: int, end: int) -> bool:
+    """The characters on both sides of both ends of a match are ASCII: there re2 sees the word boundaries right."""
+    return data[max(start - 1, 0) : start + 1].isascii() and data[max(end - 1, 0) : end + 1].isascii()
 
 
 def _search(pattern: Any, data: bytes, low: int, high: int | None = None) -> Span | None:
