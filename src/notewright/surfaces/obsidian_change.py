@@ -1,0 +1,233 @@
+"""The tools of the obsidian dialect that change something."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from notewright import engine
+from notewright.engine import Edited, Workspace
+from notewright.errors import Exists, Invalid, NotFound
+from notewright.notes import (
+    STEM,
+    STEM_OR_PATH,
+    AddTag,
+    Append,
+    AppendToSection,
+    DeleteSection,
+    Edit,
+    HeadingRule,
+    InsertBesideText,
+    ListStyle,
+    NotePath,
+    RemoveTag,
+    Replace,
+    ReplaceBody,
+    ReplaceSection,
+    SetProperty,
+    parse,
+    path_problem,
+    property_tags,
+    spliced,
+    yaml_block,
+)
+from notewright.surfaces import obsidian_words as words
+from notewright.surfaces.base import Args, Call
+from notewright.surfaces.obsidian_words import said
+
+EXACT = HeadingRule.EXACT
+_NOT_IN_NAMES = re.compile(r"[/\\\[\]#^|\x00-\x1f\x7f]")
+
+
+# ---- whole notes --------------------------------------------------------------------------------------
+
+
+def create_note(call: Call, args: Args) -> str:
+    ws, name = call.workspace, args["name"]
+    properties = _properties(args.get("frontmatter", ""))
+    tags = property_tags(properties)
+    _check_allowed(ws, tags)
+    _check_rules(tags, name, properties)
+    path = _new_path(ws, "", name)
+    engine.create(ws, path, _text(path, properties, args.get("content", "")).encode())
+    return said(name=name, path=engine.full_path(ws, path))
+
+
+def _properties(given: str) -> dict[str, Any]:
+    try:
+        properties = json.loads(given) if given else {}
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"Invalid frontmatter JSON: {error}", what="frontmatter") from None
+    if not isinstance(properties, dict):
+        raise Invalid("Invalid frontmatter JSON: expected an object", what="frontmatter")
+    return properties
+
+
+def _text(path: NotePath, properties: Mapping[str, Any], content: str) -> str:
+    """A whole note; Invalid if the properties could not be read back."""
+    try:
+        front = yaml_block(properties, "flush")
+    except RecursionError:
+        raise Invalid("Invalid frontmatter JSON: it is nested too deeply", what="frontmatter") from None
+    problem = parse(path, front).frontmatter.problem
+    if problem:
+        raise Invalid(f"Invalid frontmatter JSON: {problem}", what="frontmatter")
+    return front + content
+
+
+def _new_path(ws: Workspace, folder: str, name: str) -> NotePath:
+    """Where a note of this name would be; refused if it cannot be a name or any note has it."""
+    place = f"{folder}/{name}.md" if folder else f"{name}.md"
+    bad = not name or name != name.strip() or name.startswith(".") or _NOT_IN_NAMES.search(name)
+    if bad or path_problem(place):
+        raise Invalid(f"Invalid note name: {name[: words.MOST_QUOTED]}", what="name")
+    if engine.is_taken(ws, name):
+        raise Exists(f"{name} is there already", path=place)
+    return NotePath(place)
+
+
+def rename_note(call: Call, args: Args) -> str:
+    ws, old, new = call.workspace, args["old_name"], args["new_name"]
+    path = engine.named(ws, old)
+    place = _new_path(ws, path.folder, new)
+    # A link that names the folder too must follow, or it would break.
+    moved = engine.move(ws, path, place, dry_run=args.get("dry_run", False), policy=STEM_OR_PATH, portable=False)
+    return said(old_name=old, new_name=new, files_updated=_names(path for path, _ in moved.files))
+
+
+def delete_note(call: Call, args: Args) -> str:
+    ws, name = call.workspace, args["name"]
+    path = engine.named(ws, name)
+    gone = engine.delete_marked(ws, path, _marked, policy=STEM, dry_run=args.get("dry_run", False))
+    trash = engine.full_path(ws, gone.trash) if gone.trash else None
+    return said(name=name, trash_path=trash, files_updated=_names(gone.files))
+
+
+def _marked(target: str) -> str:
+    return f"{target} (deleted)"
+
+
+def _names(paths: Iterable[NotePath]) -> list[str]:
+    return sorted({path.stem for path in paths})
+
+
+# ---- text ---------------------------------------------------------------------------------------------
+
+
+def _edit(call: Call, args: Args, *edits: Edit) -> Edited:
+    ws = call.workspace
+    return engine.edit_note(ws, engine.named(ws, args["name"]), edits)
+
+
+def append_note(call: Call, args: Args) -> str:
+    _edit(call, args, Append(args["text"], separator="\n\n"))
+    return said(name=args["name"], status="appended")
+
+
+def update_note(call: Call, args: Args) -> str:
+    _edit(call, args, ReplaceBody(args["content"]))
+    return said(name=args["name"], status="updated")
+
+
+def replace_text(call: Call, args: Args) -> str:
+    ws, path = call.workspace, engine.named(call.workspace, args["name"])
+    if not args["old_text"]:
+        raise NotFound("the text to replace is empty", what="text", path=path)
+    change = Replace(args["old_text"], args["new_text"], "all" if args.get("replace_all") else "first", body=True)
+    counted: list[int] = []
+
+    def changed(text: str) -> str:
+        made = change.splices(text, path)
+        counted[:] = [len(made)]
+        return spliced(text, made)
+
+    engine.change_text(ws, path, changed)
+    return said(name=args["name"], replaced=counted[0])
+
+
+def insert_text(call: Call, args: Args) -> str:
+    before, after = args.get("before", ""), args.get("after", "")
+    if bool(before) == bool(after):
+        raise Invalid("Exactly one of 'before' or 'after' must be provided", what="before")
+    _edit(call, args, InsertBesideText(before or after, args["text"], after=bool(after)))
+    return said(name=args["name"], position="after" if after else "before", pattern=before or after)
+
+
+def append_section(call: Call, args: Args) -> str:
+    _edit(call, args, AppendToSection(args["section"], args["text"], EXACT))
+    return said(name=args["name"], section=args["section"], status="appended")
+
+
+def update_section(call: Call, args: Args) -> str:
+    _edit(call, args, ReplaceSection(args["section"], args["content"], EXACT))
+    return said(name=args["name"], section=args["section"], status="updated")
+
+
+def delete_section(call: Call, args: Args) -> str:
+    _edit(call, args, DeleteSection(args["section"], EXACT))
+    return said(name=args["name"], section=args["section"], status="deleted")
+
+
+# ---- frontmatter --------------------------------------------------------------------------------------
+
+
+def set_frontmatter(call: Call, args: Args) -> str:
+    ws, key, value = call.workspace, args["key"], args["value"]
+    path = engine.named(ws, args["name"])
+    if key.lower() == "tags":
+        value = _tag_list(value)
+        _check_allowed(ws, value)
+    engine.edit_note(ws, path, [SetProperty(key, value, _style(ws, path, key))])
+    return said(name=args["name"], key=key, value=value)
+
+
+def _tag_list(given: str) -> list[str]:
+    try:
+        tags = json.loads(given)
+    except (ValueError, RecursionError):
+        tags = None
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise Invalid(words.NOT_A_LIST, what="value")
+    return tags
+
+
+def _style(ws: Workspace, path: NotePath, key: str) -> ListStyle | None:
+    """A new list is written as this dialect writes lists; one that is there keeps its form."""
+    there = isinstance(engine.read(ws, path).note.frontmatter.properties.get(key), list)
+    return None if there else "flush"
+
+
+def add_tag(call: Call, args: Args) -> str:
+    ws, name, tag = call.workspace, args["name"], args["tag"]
+    path = engine.named(ws, name)
+    properties = engine.read(ws, path).note.frontmatter.properties
+    tags = property_tags(properties)
+    if tag not in tags:
+        _check_allowed(ws, [tag])
+        _check_rules([tag], name, properties)
+        tags = _tags(engine.edit_note(ws, path, [AddTag(tag, "flush", ignore_case=False)]))
+    return said(name=name, tags=tags)
+
+
+def remove_tag(call: Call, args: Args) -> str:
+    tag = args["tag"]
+    edited = _edit(call, args, RemoveTag(tag, ignore_case=False))
+    return said(name=args["name"], tags=_tags(edited), removed=edited.change_id is not None)
+
+
+def _tags(edited: Edited) -> list[str]:
+    return property_tags(parse(edited.path, edited.after).frontmatter.properties)
+
+
+def _check_allowed(ws: Workspace, tags: Sequence[str]) -> None:
+    strange = engine.strange_tags(ws, tags) if tags else []
+    if strange:
+        raise Invalid(words.strange(strange, engine.tags_of_properties(ws)), what="tags")
+
+
+def _check_rules(tags: Sequence[str], name: str, properties: Mapping[str, Any]) -> None:
+    for tag in tags:
+        if tag in words.TAG_RULES:
+            holds, refusal = words.TAG_RULES[tag]
+            if not holds(name, properties):
+                raise Invalid(refusal, what="tags")
