@@ -75,6 +75,9 @@ def test_a_symlink_that_stays_inside_is_read_and_listed_as_what_it_is(notes: Fol
         "f/b.md": ("file", None),
         "f/up.md": ("symlink", "../a.md"),
     }
+    assert {entry.path: entry.real for entry in notes.entries() if entry.kind == "symlink"} == {
+        "link.md": "f/b.md", "twice.md": "a.md", "whole.md": "a.md", "f/up.md": "a.md"
+    }  # fmt: skip
     entry = notes.stat(NotePath("link.md"))
     assert (entry.kind, entry.size, entry.target) == ("symlink", len(OLD), "f/b.md")
     assert notes.read(NotePath("link.md")).entry == entry._replace(
@@ -135,6 +138,10 @@ def test_symlinks_that_lead_out_or_behind_a_dot_do_not_exist(notes: FolderStore,
             notes.children(path)
     assert [entry.path for entry in notes.entries()] == ["a.md", "f/b.md"]
     assert [entry.path for entry in notes.children("")] == ["a.md", "f"]
+    for call in (notes.read, notes.children):
+        with pytest.raises(NotFound) as refused:
+            call(NotePath("out0.md"))
+        assert refused.value.details["outside"]
 
 
 def test_broken_and_looping_symlinks_are_listed_without_a_size_and_never_followed(

@@ -28,6 +28,7 @@ class Entry(NamedTuple):
     target: str | None = None  # where a symlink points, as written
     mode: int | None = None  # as stat says it, type included (of what a symlink leads to; None where it is broken)
     accessed_ns: int | None = None
+    real: str | None = None  # the path a symlink means in the end, "" the root; None where it runs in a circle
 
 
 class Oddity(NamedTuple):
@@ -50,7 +51,8 @@ class Store(Protocol):
     """What a place for notes promises. All calls may come from any thread; paths have passed `NotePath.parse`.
 
     Raises NotFound, Exists, Conflict, Forbidden, NoSpace, Busy, Unavailable and nothing else. A path with a segment
-    that begins with a dot is refused as NotFound, except where `hidden` says otherwise. Calls may block for as long as
+    that begins with a dot is refused as NotFound, except where `hidden` says otherwise; what only a symlink out of the
+    notes leads to is NotFound with `outside`. Calls may block for as long as
     the medium does (a hung network mount): an edge that has a deadline calls from a thread it can leave behind.
     """
 

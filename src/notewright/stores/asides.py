@@ -1,4 +1,5 @@
-"""What was taken out of a note's place stays beside it for a moment, and is looked at again before it goes.
+"""What was taken out of a note's place goes at once where nobody can write to it any more; else it stays beside for a
+moment, and is looked at again before it goes.
 
 An editor that had the note open may write to the old file after we swapped it out. If it did, that file itself goes
 back under the note's name (so that even a write still under way arrives there) and ours goes, which is in the history.
@@ -20,10 +21,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from notewright.errors import Problem
+from notewright.notes import NotePath
 from notewright.stores import Version
 from notewright.stores.alone import Alone
 from notewright.stores.beneath import FOLDER, READ, Root, exists
-from notewright.stores.beside import PREFIX, Beside, digest, name_digest
+from notewright.stores.beside import PREFIX, Beside, digest, digest_open, name_digest
 from notewright.stores.swap import put_back
 
 log = logging.getLogger(__name__)
@@ -53,6 +55,11 @@ class Asides:
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closing = False
+
+    def let_go(self, folder: int, laid: Beside, path: NotePath) -> None:
+        """It was just taken out of `folder`: remove it now if that is safe, else keep it for a while."""
+        if not remove_if_closed(folder, laid):
+            self.keep(Aside(path.folder, str(laid), path.name))
 
     def keep(self, aside: Aside, look: int = 0, delay: float = LOOKS[0]) -> None:
         """Look at it in a while."""
@@ -145,9 +152,7 @@ class Rescuer:
                 return False
             file = os.open(aside.name, READ, dir_fd=holder)
             try:
-                fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)  # an opener in this very moment must not end us
-                fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)  # granted only if nobody has it open for writing
-                fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+                _lease(file)
             except BlockingIOError:
                 return True
             except OSError:
@@ -241,6 +246,35 @@ class Rescuer:
                 return folder
             os.close(folder)
         return None
+
+
+def remove_if_closed(folder: int, laid: Beside) -> bool:
+    """Remove a file whose bytes are safe without it, if no program has it open for writing: under a name that nobody
+    knows nobody will open it either. Only some file systems can say so."""
+    if not hasattr(fcntl, "F_SETLEASE"):
+        return False
+    try:
+        file = os.open(str(laid), READ, dir_fd=folder)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    try:
+        _lease(file)
+        if not laid.knows(digest_open(file)):
+            return False
+        os.unlink(str(laid), dir_fd=folder)
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(file)  # and with it the lease
+
+
+def _lease(file: int) -> None:
+    """Granted only if nobody has the file open for writing, else BlockingIOError; who would open it so then waits."""
+    fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)  # an opener in this very moment must not end us
+    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
 
 
 def _named(folder: int, wanted: str) -> str | None:

@@ -143,7 +143,7 @@ class Root:
             if name == ".." and done:
                 done.pop()
             elif name == "..":
-                raise FileNotFoundError(errno.ENOENT, "it leads out", path)
+                raise LeadsOut(errno.ENOENT, "it leads out", path)
             elif name not in ("", "."):
                 target = self._target(root, "/".join(done), name)
                 if target is None:
@@ -170,7 +170,7 @@ class Root:
     def _inside(self, target: str) -> str:
         if target == self.path or target.startswith(self.path.rstrip("/") + "/"):
             return target[len(self.path) :]
-        raise FileNotFoundError(errno.ENOENT, "it leads out", target)
+        raise LeadsOut(errno.ENOENT, "it leads out", target)
 
     def exchange(self, folder: int, one: str, other: str) -> bool:
         """Swap two names in a folder at once; False where the file system cannot, and nothing happened."""
@@ -221,6 +221,10 @@ def exists(folder: int, name: str) -> bool:
     return True
 
 
+class LeadsOut(FileNotFoundError):
+    """A symlink to somewhere outside: for us nothing is there."""
+
+
 def refusal(error: OSError, path: str, *, writing: bool = False) -> Problem:
     """The problem an error of the system is, in our words."""
     number = error.errno
@@ -242,7 +246,8 @@ def refusal(error: OSError, path: str, *, writing: bool = False) -> Problem:
         errno.EILSEQ,
         errno.ENXIO,
     ):
-        return NotFound(f"there is no {path}", what="file", path=path)
+        outside = {"outside": True} if isinstance(error, LeadsOut) else {}
+        return NotFound(f"there is no {path}", what="file", path=path, **outside)
     if number in (errno.EBUSY, errno.ETXTBSY, errno.EAGAIN, errno.EMFILE, errno.ENFILE):
         return Busy(f"{path} cannot be reached just now: {error.strerror}", hint="try again in a moment", path=path)
     return Unavailable(f"{path or 'the folder'} cannot be reached: {error.strerror}", path=path)

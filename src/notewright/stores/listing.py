@@ -54,19 +54,21 @@ def _link_entry(root: Root, inside: int, path: NotePath, found: os.stat_result, 
         target = _read_link(root, inside, path)
     except OSError:
         return None
+    real = None
     try:
-        end = _lstat(root, inside, root.resolve(inside, path), hidden)
+        real = root.resolve(inside, path)
+        end = _lstat(root, inside, real, hidden)
     except FileNotFoundError:
         return None
     except OSError:  # a loop, or a folder on the way that may not be entered
         end = None
     own = stamp_of(found)
     if end is None:
-        return Entry(path, "symlink", own, 0, 0, target)
+        return Entry(path, "symlink", own, 0, 0, target, real=real)
     if not (stat.S_ISREG(end.st_mode) or stat.S_ISDIR(end.st_mode)):
         return None
-    size = end.st_size if stat.S_ISREG(end.st_mode) else 0
-    return Entry(path, "symlink", f"{own}>{stamp_of(end)}", size, end.st_mtime_ns, target, end.st_mode, end.st_atime_ns)
+    size, stamp = end.st_size if stat.S_ISREG(end.st_mode) else 0, f"{own}>{stamp_of(end)}"
+    return Entry(path, "symlink", stamp, size, end.st_mtime_ns, target, end.st_mode, end.st_atime_ns, real)
 
 
 def _read_link(root: Root, inside: int, path: NotePath) -> str:

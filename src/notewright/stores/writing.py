@@ -106,7 +106,7 @@ class Writing:
                 os.rename(str(laid), str(ready), src_dir_fd=folder, dst_dir_fd=folder)
                 laid = ready
                 swap.replace(self._root, folder, laid, path, version, seen)
-                self._asides.keep(Aside(path.folder, str(laid), path.name))
+                self._asides.let_go(folder, laid, path)
             found = os.fstat(file)
             self._remember(stamp_of(found), version, seen)
             return found
@@ -161,7 +161,7 @@ class Writing:
                 try:
                     swap.remove(self._root, folder, laid, path, seen)
                 finally:
-                    self._asides.keep(Aside(path.folder, str(laid), path.name))
+                    self._asides.let_go(folder, laid, path)
             self._make_durable(folder, path, op)
             return True
 
