@@ -246,8 +246,7 @@ def refusal(error: OSError, path: str, *, writing: bool = False) -> Problem:
         errno.EILSEQ,
         errno.ENXIO,
     ):
-        outside = {"outside": True} if isinstance(error, LeadsOut) else {}
-        return NotFound(f"there is no {path}", what="file", path=path, **outside)
+        return NotFound(f"there is no {path}", what="file", path=path, outside=isinstance(error, LeadsOut))
     if number in (errno.EBUSY, errno.ETXTBSY, errno.EAGAIN, errno.EMFILE, errno.ENFILE):
         return Busy(f"{path} cannot be reached just now: {error.strerror}", hint="try again in a moment", path=path)
     return Unavailable(f"{path or 'the folder'} cannot be reached: {error.strerror}", path=path)
