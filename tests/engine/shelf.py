@@ -57,6 +57,13 @@ class ShelfStore:
         return Stored(self.files[path], "", self.stat(path))
 
 
+class WholeIndex(ShelfIndex):
+    """Every text, whatever it holds."""
+
+    def bodies(self, needles: Needles, *, folder: str = "", visible: Visible = everything) -> Iterator[list[Body]]:
+        yield [Body(NotePath(path), text.encode(), 0, len(text.encode())) for path, text in sorted(self.texts.items())]
+
+
 def shelf(files: dict[str, str | bytes], *, hide: tuple[str, ...] = (), seconds: float = 20.0) -> Any:
     """A workspace of these files; notes are those that end in .md."""
     data = {path: text.encode() if isinstance(text, str) else text for path, text in files.items()}
