@@ -1,0 +1,35 @@
+"""What tests of surfaces share."""
+
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.surfaces.vault import Vault, filled
+
+from notewright.config import Config, WorkspaceConfig
+from notewright.opening import close_workspace, open_workspace
+
+OpenVault = Callable[..., Vault]
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Generator[OpenVault, None, None]:
+    """`vault({"A": "[[B]]", "pic.png": b"…"}, read_only=True)`: names are notes, what has a dot is a file.
+
+    Nobody watches the folder unless `watch` is asked for: starting and stopping that takes longer than most tests.
+    """
+    opened: list[Vault] = []
+
+    def make(notes: Mapping[str, str | bytes] | None = None, *, watch: bool = False, **settings: Any) -> Vault:
+        root = tmp_path / f"Vault{len(opened) or ''}"
+        root.mkdir()
+        filled(root, notes or {})
+        asked = WorkspaceConfig(root.name, root.name.lower(), str(root), **settings)
+        config = Config((asked,), str(tmp_path / "state"), str(tmp_path / "cache"))
+        opened.append(Vault(root, open_workspace(asked, config, watch=watch)))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        close_workspace(one.ws)
