@@ -85,6 +85,8 @@ class ReadOnly(Problem):
 
 
 class Forbidden(Problem):
+    """`by` is "rule" where the workspace's own rules forbid it; else the file system does."""
+
     code = "forbidden"
 
 

@@ -127,7 +127,7 @@ def test_text_is_counted_in_every_note_with_its_first_place() -> None:
 
 def test_places_have_lines_from_one_and_columns_from_zero() -> None:
     text = "Next project planning\n\n日本 project"
-    found = places(shelf({}), Find("project"), text)
+    found = list(places(shelf({}), Find("project"), text))
     assert [(place.line, place.column, place.length, place.start) for place in found] == [(1, 5, 7, 5), (3, 3, 7, 26)]
 
 

@@ -18,7 +18,8 @@ class Access:
 
     @cached_property
     def _hidden(self) -> tuple[Callable[[str], bool], ...]:
-        return tuple(glob_matcher(pattern) for pattern in self.hide)
+        folders = tuple(pattern[:-3] for pattern in self.hide if pattern.endswith("/**") and pattern[:-3])
+        return tuple(glob_matcher(pattern) for pattern in self.hide + folders)
 
     @cached_property
     def _writable(self) -> tuple[Callable[[str], bool], ...]:
@@ -39,7 +40,7 @@ class Access:
         if self.read_only:
             raise ReadOnly("this workspace is read-only", hint="ask its owner to allow writing", path=path)
         if not self.sees(path) or not any(allows(path) for allows in self._writable):
-            raise Forbidden(f"writing to {path} is not allowed", hint=self._where(), path=path)
+            raise Forbidden(f"writing to {path} is not allowed", hint=self._where(), path=path, by="rule")
 
     def _where(self) -> str:
         if self.write_under == ("**",):

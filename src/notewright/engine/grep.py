@@ -217,7 +217,12 @@ class Find:
     case_sensitive: bool = False
     whole_word: bool = False
     folder: str = ""
+    until: float | None = None  # on the monotonic clock, for a question in several parts; else the workspace's limit
     cancelled: Callable[[], bool] | None = None
+
+    def check(self) -> None:
+        """Invalid if nothing can be looked for with it."""
+        _finder(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +258,7 @@ def find_text(ws: Workspace, asked: Find) -> FoundTexts:
     matcher = _finder(asked)
     notes: list[FoundIn] = []
     ws.follower.wait(ws.limits.seconds)
-    patience = Patience.of(ws.limits.seconds, asked.cancelled)
+    patience = _patience(ws, asked)
     try:
         for body in _candidates(ws, matcher, asked.folder, patience):
             data = body.data.removeprefix(MARK)
@@ -266,18 +271,23 @@ def find_text(ws: Workspace, asked: Find) -> FoundTexts:
     return FoundTexts(tuple(notes))
 
 
-def places(ws: Workspace, asked: Find, text: str) -> list[Place]:
+def places(ws: Workspace, asked: Find, text: str) -> Iterator[Place]:
     """Every match in one text, as `find_text` counts them; the byte order mark must be gone. OutOfTime is a cut."""
-    found: list[Place] = []
-    line, begin = 1, 0
+    line, begin, at = 1, 0, 0
     try:
-        for start, end in _finder(asked).finditer(text, Patience.of(ws.limits.seconds, asked.cancelled)):
-            line += text.count("\n", begin, start)
-            begin = max(begin, text.rfind("\n", begin, start) + 1)
-            found.append(Place(line, start - begin, end - start, start))
+        for start, end in _finder(asked).finditer(text, _patience(ws, asked)):
+            line += text.count("\n", at, start)
+            begin = max(begin, text.rfind("\n", at, start) + 1)
+            at = start
+            yield Place(line, start - begin, end - start, start)
     except OutOfTime:
-        pass
-    return found
+        return
+
+
+def _patience(ws: Workspace, asked: Find) -> Patience:
+    if asked.until is None:
+        return Patience.of(ws.limits.seconds, asked.cancelled)
+    return Patience(asked.until, asked.cancelled)
 
 
 def _finder(asked: Find) -> Matcher:

@@ -5,6 +5,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
@@ -189,13 +190,25 @@ def _subfolders(ws: Workspace, inside: str) -> Iterator[tuple[str, int]]:
             yield entry.path, counts.get(entry.path, 0)
 
 
-def created(ws: Workspace, files: Sequence[Filed]) -> dict[str, float]:
-    """When each note was made: its property `created`, else when it was first made through us, else modified."""
-    first = ws.ledger.first_seen([filed.path for filed in files])
+class Dated(Protocol):
+    """Anything that tells a path and when it was modified: of a listing, the index or a search."""
+
+    @property
+    def path(self) -> NotePath: ...
+
+    @property
+    def modified_ns(self) -> int: ...
+
+
+def created(ws: Workspace, files: Sequence[Dated]) -> dict[str, float]:
+    """When each file was made: its property `created`, else when it was first made through us, else modified."""
+    paths = [filed.path for filed in files]
+    said, first = ws.index.property_of("created", paths), ws.ledger.first_seen(paths)
     times: dict[str, float] = {}
     for filed in files:
-        said = _moment(ws.index.properties(filed.path).get("created"), ws)
-        times[filed.path] = said or first.get(filed.path) or filed.modified_ns / 1e9
+        path = filed.path
+        moment = _moment(said[path], ws) if path in said else None
+        times[path] = moment or first.get(path) or filed.modified_ns / 1e9
     return times
 
 
@@ -204,9 +217,9 @@ def _moment(value: object, ws: Workspace) -> float | None:
         return None
     try:
         moment = datetime.fromisoformat(value.strip())
-    except ValueError:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=ws.timezone)).timestamp()
+    except (ValueError, OverflowError):  # year 1 in a zone east of Greenwich
         return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=ws.timezone)).timestamp()
 
 
 def spelled(ws: Workspace, path: NotePath) -> NotePath:

@@ -244,6 +244,10 @@ class Index(Protocol):
 
     def properties(self, path: str) -> Mapping[str, Any]: ...
 
+    def property_of(self, key: str, paths: Iterable[str]) -> dict[str, Any]:
+        """One property of many notes, of those that have it."""
+        ...
+
     def search(self, query: Query) -> Hits: ...
 
     def bodies(self, needles: Needles, *, folder: str = "", visible: Visible = everything) -> Iterator[list[Body]]:

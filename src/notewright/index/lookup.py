@@ -253,6 +253,15 @@ def properties(con: Connection, path: str) -> dict[str, Any]:
     return found
 
 
+def property_of(con: Connection, key: str, paths: Iterable[str]) -> dict[str, Any]:
+    rows = con.rows(
+        """select f.path, t.properties -> ? from json_each(?) e
+        join files f on f.path = e.value join texts t on t.id = f.id where t.properties -> ? is not null""",
+        (f"$.{json.dumps(key)}", json.dumps(list(paths)), f"$.{json.dumps(key)}"),
+    )
+    return {path: json.loads(value) for path, value in rows}
+
+
 def text(con: Connection, path: str) -> str | None:
     return _of_text(con, "text", path)
 

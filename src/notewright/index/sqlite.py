@@ -235,6 +235,10 @@ class SqliteIndex:
     def properties(self, path: str) -> Mapping[str, Any]:
         return self._ask(lambda con: lookup.properties(con, path))
 
+    def property_of(self, key: str, paths: Iterable[str]) -> dict[str, Any]:
+        wanted = list(paths)
+        return self._ask(lambda con: lookup.property_of(con, key, wanted))
+
     def search(self, query: Query) -> Hits:
         return self._ask(lambda con: _in_one_view(con, lambda: search(con, self._words(), query)))
 
