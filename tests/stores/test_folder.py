@@ -107,11 +107,21 @@ def test_looking_at_a_folder_changes_nothing_in_it(tmp_path: Path) -> None:
 def test_nothing_is_left_beside_when_the_store_is_closed(tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
     version = put(tmp_path / "f/a.md")
-    version = store.write(NotePath("f/a.md"), NEW, seen=version, op="1").version
-    store.delete(NotePath("f/a.md"), seen=version, op="2")
-    assert left_beside(tmp_path)
+    with open(tmp_path / "f/a.md", "ab"):  # an editor may still write to it
+        version = store.write(NotePath("f/a.md"), NEW, seen=version, op="1").version
+        assert left_beside(tmp_path)
     store.close()
     assert left_beside(tmp_path) == []
+
+
+def test_what_nobody_has_open_is_gone_when_the_write_returns(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    version = put(tmp_path / "f/a.md")
+    version = store.write(NotePath("f/a.md"), NEW, seen=version, op="1").version
+    assert left_beside(tmp_path) == []
+    store.delete(NotePath("f/a.md"), seen=version, op="2")
+    assert left_beside(tmp_path) == []
+    store.close()
 
 
 def test_what_was_taken_out_goes_by_itself_after_a_while(store: FolderStore, tmp_path: Path) -> None:

@@ -145,8 +145,9 @@ def test_what_a_killed_process_left_is_cleared_up_after_a_listing_too(store: Fol
     put(tmp_path / "deep/f/a.md")
 
     def work() -> None:
-        FolderStore(tmp_path).write(NotePath("deep/f/a.md"), NEW, seen=version_of(OLD), op="1")
-        os.kill(os.getpid(), signal.SIGKILL)
+        with open(tmp_path / "deep/f/a.md", "ab"):  # so that what is taken out is kept for a while
+            FolderStore(tmp_path).write(NotePath("deep/f/a.md"), NEW, seen=version_of(OLD), op="1")
+            os.kill(os.getpid(), signal.SIGKILL)
 
     assert in_child(work)
     assert left_beside(tmp_path)
