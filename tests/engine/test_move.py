@@ -173,7 +173,7 @@ def test_headings_blocks_and_tags_are_renamed_with_their_links(workspace, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("vault", ["quartz-docs", "iron-vault-docs", "tasks-docs", "interconnected-1000"])
+@pytest.mark.parametrize("vault", ["quartz-docs", "iron-vault-docs", "tasks-docs", "knowledge-garden-zh"])
 def test_renames_of_real_vaults_are_right_byte_for_byte(workspace, shared: Path, tmp_path: Path, vault: str) -> None:
     source = shared / "vaults" / vault / "vault"
     ws = workspace({str(p.relative_to(source)): p.read_bytes() for p in source.rglob("*") if p.is_file()})
