@@ -60,6 +60,8 @@ def _refused(inner: str) -> str | None:
     """What no reader should have to read."""
     if len(inner) > MAX_SIZE:
         return f"it is longer than {MAX_SIZE} characters"
+    if "\0" in inner:  # where the YAML library would stop reading
+        return "it holds a control character"
     if _DEEP.search(inner):
         return "it is nested too deeply"
     if "&" in inner and "*" in inner:

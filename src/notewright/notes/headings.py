@@ -97,7 +97,7 @@ def _holds(keys: Iterator[str], chain: list[str]) -> bool:
 
 def _exact_then_folded(headings: tuple[Heading, ...], wanted: str) -> int | None:
     bare = _CLOSING.sub("", wanted).strip()
-    for text in (bare, _PREFIX.sub("", bare, count=1).strip()):
+    for text in (bare, bare.lstrip("#").strip()):
         for fold in (str, str.casefold):
             place = _first(headings, lambda heading, text=text, fold=fold: fold(heading.text) == fold(text))  # type: ignore[misc]
             if place is not None:

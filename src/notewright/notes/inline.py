@@ -29,7 +29,7 @@ class Inline:
         self.has_code = "`" in text
         self.tangled = False  # links are not in order
         # of the leaf being read
-        self.leaf_end = 0
+        self.leaf_start = self.leaf_end = 0
         self.openers: list[int] = []
         self.missing: set[str] = set()  # closers that it does not have any more
         self.ticks: dict[int, int] | None = None  # length of a run of backticks → where its last such run is
@@ -51,7 +51,7 @@ class Inline:
         found = search(text, start, end)
         if found is None:
             return
-        self.leaf_end, self.ticks = end, None
+        self.leaf_start, self.leaf_end, self.ticks = start, end, None
         if self.openers:
             self.openers = []
         if self.missing:
@@ -123,7 +123,7 @@ class Inline:
 
     def tag(self, here: int, done: int) -> int:
         text = self.text
-        if here > done and text[here - 1] not in _OPENS_TAG:
+        if here > self.leaf_start and text[here - 1] not in _OPENS_TAG:
             return here + 1
         found = NAME.match(text, here + 1, self.leaf_end)
         if found is None:
@@ -156,10 +156,13 @@ class Inline:
         text, end = self.text, self.leaf_end
         follows = text[here + 1 : here + 2]
         if follows == "!":
-            if text.startswith("<!-->", here) or text.startswith("<!--->", here):
+            if text.startswith(("<!-->", "<!--->"), here):
                 return text.index(">", here) + 1
-            opener, closer = ("<!--", "-->") if text.startswith("<!--", here) else ("<!", ">")
-            return self.until(here + len(opener), closer, here)
+            if text.startswith("<!--", here):
+                return self.until(here + 4, "-->", here)
+            if text.startswith("<![CDATA[", here):
+                return self.until(here + 9, "]]>", here)
+            return self.until(here + 3, ">", here) if text[here + 2 : here + 3].isalpha() else here + 1
         if follows == "?":
             return self.until(here + 2, "?>", here)
         if not follows.isalpha() and follows != "/":

@@ -1,0 +1,107 @@
+"""Properties: where they stand, what they say, and what is refused."""
+
+import pytest
+
+from notewright.notes import Frontmatter, NotePath, parse
+
+
+def front(inner: str) -> Frontmatter:
+    return parse(NotePath("a.md"), f"---\n{inner}\n---\nBody\n").frontmatter
+
+
+@pytest.mark.parametrize(
+    ("yaml", "properties"),
+    [
+        ("a: text\nb: 1\nc: 1.5\nd: true\ne:\nf: ~", {"a": "text", "b": 1, "c": 1.5, "d": True, "e": None, "f": None}),
+        (
+            "a: 2024-01-02\nb: 2024-01-02T03:04:05Z\nc: 12:30",
+            {"a": "2024-01-02", "b": "2024-01-02T03:04:05Z", "c": "12:30"},
+        ),
+        ("a: yes\nb: no\nc: on", {"a": "yes", "b": "no", "c": "on"}),
+        ("a: 09\nb: 007\nc: 0\nd: 0.5", {"a": "09", "b": "007", "c": 0, "d": 0.5}),
+        ("a: 0o17\nb: 0x1F\nc: 1e3", {"a": 15, "b": 31, "c": 1000.0}),
+        ("a: {{date}}\nb: {{time}} {{x}}\nc:\n  - {{y}}\nd: {e: f}", None),
+        ("a: .inf\nb: -.inf\nc: .nan", {"a": ".inf", "b": "-.inf", "c": ".nan"}),
+        ("a: |\n  x\n  y\nb: >\n  x\n  y", {"a": "x\ny\n", "b": "x y\n"}),
+        ("a: &x 1\nb: *x", {"a": 1, "b": 1}),
+        ("7: a\ntrue: b\n~: c\n[d]: e", {"7": "a", "true": "b", "null": "c", '["d"]': "e"}),
+        ("a: !mine b", {"a": "b"}),
+        ("a: [[x]]", {"a": [["x"]]}),
+        ('{"a": [1, {"b": null}]}', {"a": [1, {"b": None}]}),
+        ("# only a comment", {}),
+        ("", {}),
+    ],
+)
+def test_properties_are_yaml_1_2_with_dates_as_text(yaml, properties):
+    read = front(yaml)
+    if properties is None:
+        properties = {"a": "{{date}}", "b": "{{time}} {{x}}", "c": ["{{y}}"], "d": {"e": "f"}}
+    assert (read.properties, read.problem) == (properties, None)
+
+
+@pytest.mark.parametrize(
+    "yaml",
+    ["a: b: c", "- a\n- b", "text", "a: [", "a: 'x", "a:\n  - b\n - c", "a: 1\na: 2", "a: \x00b", "a: b\n...\nc: d"],
+)
+def test_what_cannot_be_read_is_reported_and_the_body_stays(yaml):
+    read = parse(NotePath("a.md"), f"---\n{yaml}\n---\n# H\n")
+    assert read.frontmatter.present
+    assert read.frontmatter.problem
+    assert read.frontmatter.properties == {}
+    assert read.body == "# H\n"
+    assert [heading.line for heading in read.headings] == [yaml.count("\n") + 4]
+
+
+def test_the_block_stands_between_its_fences():
+    text = "---  \na: 1\n--- \nBody\n"
+    read = parse(NotePath("a.md"), text).frontmatter
+    assert text[read.start : read.end] == "---  \na: 1\n--- \n"
+    assert text[read.inner_start : read.inner_end] == "a: 1\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a\n---\nb: 1\n---\n", "----\na: 1\n----\n", "---\na: 1\n", " ---\na: 1\n---\n", "***\na: 1\n***\n", "---"],
+)
+def test_only_two_fences_at_the_very_start_make_a_block(text):
+    read = parse(NotePath("a.md"), text).frontmatter
+    assert (read.present, read.start, read.end) == (False, 0, 0)
+
+
+def test_an_empty_block_is_a_block():
+    read = parse(NotePath("a.md"), "---\n---\nBody").frontmatter
+    assert (read.present, read.end, read.properties, read.problem) == (True, 8, {}, None)
+
+
+def laughs(levels: int) -> str:
+    lines = ['a0: &a0 ["ha", "ha"]']
+    lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, levels)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "yaml",
+    [
+        laughs(9),
+        "? " * 100_000,
+        "- " * 100_000,
+        ": " * 100_000,
+        "a: " + "[" * 100_000,
+        "a: " + "{" * 100_000,
+        "\n".join(" " * depth + "a:" for depth in range(1_000)),
+        "\n".join(" " * depth + "- ? a" for depth in range(1_000)),
+        "a: " + "x" * 2_000_000,
+    ],
+    ids=["laughs", "keys", "items", "values", "flow lists", "flow maps", "blocks", "mixed", "long"],
+)
+def test_a_bomb_is_refused(yaml):
+    assert front(yaml).problem
+
+
+def test_a_few_aliases_are_fine():
+    assert front("a: &x [1, 2]\nb: [*x, *x, *x]\nc: *x").properties["b"] == [[1, 2]] * 3
+
+
+def test_stars_and_ampersands_in_text_are_no_aliases():
+    text = "a: |\n" + "  R&D *stars* * bullets &\n" * 200
+    assert front(text).problem is None

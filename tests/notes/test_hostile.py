@@ -1,0 +1,101 @@
+"""Text made to hurt: the time stays in proportion to its length, and nothing breaks."""
+
+import time
+
+import pytest
+
+from notewright.notes import NotePath, find_section, index_words, mentions, parse, query_words, sections
+from notewright.notes.structure import block_structure, list_items
+
+REPEATED = [
+    "[[a]] ", "[[", "[", "]", "![", "[a](b.md) ", "[a](", "[a](b ", '[a](b "', "[a](b 'x", "[a](b (x", "[a](<b",
+    "[a](b\\", "[a](&amp;", "[a](%", "` ", "`` ` ", "[[`", "[[`a]] ", "<", "<a ", '<a b="', "<!--", "<?", "<!a",
+    "<![CDATA[", "<http://a", "<a@", "#a", ",#a", "#", "$", "$a ", "$$ a ", "\\", "\\[", "^", " ^a", "a^b ",
+    ">", "> a\n", "- ", "- a\n", "1. ", "* * * a\n", "* ", "# a\n## b\n", "a\n=\n", "[a]: b\n", "[a]: b\n=\n",
+    '[a]: b "\n', "[a\n", "[a", "```\n", "> ```\n", "~~~~~~~~~~~~~\na\n", "<div>\n", "<!--\n", "a|b\n-|-\n",
+    "|a|b|\n", "|-", "%%\n", "%% a\n", "%%a", "a ^b\n\n", "- a ^b\n", "^b\n\n", "---\n", "\t", " \n", "\n", "a",
+    "ab cd. Ef ", "知识管理", "#😀 ", "#שלום [[עברית]] ", "# a\r\n- b\r\n", "\r", "\x00", "_", "1", "https://",
+    "&amp;",
+]  # fmt: skip
+NESTED = [
+    ("[", "a", "]"), ("[", "a", "](b)"), ("![", "a", "](b)"), (">", "a", ""), ("- ", "a", ""), ("`", "a", "`"),
+    ("(", "a", ")"), ("[[", "a", "]]"), ("<b>", "a", "</b>"), ("*", "a", "*"), ("- ", "a\n", "\n"),
+    (">", "\na\n", "b\n"),
+]  # fmt: skip
+PROPERTIES = [
+    ("", 'a{}: "[[b]]"\n', ""), ("tags: [", "t{}, ", "]\n"), ('tags: "', "\\x41{},", '"\n'),
+    ("l: [", '"\\x5b[b{}]]", ', "]\n"), ("", "a{}: {{{{b}}}}\n", ""), ("", "a{}: 0\n", ""),
+    ("a: |\n", "  * b &c *d {}\n", ""), ("", "# {}\n", ""),
+]  # fmt: skip
+
+
+def seconds(text: str) -> float:
+    """Processor time for everything that is asked of a note."""
+    start = time.process_time()
+    note = parse(NotePath("a.md"), text)
+    sections(note)
+    find_section(note, "#a#b")
+    mentions(note)
+    index_words(text)
+    query_words(text)
+    block_structure(note)
+    list_items(note)
+    return time.process_time() - start
+
+
+def assert_linear(make, size: int = 20_000) -> None:
+    small = min(seconds(make(size)) for _ in range(2))
+    large = min(seconds(make(4 * size)) for _ in range(2))
+    assert large < 10 * small + 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("piece", REPEATED, ids=repr)
+def test_a_piece_repeated_takes_linear_time(piece):
+    assert_linear(lambda size: piece * (size // len(piece)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", NESTED, ids=repr)
+def test_nesting_takes_linear_time(parts):
+    before, middle, after = parts
+    assert_linear(lambda size: before * (size // 4) + middle + after * (size // 4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", PROPERTIES, ids=repr)
+def test_properties_take_linear_time(parts):
+    before, piece, after = parts
+
+    def make(size: int) -> str:
+        count = size // (len(piece) + 4)
+        return f"---\n{before}{''.join(piece.format(place) for place in range(count))}{after}---\n"
+
+    assert_linear(make)
+
+
+def test_runs_of_every_length_take_linear_time():
+    def make(size: int) -> str:
+        return " ".join("`" * length for length in range(1, int((2 * size) ** 0.5)))
+
+    assert_linear(make)
+    assert_linear(lambda size: "\n".join("`" * length for length in range(3, int((2 * size) ** 0.5))))
+
+
+@pytest.mark.slow
+def test_a_million_links_are_all_found():
+    note = parse(NotePath("a.md"), "[[a]] " * 1_000_000)
+    assert len(note.links) == 1_000_000
+    assert note.links[-1].start == 5_999_994
+
+
+def test_a_line_of_many_megabytes_is_read():
+    note = parse(NotePath("a.md"), "# h\n" + "word " * 2_000_000 + "[[a]] #t ^id")
+    assert [len(note.links), len(note.tags), len(note.blocks)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("text", [">" * 100_000, "- " * 100_000, "[" * 100_000, "a " + "`" * 99_999, "(" * 100_000])
+def test_a_hundred_thousand_levels_do_no_harm(text):
+    note = parse(NotePath("a.md"), text + "\n\n# h\n\n[[a]]\n")
+    assert [heading.text for heading in note.headings] == ["h"]
+    assert [link.target for link in note.links] == ["a"]
