@@ -38,7 +38,7 @@ _GREP = """\
 Regular expressions that take linear time, case ignored, line by line.
 
   notewright grep '^- \\[ \\] ' --folder Projects
-  notewright grep TODO --case-sensitive --context 2
+  notewright grep Budget --case-sensitive --context 2
   notewright grep -F '[[Old name]]'
 """
 _RENAME = """\
