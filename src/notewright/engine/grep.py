@@ -15,7 +15,7 @@ from notewright.engine.patterns import Dialect, Matcher, OutOfTime, Patience, Sp
 from notewright.engine.read import folder_path
 from notewright.engine.workspace import Workspace
 from notewright.errors import Problem
-from notewright.index import Body, Needles
+from notewright.index import Body, Needles, everything
 from notewright.notes import NotePath, glob_matcher, glob_prefix, parse
 
 BATCH_BYTES = 4_000_000
@@ -95,7 +95,7 @@ def grep(ws: Workspace, asked: Grep) -> Matches:
 
 def _accepted(ws: Workspace, asked: Grep, folder: str) -> Callable[[str], bool]:
     """Which paths are looked into."""
-    tests: list[Callable[[str], bool]] = [ws.access.sees]
+    tests: list[Callable[[str], bool]] = [ws.access.sees] if ws.access.hide or asked.files else []
     prefix = f"{folder}/" if folder else ""
     if prefix:
         tests.append(lambda path: path.startswith(prefix))
@@ -104,6 +104,8 @@ def _accepted(ws: Workspace, asked: Grep, folder: str) -> Callable[[str], bool]:
         tests.append(lambda path: matches(path[len(prefix) :]))
     if asked.path:
         tests.append(_under(asked.path))
+    if not tests:
+        return everything  # the index holds nothing that a reader without hidden folders may not see
     return tests[0] if len(tests) == 1 else lambda path: all(test(path) for test in tests)
 
 

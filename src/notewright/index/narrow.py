@@ -29,44 +29,58 @@ def narrowed_bodies(
     visible: Visible,
 ) -> Iterator[list[Body]]:  # fmt: skip
     """Notes that may match, in path order, in batches of a few megabytes."""
-    notes: Sequence[int] = ask(lambda con: _candidates(con, vocabulary(), needles, folder, visible))  # type: ignore
+    notes: Sequence[int] | None = ask(lambda con: _candidates(con, vocabulary(), needles, folder, visible))  # type: ignore
     batch: list[Body] = []
     size = 0
-    for start in range(0, len(notes), READ_AT_ONCE):
-        ids = notes[start : start + READ_AT_ONCE]
-        for body in ask(lambda con, ids=ids: _bodies(con, ids)):  # type: ignore
-            batch.append(body)
-            size += len(body.data)
-            if size >= BATCH_CHARACTERS:
-                yield batch
-                batch, size = [], 0
+    for body in _every_body(ask, folder, visible) if notes is None else _some_bodies(ask, notes):
+        batch.append(body)
+        size += len(body.data)
+        if size >= BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
     if batch:
         yield batch
 
 
-def _bodies(con: Connection, notes: Sequence[int]) -> list[Body]:
-    rows = con.rows(
-        """select f.path, cast(t.text as blob), f.modified, f.size from json_each(?) e
-        cross join files f on f.id = e.value cross join texts t on t.id = e.value""",
-        (json.dumps(notes),),  # in the order of the list: sorting would copy every text
-    )
-    return [Body(NotePath(path), data, modified, size) for path, data, modified, size in rows]
+# Neither statement sorts: to sort, SQLite would copy every text.
+_SOME = """select f.path, cast(t.text as blob), f.modified, f.size from json_each(?) e
+    cross join files f on f.id = e.value cross join texts t on t.id = e.value"""
+_EVERY = f"""select f.path, cast(t.text as blob), f.modified, f.size from files f indexed by files_path
+    cross join texts t on t.id = f.id where f.path > ? and f.path < ? and f.note = 1 order by f.path
+    limit {READ_AT_ONCE}"""
 
 
-def _candidates(con: Connection, vocabulary: Vocabulary, needles: Needles, folder: str, visible: Visible) -> list[int]:
+def _some_bodies(ask: Callable[[Callable[[Connection], T]], T], notes: Sequence[int]) -> Iterator[Body]:
+    for start in range(0, len(notes), READ_AT_ONCE):
+        ids = json.dumps(notes[start : start + READ_AT_ONCE])
+        for path, data, modified, size in ask(lambda con, ids=ids: con.rows(_SOME, (ids,)).fetchall()):  # type: ignore
+            yield Body(NotePath(path), data, modified, size)
+
+
+def _every_body(ask: Callable[[Callable[[Connection], T]], T], folder: str, visible: Visible) -> Iterator[Body]:
+    last, end = (folder + "/", folder + "0") if folder else ("", "\U0010ffff")
+    while rows := ask(lambda con, last=last: con.rows(_EVERY, (last, end)).fetchall()):  # type: ignore
+        for path, data, modified, size in rows:  # type: ignore
+            if visible is everything or visible(path):
+                yield Body(NotePath(path), data, modified, size)
+        last = path
+
+
+def _candidates(
+    con: Connection, vocabulary: Vocabulary, needles: Needles, folder: str, visible: Visible
+) -> list[int] | None:
+    """The notes worth a look, by path; None when that is all of them."""
     con.variants = {}
     con.db.execute("begin")
     try:
         narrowed = _narrowed(con, vocabulary, needles)
-        where, values = "f.note = 1", list[object]()
+        if narrowed is None:
+            return None
+        where, values = "f.note = 1 and f.id in (select value from json_each(?))", [json.dumps(narrowed)]
         if folder:
-            where, values = where + " and f.path >= ? and f.path < ?", [folder + "/", folder + "0"]
-        if narrowed is not None:
-            where, values = where + " and f.id in (select value from json_each(?))", [*values, json.dumps(narrowed)]
+            where, values = where + " and f.path >= ? and f.path < ?", [*values, folder + "/", folder + "0"]
         rows = con.rows(f"select f.id, f.path from files f where {where} order by f.path", values)
-        if visible is everything:
-            return [note for note, _ in rows]
-        return [note for note, path in rows if visible(path)]
+        return [note for note, path in rows if visible is everything or visible(path)]
     finally:
         con.db.execute("rollback")
 
