@@ -8,8 +8,8 @@ from notewright.notes import NotePath, find_section, index_words, mentions, pars
 from notewright.notes.structure import block_structure, list_items
 
 REPEATED = [
-    "[[a]] ", "[[", "[", "]", "![", "[a](b.md) ", "[a](", "[a](b ", '[a](b "', "[a](b 'x", "[a](b (x", "[a](<b",
-    "[a](b\\", "[a](&amp;", "[a](%", "` ", "`` ` ", "[[`", "[[`a]] ", "<", "<a ", '<a b="', "<!--", "<?", "<!a",
+    "[[a]] ", "[[", "[", "]", "![", "[a](b.md) ", "[![a](b)](c)\n\n", "[a](", "[a](b ", '[a](b "', "[a](b 'x",
+    "[a](b (x", "[a](<b", "[a](b\\", "[a](&amp;", "[a](%", "` ", "`` ` ", "[[`", "[[`a]] ", "<", "<a ", '<a b="', "<!--", "<?", "<!a",
     "<![CDATA[", "<http://a", "<a@", "#a", ",#a", "#", "$", "$a ", "$$ a ", "\\", "\\[", "^", " ^a", "a^b ",
     ">", "> a\n", "- ", "- a\n", "1. ", "* * * a\n", "* ", "# a\n## b\n", "a\n=\n", "[a]: b\n", "[a]: b\n=\n",
     '[a]: b "\n', "[a\n", "[a", "```\n", "> ```\n", "~~~~~~~~~~~~~\na\n", "<div>\n", "<!--\n", "a|b\n-|-\n",

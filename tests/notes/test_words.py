@@ -52,7 +52,7 @@ def sentences(text: str) -> list[tuple[str, str]]:
         ("Start. See [[a|the A]] now. End.", [("a", "See the A now.")]),
         ("One [[a]] and [[b#c]].", [("a", "One a and b > c."), ("b", "One a and b > c.")]),
         ("**Bold** [x](b.md) at\nthe [site](http://x.y/z). More.", [("b.md", "Bold x at the site.")]),
-        ("- [ ] do [[a]]\n- other", [("a", "[ ] do a")]),
+        ("- [ ] do [[a]]\n- other", [("a", "do a")]),
         ("| [[a\\|b]] | c |\n|---|---|\n| d | [[e]] |", [("a", "| b | c |"), ("e", "| d | e |")]),
         ("第一句。看[[甲]]吧。第三句。", [("甲", "看甲吧。")]),
         ("Dr. Who [[a]] e.g. this.", [("a", "Who a e.g. this.")]),

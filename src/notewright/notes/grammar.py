@@ -11,9 +11,7 @@ RULE_LINE = re.compile(r"(?:(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|(?:-[ \t]*){3,})\n"
 ATX = re.compile(r"(#{1,6})(?:[ \t]+|(?=\n))")
 UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*\n")
 FENCE_OPEN = re.compile(r"`{3,}(?=[^`\n]*\n)|~{3,}")
-FENCE_CLOSE = {
-    (char, length): re.compile(rf"\n {{0,3}}{char}{{{length},}}[ \t]*(?=\n)") for char in "`~" for length in range(3, 9)
-}  # for a fence at the margin; longer ones are looked for line by line
+FENCE_CLOSE = {char: re.compile(rf"\n {{0,3}}({char}{{3,}})[ \t]*(?=\n)") for char in "`~"}  # at the margin
 ITEM = re.compile(r"(?:([*+-])|([0-9]{1,9})([.)]))(?=[ \t\n])")
 
 _NAME = r"[A-Za-z][A-Za-z0-9-]*"

@@ -46,8 +46,6 @@ class Inline:
     def read(self, start: int, end: int) -> None:
         """Collect from the leaf between `start` and `end`."""
         text, search = self.text, _SPECIAL.search
-        if text[start] == "[" and text.startswith("] ", start + 2):
-            start += 4  # the box of a task
         found = search(text, start, end)
         if found is None:
             return
@@ -56,13 +54,13 @@ class Inline:
             self.openers = []
         if self.missing:
             self.missing = set()
-        done = start
+        first, done = len(self.links), start
         while found is not None:
             here = found.start()
             done = _TAKE[text[here]](self, here, done)
             found = search(text, done, end)
         if self.tangled:
-            self.links.sort(key=attrgetter("start"))
+            self.links[first:] = sorted(self.links[first:], key=attrgetter("start"))
             self.tangled = False
 
     def bracket(self, here: int, done: int) -> int:

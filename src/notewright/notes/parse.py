@@ -50,7 +50,8 @@ def _paragraphs(text: str, blocks: Blocks) -> tuple[tuple[int, int], ...]:
         if kind == TABLE:
             found += _rows(text, start, end)
         elif kind in RUNNING:
-            found.append((start, end))
+            box = 4 if text[start] == "[" and text.startswith("] ", start + 2, end) else 0  # of a task
+            found.append((start + box, end))
     return tuple(found)
 
 

@@ -340,11 +340,11 @@ class _Scanner:
             return False
         self.cut(self.depth)
         self.open(FENCE, self.at)
-        self.fence = (char, found.end() - found.start())
-        closing = FENCE_CLOSE.get(self.fence)
-        if not self.depth and closing is not None:  # nothing else can end it: go there at once
-            end = closing.search(self.text, self.end)
-            self.leaf_end = self.last = end.end() if end else self.size - 1
+        length = found.end() - found.start()
+        self.fence = (char, length)
+        if not self.depth:  # only its closing fence can end it: go there at once
+            closing = (run.end() for run in FENCE_CLOSE[char].finditer(self.text, self.end) if len(run[1]) >= length)
+            self.leaf_end = self.last = next(closing, self.size - 1)
             self.pos = self.leaf_end + 1
             self.close()
         return True

@@ -7,9 +7,12 @@ from notewright.notes.links import shown_markdown, shown_text
 from notewright.notes.model import Link, Note
 
 # Scripts written without blanks between words (and Hangul, whose words carry endings): cut into overlapping pairs.
-_CJK = "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u303b\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U000323af"  # noqa: E501
-_RUN = re.compile(f"[{_CJK}]+")
-_WORD = re.compile(f"[{_CJK}]+|(?:(?![_{_CJK}])[\\w\u0300-\u036f])+")
+_RUN = re.compile(
+    "[\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u303b\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff"
+    "\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff"
+    "\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U000323af]+"
+)
+_WORD = re.compile("[^\\W_](?:[^\\W_]|[\u0300-\u036f])*")
 FRAME = frozenset(
     """what who when where why how which do does did is are was were can could should my our your me i we you notes note
     vault say says said tell show find know written write about regarding on of the a an in for to and or there
@@ -46,11 +49,7 @@ def _cut(run: str) -> list[str]:
 
 def query_words(text: str) -> list[str]:
     """The distinct words of a question in lower case, cut as `index_words` cuts."""
-    words: dict[str, None] = {}
-    for word in _WORD.findall(text.lower()):
-        for piece in _cut(word) if _RUN.match(word) else (word,):
-            words[piece] = None
-    return list(words)
+    return list(dict.fromkeys(_WORD.findall(index_words(text).lower())))
 
 
 def drop_frame(question: str) -> list[str]:
