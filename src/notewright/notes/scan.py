@@ -340,8 +340,7 @@ class _Scanner:
             return False
         self.cut(self.depth)
         self.open(FENCE, self.at)
-        length = found.end() - found.start()
-        self.fence = (char, length)
+        self.fence = (char, length := found.end() - found.start())
         if not self.depth:  # only its closing fence can end it: go there at once
             closing = (run.end() for run in FENCE_CLOSE[char].finditer(self.text, self.end) if len(run[1]) >= length)
             self.leaf_end = self.last = next(closing, self.size - 1)
