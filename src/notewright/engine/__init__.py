@@ -2,12 +2,14 @@
 
 from notewright.engine.access import Access
 from notewright.engine.across import back_across, forward_across, full_name
+from notewright.engine.cards import Card, cards, indexed_text
 from notewright.engine.changes import Done, Drop, Edited, Plan, Put, commit, commit_latest, recover
 from notewright.engine.check import Finding, check
 from notewright.engine.context import Pack, Passage, about_note, about_words
 from notewright.engine.daily import append_daily, daily_note, daily_text, parse_date, today
 from notewright.engine.files import BACKUPS, Replaced, backup_place, fetch_copy, replace_with_copy, walk
 from notewright.engine.find import parse_query, search
+from notewright.engine.graph import Around, Near, around, linked, linking
 from notewright.engine.grep import (
     Find,
     FoundIn,
@@ -52,6 +54,7 @@ from notewright.engine.read import (
     read,
     spelled,
 )
+from notewright.engine.stamped import Stamped, body_of, patch_or_begin, patch_stamped, write_stamped
 from notewright.engine.sync import Follower
 from notewright.engine.vaults import (
     WRITTEN_AS_NAMES,
@@ -93,6 +96,8 @@ __all__ = [
     "WRITTEN_AS_NAMES",
     "Access",
     "Actor",
+    "Around",
+    "Card",
     "Change",
     "Deleted",
     "Difference",
@@ -118,6 +123,7 @@ __all__ = [
     "Matches",
     "Mentioned",
     "Moved",
+    "Near",
     "Pack",
     "Passage",
     "Past",
@@ -131,6 +137,7 @@ __all__ = [
     "Replaced",
     "Selection",
     "Shelf",
+    "Stamped",
     "Still",
     "Stored",
     "Undone",
@@ -141,10 +148,13 @@ __all__ = [
     "about_words",
     "all_named",
     "append_daily",
+    "around",
     "back_across",
     "backup_place",
+    "body_of",
     "broken",
     "by_name",
+    "cards",
     "change_of",
     "change_text",
     "check",
@@ -171,10 +181,13 @@ __all__ = [
     "grep",
     "holding",
     "incoming",
+    "indexed_text",
     "is_taken",
     "kept",
     "kept_text",
     "line_span",
+    "linked",
+    "linking",
     "links",
     "list_folder",
     "listing",
@@ -190,6 +203,8 @@ __all__ = [
     "parse_date",
     "parse_query",
     "past",
+    "patch_or_begin",
+    "patch_stamped",
     "places",
     "purge",
     "put",
@@ -212,7 +227,8 @@ __all__ = [
     "trash_place",
     "undo",
     "undo_since",
-    "walk",
     "unmet_names",
+    "walk",
     "with_tags",
+    "write_stamped",
 ]

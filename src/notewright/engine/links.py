@@ -15,6 +15,8 @@ from notewright.notes import (
     NotePath,
     meaning,
     name_keys,
+    slug_key,
+    without_md,
 )
 
 
@@ -76,7 +78,7 @@ def outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> tu
     ws.access.may_see(path)
     ws.follower.wait(ws.limits.seconds)
     means = resolver(ws, policy)
-    return tuple(_seen(row, means(row.target, path)) for row in ws.index.links_from(path))
+    return tuple(link_seen(row, means(row.target, path)) for row in ws.index.links_from(path))
 
 
 def incoming(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> tuple[LinkSeen, ...]:
@@ -85,23 +87,27 @@ def incoming(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> tu
     ws.follower.wait(ws.limits.seconds)
     means = resolver(ws, policy)
     found = []
-    for row in ws.index.links_toward(name_keys(path, _aliases(ws, path, policy))):
+    for row in ws.index.links_toward(keys_toward(ws, path, policy)):
         if row.source == path or not ws.access.sees(row.source):
             continue
         meant = means(row.target, row.source)
         if meant.path == path:
-            found.append(_seen(row, meant, other=row.source))
+            found.append(link_seen(row, meant, other=row.source))
     return tuple(sorted(found, key=lambda link: (link.source, link.line)))
 
 
-def _aliases(ws: Workspace, path: NotePath, policy: LinkPolicy) -> Iterable[str]:
-    """Other names a policy lets a note be linked by."""
-    if policy is OBSIDIAN:
-        return ()
-    return ws.index.other_names(path)
+def keys_toward(ws: Workspace, path: NotePath, policy: LinkPolicy) -> tuple[str, ...]:
+    """The keys of every link that could mean a note, by whatever names a policy lets it be linked."""
+    return name_keys(path) if policy is OBSIDIAN else all_keys(path, ws.index.other_names(path))
 
 
-def _seen(row: LinkRow, meant: Meaning, *, other: NotePath | None = None) -> LinkSeen:
+def all_keys(path: NotePath, others: Iterable[str]) -> tuple[str, ...]:
+    """Keys of a note's names and other names, slugs included."""
+    slugs = (slug_key(name) for name in (without_md(path), path.stem, *others))
+    return tuple(dict.fromkeys((*name_keys(path, others), *slugs)))
+
+
+def link_seen(row: LinkRow, meant: Meaning, *, other: NotePath | None = None) -> LinkSeen:
     status = "broken" if meant.path is None else "ambiguous" if meant.ambiguous else "ok"
     where = other if other is not None else meant.path
     return LinkSeen(where, row.source, row.target, row.subpath, row.display, row.kind, row.line, row.context, status)
@@ -144,4 +150,4 @@ def broken(ws: Workspace, policy: LinkPolicy = OBSIDIAN) -> Iterator[LinkSeen]:
         if ws.access.sees(row.source):
             meant = means(row.target, row.source)
             if meant.path is None or meant.ambiguous:
-                yield _seen(row, meant)
+                yield link_seen(row, meant)

@@ -17,6 +17,7 @@ from notewright.notes.edits import (
     SetProperty,
     apply,
     apply_all,
+    front_of,
     line_at,
     may_apply_again,
 )
@@ -62,7 +63,7 @@ from notewright.notes.splices import Splice, line_ending, spliced
 from notewright.notes.structure import ListItem, TopBlock, block_structure, list_items
 from notewright.notes.tags import is_tag, property_tags, tag_key
 from notewright.notes.words import FRAME, Mention, drop_frame, index_words, mentions, query_words
-from notewright.notes.yaml import ListStyle, yaml_block
+from notewright.notes.yaml import ListStyle, yaml_block, yaml_entry
 
 __all__ = [
     "CAIRN",
@@ -120,6 +121,7 @@ __all__ = [
     "fill_template",
     "find_section",
     "format_moment",
+    "front_of",
     "glob_matcher",
     "glob_prefix",
     "has_property",
@@ -168,4 +170,5 @@ __all__ = [
     "with_md",
     "without_md",
     "yaml_block",
+    "yaml_entry",
 ]

@@ -1,0 +1,237 @@
+"""Notes with keys that are ours to keep: `created`, `modified`, and aliases that belong to one note alone.
+
+The stamps go into notes that are made here and into those that have the keys already; never into a frontmatter that
+cannot be read. Sizes leave them out: what a caller gave is what is counted.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from notewright.engine.changes import Plan, Put, commit_latest, read_or_none
+from notewright.engine.read import decode, exists, missing
+from notewright.engine.workspace import Workspace
+from notewright.engine.write import TRIES, admit, change_text, create, within_quota
+from notewright.errors import Exists, Invalid, NotFound, TooLarge
+from notewright.notes import (
+    AddTag,
+    Edit,
+    ListStyle,
+    Note,
+    NotePath,
+    RemoveProperty,
+    Replace,
+    SetProperty,
+    apply,
+    apply_all,
+    front_of,
+    parse,
+    path_key,
+)
+
+CREATED, MODIFIED, INJECTED = "created", "modified", "backlinks"
+MOST_BYTES = 1_048_576
+_BLANK_LINE = re.compile(r"[ \t]*\r?\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Stamped:
+    """A note that was written. `added` is how many bytes of its body (of all of it, after a replacement) are more."""
+
+    path: NotePath
+    text: str
+    created: bool
+    added: int
+    change_id: str | None  # None: it was so already
+
+
+def write_stamped(
+    ws: Workspace, path: NotePath, content: str, *, tags: Sequence[str] = (), aliases: Sequence[str] = ()
+) -> Stamped:
+    """Make or replace a note: the content as given, with these tags and aliases as well. The last writer wins.
+
+    Exists with the details `alias` and `path` where another note has an alias that this one did not have before.
+    """
+    admit(ws, path, 0)
+    ws.follower.wait(ws.limits.seconds)
+    text = joined(path, content, tags, aliases)
+    made: list[Stamped] = []
+
+    def make() -> Plan:
+        old = read_or_none(ws.store, path)
+        before = decode(old.data)[0] if old else None
+        _refuse_large(path, text, before)
+        _refuse_taken(ws, path, before, text)
+        whole = stamped(path, text, before, _now(ws))
+        data = whole.encode()
+        admit(ws, path, len(data))
+        within_quota(ws, 0 if old else 1, len(data) - (len(old.data) if old else 0))
+        made[:] = [Stamped(path, whole, old is None, _size(text) - _size(before or ""), None)]
+        return Plan((Put(path, data, old.version if old else None),), f"{'overwrote' if old else 'created'} {path}")
+
+    done = commit_latest(ws, make)
+    return replace(made[0], change_id=done.id)
+
+
+def patch_stamped(ws: Workspace, path: NotePath, edit: Edit) -> Stamped:
+    """Edit a note that is there. Aliases as in `write_stamped`."""
+    ws.follower.wait(ws.limits.seconds)
+    added: list[int] = []
+
+    def change(text: str) -> str:
+        new = apply(text, edit, path)
+        _refuse_large(path, new, text)
+        _refuse_taken(ws, path, text, new)
+        added[:] = [_gain(edit, text, new)]
+        return text if new == text else stamped(path, new, text, _now(ws))
+
+    edited = change_text(ws, path, change)
+    return Stamped(path, edited.after, False, added[0], edited.change_id)
+
+
+def patch_or_begin(ws: Workspace, path: NotePath, begun: str, edit: Edit | None) -> Stamped:
+    """Edit a note, or make it of `begun` and the edit together where it is missing: one change set or none."""
+    for _ in range(TRIES):
+        try:
+            if exists(ws, path):
+                return _as_it_is(ws, path) if edit is None else patch_stamped(ws, path, edit)
+            return _begin(ws, path, begun, edit)
+        except Exists as problem:
+            if problem.details.get("path") != path:
+                raise
+        except NotFound as problem:
+            if problem.details.get("what") != "note":
+                raise
+    raise missing(ws, path)
+
+
+def _as_it_is(ws: Workspace, path: NotePath) -> Stamped:
+    ws.access.may_see(path)
+    return Stamped(path, decode(ws.store.read(path).data)[0], False, 0, None)
+
+
+def _begin(ws: Workspace, path: NotePath, begun: str, edit: Edit | None) -> Stamped:
+    text = apply(begun, edit, path) if edit else begun
+    _refuse_large(path, text, None)
+    whole = stamped(path, text, None, _now(ws))
+    made = create(ws, path, whole.encode())
+    return Stamped(path, whole, True, _size(text), made.change_id)
+
+
+# ---- texts --------------------------------------------------------------------------------------------
+
+
+def joined(path: NotePath, content: str, tags: Sequence[str], aliases: Sequence[str]) -> str:
+    """The content with more tags and aliases, those it has first, and without what only answers carry."""
+    note = parse(path, content)
+    if note.frontmatter.problem and not (tags or aliases):
+        return content
+    text = _without_injected(path, content, note)
+    text = apply_all(text, _tag_edits(parse(path, text), tags), path)
+    return apply_all(text, _alias_edits(parse(path, text), aliases), path)
+
+
+def _without_injected(path: NotePath, content: str, note: Note) -> str:
+    """A note that was read here and is written back brings its backlinks along."""
+    if INJECTED not in note.frontmatter.properties:
+        return content
+    try:
+        return apply(content, RemoveProperty(INJECTED), path)
+    except Invalid:
+        return content  # written in a way that is not ours to change
+
+
+def _tag_edits(note: Note, tags: Sequence[str]) -> list[Edit]:
+    wanted = list(dict.fromkeys(tag for tag in (given.strip().lstrip("#") for given in tags) if tag))
+    if any(key.lower() == "tags" for key in note.frontmatter.properties):
+        return [AddTag(tag, "flow") for tag in wanted]
+    once = list({tag.casefold(): tag for tag in reversed(wanted)}.values())[::-1]
+    return [SetProperty("tags", once, "flow", apart=True)] if once else []
+
+
+def _alias_edits(note: Note, aliases: Sequence[str]) -> list[Edit]:
+    key = next((key for key in note.frontmatter.properties if key.lower() == "aliases"), "aliases")
+    value = note.frontmatter.properties.get(key)
+    known = {path_key(alias) for alias in note.aliases}
+    more = {path_key(alias): alias for given in reversed(aliases) if (alias := given.strip())}
+    new = [alias for alias_key, alias in reversed(more.items()) if alias_key not in known]
+    members = [*(value if isinstance(value, list) else note.aliases), *new]
+    style: ListStyle | None = None if isinstance(value, list) and value else "flow"
+    return [SetProperty(key, members, style, apart=True)] if new else []
+
+
+def stamped(path: NotePath, text: str, before: str | None, now: str) -> str:
+    """The text with its times: both if it is new, else those that it has or had. `created` stays what it was."""
+    front = parse(path, text).frontmatter
+    if front.problem:
+        return text
+    old = parse(path, before).frontmatter.properties if before is not None else {}
+    edits: list[Edit] = []
+    first = _first_time(front.properties, old, now if before is None else None)
+    if first is not None and first != front.properties.get(CREATED):
+        edits.append(SetProperty(CREATED, first, apart=True))
+    if before is None or MODIFIED in old or MODIFIED in front.properties:
+        edits.append(SetProperty(MODIFIED, now, apart=True))
+    try:
+        return apply_all(text, edits, path)
+    except Invalid:
+        return text  # a stamp is no reason to refuse a note
+
+
+def _first_time(new: Mapping[str, Any], old: Mapping[str, Any], now: str | None) -> Any:
+    for known in (old.get(CREATED), new.get(CREATED)):
+        if known is not None:
+            return known
+    return now
+
+
+def body_of(text: str) -> str:
+    """What stands below the frontmatter and the blank line that sets it apart; all of it if that cannot be read."""
+    front = front_of(text)
+    if not front.present or front.problem:
+        return text[front.start :]
+    blank = _BLANK_LINE.match(text, front.end)
+    return text[blank.end() if blank else front.end :]
+
+
+def _size(text: str) -> int:
+    return len(body_of(text).encode())
+
+
+def _gain(edit: Edit, before: str, after: str) -> int:
+    if isinstance(edit, Replace):
+        return len(after.encode()) - len(before.encode())
+    return _size(after) - _size(before)
+
+
+def _now(ws: Workspace) -> str:
+    return datetime.fromtimestamp(ws.clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# ---- refusals -----------------------------------------------------------------------------------------
+
+
+def _refuse_large(path: NotePath, text: str, before: str | None) -> None:
+    """A note that was larger already may get smaller."""
+    size = len(text.encode())
+    if size > max(MOST_BYTES, len(before.encode()) if before else 0):
+        raise TooLarge(
+            f"{path} would be {size:,} bytes; the most is {MOST_BYTES:,}", hint="split it into several notes",
+            size=size, limit=MOST_BYTES, path=path,
+        )  # fmt: skip
+
+
+def _refuse_taken(ws: Workspace, path: NotePath, before: str | None, after: str) -> None:
+    """Only what is new is looked at: twins that were there before are for `check` to report."""
+    had = {path_key(alias) for alias in parse(path, before).aliases} if before else set()
+    for alias in parse(path, after).aliases:
+        key = path_key(alias)
+        owners = () if key in had else ws.index.aliased(key)
+        for owner in owners:
+            if owner != path and ws.access.sees(owner):
+                raise Exists(
+                    f"alias {alias!r} is already claimed by {owner}", hint="choose another alias",
+                    alias=alias, path=owner,
+                )  # fmt: skip
