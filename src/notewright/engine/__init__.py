@@ -36,12 +36,13 @@ from notewright.engine.move import (
     rename_heading,
     rename_tag,
 )
-from notewright.engine.parts import line_span, section_span, span_of_lines
+from notewright.engine.parts import line_count, line_span, section_span, span_of_lines
 from notewright.engine.read import (
     Level,
     Reading,
     created,
     decode,
+    entry_at,
     exists,
     fetch,
     folder_path,
@@ -51,6 +52,7 @@ from notewright.engine.read import (
     locate,
     missing,
     nearest_paths,
+    once_named,
     read,
     spelled,
 )
@@ -170,6 +172,7 @@ __all__ = [
     "described",
     "diff_of",
     "edit_note",
+    "entry_at",
     "exists",
     "fetch",
     "fetch_copy",
@@ -185,6 +188,7 @@ __all__ = [
     "is_taken",
     "kept",
     "kept_text",
+    "line_count",
     "line_span",
     "linked",
     "linking",
@@ -198,6 +202,7 @@ __all__ = [
     "named",
     "nearest_paths",
     "new_path",
+    "once_named",
     "outgoing",
     "overwrite",
     "parse_date",

@@ -5,7 +5,7 @@ from datetime import date, datetime
 from notewright.engine.changes import Edited
 from notewright.engine.read import exists
 from notewright.engine.workspace import Workspace
-from notewright.engine.write import create, edit_note
+from notewright.engine.write import as_there, create, edit_note
 from notewright.errors import Exists, Invalid, NotFound, Problem
 from notewright.notes import (
     Append,
@@ -53,12 +53,13 @@ def settings(ws: Workspace) -> DailySettings:
 
 
 def daily_note(ws: Workspace, day: date) -> NotePath:
-    """The path of a day's note."""
-    return NotePath.parse(daily_path(settings(ws), datetime(day.year, day.month, day.day)))
+    """The path of a day's note; folders are spelled as they are there."""
+    path = NotePath.parse(daily_path(settings(ws), datetime(day.year, day.month, day.day)))
+    return path if path.is_hidden else as_there(ws, path)
 
 
-def daily_text(ws: Workspace, path: NotePath) -> str:
-    """What a new daily note begins with: the template, filled in."""
+def daily_text(ws: Workspace, path: NotePath, day: date) -> str:
+    """What a new daily note begins with: the template, filled in for that day and the time it is now."""
     template = settings(ws).template.strip().strip("/")
     if not template:
         return ""
@@ -69,15 +70,16 @@ def daily_text(ws: Workspace, path: NotePath) -> str:
         text = ws.store.read(place).data.decode(errors="replace")
     except (NotFound, Invalid):
         return ""
-    return fill_template(text, title=path.stem, moment=now(ws))
+    return fill_template(text, title=path.stem, moment=datetime.combine(day, now(ws).timetz()))
 
 
-def append_daily(ws: Workspace, path: NotePath, text: str, section: str | None) -> Edited:
+def append_daily(ws: Workspace, day: date, text: str, section: str | None = None) -> Edited:
     """Add to a day's note, made from the template if it is missing, under a heading that is made if missing."""
+    path = daily_note(ws, day)
     edit: Edit = AppendToSection(section, text, create=2) if section else Append(text)
     if exists(ws, path):
         return edit_note(ws, path, [edit], summary=f"appended to {path}")
-    begun = daily_text(ws, path)
+    begun = daily_text(ws, path, day)
     whole = apply(begun, edit, path)
     try:
         made = create(ws, path, whole.encode(), summary=f"began {path}")

@@ -12,7 +12,7 @@ from notewright.engine.links import resolver
 from notewright.engine.read import fetch, missing
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import Deleted, admit, refuse_twin, trash_place
-from notewright.errors import Exists, Invalid, NotFound
+from notewright.errors import Exists, Forbidden, Invalid, NotFound
 from notewright.index import Selection
 from notewright.notes import (
     OBSIDIAN,
@@ -145,6 +145,9 @@ def _known(ws: Workspace, old: NotePath) -> list[NotePath]:
     below, _ = ws.index.select(Selection(folder=old, notes_only=False))
     if not below:
         raise Invalid(f"the folder {old} holds no files", hint="there is nothing to move", what="from")
+    if not all(ws.access.sees(filed.path) for filed in below):
+        hint = "move the notes you see one by one"
+        raise Forbidden(f"moving the folder {old} as a whole is not allowed", hint=hint, path=old, by="rule")
     return [filed.path for filed in below]
 
 

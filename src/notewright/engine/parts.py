@@ -7,6 +7,7 @@ from notewright.errors import Invalid, NotFound
 from notewright.notes import Note, section_of
 
 _LINES = re.compile(r"(\d{1,9})(?:\s*(-)\s*(\d{0,9}))?")
+_END = re.compile(r"\r\n|\r|\n")
 
 
 def section_span(note: Note, wanted: str) -> tuple[int, int]:
@@ -53,5 +54,13 @@ def span_of_lines(text: str, first: int, last: int) -> tuple[int, int]:
 
 def _line_starts(text: str) -> list[int]:
     """Where each line begins; a final line ending begins no line."""
-    starts = [0] + [match.end() for match in re.finditer("\n", text)]
+    starts = [0] + [match.end() for match in _END.finditer(text)]
     return starts[:-1] if len(starts) > 1 and starts[-1] == len(text) else starts
+
+
+def line_count(text: str, end: int | None = None) -> int:
+    """How many lines there are, or are before `end`; one that is begun counts."""
+    text = text[:end]
+    if "\r" in text:
+        text = _END.sub("\n", text)
+    return text.count("\n") + (bool(text) and not text.endswith("\n"))

@@ -9,9 +9,12 @@ from typing import Protocol
 
 from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
-from notewright.index import Filed, Selection
+from notewright.index import Filed, Selection, everything
+from notewright.ledger import Past
 from notewright.notes import Note, NotePath, glob_matcher, link_key, parse, path_key, with_md
 from notewright.stores import Entry, Stored
+
+_RECENT = 500  # changes that are looked through for a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,15 @@ def fetch(ws: Workspace, path: NotePath) -> Stored:
     ws.access.may_see(path)
     try:
         return ws.store.read(path)
+    except NotFound:
+        raise missing(ws, path) from None
+
+
+def entry_at(ws: Workspace, path: NotePath) -> Entry:
+    """What is known of a file without reading it."""
+    ws.access.may_see(path)
+    try:
+        return ws.store.stat(path)
     except NotFound:
         raise missing(ws, path) from None
 
@@ -110,21 +122,28 @@ def _named(ws: Workspace, path: NotePath) -> Sequence[NotePath]:
 
 def missing(ws: Workspace, path: str) -> NotFound:
     """The error for a note that is not there, naming the nearest three."""
+    if _is_folder(ws, path):
+        hint = f'list(folder="{path}") shows what is in it'
+        return NotFound(f"{path} is a folder, not a note", hint=hint, what="note", path=path, nearest=[], folder=path)
     nearest = nearest_paths(ws, path)
     hint = f"nearest: {', '.join(nearest)}" if nearest else "list shows what is there"
     return NotFound(f"there is no {path}", hint=hint, what="note", path=path, nearest=nearest)
 
 
-def nearest_paths(ws: Workspace, path: str, count: int = 3) -> list[str]:
+def _is_folder(ws: Workspace, path: str) -> bool:
+    try:
+        return ws.access.sees(path) and ws.store.stat(NotePath(path)).kind == "folder"
+    except Problem:
+        return False
+
+
+def nearest_paths(ws: Workspace, path: str, count: int = 3) -> list[NotePath]:
     """Paths of notes whose names are most like this one's. Never fails: it only helps."""
     try:
-        names = ws.index.names_like(link_key(path), limit=200)
+        names = ws.index.names_like(link_key(path)[:100], limit=200)
     except Problem:
         return []
-    visible = [p for p in names if ws.access.sees(p)]
-    by_key = {path_key(p.stem): p for p in visible}
-    close = difflib.get_close_matches(path_key(NotePath(path).stem), list(by_key), n=count, cutoff=0.6)
-    return [by_key[key] for key in close]
+    return [p for p in names if ws.access.sees(p)][:count]
 
 
 def _some(names: Sequence[str], most: int = 10) -> str:
@@ -138,16 +157,23 @@ def folder_path(ws: Workspace, raw: str) -> str:
     if wanted in ("", "."):
         return ""
     path = NotePath.parse(wanted)
-    try:
-        there = ws.access.sees(path) and ws.store.stat(path).kind == "folder"
-    except NotFound:
-        there = False
-    if not there:
-        folders = [name for name, _ in ws.index.folders(visible=ws.access.sees)]
-        near = difflib.get_close_matches(path, folders, n=3, cutoff=0.4)
-        hint = f"nearest folders: {', '.join(near)}" if near else "list shows the folders there are"
-        raise NotFound(f"there is no folder {path}", hint=hint, what="folder", path=path, nearest=near)
-    return path
+    if _is_folder(ws, path):
+        return path
+    near = _nearest_folders(ws, path)
+    hint = f"nearest folders: {', '.join(near)}" if near else "list shows the folders there are"
+    raise NotFound(f"there is no folder {path}", hint=hint, what="folder", path=path, nearest=near)
+
+
+def _nearest_folders(ws: Workspace, path: NotePath, count: int = 3) -> list[str]:
+    """By the whole path or the last name in it, case ignored."""
+    wanted = path_key(path)[-200:]
+
+    def likeness(folder: str) -> float:
+        names = (path_key(folder), path_key(NotePath(folder).name))
+        return max(difflib.SequenceMatcher(None, wanted, name).ratio() for name in names)
+
+    found = [name for name, _ in ws.index.folders(visible=ws.access.sees)][:2000]
+    return sorted(found, key=lambda folder: (-likeness(folder), folder))[:count]
 
 
 def listing(ws: Workspace, selection: Selection) -> tuple[list[Filed], int]:
@@ -165,29 +191,30 @@ def list_folder(
     ws.follower.wait(ws.limits.seconds)
     inside = folder + "/" if folder else ""
     matches = glob_matcher(glob) if glob else None
-    sees = ws.access.sees
+    sees = ws.access.sees if ws.access.hide else everything
     visible = (lambda path: sees(path) and matches(path[len(inside) :])) if matches else sees
     chosen = Selection(
         folder=folder,
         recursive=bool(glob),
         notes_only=not glob,
-        sort="path" if sort == "name" else sort,
-        limit=limit,
+        sort="path" if sort in ("name", "created") else sort,
+        limit=None if sort == "created" else limit,
         visible=visible,
     )
     files, total = listing(ws, chosen)
     times = created(ws, files) if sort == "created" else {}
-    dated = tuple((filed, times.get(filed.path, filed.modified_ns / 1e9)) for filed in files)
+    dated = [(filed, times.get(filed.path, filed.modified_ns / 1e9)) for filed in files]
+    if sort == "created":  # the index does not know what the ledger knows
+        dated = sorted(dated, key=lambda pair: -pair[1])[:limit]
     folders = () if glob else tuple(_subfolders(ws, inside))
-    return Level(folders, dated, total)
+    return Level(folders, tuple(dated), total)
 
 
 def _subfolders(ws: Workspace, inside: str) -> Iterator[tuple[str, int]]:
-    """Folders one level down, empty ones included, with the notes in and below each."""
-    counts = dict(ws.index.folders(visible=ws.access.sees))
-    for entry in ws.store.children(inside.rstrip("/")):
-        if entry.kind == "folder" and ws.access.sees(entry.path):
-            yield entry.path, counts.get(entry.path, 0)
+    """Folders one level down that hold files, with the notes in and below each."""
+    for folder, count in ws.index.folders(visible=ws.access.sees if ws.access.hide else everything):
+        if folder.startswith(inside) and "/" not in folder[len(inside) :]:
+            yield folder, count
 
 
 class Dated(Protocol):
@@ -228,6 +255,18 @@ def spelled(ws: Workspace, path: NotePath) -> NotePath:
         return path
     twins = [p for p in ws.index.bearing(link_key(path)) if path_key(p) == path_key(path) and ws.access.sees(p)]
     return twins[0] if len(twins) == 1 else path
+
+
+def once_named(ws: Workspace, raw: str) -> NotePath | None:
+    """The file or folder these words meant lately, though nothing is there now: the last change of it tells."""
+    wanted = raw.strip().strip("/")
+    keys = {path_key(wanted), path_key(with_md(wanted))}
+    for change in ws.ledger.past(Past(limit=_RECENT)):
+        for step in change.steps:
+            key = path_key(step.path)
+            if ws.access.sees(step.path) and any(key == one or key.endswith("/" + one) for one in keys):
+                return step.path
+    return None
 
 
 def kept_text(ws: Workspace, path: NotePath, version: str) -> str | None:

@@ -8,8 +8,8 @@ from notewright.engine.changes import Drop, Edited, Plan, Put, commit, commit_la
 from notewright.engine.links import incoming
 from notewright.engine.read import exists, missing
 from notewright.engine.workspace import Workspace
-from notewright.errors import Conflict, Exists, Invalid, NotFound, Quota, TooLarge
-from notewright.notes import Edit, NotePath, apply_all, may_apply_again, name_problem, path_key
+from notewright.errors import Conflict, Exists, Forbidden, Invalid, NotFound, Problem, Quota, TooLarge
+from notewright.notes import Edit, NotePath, apply, apply_all, link_key, may_apply_again, name_problem, path_key
 from notewright.stores import Version, version_of
 
 TRASH = ".trash"
@@ -43,26 +43,58 @@ def new_path(ws: Workspace, raw: str) -> NotePath:
     problem = name_problem(path)
     if problem:
         raise Invalid(f"{raw!r} cannot be a name: {problem}", hint="choose another name", what="path")
+    ws.access.may_write(path)
     refuse_twin(ws, path)
     return path
 
 
 def refuse_twin(ws: Workspace, path: NotePath, but_for: frozenset[str] = frozenset()) -> None:
     """Exists if a file or folder along the way has this name in another spelling."""
+    there = as_there(ws, path, but_for)
+    if there == path:
+        return
+    if not ws.access.sees(there):
+        raise Forbidden(f"writing to {path} is not allowed", hint="choose another name", path=path, by="rule")
+    pairs = zip(path.split("/"), there.split("/"), strict=True)
+    depth = max(at for at, (given, found) in enumerate(pairs, 1) if given != found)
+    twin = NotePath("/".join(there.split("/")[:depth]))
+    raise Exists(f"{twin} is there already, the same name in another spelling", hint=f"use {there}", path=twin)
+
+
+def as_there(ws: Workspace, path: NotePath, but_for: frozenset[str] = frozenset()) -> NotePath:
+    """The path with every name as the files and folders that are there spell it."""
+    here = ""
     segments = path.split("/")
-    for depth in range(len(segments)):
-        folder, name = "/".join(segments[:depth]), segments[depth]
-        try:
-            siblings = ws.store.children(folder)
-        except NotFound:
-            return
-        names = {sibling.path.name for sibling in siblings}
-        if name in names:
-            continue
-        key = path_key(name)
-        twin = next((s.path for s in siblings if path_key(s.path.name) == key and s.path not in but_for), None)
-        if twin is not None:
-            raise Exists(f"{twin} is there already, the same name in another spelling", hint=f"use {twin}", path=twin)
+    for depth, name in enumerate(segments, 1):
+        place = NotePath(f"{here}/{name}" if here else name)
+        if not _is_there(ws, place):
+            names = _siblings if depth < len(segments) else _bearing
+            twins = [twin for twin in names(ws, place) if path_key(twin) == path_key(place) and twin not in but_for]
+            if not twins:
+                return NotePath("/".join([place, *segments[depth:]]))
+            place = min(twins)
+        here = place
+    return NotePath(here)
+
+
+def _is_there(ws: Workspace, place: NotePath) -> bool:
+    try:
+        ws.store.stat(place)
+    except NotFound:
+        return False
+    return True
+
+
+def _siblings(ws: Workspace, place: NotePath) -> list[NotePath]:
+    try:
+        return [entry.path for entry in ws.store.children(place.folder)]
+    except NotFound:
+        return []
+
+
+def _bearing(ws: Workspace, place: NotePath) -> Sequence[NotePath]:
+    """Files with this name, spelled anyhow: from the index, for a folder may hold ten thousand of others."""
+    return _siblings(ws, place) if ws.follower.progress().building else ws.index.bearing(link_key(place.name))
 
 
 def admit(ws: Workspace, path: NotePath, size: int) -> None:
@@ -111,7 +143,8 @@ def create(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> 
     """A file where none is; Exists otherwise."""
     admit(ws, path, len(data))
     if exists(ws, path):
-        raise Exists(f"{path} is there already", hint="read it, then edit it or choose another name", path=path)
+        hint = "edit it, overwrite it with the version you read, or choose another name"
+        raise Exists(f"{path} is there already", hint=hint, path=path)
     within_quota(ws, 1, len(data))
     done = commit(ws, Plan((Put(path, data, None),), summary or f"created {path}"))
     return Written(path, version_of(data), True, done.id, len(data))
@@ -174,9 +207,21 @@ def edit_note(
         path,
         lambda text: apply_all(text, edits, path),
         seen=seen,
-        again=lambda newer: all(may_apply_again(one, newer) for one in edits),
+        again=lambda newer: _safe_on(newer, edits, path),
         summary=summary or f"edited {path}",
     )
+
+
+def _safe_on(newer: str, edits: Sequence[Edit], path: NotePath) -> bool:
+    """Whether each edit means the same on a newer text, as the ones before it leave it."""
+    try:
+        for one in edits:
+            if not may_apply_again(one, newer):
+                return False
+            newer = apply(newer, one, path)
+    except Problem:
+        return False
+    return True
 
 
 def change_text(

@@ -181,18 +181,18 @@ def prefixes(con: Connection, words: Iterable[str]) -> str | None:
 
 
 def folders(con: Connection, *, visible: Visible) -> list[tuple[str, int]]:
-    """Every folder with notes in it or below."""
+    """Every folder with files in it or below, and how many of them are notes."""
+    own: dict[str, int] = {}
     if visible is everything:
-        rows = con.rows("select folder, count(*) from files where note=1 group by folder")
-        own = Counter({folder: count for folder, count in rows})
+        own = dict(con.rows("select folder, sum(note) from files group by folder"))
     else:
-        own = Counter(
-            folder for folder, path in con.rows("select folder, path from files where note=1") if visible(path)
-        )
-    counts: Counter[str] = Counter()
+        for folder, path, note in con.rows("select folder, path, note from files"):
+            if visible(path):
+                own[folder] = own.get(folder, 0) + note
+    counts: dict[str, int] = {}
     for folder, count in own.items():
         while folder:
-            counts[folder] += count
+            counts[folder] = counts.get(folder, 0) + count
             folder = folder.rpartition("/")[0]
     return sorted(counts.items())
 

@@ -1,6 +1,5 @@
 """The tools of `notes` that change something. Each answer ends with the line that takes it back."""
 
-import json
 from collections.abc import Callable, Sequence
 
 from notewright import engine
@@ -26,62 +25,74 @@ from notewright.notes import (
 from notewright.surfaces import notes_schema as schema
 from notewright.surfaces import notes_words as words
 from notewright.surfaces.base import Args, Call, Tool
-from notewright.surfaces.places import Places, since_time
+from notewright.surfaces.notes_read import recall, remember, shown
+from notewright.surfaces.places import Place, Places, since_time
 
 
 def write(call: Call, args: Args) -> str:
     places = Places(call)
     ws, rest = places.split(args["path"])
-    path = NotePath.parse(with_md(rest)) if rest else NotePath.parse(rest)
-    data = args["content"].encode()
-    if "version" in args:
-        path = engine.spelled(ws, path)
-        try:
-            done = engine.overwrite(ws, path, data, seen=args["version"])
-        except Conflict as conflict:
-            raise _what_changed(places, ws, path, args["version"], conflict) from None
-    else:
-        done = engine.create(ws, engine.new_path(ws, path), data)
-    shown = places.show(ws, done.path)
-    verb = "Created" if done.created else "Overwrote" if done.change_id else "Already so:"
-    return f"{verb} {shown} · version {words.version(done.version)}\n{words.undo_line(done.change_id)}"
+    if not rest or args["path"].rstrip().endswith("/"):
+        raise Invalid("path names a folder, not a note", hint="give the note a name, like Folder/Note", what="path")
+    place = Place(ws, NotePath.parse(with_md(rest)))
+    with places.saying(ws):
+        done = _overwritten(call, place, args) if "version" in args else _created(place, args["content"])
+    shown_path = places.show(ws, done.path)
+    remember(call, Place(ws, done.path), done.version, args["content"])
+    if done.change_id is None:
+        return f"{shown_path} is so already · version {words.version(done.version)}\nNothing changed."
+    verb = "Created" if done.created else "Overwrote"
+    return f"{verb} {shown_path} · version {words.version(done.version)}\n{words.undo_line(done.change_id)}"
 
 
-def _what_changed(places: Places, ws: Workspace, path: NotePath, seen: str, conflict: Conflict) -> Conflict:
-    """A refusal with what is different now, if we still have what the caller saw."""
-    shown, current = places.show(ws, path), conflict.details.get("current")
+def _created(place: Place, content: str) -> engine.Written:
+    return engine.create(place.ws, engine.new_path(place.ws, place.path), content.encode())
+
+
+def _overwritten(call: Call, place: Place, args: Args) -> engine.Written:
+    place = Place(place.ws, engine.spelled(place.ws, place.path))
+    try:
+        return engine.overwrite(place.ws, place.path, args["content"].encode(), seen=args["version"])
+    except Conflict as conflict:
+        raise _what_changed(call, place, args["version"], conflict) from None
+
+
+def _what_changed(call: Call, place: Place, seen: str, conflict: Conflict) -> Conflict:
+    """A refusal with what is different now, if what the caller saw is still known."""
+    path, current = place.path, conflict.details.get("current")
     if current is None:
-        return Conflict(f"{shown} is not there", hint="leave out version to create it")
-    old = engine.kept_text(ws, path, seen)
+        return Conflict(f"{path} is not there", hint="leave out version to create it", path=path)
+    seen = words.shortened(seen, 70)
+    said = f"{path} changed since version {seen}: it is now {words.version(current)}"
+    old, new = recall(call, place, seen), engine.read(place.ws, path).text
+    remember(call, place, current, new)
+    hint = "read it again, then repeat the change"
     if old is None:
-        return Conflict(f"{shown} changed since version {seen}", hint="read it again, then repeat the change")
-    new = engine.read(ws, path).text
-    changed = "\n".join(words.diff(old, new))
-    return Conflict(
-        f"{shown} changed since version {seen}; it is now {words.version(current)}:\n{changed}",
-        hint="read it again, then repeat the change",
-    )
+        return Conflict(said, hint=hint, path=path)
+    return Conflict(said, hint=f"{hint}. What changed", path=path, lines=tuple(words.diff(old, new)))
 
 
 def edit(call: Call, args: Args) -> str:
     places = Places(call)
     place = places.locate(args["path"])
     edits = [edit_of(one, number) for number, one in enumerate(args["edits"], 1)]
-    try:
-        done = engine.edit_note(place.ws, place.path, edits, seen=args.get("version"))
-    except Conflict as conflict:
-        if "version" not in args:
-            raise
-        raise _what_changed(places, place.ws, place.path, args["version"], conflict) from None
-    shown = places.show(place.ws, place.path)
-    return _edited(shown, done)
+    with places.saying(place.ws):
+        try:
+            done = engine.edit_note(place.ws, place.path, edits, seen=args.get("version"))
+        except Conflict as conflict:
+            if "version" not in args:
+                raise
+            raise _what_changed(call, place, args["version"], conflict) from None
+    return _edited(call, place, done)
 
 
-def _edited(shown: str, done: engine.Edited) -> str:
+def _edited(call: Call, place: Place, done: engine.Edited, verb: str = "Edited") -> str:
+    path = Places(call).show(place.ws, place.path)
+    remember(call, place, done.version, done.after)
     if done.change_id is None:
-        return f"{shown} is so already · version {words.version(done.version)}\nNothing changed."
-    lines = [f"Edited {shown} · version {words.version(done.version)}", *words.diff(done.before, done.after)]
-    return "\n".join([*lines, words.undo_line(done.change_id)])
+        return f"{path} is so already · version {words.version(done.version)}\nNothing changed."
+    lines = [f"{verb} {path} · version {words.version(done.version)}", *words.diff(done.before, done.after)]
+    return words.bounded(lines, "history shows it", [words.undo_line(done.change_id)])
 
 
 _FORMS: dict[frozenset[str], Callable[[Args], Edit]] = {
@@ -109,128 +120,156 @@ def edit_of(given: Args, number: int) -> Edit:
             "{section, delete: true}, {before|after, insert}",
             what="edits",
         )
+    if given.get("section", "").startswith("^"):
+        hint = "replace its text, or insert before or after its line"
+        raise Invalid(f"edit {number} names a block, and only sections can be edited whole", hint=hint, what="edits")
     return form(given)
 
 
 def properties(call: Call, args: Args) -> str:
     places = Places(call)
     place = places.locate(args["path"])
-    shown = places.show(place.ws, place.path)
+    path = places.show(place.ws, place.path)
+    if not place.path.is_note:
+        raise Invalid(f"{path} is not a note, so it has no properties", hint="name a note", what="path")
     edits: list[Edit] = [SetProperty(key, value) for key, value in args.get("set", {}).items()]
     edits += [RemoveProperty(key) for key in args.get("remove", ())]
     edits += [AddTag(tag.removeprefix("#")) for tag in args.get("add_tags", ())]
     edits += [RemoveTag(tag.removeprefix("#")) for tag in args.get("remove_tags", ())]
-    if edits:
-        return _edited(shown, engine.edit_note(place.ws, place.path, edits, summary=f"properties of {place.path}"))
+    with places.saying(place.ws):
+        if edits:
+            done = engine.edit_note(place.ws, place.path, edits, summary=f"properties of {place.path}")
+            return _edited(call, place, done)
+        return _properties(call, place, path)
+
+
+def _properties(call: Call, place: Place, path: str) -> str:
     reading = engine.read(place.ws, place.path)
+    remember(call, place, reading.version, reading.text)
     front = reading.note.frontmatter
     if front.problem:
-        raise Invalid(f"the frontmatter of {shown} cannot be read: {front.problem}", hint="mend it with edit")
-    count = len(front.properties)
-    said = "1 property" if count == 1 else f"{count} properties"
-    lines = [f"{shown} · version {words.version(reading.version)} · {said}"]
-    return words.bounded([*lines, *(f"{key}: {_value(value)}" for key, value in front.properties.items())], "read it")
-
-
-def _value(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        raise Invalid(f"the frontmatter of {path} cannot be read: {front.problem}", hint="mend it with edit")
+    count = words.amount(len(front.properties), "property", "properties")
+    lines = [f"{key}: {words.shortened(words.value(value), 2000)}" for key, value in front.properties.items()]
+    return words.bounded([f"{path} · version {words.version(reading.version)} · {count}", *lines], "read the note")
 
 
 def move(call: Call, args: Args) -> str:
     places = Places(call)
     ws, old = _movable(places, args["from"])
-    target_ws, new = _target(places, ws, args["to"])
+    target_ws, new = places.split(args["to"])
     if target_ws.id != ws.id:
         raise Invalid("notes cannot move between workspaces", hint="write it there and delete it here", what="to")
+    if not new or args["to"].rstrip().endswith("/"):
+        new += "/"
     dry_run = args.get("dry_run", False)
-    report = engine.move(ws, old, new, dry_run=dry_run)
-    shown = places.show(ws, report.old), places.show(ws, report.new)
-    files = [(places.show(ws, path), count) for path, count in report.files]
-    lines = [*words.moved(report, shown, files, dry_run)]
-    return "\n".join(lines if dry_run else [*lines, words.undo_line(report.change_id)])
+    with places.saying(ws):
+        report = engine.move(ws, old, new, dry_run=dry_run)
+    lines = [words.moved(report, (places.show(ws, report.old), places.show(ws, report.new)), dry_run)]
+    lines += [f"{places.show(ws, path)}: {words.amount(count, 'link')}" for path, count in report.files]
+    last = [] if dry_run else [words.undo_line(report.change_id)]
+    return words.bounded(lines, "history shows the whole change", last)
 
 
 def _movable(places: Places, raw: str) -> tuple[Workspace, NotePath]:
-    """A folder if one is named so, else a note or attachment."""
+    """A note or attachment, else a folder that is named so; `Projects/` is the folder."""
+    if raw.rstrip().endswith("/"):
+        [(ws, folder)] = places.folders(raw) if raw.strip().strip("/") else [(places.call.workspace, "")]
+        return ws, NotePath.parse(folder)
     try:
-        ws, rest = places.split(raw)
-        return ws, NotePath(engine.folder_path(ws, rest)) if rest else NotePath.parse(rest)
-    except NotFound:
         place = places.locate(raw)
-        return place.ws, place.path
-
-
-def _target(places: Places, ws: Workspace, raw: str) -> tuple[Workspace, str]:
-    into = raw.rstrip().endswith("/")
-    try:
-        target_ws, rest = places.split(raw)
-    except NotFound:
-        target_ws, rest = ws, raw.strip().strip("/")
-    return target_ws, rest + "/" if into and rest else rest or "/"
+    except NotFound as missing:
+        if "folder" not in missing.details:
+            raise
+        ws, rest = places.split(raw)
+        return ws, NotePath(engine.folder_path(ws, rest))
+    return place.ws, place.path
 
 
 def delete(call: Call, args: Args) -> str:
     places = Places(call)
-    place = places.locate(args["path"])
+    place = _deletable(places, args["path"])
     dry_run = args.get("dry_run", False)
-    done = engine.delete(place.ws, place.path, dry_run=dry_run)
-    shown = places.show(place.ws, place.path)
+    with places.saying(place.ws):
+        done = engine.delete(place.ws, place.path, dry_run=dry_run)
+    path, trash = places.show(place.ws, place.path), places.show(place.ws, done.trash or "")
+    linked = [places.show(place.ws, source) for source in done.linked_from]
     verb = "Would delete" if dry_run else "Deleted"
-    lines = [f"{verb} {shown} (to {done.trash}); {_linked(places, place.ws, done.linked_from)}"]
-    return "\n".join(lines if dry_run else [*lines, words.undo_line(done.change_id)])
+    lines = [f"{verb} {path} (to {trash}); {_linked(linked)}", *linked]
+    return words.bounded(lines, "links shows them", [] if dry_run else [words.undo_line(done.change_id)])
 
 
-def _linked(places: Places, ws: Workspace, sources: Sequence[NotePath]) -> str:
+def _deletable(places: Places, raw: str) -> Place:
+    try:
+        return places.locate(raw)
+    except NotFound as missing:
+        if "folder" not in missing.details:
+            raise
+        hint = "delete its notes one by one, or move it into an archive folder"
+        raise Invalid(f"{raw} is a folder; notes and attachments are deleted", hint=hint, what="path") from None
+
+
+def _linked(sources: Sequence[str]) -> str:
     if not sources:
         return "no note links to it."
-    shown = ", ".join(places.show(ws, path) for path in sources[:20])
-    more = f" and {len(sources) - 20} more" if len(sources) > 20 else ""
-    return f"{words.amount(len(sources), 'note')} {'links' if len(sources) == 1 else 'link'} to it: {shown}{more}."
+    return f"{words.amount(len(sources), 'note')} {'links' if len(sources) == 1 else 'link'} to it:"
 
 
 def daily(call: Call, args: Args) -> str:
     places = Places(call)
     ws = call.named(args["workspace"]) if "workspace" in args else call.workspace
     asked = args.get("date", "today")
-    day = engine.today(ws) if asked == "today" else engine.parse_date(asked)
-    path = engine.daily_note(ws, day)
-    if "append" not in args:
-        return _daily_read(places, ws, path, args.get("section"))
-    done = engine.append_daily(ws, path, args["append"], args.get("section"))
-    return _edited(places.show(ws, path), done)
-
-
-def _daily_read(places: Places, ws: Workspace, path: NotePath, section: str | None) -> str:
-    shown = places.show(ws, path)
-    if not engine.exists(ws, path):
-        raise NotFound(f"there is no note for that day ({shown})", hint="append makes it", what="note", path=path)
-    reading = engine.read(ws, path)
-    start, end = engine.section_span(reading.note, section) if section else (0, len(reading.text))
-    head = words.header(shown, reading, reading.text.count("\n") + 1)
-    return words.bounded([head, *reading.text[start:end].splitlines()], "read it by section or lines")
+    day = engine.today(ws) if asked == "today" else engine.parse_date(words.shortened(asked, 100))
+    place = Place(ws, engine.daily_note(ws, day))
+    there = engine.exists(ws, place.path)
+    with places.saying(ws):
+        if "append" in args:
+            done = engine.append_daily(ws, day, args["append"], args.get("section"))
+            return _edited(call, place, done, "Edited" if there else "Created")
+        if not there:
+            what = f"there is no note for {day.isoformat()} ({place.path})"
+            raise NotFound(what, hint="append makes it", what="note", path=place.path)
+        return shown(call, place, {"section": args["section"]} if "section" in args else {})
 
 
 def undo(call: Call, args: Args) -> str:
     if ("change" in args) == ("since" in args):
         raise Invalid("give either change or since", hint="history shows the ids", what="change")
     places, dry_run = Places(call), args.get("dry_run", False)
+    spots = _taken_back(call, args, call.workspaces, dry_run=True)
+    done = spots if dry_run else _taken_back(call, args, [ws for ws, _ in spots], dry_run=False)
+    lines, last = [], []
+    for ws, one in done:
+        steps = [step for step in one.plan.steps if ws.access.sees(step.path)]
+        verb = "Would take back" if dry_run else "Took back"
+        what = f"“{one.changes[0].summary}”" if len(one.changes) == 1 else words.amount(len(one.changes), "change")
+        lines.append(f"{verb} {words.shortened(what, 500)} in {words.amount(len(steps), 'file')}:")
+        lines += [f"{places.show(ws, step.path)} {_came_back(step)}" for step in steps]
+        last += [words.undo_line(one.done.id)] if one.done else []
+    return words.bounded(lines, "history shows each change", last)
+
+
+def _came_back(step: engine.Put | engine.Drop) -> str:
+    if isinstance(step, engine.Drop):
+        return "is gone again"
+    return "is back" if step.seen is None else "is as before"
+
+
+def _taken_back(
+    call: Call, args: Args, workspaces: Sequence[Workspace], *, dry_run: bool
+) -> list[tuple[Workspace, engine.Undone]]:
+    """In every workspace where there is something to take back. All are tried dry before the first is touched."""
     done: list[tuple[Workspace, engine.Undone]] = []
     problem: NotFound | None = None
-    for ws in call.workspaces:
+    for ws in workspaces:
         try:
-            done.append((ws, _undone(call, ws, args, dry_run)))
+            with Places(call).saying(ws):
+                done.append((ws, _undone(call, ws, args, dry_run)))
         except NotFound as missing:
-            problem = missing
+            problem = problem if problem and problem.details["nearest"] else missing
     if not done:
         raise problem or NotFound("there is nothing to take back", what="change")
-    lines = []
-    for ws, one in done:
-        paths = list(dict.fromkeys(step.path for step in one.plan.steps if ws.access.sees(step.path)))
-        verb = "Would take back" if dry_run else "Took back"
-        lines.append(f"{verb} {words.amount(len(one.changes), 'change')} in {words.amount(len(paths), 'file')}:")
-        lines += [places.show(ws, path) for path in paths[:100]]
-        lines += [words.undo_line(one.done.id)] if one.done else []
-    return words.bounded(lines, "history shows each change")
+    return done
 
 
 def _undone(call: Call, ws: Workspace, args: Args, dry_run: bool) -> engine.Undone:

@@ -29,6 +29,7 @@ def _texts(about: str = "") -> dict[str, Any]:
     return {"type": "array", "items": {"type": "string"}, **({"description": about} if about else {})}
 
 
+MOST_LINES = 500  # of one grep
 PATH = _text("Path (.md optional), name or alias of a note")
 FOLDER = _text("Only below this folder")
 SINCE = _text("YYYY-MM-DD or RFC 3339, inclusive")
@@ -52,7 +53,7 @@ GREP = _object(
     glob=_text("Only paths like this, e.g. **/2026-*.md"),
     ignore_case=_flag(default=True),
     context={"type": "integer", "default": 0, "minimum": 0, "maximum": 20, "description": "Lines around each match"},
-    limit=_whole(50, 500),
+    limit=_whole(50, MOST_LINES),
 )
 READ = _object(
     ("path",),

@@ -1,21 +1,26 @@
 """How `notes` says things: the outcome first, then the items, bounded, and what was left out last."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import tzinfo
 
-from notewright.engine import Change, Difference, Filed, Hit, Hits, LinkSeen, Matches, Moved, Pack, Reading
+from notewright.engine import Change, Difference, Hit, Hits, LineMatch, LinkSeen, Moved, Pack, Passage, Reading
 from notewright.notes import Note, sections
 from notewright.surfaces.places import day, stamp
 
 MOST_CHARS = 24_000
+LAST_LINES = 300  # characters kept free for the lines that say what was left out
+HIT_BYTES = 285  # of one hit with its snippet: twenty of them fit into 6 kB
 DIFF_LINES = 40
+DIFF_FROM = 20_000  # lines; comparing longer texts takes too long
 LINE_CHARS = 300
 
 
-def bounded(lines: Iterable[str], rest: str, most: int = MOST_CHARS) -> str:
-    """The lines that fit, cut at a line; the last says what was left out and how to get it."""
+def bounded(lines: Iterable[str], rest: str, last: Sequence[str] = ()) -> str:
+    """The lines that fit, cut at a line; then what was left out and how to get it, and the `last` lines always."""
     kept: list[str] = []
-    room = most - len(rest) - 60
+    room = MOST_CHARS - LAST_LINES - sum(len(line) + 1 for line in last)
     left = 0
     for line in lines:
         room -= len(line) + 1
@@ -24,17 +29,29 @@ def bounded(lines: Iterable[str], rest: str, most: int = MOST_CHARS) -> str:
         else:
             kept.append(line)
     if left:
-        kept.append(f"[{left} more lines left out: {rest}]")
-    return "\n".join(kept)
+        kept.append(f"[{amount(left, 'more line')} left out: {rest}]")
+    return "\n".join([*kept, *last])
+
+
+def paged(head: str, items: Sequence[str], rest: Callable[[int], str | None]) -> str:
+    """The items that fit below a head line; `rest` says how to get what comes after so many of them."""
+    room, kept = MOST_CHARS - LAST_LINES - len(head), 0
+    for item in items:
+        room -= len(item) + 1
+        if room < 0:
+            break
+        kept += 1
+    more = rest(kept)
+    return "\n".join([head, *items[:kept], *([more] if more else [])])
 
 
 def shortened(text: str, most: int = LINE_CHARS) -> str:
-    text = text.strip()
+    """Cut at the end, with a sign that it was."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def amount(number: int, thing: str) -> str:
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+def amount(number: int, thing: str, many: str = "") -> str:
+    return f"1 {thing}" if number == 1 else f"{number:,} {many or thing + 's'}"
 
 
 def size(count: int) -> str:
@@ -45,57 +62,96 @@ def version(full: str) -> str:
     return full[:12]
 
 
+def value(given: object) -> str:
+    """A property's value as a person would write it."""
+    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+
+
 # ---- finding ------------------------------------------------------------------------------------------
 
 
-def hits(found: Sequence[tuple[str, Hit]], counts: Hits, asked: str) -> Iterator[str]:
-    """`found` are (shown path, hit)."""
-    if not found:
-        near = f" Nearest: {', '.join(counts.nearest)}." if counts.nearest else ""
-        yield f"Nothing found for {asked!r}.{near}"
-        return
-    hold = f"{amount(counts.with_all, 'note')} with all the words" if counts.with_all else "none has all the words"
-    yield f"{amount(counts.total, 'note')} found, {hold}; best first:"
-    for number, (path, hit) in enumerate(found, 1):
-        heading = f" › {hit.heading}" if hit.heading else ""
-        yield f"{number}. {path}{heading} (L{hit.line}, {day(hit.modified_ns / 1e9)})"
-        if hit.snippet:
-            yield f"   {marked(hit)}"
+def found(counts: Hits, shown: int) -> str:
+    """How many, and how many of them hold all the words."""
+    hold = f"{counts.with_all:,} {'has' if counts.with_all == 1 else 'have'}" if counts.with_all else "none has"
+    return f"{amount(counts.total, 'note')} found; {hold} all the words{'; best first' if shown > 1 else ''}:"
 
 
-def marked(hit: Hit) -> str:
-    pieces, end = [], 0
-    for start, stop in hit.marks:
-        pieces += [hit.snippet[end:start], "«", hit.snippet[start:stop], "»"]
-        end = stop
-    return "".join([*pieces, hit.snippet[end:]])
+def nothing(asked: str, nearest: Sequence[str], narrowed: Sequence[str] = ()) -> str:
+    """Nothing was found; what might help."""
+    said = f"Nothing found for “{shortened(asked.strip(), 200)}”."
+    if nearest:
+        return f"{said} Nearest: {', '.join(nearest)}."
+    if narrowed:
+        return f"{said} Leave out {' or '.join(narrowed)} to look everywhere."
+    return f"{said} Try other words, or grep for exact text."
 
 
-def matches(found: Sequence[tuple[str, Matches]], show: Sequence[str]) -> Iterator[str]:
-    lines = sum(one.total_lines for _, one in found)
-    notes = sum(one.total_notes for _, one in found)
-    if not lines:
-        yield "No line matches."
-        return
-    shown = len(show)
-    yield f"{amount(lines, 'line')} in {amount(notes, 'note')} match" + (
-        f"; the first {shown}:" if shown < lines else ":"
-    )
+def hit(number: int, path: str, one: Hit, zone: tzinfo) -> str:
+    """`1. Projects/Tea.md › Water (L42, 2026-11-02)`, and below it the words that were found, marked."""
+    heading = f" › {shortened(one.heading, 100)}" if one.heading else ""
+    line = f"{number}. {path}{heading} (L{one.line}, {day(one.modified_ns / 1e9, zone)})"
+    snippet = _marked(one, max(HIT_BYTES - len(line.encode("utf-8", "replace")), 60))
+    return f"{line}\n   {snippet}" if snippet else line
 
 
-def passages(pack: Pack, asked: str, show: Sequence[str]) -> Iterator[str]:
-    if not pack.passages:
-        yield f"Nothing found about {asked!r}."
-        return
-    yield f"{amount(len(pack.passages), 'passage')} about {asked}" + (
-        f", {pack.left_out} left out (raise budget):" if pack.left_out else ":"
-    )
-    for path, passage in zip(show, pack.passages, strict=True):
-        heading = f" › {passage.heading}" if passage.heading else ""
-        why = "" if passage.why == "match" else f", {passage.why}"
+def _marked(one: Hit, most: int) -> str:
+    """The snippet with its marks, in so many bytes: from a little before the first mark where all does not fit."""
+    start = 0
+    text = _between(one, start)
+    if len(text.encode("utf-8", "replace")) > most and one.marks and one.marks[0][0] > 40:
+        start = one.marks[0][0] - 20
+        text = "…" + _between(one, start)
+    data = text.encode("utf-8", "replace")
+    if len(data) <= most:
+        return text
+    kept = data[: most - 6].decode("utf-8", "ignore")
+    return kept + ("»…" if kept.count("«") > kept.count("»") else "…")
+
+
+def _between(one: Hit, start: int) -> str:
+    pieces, end = [], start
+    for left, right in one.marks:
+        if left >= start:
+            pieces += [one.snippet[end:left], "«", one.snippet[left:right], "»"]
+            end = right
+    return "".join([*pieces, one.snippet[end:]])
+
+
+def matching(hits: Sequence[tuple[str, LineMatch]]) -> Iterator[str]:
+    """`path:line: text` and, around it, `path-line- text`; a line that is near two matches stands there once."""
+    matched = {(path, one.line) for path, one in hits}
+    told: set[tuple[str, int]] = set()
+    for path, one in hits:
+        first = one.line - len(one.before)
+        around = [*enumerate(one.before, first), (one.line, None), *enumerate(one.after, one.line + 1)]
+        for number, text in around:
+            if text is None:
+                yield f"{path}:{number}: {_around_match(one)}"
+            elif (path, number) not in told and (path, number) not in matched:
+                told.add((path, number))
+                yield f"{path}-{number}- {shortened(text)}"
+
+
+def _around_match(one: LineMatch) -> str:
+    """The line; of a long one the part with the first match."""
+    start = max(one.spans[0][0] - 100, 0) if one.spans else 0
+    if len(one.text) <= LINE_CHARS or start == 0:
+        return shortened(one.text)
+    return "…" + shortened(one.text[start:], LINE_CHARS - 1)
+
+
+def passages(pack: Pack, about: str, show: Callable[[Passage], str]) -> Iterator[str]:
+    yield f"{amount(len(pack.passages), 'passage')} about {about}:"
+    for one in pack.passages:
+        heading = f" › {one.heading}" if one.heading else ""
+        why = "" if one.why == "match" else f", {one.why}"
+        lines = f"L{one.first_line}" if one.first_line == one.last_line else f"L{one.first_line}-{one.last_line}"
         yield ""
-        yield f"## {path}{heading} (L{passage.first_line}-{passage.last_line}{why})"
-        yield passage.text
+        yield f"## {show(one)}{heading} ({lines}{why})"
+        yield one.text
+    if pack.left_out:
+        yield ""
+        yield f"[{amount(pack.left_out, 'more passage')} left out: raise budget]"
 
 
 # ---- reading ------------------------------------------------------------------------------------------
@@ -111,10 +167,11 @@ def header(path: str, reading: Reading, lines: int, part: str = "") -> str:
 
 
 def outline(note: Note, incoming: int, outgoing: int) -> Iterator[str]:
-    for key, value in note.frontmatter.properties.items():
-        if key.lower() == "tags":
-            continue
-        yield f"{key}: {shortened(str(value), 120)}"
+    if note.frontmatter.problem:
+        yield f"properties cannot be read: {shortened(note.frontmatter.problem, 200)}"
+    for key, given in note.frontmatter.properties.items():
+        if key.lower() != "tags":
+            yield f"{key}: {shortened(value(given), 120)}"
     tags = list(dict.fromkeys(tag.name for tag in note.tags))
     if tags:
         yield "tags: " + ", ".join("#" + tag for tag in tags[:50])
@@ -123,18 +180,15 @@ def outline(note: Note, incoming: int, outgoing: int) -> Iterator[str]:
         yield "no headings"
     for section in sections(note):
         heading = section.heading
-        end = section.end_line - 1
-        yield f"{'#' * heading.level} {heading.text} (L{heading.line}-{end}, {section.end - section.start} chars)"
+        last = max(section.end_line - 1, heading.line)
+        chars = section.end - section.start
+        yield f"{'#' * heading.level} {shortened(heading.text)} (L{heading.line}-{last}, {chars:,} chars)"
 
 
-def entry(path: str, filed: Filed, seconds: float) -> str:
-    return f"{path}  {day(seconds)}  {size(filed.size)}"
-
-
-def link(shown: str, arrow: str, seen: LinkSeen) -> str:
+def link(arrow: str, shown: str, seen: LinkSeen, where: str) -> str:
     mark = "" if seen.status == "ok" else f" [{seen.status}]"
     sub = seen.subpath if arrow == "→" else ""
-    return f"{arrow} {shown}{sub} (L{seen.line}){mark}: {shortened(seen.text, 200)}"
+    return f"{arrow} {shown}{sub} ({where}){mark}: {shortened(seen.text.strip(), 200)}"
 
 
 # ---- changing -----------------------------------------------------------------------------------------
@@ -142,36 +196,39 @@ def link(shown: str, arrow: str, seen: LinkSeen) -> str:
 
 def diff(before: str, after: str, most: int = DIFF_LINES) -> Iterator[str]:
     """A unified diff without its two head lines, bounded."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1)
-    shown = [shortened_line(line) for line in lines if not line.startswith(("--- ", "+++ "))]
-    yield from shown[:most]
+    old, new = _lines(before), _lines(after)
+    if max(len(old), len(new)) > DIFF_FROM:
+        yield f"[too long to show a diff: {len(old):,} lines, now {len(new):,}]"
+        return
+    shown = list(difflib.unified_diff(old, new, lineterm="", n=1))[2:]
+    yield from map(shortened, shown[:most])
     if len(shown) > most:
-        yield f"[{len(shown) - most} more lines of diff]"
+        yield f"[{amount(len(shown) - most, 'more line')} of diff]"
 
 
-def shortened_line(line: str) -> str:
-    return line if len(line) <= LINE_CHARS else line[: LINE_CHARS - 1] + "…"
+def _lines(text: str) -> list[str]:
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
 
 
 def undo_line(change_id: str | None) -> str:
     return f'Undo: undo(change="{change_id}")' if change_id else "Nothing changed."
 
 
-def moved(report: Moved, shown: tuple[str, str], files: Sequence[tuple[str, int]], dry_run: bool) -> Iterator[str]:
+def moved(report: Moved, shown: tuple[str, str], dry_run: bool) -> str:
     verb = "Would move" if dry_run else "Moved"
-    links = f"; {amount(report.links, 'link')} in {amount(len(report.files), 'file')} rewritten" if report.links else ""
-    yield f"{verb} {shown[0]} to {shown[1]}{links}."
-    for path, count in files[:100]:
-        yield f"{path}: {amount(count, 'link')}"
-    if len(files) > 100:
-        yield f"[{len(files) - 100} more notes]"
+    where = f"{amount(report.links, 'link')} in {amount(len(report.files), 'file')}"
+    links = f"; {where} {'would follow' if dry_run else 'followed'}" if report.links else "; no links to rewrite"
+    return f"{verb} {shown[0]} to {shown[1]}{links}."
 
 
-def change(one: Change) -> str:
+def change(one: Change, workspace: str = "") -> str:
+    """One line of the history; with several workspaces it says in which."""
     who = one.actor.client or one.actor.user or "somebody"
     tool = f" {one.actor.surface}.{one.actor.tool}" if one.actor.tool else ""
+    where = f" in {workspace}" if workspace else ""
     undone = f" (taken back by {one.undone_by})" if one.undone_by else ""
-    return f"{one.id}  {stamp(one.at)}  {who}{tool}: {one.summary}{undone}"
+    return f"{one.id}  {stamp(one.at)}  {who}{tool}{where}: {shortened(one.summary, 500)}{undone}"
 
 
 def differences(files: Iterable[tuple[str, Difference]]) -> Iterator[str]:
@@ -179,6 +236,6 @@ def differences(files: Iterable[tuple[str, Difference]]) -> Iterator[str]:
         came = f" from {one.source}" if one.source else ""
         why = f" ({one.why})" if one.why else ""
         yield f"{one.kind} {path}{came}{why}"
-        yield from map(shortened_line, one.lines)
+        yield from map(shortened, one.lines)
         if one.cut:
-            yield "[more of this diff left out]"
+            yield "[more of this diff left out: read the note]"

@@ -2,15 +2,21 @@
 
 import hashlib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
 from notewright import engine
 from notewright.engine import Workspace
-from notewright.errors import Ambiguous, Invalid, NotFound
+from notewright.errors import Ambiguous, Invalid, NotFound, Problem
 from notewright.notes import NotePath
 from notewright.surfaces.base import Call
+
+LONGEST = 4_096  # characters of a path; more is not quoted back
+_TIME = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d))?")
+_FURTHEST = 9e9  # seconds either way that every clock and index can count
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +42,40 @@ class Places:
             return path
         return f"{ws.name}/{path}" if path else ws.name
 
+    @contextmanager
+    def saying(self, ws: Workspace) -> Iterator[None]:
+        """Problems met inside name their paths as this caller knows them."""
+        try:
+            yield
+        except Problem as problem:
+            if not self.several:
+                raise
+            raise self._prefixed(ws, problem) from problem
+
+    def _prefixed(self, ws: Workspace, problem: Problem) -> Problem:
+        details = problem.details
+        named = {details.get("path"), *details.get("nearest", ()), *details.get("candidates", ())}
+        paths = sorted((path for path in named if isinstance(path, str) and path), key=len, reverse=True)
+        if details.get("what") in ("section", "block", "change", "workspace") or not paths:
+            paths = [details["path"]] if details.get("path") else []
+        if not paths:
+            return problem
+        either = re.compile(rf"(?<![\w/])(?:{'|'.join(map(re.escape, paths))})(?!\w)")
+        message, hint = (either.sub(lambda found: f"{ws.name}/{found[0]}", text) for text in _texts(problem))
+        return type(problem)(message, hint=hint, **details)
+
     def split(self, raw: str) -> tuple[Workspace, str]:
         """The workspace a path begins with, and the rest; NotFound with the names when it begins with none."""
         wanted = raw.strip().strip("/")
+        if len(wanted) > LONGEST:
+            raise Invalid(f"a path may have {LONGEST} characters at most", hint="give a shorter one", what="path")
         if not self.several:
             return self.call.workspace, wanted
-        for ws in self.call.workspaces:
-            if wanted == ws.name or wanted.startswith(ws.name + "/"):
-                return ws, wanted[len(ws.name) + 1 :]
+        workspaces = sorted(self.call.workspaces, key=lambda ws: -len(ws.name))  # "A" and "A/B" may both be names
+        for fold in (str, str.casefold):
+            for ws in workspaces:
+                if fold(wanted + "/").startswith(fold(ws.name + "/")):
+                    return ws, wanted[len(ws.name) + 1 :]
         names = [ws.name for ws in self.call.workspaces]
         raise NotFound(
             f"{raw!r} begins with no workspace", hint=f"begin with {' or '.join(name + '/' for name in names)}",
@@ -57,19 +89,20 @@ class Places:
         except NotFound:
             return self._anywhere(raw)
         if not rest:
-            raise Invalid(f"{raw!r} is a workspace, not a note", hint="name a note in it", what="path")
-        return Place(ws, engine.locate(ws, rest))
+            raise Invalid(f"{raw!r} is not a note", hint="name a note by its path", what="path")
+        with self.saying(ws):
+            return Place(ws, engine.locate(ws, rest))
 
     def _anywhere(self, raw: str) -> Place:
         """A bare name may be in any workspace; in several it is ambiguous."""
         found: list[Place] = []
         candidates: list[str] = []
-        problem: NotFound | None = None
+        nearest: list[str] = []
         for ws in self.call.workspaces:
             try:
                 place = Place(ws, engine.locate(ws, raw))
             except NotFound as missing:
-                problem = problem or missing
+                nearest += [self.show(ws, path) for path in missing.details.get("nearest", ())]
             except Ambiguous as several:
                 candidates += [self.show(ws, path) for path in several.details["candidates"]]
             else:
@@ -82,14 +115,20 @@ class Places:
             )  # fmt: skip
         if found:
             return found[0]
-        raise problem or NotFound(f"there is no {raw}", what="note")
+        hint = f"nearest: {', '.join(nearest[:3])}" if nearest else "list shows what is there"
+        raise NotFound(f"there is no {raw}", hint=hint, what="note", nearest=nearest)
 
     def folders(self, raw: str) -> list[tuple[Workspace, str]]:
         """Which folders of which workspaces a `folder` argument means; `""` is everywhere."""
         if not raw.strip().strip("/"):
             return [(ws, "") for ws in self.call.workspaces]
         ws, rest = self.split(raw)
-        return [(ws, engine.folder_path(ws, rest))]
+        with self.saying(ws):
+            return [(ws, engine.folder_path(ws, rest))]
+
+
+def _texts(problem: Problem) -> tuple[str, str]:
+    return problem.message, problem.hint
 
 
 def cursor_to(offset: int, about: str) -> str:
@@ -114,18 +153,29 @@ def _mark(about: str) -> str:
 def since_time(raw: str, zone: ZoneInfo) -> float:
     """`YYYY-MM-DD` (midnight in the zone) or RFC 3339, as seconds since 1970."""
     try:
-        moment = datetime.fromisoformat(raw.strip())
-    except ValueError:
-        raise Invalid(f"{raw!r} is not a time", hint="write YYYY-MM-DD or RFC 3339", what="since") from None
-    if len(raw.strip()) > 10 and moment.tzinfo is None:
-        raise Invalid(f"{raw!r} has no timezone", hint="add Z or an offset", what="since")
-    return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
+        moment = datetime.fromisoformat(raw.strip()) if _TIME.fullmatch(raw.strip()) else None
+        if moment is not None:
+            seconds = (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
+            return min(max(seconds, -_FURTHEST), _FURTHEST)
+    except (ValueError, OverflowError):
+        pass
+    shown = raw if len(raw) <= 100 else raw[:99] + "…"
+    raise Invalid(f"{shown!r} is not a time", hint="write YYYY-MM-DD or RFC 3339 with Z or an offset", what="since")
 
 
 def stamp(seconds: float) -> str:
     """RFC 3339, UTC, whole seconds."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _moment(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def day(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d")
+def day(seconds: float, zone: tzinfo = UTC) -> str:
+    """The date, on a clock of that zone."""
+    return _moment(seconds, zone).date().isoformat()
+
+
+def _moment(seconds: float, zone: tzinfo) -> datetime:
+    """Files may bear times that no calendar has; they get the last one it has."""
+    try:
+        return datetime.fromtimestamp(seconds, zone)
+    except (ValueError, OverflowError, OSError):
+        return datetime(9999, 12, 31, tzinfo=zone) if seconds > 0 else datetime(1, 1, 1, tzinfo=zone)

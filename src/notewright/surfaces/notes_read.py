@@ -1,0 +1,171 @@
+"""The tools of `notes` that read one thing: a note or part of it, a day's note, what was changed."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from notewright import engine
+from notewright.engine import Past, Reading, Workspace
+from notewright.errors import Invalid, NotFound
+from notewright.surfaces import notes_words as words
+from notewright.surfaces.base import Answer, Args, Call, Image
+from notewright.surfaces.places import Place, Places, since_time
+
+IMAGES = {"png": "png", "jpg": "jpeg", "jpeg": "jpeg", "gif": "gif", "webp": "webp"}
+MOST_IMAGE_BYTES = 1 << 20
+MOST_CHARS = 20_000
+REMEMBERED = 16  # texts a session remembers, so that a conflict can say what changed
+REMEMBERED_CHARS = 100_000  # of all of them together
+
+
+def read(call: Call, args: Args) -> Answer | str:
+    places = Places(call)
+    place = places.locate(args["path"])
+    with places.saying(place.ws):
+        if not place.path.is_note:
+            return _attachment(place, places.show(place.ws, place.path))
+        return shown(call, place, args)
+
+
+def shown(call: Call, place: Place, args: Args) -> str:
+    """A note, the part of it that is asked for, or its outline, below a line that says which version that is."""
+    reading = engine.read(place.ws, place.path)
+    remember(call, place, reading.version, reading.text)
+    path, total = Places(call).show(place.ws, place.path), engine.line_count(reading.text)
+    if args.get("outline"):
+        report = engine.links(place.ws, place.path)
+        lines = words.outline(reading.note, len(report.incoming), len(report.outgoing))
+        return words.bounded([words.header(path, reading, total), *lines], "read a section")
+    start, end, part = _part(reading, args)
+    text = reading.text[start:end]
+    text = text.removeprefix("\ufeff") if start == 0 else text
+    first = engine.line_count(reading.text, start) + 1
+    head = words.header(path, reading, total, part)
+    return "\n".join([head, *_cut(text, first, args.get("max_chars", MOST_CHARS))])
+
+
+def _part(reading: Reading, args: Args) -> tuple[int, int, str]:
+    """The span asked for, and words for it."""
+    if "section" in args and "lines" in args:
+        raise Invalid("section and lines cannot both be given", hint="leave one out", what="section")
+    if "lines" in args:
+        return engine.line_span(reading.text, args["lines"])
+    if "section" not in args:
+        return 0, len(reading.text), ""
+    start, end = engine.section_span(reading.note, args["section"])
+    first = engine.line_count(reading.text, start) + 1
+    last = engine.line_count(reading.text, start + len(reading.text[start:end].rstrip()))
+    return start, end, f"lines {first}-{max(first, last)}"
+
+
+def _cut(text: str, first: int, most: int) -> Iterator[str]:
+    """The text, cut at a line end where it is longer than asked for, and how to read on."""
+    if len(text) <= most:
+        yield text
+        return
+    whole = max(text.rfind("\n", 0, most), text.rfind("\r", 0, most)) + 1
+    kept = text[: whole or most]
+    yield kept
+    following = first + engine.line_count(kept)
+    left = f"cut after {len(kept):,} of {len(text):,} characters"
+    if whole:
+        yield f'[{left}: lines="{following}-" shows the rest]'
+    else:
+        yield f"[{left}, in the middle of line {first}: raise max_chars]"
+
+
+def _attachment(place: Place, path: str) -> Answer:
+    entry = engine.entry_at(place.ws, place.path)
+    kind = IMAGES.get(place.path.rpartition(".")[2].lower())
+    if kind and entry.size <= MOST_IMAGE_BYTES:
+        stored = engine.fetch(place.ws, place.path)
+        described = f"{path} · {words.size(len(stored.data))} · version {words.version(stored.version)}"
+        return Answer.of(described, Image(stored.data, f"image/{kind}"))
+    what = "an image of more than 1 MiB" if kind else "an attachment"
+    return Answer.of(f"{path} · {words.size(entry.size)} · {what}: its content cannot be shown here")
+
+
+# ---- what a caller has seen ---------------------------------------------------------------------------
+
+
+def remember(call: Call, place: Place, version: str, text: str) -> None:
+    """Keep what this client was shown for a while: the history only holds what was changed through us."""
+    with call.session.lock:
+        seen: OrderedDict[str, str] = call.session.values.setdefault("seen", OrderedDict())
+        seen[_key(place, version)] = text
+        while len(seen) > REMEMBERED or sum(map(len, seen.values())) > REMEMBERED_CHARS:
+            seen.popitem(last=False)
+
+
+def recall(call: Call, place: Place, version: str) -> str | None:
+    """The text a version had, if the session or the history still has it."""
+    with call.session.lock:
+        kept: str | None = call.session.values.get("seen", {}).get(_key(place, version))
+    return kept if kept is not None else engine.kept_text(place.ws, place.path, version)
+
+
+def _key(place: Place, version: str) -> str:
+    return f"{place.ws.id} {words.version(version.lower())} {place.path}"
+
+
+# ---- the past -----------------------------------------------------------------------------------------
+
+
+def history(call: Call, args: Args) -> str:
+    places = Places(call)
+    if "change" in args:
+        ws, one = _change(call, args["change"])
+        lines = [words.change(one, ws.name if places.several else "")]
+        lines += words.differences((places.show(ws, each.path), each) for each in engine.diff_of(ws, one.id))
+        return words.bounded(lines, "read the notes themselves")
+    limit = args.get("limit", 20)
+    found = [
+        (one, ws.name if places.several else "")
+        for ws, path in _spots(places, args)
+        for one in engine.past(ws, _past(ws, path, args, limit + 1))
+    ]
+    if not found:
+        return "No changes were made through this server" + (" since then." if "since" in args else ".")
+    found.sort(key=lambda pair: -pair[0].at)
+    lines = [words.change(*one) for one in found[:limit]]
+    tail = ["[more changes: raise limit]"] if len(found) > limit else []
+    return words.bounded([f"{words.amount(len(lines), 'change')}, newest first:", *lines], "a smaller limit", tail)
+
+
+def _spots(places: Places, args: Args) -> list[tuple[Workspace, str | None]]:
+    """Where to look: a note or folder that is there or was once, or everything."""
+    if "path" not in args:
+        return [(ws, None) for ws in places.call.workspaces]
+    try:
+        place = places.locate(args["path"])
+        return [(place.ws, place.path)]
+    except NotFound as missing:
+        once = _once(places, args["path"], missing)
+        if not once:
+            raise missing from None
+        return once
+
+
+def _once(places: Places, raw: str, missing: NotFound) -> list[tuple[Workspace, str | None]]:
+    try:
+        ws, rest = places.split(raw)
+        spots = [(ws, rest)]
+    except NotFound:
+        spots = [(ws, raw) for ws in places.call.workspaces]
+    if "folder" in missing.details:
+        return [(ws, rest) for ws, rest in spots]
+    return [(ws, path) for ws, rest in spots if rest and (path := engine.once_named(ws, rest))]
+
+
+def _past(ws: Workspace, path: str | None, args: Args, limit: int) -> Past:
+    since = since_time(args["since"], ws.timezone) if "since" in args else None
+    return Past(path=path, since=since, limit=limit)
+
+
+def _change(call: Call, change_id: str) -> tuple[Workspace, engine.Change]:
+    problem: NotFound | None = None
+    for ws in call.workspaces:
+        try:
+            return ws, engine.change_of(ws, change_id)
+        except NotFound as missing:
+            problem = problem if problem and problem.details["nearest"] else missing
+    raise problem or NotFound(f"there is no change {change_id}", what="change")
