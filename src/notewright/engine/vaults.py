@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from notewright.engine.read import exists, missing
 from notewright.engine.workspace import Workspace
-from notewright.errors import NotFound
-from notewright.index import Selection
+from notewright.errors import Indexing, NotFound
+from notewright.index import Selection, Visible, everything
 from notewright.notes import NotePath, path_key, path_problem, property_tags, tag_key
 from notewright.stores import Store
 
@@ -38,6 +39,11 @@ def kept(ws: Workspace, what: str, make: Callable[[], _Made]) -> _Made:
         return first
 
 
+def hurried(ws: Workspace, seconds: float) -> Workspace:
+    """The same notes for somebody who waits for the index no longer than this."""
+    return replace(ws, limits=replace(ws.limits, seconds=seconds))
+
+
 # ---- names --------------------------------------------------------------------------------------------
 
 
@@ -46,26 +52,31 @@ def named(ws: Workspace, name: str) -> NotePath:
     place = f"{name}.md"
     if "/" in name or path_problem(place):
         raise NotFound(f"there is no {name}", what="note", path=name)
-    if ws.access.sees(place) and exists(ws, NotePath(place)):
+    if _at_root(ws, name):
         return NotePath(place)  # no path is shorter
-    for path in _bearing(ws, name):
+    for path in _by_length(_indexed(ws, name) if _is_fresh(ws) else ()):
         if exists(ws, path):
             return path
-    for path in _by_length(entry.path for entry in ws.store.entries() if _is_named(ws, entry.path, name)):
-        return path  # made a moment ago, by somebody else
+    for path in _by_length(_walked(ws, name)):  # made a moment ago, by somebody else
+        return path
     raise missing(ws, NotePath(place))
 
 
 def is_taken(ws: Workspace, name: str) -> bool:
     """Does any note, in whatever folder, have exactly this name?"""
-    place = NotePath(f"{name}.md")
-    return (ws.access.sees(place) and exists(ws, place)) or bool(_bearing(ws, name))
+    return _at_root(ws, name) or bool(all_with_name(ws, name))
+
+
+def all_with_name(ws: Workspace, name: str) -> list[NotePath]:
+    """Every note with exactly this name."""
+    return by_name(_indexed(ws, name) if _is_fresh(ws) else _walked(ws, name))
 
 
 def all_named(ws: Workspace) -> list[NotePath]:
-    """Every note, by name and then by path."""
-    ws.follower.wait(ws.limits.seconds)
-    found, _ = ws.index.select(Selection(visible=ws.access.sees))
+    """Every note, by name and then by path. While the index is not there yet, whatever the store lists."""
+    if not _is_fresh(ws):
+        return by_name(entry.path for entry in ws.store.entries() if entry.path.is_note and ws.access.sees(entry.path))
+    found, _ = ws.index.select(Selection(visible=_visible(ws)))
     return by_name(filed.path for filed in found)
 
 
@@ -73,9 +84,30 @@ def by_name(paths: Iterable[NotePath]) -> list[NotePath]:
     return sorted(paths, key=lambda path: (path.stem, path))
 
 
-def _bearing(ws: Workspace, name: str) -> list[NotePath]:
-    ws.follower.wait(ws.limits.seconds)
-    return _by_length(path for path in ws.index.bearing(path_key(name)) if _is_named(ws, path, name))
+def _is_fresh(ws: Workspace) -> bool:
+    try:
+        ws.follower.wait(0)
+    except Indexing:
+        return False
+    return True
+
+
+def _visible(ws: Workspace) -> Visible:
+    """What the index holds is visible to all unless the owner hides something: the question is then cheaper."""
+    return ws.access.sees if ws.access.hide else everything
+
+
+def _at_root(ws: Workspace, name: str) -> bool:
+    place = NotePath(f"{name}.md")
+    return ws.access.sees(place) and exists(ws, place)
+
+
+def _indexed(ws: Workspace, name: str) -> Iterator[NotePath]:
+    return (path for path in ws.index.bearing(path_key(name)) if _is_named(ws, path, name))
+
+
+def _walked(ws: Workspace, name: str) -> Iterator[NotePath]:
+    return (entry.path for entry in ws.store.entries() if _is_named(ws, entry.path, name))
 
 
 def _is_named(ws: Workspace, path: NotePath, name: str) -> bool:
@@ -92,7 +124,7 @@ def _by_length(paths: Iterable[NotePath]) -> list[NotePath]:
 def unmet_names(ws: Workspace) -> list[tuple[NotePath, str]]:
     """Links in brackets to a name that nothing has: where they stand and what they say, each once, in order."""
     ws.follower.wait(ws.limits.seconds)
-    files, _ = ws.index.select(Selection(notes_only=False, visible=ws.access.sees))
+    files, _ = ws.index.select(Selection(notes_only=False, visible=_visible(ws)))
     stems = {filed.path.stem for filed in files}
     unmet = (
         (row.source, row.target)
@@ -107,6 +139,7 @@ def unmet_names(ws: Workspace) -> list[tuple[NotePath, str]]:
 
 def tags_of_properties(ws: Workspace) -> list[str]:
     """Every tag of every note's properties, as spelled, by code point. Tags in the text do not count."""
+    ws.follower.wait(ws.limits.seconds)
     return sorted({tag for _, tags in _tagged(ws) for tag in tags})
 
 
@@ -131,10 +164,8 @@ def _below(tag: str, wanted: str) -> bool:
 
 
 def _tagged(ws: Workspace) -> Iterator[tuple[NotePath, list[str]]]:
-    """Notes with tags, and those of their properties."""
-    paths = all_named(ws)
-    held = ws.index.tags_of(paths)
-    return _with_held(ws, [path for path in paths if held.get(path)])
+    """Every note with tags in its properties, and those."""
+    return _with_held(ws, all_named(ws))
 
 
 def _holding(ws: Workspace, tag: str) -> Iterator[tuple[NotePath, list[str]]]:
@@ -142,13 +173,14 @@ def _holding(ws: Workspace, tag: str) -> Iterator[tuple[NotePath, list[str]]]:
     return _with_held(ws, [path for path in ws.index.tagged(tag_key(tag)) if ws.access.sees(path)])
 
 
-def _with_held(ws: Workspace, paths: Iterable[NotePath]) -> Iterator[tuple[NotePath, list[str]]]:
-    for path in paths:
-        yield path, property_tags(ws.index.properties(path))
+def _with_held(ws: Workspace, paths: Sequence[NotePath]) -> Iterator[tuple[NotePath, list[str]]]:
+    held = ws.index.property_of("tags", paths)
+    return ((path, property_tags({"tags": held[path]})) for path in paths if path in held)
 
 
 def described(ws: Workspace, tag: str) -> list[tuple[NotePath, Any]]:
     """Notes whose properties hold exactly this tag, by name, each with its property `description` or None."""
     ws.follower.wait(ws.limits.seconds)
     paths = by_name(path for path, held in _holding(ws, tag) if tag in held)
-    return [(path, ws.index.properties(path).get("description")) for path in paths]
+    descriptions = ws.index.property_of("description", paths)
+    return [(path, descriptions.get(path)) for path in paths]

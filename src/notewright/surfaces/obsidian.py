@@ -1,10 +1,11 @@
 """The obsidian dialect: a vault of notes known by their bare names, in twenty-two small tools."""
 
 import re
+from contextlib import suppress
 
 from notewright import engine
 from notewright.engine import Workspace
-from notewright.errors import Invalid
+from notewright.errors import Indexing, Invalid
 from notewright.notes import STEM, HeadingRule, Link, NotePath, section_of
 from notewright.surfaces import obsidian_change as change
 from notewright.surfaces.base import Answer, Args, Call, Surface, Tool
@@ -24,6 +25,7 @@ from notewright.surfaces.obsidian_words import (
 MODES = ("name", "name_partial", "content", "tag")
 LOGICS = ("and", "or")
 DIRECTIONS = ("in", "out", "both")
+PATIENCE_S = 2.0  # with an index that is not there yet when the first call comes
 _HEADING = re.compile(r"#+\s+\S")
 
 
@@ -38,13 +40,18 @@ def context(ws: Workspace) -> str:
 
 
 def prepare(call: Call, tool: str) -> None:
-    """Before the first call changes anything."""
-    context(call.workspace)
+    """Make the block before the first call changes anything. A large vault may not be indexed yet: then it comes with
+    a later answer, so that reading need not wait."""
+    with suppress(Indexing):
+        context(engine.hurried(call.workspace, PATIENCE_S if call.session.once("obsidian wait") else 0))
 
 
 def with_context(call: Call, answer: Answer) -> Answer:
     """The first answer of a session carries the block."""
-    told = context(call.workspace)
+    try:
+        told = context(engine.hurried(call.workspace, 0))
+    except Indexing:
+        return answer
     if not call.session.once("obsidian context"):
         return answer
     first, *rest = answer.blocks
@@ -97,10 +104,10 @@ def _found(ws: Workspace, mode: str, args: Args) -> list[NotePath]:
         return engine.with_tags(ws, tags, every=logic == "and")
     if mode == "content":
         return engine.by_name(engine.holding(ws, query))
-    notes, wanted = engine.all_named(ws), query.casefold()
     if mode == "name":
-        return [path for path in notes if path.stem == query]
-    return [path for path in notes if wanted in path.stem.casefold()]
+        return engine.all_with_name(ws, query)
+    wanted = query.casefold()
+    return [path for path in engine.all_named(ws) if wanted in path.stem.casefold()]
 
 
 def _one_of(valid: tuple[str, ...], given: str, what: str) -> str:

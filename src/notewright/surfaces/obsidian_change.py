@@ -36,7 +36,8 @@ from notewright.surfaces.base import Args, Call
 from notewright.surfaces.obsidian_words import said
 
 EXACT = HeadingRule.EXACT
-_NOT_IN_NAMES = re.compile(r"[/\\\[\]#^|\x00-\x1f\x7f]")
+# What [[…]] can say: no blanks at the ends, none of its own signs. A name with .md would be a file with it twice.
+_GOOD_NAME = re.compile(r"(?![\s.])[^/\\\[\]#^|\x00-\x1f\x7f]+(?<!\s)(?<!\.md)")
 
 
 # ---- whole notes --------------------------------------------------------------------------------------
@@ -78,8 +79,7 @@ def _text(path: NotePath, properties: Mapping[str, Any], content: str) -> str:
 def _new_path(ws: Workspace, folder: str, name: str) -> NotePath:
     """Where a note of this name would be; refused if it cannot be a name or any note has it."""
     place = f"{folder}/{name}.md" if folder else f"{name}.md"
-    bad = not name or name != name.strip() or name.startswith(".") or _NOT_IN_NAMES.search(name)
-    if bad or path_problem(place):
+    if not _GOOD_NAME.fullmatch(name) or path_problem(place):
         raise Invalid(f"Invalid note name: {name[: words.MOST_QUOTED]}", what="name")
     if engine.is_taken(ws, name):
         raise Exists(f"{name} is there already", path=place)
