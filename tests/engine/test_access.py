@@ -1,0 +1,143 @@
+"""What a caller may not see is in no answer, and what it may not write stays as it is."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, is_dataclass
+from datetime import date
+from typing import Any
+
+import pytest
+
+from notewright import engine
+from notewright.engine import Access, Actor, Find, Grep, Past, Query, Selection, Workspace
+from notewright.errors import Forbidden, Invalid, NotFound, Problem, ReadOnly, TooLarge
+from notewright.notes import NotePath
+
+SECRET = "Zanzibar"
+OPEN = NotePath("Open.md")
+
+
+@pytest.fixture
+def ws(workspace) -> Workspace:
+    made = workspace(
+        {
+            "Open.md": "Tea. See [[Hidden]] and [[Private/Zanzibar plan]].\n\n#tea\n",
+            "Other.md": "[[Open]] mentions tea\n",
+            "Private/Hidden.md": "---\naliases: [Zanzibar alias]\ntags: [zanzibar]\n---\nTea at Zanzibar [[Open]]\n",
+            "Private/Zanzibar plan.md": "# Zanzibar\nOpen the tea\n",
+            ".obsidian/zanzibar.md": "Tea in Zanzibar\n",
+            ".git/config": "Zanzibar",
+        },
+        hide=("Private/**",),
+    )
+    unhidden = engine.Workspace(**{name: getattr(made, name) for name in made.__slots__} | {"access": Access()})
+    engine.edit_note(unhidden, NotePath("Private/Hidden.md"), [engine_append("more Zanzibar\n")])
+    return made
+
+
+def engine_append(text: str) -> Any:
+    from notewright.notes import Append
+
+    return Append(text)
+
+
+def said(answer: Any) -> str:
+    """Everything an answer says, as text."""
+    return json.dumps(answer, default=lambda value: asdict(value) if is_dataclass(value) else str(value))
+
+
+QUESTIONS: dict[str, Callable[[Workspace], Any]] = {
+    "search": lambda ws: engine.search(ws, engine.parse_query("tea zanzibar")),
+    "search by tag": lambda ws: engine.search(ws, Query(tags=("zanzibar",))),
+    "grep": lambda ws: engine.grep(ws, Grep("tea")),
+    "grep of files": lambda ws: engine.grep(ws, Grep("tea|config", dialect="python-like", files=True)),
+    "find": lambda ws: engine.find_text(ws, Find("tea")),
+    "holding": lambda ws: engine.holding(ws, "tea"),
+    "listing": lambda ws: engine.listing(ws, Selection(notes_only=False, visible=ws.access.sees)),
+    "folder": lambda ws: engine.list_folder(ws, ""),
+    "glob": lambda ws: engine.list_folder(ws, "", glob="**"),
+    "walk": lambda ws: list(engine.walk(ws, "", recursive=True)),
+    "links in": lambda ws: engine.incoming(ws, OPEN),
+    "mentions": lambda ws: engine.mentions(ws, OPEN),
+    "context": lambda ws: engine.about_words([ws], "tea", 4000),
+    "check": lambda ws: [finding for finding in engine.check(ws) if finding.path != "Open.md"],
+    "history": lambda ws: engine.past(ws, Past()),
+    "nearest": lambda ws: engine.nearest_paths(ws, "Zanzibar plam.md"),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_nothing_hidden_is_in_any_answer(ws: Workspace, question: str) -> None:
+    told = said(QUESTIONS[question](ws)).replace("[[Private/Zanzibar plan]]", "")  # what a visible note itself says
+    assert "Private" not in told and "Hidden.md" not in told and "plan.md" not in told and ".git" not in told
+    assert SECRET not in told
+
+
+def test_a_link_to_a_hidden_note_leads_nowhere(ws: Workspace) -> None:
+    assert [link.status for link in engine.outgoing(ws, OPEN)] == ["broken", "broken"]
+
+
+@pytest.mark.parametrize("name", ["Hidden", "Private/Hidden", "Zanzibar alias", ".git/config", ".obsidian/zanzibar"])
+def test_a_hidden_note_cannot_be_named(ws: Workspace, name: str) -> None:
+    with pytest.raises(NotFound) as refused:
+        engine.locate(ws, name)
+    assert "Private/" not in str(refused.value).replace(name, "")
+
+
+@pytest.mark.parametrize("path", ["Private/Hidden.md", ".git/config", ".obsidian/zanzibar.md"])
+def test_a_hidden_file_cannot_be_read(ws: Workspace, path: str) -> None:
+    with pytest.raises(NotFound):
+        engine.read(ws, NotePath(path))
+
+
+@pytest.mark.parametrize("path", ["Private/New.md", "Private/Hidden.md", ".git/hook", "a/.b/c.md"])
+def test_nothing_is_written_where_it_may_not(ws: Workspace, path: str) -> None:
+    with pytest.raises(Problem) as refused:
+        engine.put(ws, NotePath(path), b"x")
+    assert isinstance(refused.value, Forbidden | NotFound | Invalid)
+
+
+def test_a_read_only_workspace_takes_no_change(workspace) -> None:
+    ws = workspace({"A.md": "x\n"}, read_only=True)
+    for change in (
+        lambda: engine.create(ws, NotePath("B.md"), b""),
+        lambda: engine.put(ws, NotePath("A.md"), b""),
+        lambda: engine.delete(ws, NotePath("A.md")),
+        lambda: engine.edit_note(ws, NotePath("A.md"), [engine_append("y")]),
+        lambda: engine.move(ws, NotePath("A.md"), "B"),
+        lambda: engine.relocate(ws, NotePath("A.md"), NotePath("B.md")),
+        lambda: engine.append_daily(ws, date(2026, 1, 1), "x", None),
+    ):
+        with pytest.raises(ReadOnly):
+            change()
+    assert engine.read(ws, NotePath("A.md")).text == "x\n"
+
+
+def test_writing_is_allowed_under_named_folders_alone(workspace) -> None:
+    ws = workspace({"A.md": "x\n"}, write_under=("Inbox/**",))
+    assert engine.create(ws, NotePath("Inbox/B.md"), b"").created
+    with pytest.raises(Forbidden, match="Inbox"):
+        engine.create(ws, NotePath("B.md"), b"")
+
+
+def test_a_note_over_the_limit_is_refused(workspace) -> None:
+    ws = workspace({"A.md": "x\n"}, max_file_size=10)
+    with pytest.raises(TooLarge):
+        engine.put(ws, NotePath("A.md"), b"x" * 11)
+    with pytest.raises(TooLarge):
+        engine.edit_note(ws, NotePath("A.md"), [engine_append("y" * 10)])
+
+
+def test_rules_of_the_workspace_and_of_the_caller_both_hold() -> None:
+    both = Access(hide=("a/**",), write_under=("w/**",)).narrowed(Access(hide=("b/**",), write_under=("w/x/**",)))
+    assert (both.sees("a/1.md"), both.sees("b/1.md"), both.sees("c.md")) == (False, False, True)
+    both.may_write(NotePath("w/x/1.md"))
+    with pytest.raises(Forbidden):
+        both.may_write(NotePath("w/1.md"))
+
+
+def test_another_client_cannot_undo_what_it_may_not_see(ws: Workspace) -> None:
+    hidden = engine.Workspace(**{name: getattr(ws, name) for name in ws.__slots__} | {"access": Access()})
+    change = engine.past(hidden, Past())[0]
+    with pytest.raises(NotFound):
+        engine.undo(ws.by(Actor("u", "c")), change.id)
