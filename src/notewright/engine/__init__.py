@@ -7,8 +7,9 @@ from notewright.engine.changes import Done, Drop, Edited, Plan, Put, commit, com
 from notewright.engine.check import Finding, check
 from notewright.engine.context import Pack, Passage, about_note, about_words
 from notewright.engine.daily import append_daily, daily_note, daily_text, parse_date, today
-from notewright.engine.files import BACKUPS, Replaced, backup_place, fetch_copy, replace_with_copy, walk
+from notewright.engine.files import BACKUPS, Replaced, backup_place, fetch_copy, is_folder, replace_with_copy, walk
 from notewright.engine.find import parse_query, search
+from notewright.engine.found import FoundOrder, Ranked, Ranking, rank_texts
 from notewright.engine.graph import Around, Near, around, linked, linking
 from notewright.engine.grep import (
     Find,
@@ -115,6 +116,7 @@ __all__ = [
     "Follower",
     "Follows",
     "FoundIn",
+    "FoundOrder",
     "FoundTexts",
     "Grep",
     "Hit",
@@ -136,6 +138,8 @@ __all__ = [
     "Progress",
     "Put",
     "Query",
+    "Ranked",
+    "Ranking",
     "Reading",
     "Relabelled",
     "Replaced",
@@ -189,6 +193,7 @@ __all__ = [
     "hurried",
     "incoming",
     "indexed_text",
+    "is_folder",
     "is_taken",
     "kept",
     "kept_text",
@@ -218,6 +223,7 @@ __all__ = [
     "purge",
     "put",
     "quota_share",
+    "rank_texts",
     "read",
     "recover",
     "relocate",

@@ -1,17 +1,19 @@
 """Files as they lie in their folders: listings with what a file system knows, and copies kept beside."""
 
+import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from notewright.engine.changes import Plan, Put, commit_latest, read_or_none
+from notewright.engine.changes import Plan, Put, commit_latest, text_of
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import admit, within_quota
-from notewright.errors import Exists, NotFound
+from notewright.errors import Exists, Forbidden, Invalid, NotFound, TooLarge
 from notewright.notes import NotePath
 from notewright.stores import Entry, Stored, version_of
 
 BACKUPS = ".backups"
+NAME_BYTES = 255  # of one segment, on every file system that matters
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +27,58 @@ class Replaced:
     backup: NotePath | None
 
 
+def is_folder(entry: Entry) -> bool:
+    """A folder, or a symlink to one."""
+    return entry.kind == "folder" or (entry.mode is not None and stat.S_ISDIR(entry.mode))
+
+
 def walk(ws: Workspace, folder: str, *, recursive: bool, hidden: bool = False) -> Iterator[Entry]:
-    """What is in a folder as its caller may see it; with `hidden` also what begins with a dot."""
-    for entry in ws.store.children(folder, hidden=hidden):
-        if not _seen(ws, entry.path, hidden):
+    """What is in a folder as its caller may see it; with `hidden` also what begins with a dot.
+
+    A symlink to a folder is entered, each such folder once and never one that we are in. NotFound without such a
+    folder, with `outside` where a symlink leads out; a folder below that cannot be read is left closed.
+    """
+    left, entered = [(folder, _real(ws, NotePath(folder), hidden))], set[str]()
+    while left:
+        here, real = left.pop()
+        try:
+            children = ws.store.children(here, hidden=hidden)
+        except (NotFound, Forbidden):
+            if here == folder:
+                raise
             continue
-        yield entry
-        if recursive and entry.kind == "folder":
-            yield from walk(ws, entry.path, recursive=True, hidden=hidden)
+        for entry in children:
+            if not _seen(ws, entry.path, hidden):
+                continue
+            yield entry
+            inner = _way_in(entry, real, entered) if recursive and is_folder(entry) else None
+            if inner is not None:
+                left.append((entry.path, inner))
+
+
+def _real(ws: Workspace, folder: NotePath, hidden: bool) -> str:
+    """The folder itself, should a symlink be asked for; Invalid for a file."""
+    if not folder:
+        return ""
+    if not _seen(ws, folder, hidden):
+        raise NotFound(f"there is no folder {folder}", what="folder", path=folder)
+    try:
+        found = ws.store.stat(folder, hidden=hidden)
+    except NotFound:
+        return folder  # listing it says why
+    if not is_folder(found):
+        raise Invalid(f"{folder} is not a folder", what="folder", path=folder)
+    return found.real or folder
+
+
+def _way_in(entry: Entry, real: str, entered: set[str]) -> str | None:
+    """The folder that an entry of the folder `real` leads into, None where we are or were there."""
+    if entry.kind == "folder":
+        return f"{real}/{entry.path.name}" if real else entry.path.name
+    if not entry.real or entry.real in entered or f"{real}/".startswith(f"{entry.real}/"):
+        return None
+    entered.add(entry.real)
+    return entry.real
 
 
 def _seen(ws: Workspace, path: NotePath, hidden: bool) -> bool:
@@ -44,28 +90,34 @@ def _seen(ws: Workspace, path: NotePath, hidden: bool) -> bool:
 
 
 def fetch_copy(ws: Workspace, path: NotePath) -> Stored:
-    """The bytes of a file, or of a copy kept in a `.backups` folder."""
+    """The bytes of a file, or of a copy kept in a `.backups` folder. TooLarge beyond what a note may have."""
     dotted = [segment for segment in path.split("/") if segment.startswith(".")]
     if dotted and (set(dotted) != {BACKUPS} or path.name.startswith(".") or not _seen(ws, path, True)):
         raise NotFound(f"there is no {path}", what="note", path=path)
     if not dotted:
         ws.access.may_see(path)
+    try:
+        size = ws.store.stat(path, hidden=bool(dotted)).size
+    except NotFound:
+        size = 0  # `read` knows why
+    if size > ws.limits.note_bytes:
+        raise TooLarge(f"{path} has {size:,} bytes", size=size, limit=ws.limits.note_bytes, path=path)
     return ws.store.read(path, hidden=bool(dotted))
 
 
 def replace_with_copy(ws: Workspace, path: NotePath, data: bytes, *, overwrite: bool, make_folders: bool) -> Replaced:
-    """Write a file; what it held before is kept beside it in the same change set."""
+    """Write a file; what it held before is kept beside it in the same change set. NotText if that is no text."""
     admit(ws, path, len(data))
     outcome: list[Replaced] = []
 
     def make() -> Plan:
-        old = read_or_none(ws.store, path)
-        if old is None and not make_folders and not _is_folder(ws, path.folder):
+        old = _old(ws, path)
+        if old is None and not make_folders and not _has_folder(ws, path):
             raise NotFound(f"the folder {path.folder} is not there", what="folder", path=path.folder)
         if old is not None and not overwrite:
             raise Exists(f"{path} is there already", hint="allow overwriting", path=path)
         within_quota(ws, 1 if old is None else 0, len(data) - (len(old.data) if old else 0))
-        backup = None if old is None or old.data == data else backup_place(ws, path, ws.clock())
+        backup = None if old is None else backup_place(ws, path, ws.clock())
         outcome[:] = [Replaced(path, old is None, len(data), version_of(data), backup)]
         steps = [Put(path, data, old.version if old else None)]
         if backup is not None and old is not None:
@@ -76,11 +128,29 @@ def replace_with_copy(ws: Workspace, path: NotePath, data: bytes, *, overwrite: 
     return outcome[0]
 
 
-def _is_folder(ws: Workspace, folder: str) -> bool:
+def _old(ws: Workspace, path: NotePath) -> Stored | None:
+    """The file that is there now, if it may be replaced: a text, and no symlink out of the workspace."""
     try:
-        return not folder or ws.store.stat(NotePath(folder)).kind == "folder"
+        old = ws.store.read(path)
+    except NotFound as missing:
+        if missing.details.get("outside"):
+            raise
+        if _kind(ws, path) == "folder":
+            raise Exists(f"{path} is a folder", hint="choose another name", what="folder", path=path) from None
+        return None
+    text_of(path, old.data)
+    return old
+
+
+def _has_folder(ws: Workspace, path: NotePath) -> bool:
+    return not path.folder or _kind(ws, NotePath(path.folder)) in ("folder", "symlink")  # the store refuses the latter
+
+
+def _kind(ws: Workspace, path: NotePath, hidden: bool = False) -> str | None:
+    try:
+        return ws.store.stat(path, hidden=hidden).kind
     except NotFound:
-        return False
+        return None
 
 
 def backup_place(ws: Workspace, path: NotePath, at: float) -> NotePath:
@@ -89,8 +159,14 @@ def backup_place(ws: Workspace, path: NotePath, at: float) -> NotePath:
     stem, dot, extension = path.name.rpartition(".")
     stem, ending = (stem, dot + extension) if stem else (path.name, "")
     moment = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime(at))
-    number, name = 0, f"{stem}.{moment}{ending}"
-    while read_or_none(ws.store, NotePath(f"{folder}/{name}")) is not None:
+    number, place = 0, _named(folder, stem, f".{moment}{ending}")
+    while _kind(ws, place, hidden=True) is not None:
         number += 1
-        name = f"{stem}.{moment}-{number}{ending}"
-    return NotePath(f"{folder}/{name}")
+        place = _named(folder, stem, f".{moment}-{number}{ending}")
+    return place
+
+
+def _named(folder: str, stem: str, ending: str) -> NotePath:
+    """The name with as much of its stem as a file system takes."""
+    room = NAME_BYTES - len(ending.encode())
+    return NotePath(f"{folder}/{stem.encode()[:room].decode(errors='ignore')}{ending}")

@@ -15,7 +15,7 @@ MOST_CALLERS = 10_000
 @dataclass(frozen=True, slots=True)
 class Window:
     calls: int
-    seconds: int
+    seconds: float
     name: str  # "minute"
 
 
