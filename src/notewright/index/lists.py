@@ -4,7 +4,7 @@ Common words cost most and tell least. So the rarest words choose who is looked 
 """
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,18 +14,20 @@ from notewright.index.ranking import (
     MENTION,
     NOTE,
     OTHER_NAME,
+    SAID,
     SECTION,
     Evidence,
-    Places,
-    best_section,
+    Occurrences,
+    best_sections,
     fused,
+    name_rarity,
     rarity,
+    said_of,
     spread,
-    usual_length,
 )
 from notewright.index.schema import ALIAS, ALIASED, BODY, MARK, NAME, TITLE, TITLED, Connection
 from notewright.index.vocabulary import Term
-from notewright.notes import NotePath, PlainNames, name_keys, path_key, resolve
+from notewright.notes import NotePath, index_words, names_of, path_key, resolve
 
 DEPTH = 100  # of each list: the best hundred change nothing, the best thirty cost a point
 SPREADING = 60  # so many of the best share with their neighbours
@@ -47,23 +49,30 @@ class Found:
 
 @dataclass(slots=True)
 class _Kind:
-    """One way to read the words: as written, or in all forms of their stems."""
+    """One way to read the words: as written, or in all forms of their stems. Words are numbered as FTS5 does."""
 
     terms: Sequence[Term]
     stemmed: bool
-    rarities: list[float]
+    having: list[int]
     expression: str
     sentences: str  # the same question to the linking sentences: those are short, the rare words do
     notes: dict[int, float] = field(default_factory=dict)
-    places: dict[int, Places] = field(default_factory=dict)
-    named: dict[int, float] = field(default_factory=dict)
-    aliased: list[int] = field(default_factory=list)
+    found: dict[int, Occurrences] = field(default_factory=dict)
+    covered: list[int] = field(default_factory=list)  # notes whose whole title is in the question
+    aliased: list[int] = field(default_factory=list)  # notes with a word of it in an alias
+    starts: dict[int, list[int]] = field(default_factory=dict)
 
 
 def found_by(
-    con: Connection, terms: Sequence[Term], question: str, total: int, accepts: Accepts, *, depth: int = DEPTH,
+    con: Connection,
+    terms: Sequence[Term],
+    question: str,
+    total: int,
+    accepts: Accepts,
+    *,
+    depth: int = DEPTH,
     narrow: bool = True,
-) -> Found:  # fmt: skip
+) -> Found:
     """The recipe. `terms` are words that are in some note; `total` is the number of notes."""
     chosen, others = _split(terms, total) if narrow else (list(terms), [])
     kinds = [_kind(chosen, others, total, stemmed=False)]
@@ -74,13 +83,13 @@ def found_by(
     for kind in kinds:
         share = 2 / len(kinds)  # where no word has other forms, both ways are one
         _fill(con, kind, accepts, depth)
-        best = _best_sections(con, kind)
-        sections.update({note: which for note, (_, which) in best.items() if which or note not in sections})
+        best = best_sections(kind.found, kind.starts, total, kind.having)
+        sections.update({note: which for note, (_, which) in best.items()})
         evidence += [
             Evidence(NOTE * share, kind.notes),
             Evidence(SECTION * share, {note: score for note, (score, _) in best.items()}),
-            Evidence(MENTION * share, _mentions(con, kind, accepts, depth)),
         ]
+    evidence += _mentions(con, kinds[-1], total, accepts, depth)
     evidence.append(Evidence(1.0, _names(con, kinds[-1], question, total, accepts)))
     scores = _spread(con, fused(evidence), accepts)
     ordered = sorted(scores.items(), key=lambda entry: -entry[1])
@@ -104,13 +113,12 @@ def _split(terms: Sequence[Term], total: int) -> tuple[list[Term], list[Term]]:
 
 
 def _kind(chosen: list[Term], others: list[Term], total: int, *, stemmed: bool) -> _Kind:
-    expression = _any(chosen)
+    expression, terms = _any(chosen), list(chosen)
     if others:
         expression = f'({expression}) AND ("{MARK}" OR {_any(others)})'
-    # The words in the order FTS5 numbers them, the mark among them.
-    terms = [*chosen, Term(MARK, (MARK,), total, total), *others] if others else chosen
-    counts = [term.notes if stemmed else term.written for term in terms]
-    return _Kind(terms, stemmed, [rarity(total, count) for count in counts], expression, _any(chosen))
+        terms += [Term(MARK, (MARK,), total, total), *others]
+    having = [term.notes if stemmed else term.written for term in terms]
+    return _Kind(terms, stemmed, having, expression, _any(chosen))
 
 
 def _any(terms: Iterable[Term]) -> str:
@@ -120,7 +128,7 @@ def _any(terms: Iterable[Term]) -> str:
 # ---- notes and their sections -------------------------------------------------------------------------
 
 _BEST = "select rowid, -rank, places(words) from words where words match ? order by rank"
-_BEST_SAID = "select rowid, -rank from said where said match ? order by rank"
+_STARTS = "select id, sections from texts where id in (select value from json_each(?))"
 
 
 def _asked(con: Connection, kind: _Kind) -> None:
@@ -128,74 +136,58 @@ def _asked(con: Connection, kind: _Kind) -> None:
 
 
 def _fill(con: Connection, kind: _Kind, accepts: Accepts, depth: int) -> None:
-    """The best notes, with the places of the words and the names that are whole in the question."""
+    """The best notes, with the places of the words and where their sections start."""
     _asked(con, kind)
-    con.places = {}
+    con.noted = {}
     rows = con.rows(_BEST, (kind.expression,))
-    for accepted in _accepted(rows, accepts, depth):
-        for note, score in accepted:
-            kind.notes[note] = score
-            kind.places[note], covered, aliased = con.places.pop(note)
-            if covered:
-                kind.named[note] = sum(
-                    rare for rare, times in zip(kind.rarities, kind.places[note].title, strict=True) if times
-                )
-            if aliased:
-                kind.aliased.append(note)
-        con.places = {}
-
-
-def _accepted(rows: Iterator[tuple[object, ...]], accepts: Accepts, depth: int) -> Iterator[list[tuple[int, float]]]:
-    """The best rows that may be answered, so many. Rows come best first and are read only as far as needed."""
     left, size = depth, depth
     while left > 0:
-        chunk = [(row[0], row[1]) for _, row in zip(range(size), rows, strict=False)]
+        chunk = [(note, score) for _, (note, score, _) in zip(range(size), rows, strict=False)]
         if not chunk:
-            return
-        allowed = accepts([note for note, _ in chunk])  # type: ignore[misc]
+            break
+        allowed = accepts([note for note, _ in chunk])
         taken = [row for row in chunk if row[0] in allowed][:left]
-        left -= len(taken)
-        size = CHUNK
-        yield taken  # type: ignore[misc]
+        for note, score in taken:
+            kind.notes[note] = score
+            kind.found[note], covered, aliased = con.noted[note]
+            if covered:
+                kind.covered.append(note)
+            if aliased:
+                kind.aliased.append(note)
+        left, size = left - len(taken), CHUNK
+    con.noted = {}
+    kind.starts = _starts(con, kind.notes)
 
 
-def note_places(con: Connection) -> Callable[..., None]:
+def _starts(con: Connection, notes: Iterable[int]) -> dict[int, list[int]]:
+    return {note: list(map(int, starts.split(","))) for note, starts in con.rows(_STARTS, (json.dumps(list(notes)),))}
+
+
+def noting_places(con: Connection) -> Callable[..., None]:
     """The function `places` of SQL: keeps where the words stand in the row FTS5 is at."""
 
     def places(api: apsw.FTS5ExtensionApi, *_: object) -> None:
-        offsets, body, title = api.phrase_column_offsets, [], []
-        in_title, aliased = 0, False
-        for number in range(api.phrase_count):
-            columns = api.phrase_columns(number)
-            body.append(offsets(number, BODY) if BODY in columns else ())
-            times = len(offsets(number, TITLE)) if TITLE in columns else 0
-            title.append(times)
-            in_title += times
-            aliased = aliased or ALIAS in columns
-        covered = in_title > 0 and in_title >= api.column_size(TITLE)
-        con.places[api.rowid] = (Places(body, title), covered, aliased)
+        offsets, columns_of = api.phrase_column_offsets, api.phrase_columns
+        body: dict[int, Sequence[int]] = {}
+        title: dict[int, int] = {}
+        aliased = False
+        for word in range(api.phrase_count):
+            columns = columns_of(word)
+            if BODY in columns:
+                body[word] = offsets(word, BODY)
+            if TITLE in columns:
+                title[word] = len(offsets(word, TITLE))
+            if ALIAS in columns:
+                aliased = True
+        covered = bool(title) and sum(title.values()) >= api.column_size(TITLE)
+        con.noted[api.rowid] = (Occurrences(body, title), covered, aliased)
 
     return places
 
 
-def _best_sections(con: Connection, kind: _Kind) -> dict[int, tuple[float, int]]:
-    starts = {
-        note: [int(place) for place in str(text).split(",")]
-        for note, text in con.rows(
-            "select id, sections from texts where id in (select value from json_each(?))",
-            (json.dumps(list(kind.notes)),),
-        )
-    }
-    usual = usual_length(starts.values())
-    return {
-        note: best_section(places, starts[note], kind.rarities, usual)
-        for note, places in kind.places.items()
-        if note in starts
-    }
-
-
 # ---- linking sentences --------------------------------------------------------------------------------
 
+_BEST_SAID = "select rowid, -rank, counts(said) from said where said match ? order by rank"
 _TARGETS = f"""
 select l.said, l.source, l.target, f.path, n.file from json_each(?) e
   join links l on l.id >= e.value and l.id < e.value + 40 and l.said = e.value
@@ -203,13 +195,27 @@ select l.said, l.source, l.target, f.path, n.file from json_each(?) e
   left join names n on n.key = l.key || '.md' and n.kind = '{NAME}'"""
 
 
-def _mentions(con: Connection, kind: _Kind, accepts: Accepts, depth: int) -> dict[int, float]:
-    """The best sentence in which another note links to each. What a note that may not be seen says is not said."""
+def noting_counts(con: Connection) -> Callable[..., None]:
+    """The function `counts` of SQL: keeps how often each word is in the row FTS5 is at."""
+
+    def counts(api: apsw.FTS5ExtensionApi, *_: object) -> None:
+        offsets = api.phrase_column_offsets
+        present = (word for word in range(api.phrase_count) if api.phrase_columns(word))
+        con.noted[api.rowid] = {word: len(offsets(word, 0)) for word in present}
+
+    return counts
+
+
+def _mentions(con: Connection, kind: _Kind, total: int, accepts: Accepts, depth: int) -> list[Evidence]:
+    """The best sentence in which another note links to each, and what all these sentences say of it. What a note
+    that may not be seen says is not said."""
     _asked(con, kind)
     best: dict[int, float] = {}
+    said_to: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    con.noted = {}
     left, rows = depth, con.rows(_BEST_SAID, (kind.sentences,))
     while left > 0:
-        chunk = {said: score for _, (said, score) in zip(range(depth), rows, strict=False)}
+        chunk = {said: score for _, (said, score, _) in zip(range(depth), rows, strict=False)}
         if not chunk:
             break
         links = _links_of(con, list(chunk), accepts)
@@ -217,8 +223,16 @@ def _mentions(con: Connection, kind: _Kind, accepts: Accepts, depth: int) -> dic
         for said, written in links.items():
             for target in _meant(con, written):
                 best[target] = max(best.get(target, 0.0), chunk[said])
+                said_to[target].update(con.noted[said])
+    con.noted = {}
     allowed = accepts(list(best))
-    return {note: score for note, score in best.items() if note in allowed}
+    told = {note: words for note, words in said_to.items() if note in allowed}
+    lengths = {note: starts[-1] for note, starts in (kind.starts | _starts(con, told)).items()}
+    rarities = [rarity(total, count) for count in kind.having]
+    return [
+        Evidence(MENTION, {note: score for note, score in best.items() if note in allowed}),
+        Evidence(SAID, said_of(told, kind.found, lengths, rarities)),
+    ]
 
 
 _Written = tuple[int, int, str, str, int | None]  # said, source, target, the source's path, a note of that name
@@ -235,6 +249,8 @@ def _links_of(con: Connection, sentences: list[int], accepts: Accepts) -> dict[i
 
 def _meant(con: Connection, rows: list[_Written]) -> set[int]:
     """The notes these links lead to, without their source."""
+    if len(rows) == 1:
+        return {rows[0][4]} - {rows[0][1]} if rows[0][4] is not None else set()
     candidates: defaultdict[str, list[int]] = defaultdict(list)
     for _, _, target, _, file in rows:
         if file is not None:
@@ -248,15 +264,9 @@ def _meant(con: Connection, rows: list[_Written]) -> set[int]:
 
 def _resolved(con: Connection, target: str, source: NotePath, files: list[int]) -> set[int]:
     """Of several notes of one name the one the link means."""
-    marks = ",".join("?" * len(files))
-    paths = {
-        NotePath(path): note for note, path in con.rows(f"select id, path from files where id in ({marks})", files)
-    }
-    by_name: defaultdict[str, list[NotePath]] = defaultdict(list)
-    for path in paths:
-        for key in name_keys(path):
-            by_name[key].append(path)
-    chosen = resolve(target, source, PlainNames(by_name, {}, {}, {}))
+    rows = con.rows("select id, path from files where id in (select value from json_each(?))", (json.dumps(files),))
+    paths = {NotePath(path): note for note, path in rows}
+    chosen = resolve(target, source, names_of(paths))
     return {paths[chosen]} if chosen is not None else set()
 
 
@@ -265,11 +275,12 @@ def _resolved(con: Connection, target: str, source: NotePath, files: list[int]) 
 
 def _names(con: Connection, kind: _Kind, question: str, total: int, accepts: Accepts) -> dict[int, float]:
     """Notes whose whole name is in the question, each with how much the words of that name tell."""
-    told = {form: rare for term, rare in zip(kind.terms, kind.rarities, strict=True) for form in term.forms}
-    found = dict(kind.named)
+    rarities = [name_rarity(total, count) for count in kind.having]
+    told = {form: rare for term, rare in zip(kind.terms, rarities, strict=True) for form in term.forms}
+    found = {note: sum(rarities[word] for word in kind.found[note].title) for note in kind.covered}
 
     def weigh(note: int, name: str, share: float) -> None:
-        words = {told.get(word) for word in con.cut(name)}
+        words = {told.get(word) for word in con.cut(index_words(name))}
         if words and None not in words:
             found[note] = max(found.get(note, 0.0), share * sum(rare for rare in words if rare is not None))
 

@@ -2,7 +2,8 @@
 
     score = 1/2 (note as written + note by stems)
           + 1/4 (best section as written + by stems)
-          + 0.15 (best linking sentence as written + by stems)
+          + 0.3 best linking sentence, by stems
+          + what the linking sentences add to the note's own words
           + the name, where every word of it is in the question
     then a tenth of what the neighbours by links have is spread over each note.
 
@@ -16,19 +17,24 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-NOTE, SECTION, MENTION = 0.5, 0.25, 0.15  # of each of: as written, by stems
+NOTE, SECTION = 0.5, 0.25  # of each of: as written, by stems
+MENTION, SAID = 0.3, 1.0
 OTHER_NAME = 0.8  # an alias counts so much of a title
 SPREAD = 0.1
 K1, B = 1.2, 0.75  # as FTS5 has them
-_TITLE, _BODY = 1.6, 0.4
+_TITLE, _BODY, _SAID = 1.6, 0.4, 0.5  # the weight of one occurrence
+_LEAST = 1e-6  # what a word in half of all notes or more still tells, as in FTS5
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where the words of a question stand in one note: for each word its places in the body and times in the title."""
+class Occurrences:
+    """Where the words of a question stand in a note: for each its places in the body and how often in the title."""
 
-    body: Sequence[Sequence[int]]
-    title: Sequence[int]
+    body: Mapping[int, Sequence[int]]
+    title: Mapping[int, int]
+
+    def weight(self, word: int) -> float:
+        return _BODY * len(self.body.get(word, ())) + _TITLE * self.title.get(word, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,53 +45,6 @@ class Evidence:
     scores: Mapping[int, float]
 
 
-def rarity(notes: int, having: int) -> float:
-    """How much a word tells that so many of the notes have."""
-    return math.log(1 + (notes - having + 0.5) / (having + 0.5)) if having <= notes else 0.0
-
-
-def best_section(places: Places, starts: Sequence[int], rarities: Sequence[float], usual: float) -> tuple[float, int]:
-    """What the best section of a note scores, and which it is. `usual` is the length of a section like any other."""
-    counts: defaultdict[int, dict[int, int]] = defaultdict(dict)  # section: how often which word
-    for word, found in enumerate(places.body):
-        if found:
-            for section, times in _by_section(found, starts):
-                counts[section][word] = times
-    titled = {word: _TITLE * times for word, times in enumerate(places.title) if times}
-    best, which = 0.0, 0
-    for section, words in counts.items():
-        norm = K1 * (1 - B + B * (starts[section + 1] - starts[section]) / usual)
-        score = 0.0
-        for word in words.keys() | titled.keys():
-            times = _BODY * words.get(word, 0) + titled.get(word, 0.0)
-            score += rarities[word] * times * (K1 + 1) / (times + norm)
-        if score > best or (score == best and section < which):
-            best, which = score, section
-    return best, which
-
-
-def _by_section(found: Sequence[int], starts: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The sections a word is in, each with how often. Places and starts ascend."""
-    at = 0
-    while at < len(found):
-        section = bisect_right(starts, found[at]) - 1
-        if section >= len(starts) - 1:  # the count of words and FTS5 disagree: what is beyond is in the last
-            yield len(starts) - 2, len(found) - at
-            return
-        beyond = bisect_left(found, starts[section + 1], at)
-        yield section, beyond - at
-        at = beyond
-
-
-def usual_length(all_starts: Iterable[Sequence[int]]) -> float:
-    """The average length of these notes' sections."""
-    words = sections = 0
-    for starts in all_starts:
-        words += starts[-1]
-        sections += sum(1 for place in range(len(starts) - 1) if starts[place] < starts[place + 1])
-    return max(words / sections, 1.0) if sections else 1.0
-
-
 def fused(evidence: Iterable[Evidence]) -> dict[int, float]:
     """All evidence added up."""
     scores: defaultdict[int, float] = defaultdict(float)
@@ -93,6 +52,141 @@ def fused(evidence: Iterable[Evidence]) -> dict[int, float]:
         for note, score in part.scores.items():
             scores[note] += part.weight * score
     return dict(scores)
+
+
+def rarity(among: float, having: float) -> float:
+    """How much a word tells that so many among so many have: bm25's, as in FTS5."""
+    if having >= among:
+        return _LEAST
+    return max(_LEAST, math.log((among - having + 0.5) / (having + 0.5)))
+
+
+def name_rarity(notes: int, having: int) -> float:
+    """The same for words of a name, where common words tell a little too."""
+    return math.log(1 + (notes - having + 0.5) / (having + 0.5)) if having <= notes else 0.0
+
+
+def _gain(rare: float, weight: float, norm: float) -> float:
+    return rare * weight * (K1 + 1) / (weight + norm)
+
+
+def _norm(length: float, usual: float) -> float:
+    return K1 * (1 - B + B * length / usual)
+
+
+# ---- sections -----------------------------------------------------------------------------------------
+
+
+def best_sections(
+    notes: Mapping[int, Occurrences], starts: Mapping[int, Sequence[int]], total: int, having: Sequence[int]
+) -> dict[int, tuple[float, int]]:
+    """What the best section of each note scores, and which it is.
+
+    `starts` are the numbers of the first words of each note's sections, `total` how many notes there are in all and
+    `having` how many have each word. How many sections have it is estimated from these notes.
+    """
+    counted = {note: _counted(found.body, starts[note]) for note, found in notes.items()}
+    usual, per_note = _usual(starts[note] for note in notes)
+    spread_of = _sections_a_note(notes, counted, starts, len(having))
+    rarities = [rarity(total * per_note, count * share) for count, share in zip(having, spread_of, strict=True)]
+    return {note: _best(counted[note], found.title, starts[note], usual, rarities) for note, found in notes.items()}
+
+
+def _counted(body: Mapping[int, Sequence[int]], starts: Sequence[int]) -> dict[int, dict[int, int]]:
+    """For each section that has any of the words, how often which."""
+    counts: dict[int, dict[int, int]] = {}
+    for word, places in body.items():
+        for section, times in _by_section(places, starts):
+            counts.setdefault(section, {})[word] = times
+    return counts
+
+
+def _by_section(places: Sequence[int], starts: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The sections a word is in, each with how often. Places and starts ascend."""
+    at, last = 0, len(starts) - 2
+    while at < len(places):
+        section = bisect_right(starts, places[at]) - 1
+        if section >= last:
+            yield last, len(places) - at
+            return
+        beyond = bisect_left(places, starts[section + 1], at)
+        yield section, beyond - at
+        at = beyond
+
+
+def _usual(all_starts: Iterable[Sequence[int]]) -> tuple[float, float]:
+    """The average length of a section, and of sections in a note."""
+    notes = words = sections = 0
+    for starts in all_starts:
+        notes += 1
+        words += starts[-1]
+        sections += max(1, len(set(starts)) - 1)  # empty ones begin where the next does
+    return (max(words / sections, 1.0), sections / notes) if sections else (1.0, 1.0)
+
+
+def _sections_a_note(
+    notes: Mapping[int, Occurrences],
+    counted: Mapping[int, Mapping[int, Mapping[int, int]]],
+    starts: Mapping[int, Sequence[int]],
+    words: int,
+) -> list[float]:
+    """In how many sections of a note that has it a word is, on average; in all where the title has it."""
+    having, sections = [0] * words, [0] * words
+    for note, found in notes.items():
+        for word in found.body.keys() | found.title.keys():
+            having[word] += 1
+        for word in found.title:
+            sections[word] += max(1, len(starts[note]) - 1)
+        for present in counted[note].values():
+            for word in present:
+                if word not in found.title:
+                    sections[word] += 1
+    return [many / some if some else 1.0 for many, some in zip(sections, having, strict=True)]
+
+
+def _best(
+    counts: Mapping[int, Mapping[int, int]],
+    title: Mapping[int, int],
+    starts: Sequence[int],
+    usual: float,
+    rarities: Sequence[float],
+) -> tuple[float, int]:
+    best, which = 0.0, 0
+    for section, words in counts.items():
+        norm = _norm(starts[section + 1] - starts[section], usual)
+        score = 0.0
+        for word, times in words.items():
+            score += _gain(rarities[word], _BODY * times + _TITLE * title.get(word, 0), norm)
+        for word, times in title.items():
+            if word not in words:
+                score += _gain(rarities[word], _TITLE * times, norm)
+        if score > best or (score == best and section < which):
+            best, which = score, section
+    return best, which
+
+
+# ---- linking sentences --------------------------------------------------------------------------------
+
+
+def said_of(
+    said: Mapping[int, Mapping[int, int]],
+    notes: Mapping[int, Occurrences],
+    lengths: Mapping[int, int],
+    rarities: Sequence[float],
+) -> dict[int, float]:
+    """What each note would score more, were the words others link to it with among its own. `said` counts them."""
+    usual = max(sum(lengths.values()) / len(lengths), 1.0) if lengths else 1.0
+    gains: dict[int, float] = {}
+    for note, words in said.items():
+        norm, own = _norm(lengths.get(note, usual), usual), notes.get(note)
+        gains[note] = 0.0
+        for word, times in words.items():
+            before = own.weight(word) if own else 0.0
+            gains[note] += _gain(rarities[word], before + _SAID * times, norm) - _gain(rarities[word], before, norm)
+    return gains
+
+
+# ---- neighbours ---------------------------------------------------------------------------------------
 
 
 def spread(

@@ -73,7 +73,7 @@ class Connection:
     stems: Tokens
     placed: Placed  # as `cut`, with where each word begins and ends
     variants: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    places: dict[int, Any] = field(default_factory=dict)  # filled by the function of that name while rows are read
+    noted: dict[int, Any] = field(default_factory=dict)  # by functions of SQL, of the rows that were read
 
     def rows(self, sql: str, bindings: Iterable[object] = ()) -> apsw.Cursor:
         return self.db.execute(sql, tuple(bindings))
@@ -87,8 +87,9 @@ class Connection:
         value = self.value(sql, bindings)
         return value if isinstance(value, int) else 0
 
-    def close(self) -> None:
-        self.db.close()
+    def close(self, *, force: bool = False) -> None:
+        """Forced: even while a statement is being read."""
+        self.db.close(force)
 
 
 def open_index(file: Path, *, writing: bool = False) -> Connection:

@@ -26,7 +26,7 @@ from notewright.index import (
 )
 from notewright.index.build import SqliteBuild
 from notewright.index.generations import Generations, Identity
-from notewright.index.lists import note_places
+from notewright.index.lists import noting_counts, noting_places
 from notewright.index.narrow import narrowed_bodies
 from notewright.index.rows import Row, put, remove, row_of
 from notewright.index.schema import Connection, open_index
@@ -74,19 +74,24 @@ class SqliteIndex:
         for _ in range(3):
             identity = self._places.current()
             try:
-                con = self._borrow(identity)
-                answer = question(con)
+                return self._answer(identity, question)
             except _DAMAGE:
                 self._places.discard(identity)
-                continue
             except apsw.SQLError as error:
-                if "no such" not in str(error):
+                if "no such" not in str(error):  # a table that somebody removed
                     raise
                 self._places.discard(identity)
-                continue
-            self._give_back(identity, con)
-            return answer
-        return question(self._borrow(self._places.current()))
+        return self._answer(self._places.current(), question)
+
+    def _answer(self, identity: Identity, question: Callable[[Connection], T]) -> T:
+        con = self._borrow(identity)
+        try:
+            answer = question(con)
+        except BaseException:
+            con.close(force=True)
+            raise
+        self._give_back(identity, con)
+        return answer
 
     def _borrow(self, identity: Identity) -> Connection:
         with self._lock:
@@ -96,7 +101,8 @@ class SqliteIndex:
                     return con
                 con.close()
         con = open_index(self._places.door)
-        con.db.register_fts5_function("places", note_places(con))
+        con.db.register_fts5_function("places", noting_places(con))
+        con.db.register_fts5_function("counts", noting_counts(con))
         con.db.create_scalar_function("folded", _folded, 1, deterministic=True)
         return con
 
