@@ -372,6 +372,16 @@ def test_links_that_name_the_folder_follow_a_rename_too(vault: OpenVault) -> Non
     assert v.file("A") == "[[sub/N o]] [[sub/N o.md|x]] [t](sub/N%20o.md#h)"
 
 
+def test_a_link_that_means_a_twin_in_its_own_folder_is_left_alone(vault: OpenVault) -> None:
+    notes = {"x/B": "1", "long/B": "2", "long/A": "[[B]]", "C": "[[B]]"}
+    renamed, deleted = vault(notes), vault(notes)
+    assert renamed.told("rename_note", old_name="B", new_name="N")["files_updated"] == ["C"]
+    assert deleted.told("delete_note", name="B")["files_updated"] == ["C"]
+    for v in (renamed, deleted):
+        assert (v.file("long/A"), v.file("long/B")) == ("[[B]]", "2")
+    assert (renamed.file("C"), deleted.file("C")) == ("[[N]]", "[[B (deleted)]]")
+
+
 def test_links_are_listed_once_in_their_order_and_back_links_by_name(vault: OpenVault) -> None:
     v = vault({"A": "[[z]] [[B|x]] [[z#h]] [[B]]", "c": "[[A]] [[A]]", "C": "![[A]]", "D": "`[[A]]` [[a]]"})
     assert v.told("get_links", name="A") == {"name": "A", "outgoing": ["z", "B"], "incoming": ["C", "c"]}

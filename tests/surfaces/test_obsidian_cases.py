@@ -2,6 +2,10 @@
 
 import inspect
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -203,7 +207,7 @@ def test_tc28_an_empty_vault_has_a_block_too(vault: OpenVault) -> None:
 @pytest.mark.parametrize(
     ("replace_all", "count", "after"), [(False, 1, "baz bar foo"), (True, 2, "baz bar baz")], ids=["tc29", "tc30"]
 )
-def test_tc29_tc30_replace_text(vault: OpenVault, replace_all: bool, count: int, after: str) -> None:
+def test_tc29_tc30_invariant_23_replace_text(vault: OpenVault, replace_all: bool, count: int, after: str) -> None:
     v = vault({"test": "foo bar foo"})
     told = v.text("replace_text", name="test", old_text="foo", new_text="baz", replace_all=replace_all)
     assert told == f'{{"name": "test", "replaced": {count}}}'
@@ -224,7 +228,7 @@ def test_tc32_tc33_insert_text(vault: OpenVault, where: str, pattern: str) -> No
 
 
 @pytest.mark.parametrize("places", [{"before": "a", "after": "b"}, {}, {"before": "", "after": ""}])
-def test_tc34_tc35_insert_text_wants_one_place(vault: OpenVault, places: dict[str, str]) -> None:
+def test_tc34_tc35_invariant_24_insert_text_wants_one_place(vault: OpenVault, places: dict[str, str]) -> None:
     said = vault({"test": "a\nb"}).refused("insert_text", name="test", text="x", **places)
     assert said == "Exactly one of 'before' or 'after' must be provided"
 
@@ -423,7 +427,7 @@ def test_tc68_get_help(vault: OpenVault) -> None:
 # ---- invariants that no case above shows --------------------------------------------------------------
 
 
-def test_invariant_1_tools_only_translate() -> None:
+def test_invariant_1_and_27_tools_only_translate() -> None:
     """No tool is long enough to hold a decision, and none looks past the engine."""
     for tool in TOOLS:
         assert len(inspect.getsource(tool.run).splitlines()) <= 15, tool.name
@@ -483,6 +487,41 @@ update_section delete_section find_broken_links get_help
 
 def test_invariant_9_and_47_these_tools_and_no_others() -> None:
     assert [tool.name for tool in SURFACE.tools] == ALL.split()
+
+
+OBS_MCP = [sys.executable, "-c", "from notewright.cli import obs_mcp; obs_mcp()"]
+HELLO = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+
+def wired(tmp_path: Path, **variables: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name != "OBSIDIAN_VAULT_PATH"}
+    return {**kept, "XDG_STATE_HOME": str(tmp_path / "s"), "XDG_CACHE_HOME": str(tmp_path / "c"), **variables}
+
+
+def test_invariant_7_the_server_speaks_on_stdio(tmp_path: Path) -> None:
+    (tmp_path / "vault").mkdir()
+    (tmp_path / "vault" / "A.md").write_text("Hello")
+    asked = [
+        {"id": 1, "method": "initialize", "params": HELLO},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/list"},
+        {"id": 3, "method": "tools/call", "params": {"name": "read_note", "arguments": {"name": "A"}}},
+        {"id": 4, "method": "tools/call", "params": {"name": "read_note", "arguments": {"name": "B"}}},
+    ]
+    lines = "".join(json.dumps({"jsonrpc": "2.0", **one}) + "\n" for one in asked)
+    variables = wired(tmp_path, OBSIDIAN_VAULT_PATH=str(tmp_path / "vault"))
+    done = subprocess.run(OBS_MCP, input=lines, env=variables, capture_output=True, text=True, timeout=30, check=True)
+    answers = {answer["id"]: answer["result"] for answer in map(json.loads, done.stdout.splitlines())}
+    assert answers[1]["instructions"] == SURFACE.instructions
+    assert len(answers[2]["tools"]) == 22
+    assert answers[3]["content"][0]["text"].startswith("Hello\n\n---\n## Your personal notes")
+    missing = {"type": "text", "text": "Error executing tool read_note: Note 'B' not found"}
+    assert answers[4] == {"content": [missing], "isError": True}
+
+
+def test_invariant_8_without_a_vault_nothing_starts(tmp_path: Path) -> None:
+    done = subprocess.run(OBS_MCP, env=wired(tmp_path), capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (1, "", "OBSIDIAN_VAULT_PATH not set")
 
 
 @pytest.mark.parametrize("value", ["5", "true", "null", "[1]", "2026-02-24", "a: b", "", "# x", "two\nlines"])

@@ -133,8 +133,14 @@ def _stem(asking: Asking) -> Found | None:
 
 
 def _bare_stem(asking: Asking) -> Found | None:
-    """A name without a folder or extension; whatever else is written is a path."""
-    return None if "/" in asking.target or asking.target[-3:].lower() == ".md" else _stem(asking)
+    """Exactly this name, of several the one Obsidian would choose; what has a folder or `.md` is a path."""
+    if "/" in asking.target or asking.target[-3:].lower() == ".md":
+        return None
+    return [
+        ((not path.is_note, path.folder != "", path.folder != asking.source.folder, len(path)), path)
+        for path in asking.named
+        if path.stem == asking.target
+    ]
 
 
 def _same_path(asking: Asking) -> Found | None:

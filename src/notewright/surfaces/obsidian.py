@@ -1,6 +1,7 @@
 """The obsidian dialect: a vault of notes known by their bare names, in twenty-two small tools."""
 
 import re
+import time
 from contextlib import suppress
 
 from notewright import engine
@@ -8,7 +9,7 @@ from notewright.engine import Workspace
 from notewright.errors import Indexing, Invalid
 from notewright.notes import STEM, HeadingRule, Link, NotePath, section_of
 from notewright.surfaces import obsidian_change as change
-from notewright.surfaces.base import Answer, Args, Call, Surface, Tool
+from notewright.surfaces.base import Answer, Args, Call, Session, Surface, Tool
 from notewright.surfaces.calling import lenient
 from notewright.surfaces.obsidian_words import (
     INSTRUCTIONS,
@@ -25,7 +26,7 @@ from notewright.surfaces.obsidian_words import (
 MODES = ("name", "name_partial", "content", "tag")
 LOGICS = ("and", "or")
 DIRECTIONS = ("in", "out", "both")
-PATIENCE_S = 2.0  # with an index that is not there yet when the first call comes
+PATIENCE_S = 2.0  # with an index that is not there yet when the first calls come
 _HEADING = re.compile(r"#+\s+\S")
 
 
@@ -43,7 +44,15 @@ def prepare(call: Call, tool: str) -> None:
     """Make the block before the first call changes anything. A large vault may not be indexed yet: then it comes with
     a later answer, so that reading need not wait."""
     with suppress(Indexing):
-        context(engine.hurried(call.workspace, PATIENCE_S if call.session.once("obsidian wait") else 0))
+        context(engine.hurried(call.workspace, _patience(call.session)))
+
+
+def _patience(session: Session) -> float:
+    """How much longer the first calls of a session, which may come all at once, wait for the index."""
+    now = time.monotonic()
+    with session.lock:
+        until: float = session.values.setdefault("obsidian until", now + PATIENCE_S)
+    return max(until - now, 0)
 
 
 def with_context(call: Call, answer: Answer) -> Answer:

@@ -9,7 +9,6 @@ from notewright import engine
 from notewright.engine import Edited, Workspace
 from notewright.errors import Exists, Invalid, NotFound
 from notewright.notes import (
-    STEM,
     STEM_OR_PATH,
     AddTag,
     Append,
@@ -36,6 +35,9 @@ from notewright.surfaces.base import Args, Call
 from notewright.surfaces.obsidian_words import said
 
 EXACT = HeadingRule.EXACT
+# Names are read by stem alone. Rewriting minds what Obsidian makes of a link as well, or links that name a folder
+# would break, and of twins the wrong one's would change.
+REWRITTEN = STEM_OR_PATH
 # What [[…]] can say: no blanks at the ends, none of its own signs. A name with .md would be a file with it twice.
 _GOOD_NAME = re.compile(r"(?![\s.])[^/\\\[\]#^|\x00-\x1f\x7f]+(?<!\s)(?<!\.md)")
 
@@ -90,15 +92,14 @@ def rename_note(call: Call, args: Args) -> str:
     ws, old, new = call.workspace, args["old_name"], args["new_name"]
     path = engine.named(ws, old)
     place = _new_path(ws, path.folder, new)
-    # A link that names the folder too must follow, or it would break.
-    moved = engine.move(ws, path, place, dry_run=args.get("dry_run", False), policy=STEM_OR_PATH, portable=False)
+    moved = engine.move(ws, path, place, dry_run=args.get("dry_run", False), policy=REWRITTEN, portable=False)
     return said(old_name=old, new_name=new, files_updated=_names(path for path, _ in moved.files))
 
 
 def delete_note(call: Call, args: Args) -> str:
     ws, name = call.workspace, args["name"]
     path = engine.named(ws, name)
-    gone = engine.delete_marked(ws, path, _marked, policy=STEM, dry_run=args.get("dry_run", False))
+    gone = engine.delete_marked(ws, path, _marked, policy=REWRITTEN, dry_run=args.get("dry_run", False))
     trash = engine.full_path(ws, gone.trash) if gone.trash else None
     return said(name=name, trash_path=trash, files_updated=_names(gone.files))
 
