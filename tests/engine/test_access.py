@@ -59,7 +59,7 @@ QUESTIONS: dict[str, Callable[[Workspace], Any]] = {
     "walk": lambda ws: list(engine.walk(ws, "", recursive=True)),
     "links in": lambda ws: engine.incoming(ws, OPEN),
     "mentions": lambda ws: engine.mentions(ws, OPEN),
-    "context": lambda ws: engine.about_words([ws], "tea", 4000),
+    "context": lambda ws: [(one.path, one.text) for one in engine.about_words([ws], "tea", 4000).passages],
     "check": lambda ws: [finding for finding in engine.check(ws) if finding.path != "Open.md"],
     "history": lambda ws: engine.past(ws, Past()),
     "nearest": lambda ws: engine.nearest_paths(ws, "Zanzibar plam.md"),
