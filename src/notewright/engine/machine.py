@@ -18,7 +18,7 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from notewright.engine.merging import joined, merged, replaced
+from notewright.engine.merging import held, joined, merged, replaced
 from notewright.errors import Busy, Conflict, Exists, Forbidden, NoSpace, NotFound, Problem
 from notewright.ledger import Change, State, Step
 from notewright.notes import NotePath
@@ -316,7 +316,7 @@ class _Seen:
 
     def end(self, *, applied: bool) -> End | None:
         """How the file is to be after this step, or None where something is in the way. `applied`: the step was made
-        before somebody else came, so that what is there now is at least not without it."""
+        before somebody else came, so that what is there now has it unless it shows that it has not."""
         if self.step.path not in self.sights:
             return None
         now = self.sights[self.step.path]
@@ -348,6 +348,7 @@ class _Seen:
         both = merged(before, after, now.data)
         if both is not None:
             return End(both)
-        if applied:
+        there = held(before, after, now.data)
+        if there or (applied and there is None):
             return theirs
         return End(now.data, moot=True) if replaced(before, after, now.data) else None

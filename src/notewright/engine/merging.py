@@ -16,18 +16,27 @@ _WORD = re.compile(rb"\w+|[^\w\s]")
 def merged(before: bytes, after: bytes, theirs: bytes) -> bytes | None:
     """`theirs` with our change from `before` to `after` in it once, or None where both touch the same place or one of
     them is not text."""
-    known = holds(before, after, theirs, _LINE)
-    if known:
+    lines, words = _holds(before, after, theirs, _LINE), _holds(before, after, theirs, _WORD)
+    if lines and words is not False:
         return theirs
-    put_in, taken_out = joined(before, after, theirs), joined(after, before, theirs)
-    if known is False or taken_out in (None, theirs):
+    put_in = joined(before, after, theirs)
+    if lines is False and (put_in is not None or not words):
+        return put_in
+    if joined(after, before, theirs) in (None, theirs):
         return put_in
     # It can be taken out, so it may well be there. If it can be put in too, the words decide.
-    there = put_in is None or holds(before, after, theirs, _WORD)
-    return theirs if there else put_in
+    return theirs if put_in is None or words else put_in
 
 
-def holds(before: bytes, after: bytes, theirs: bytes, pieces: "re.Pattern[bytes]") -> bool | None:
+def held(before: bytes, after: bytes, theirs: bytes) -> bool | None:
+    """Is our change in it? None where neither lines nor words say."""
+    lines, words = _holds(before, after, theirs, _LINE), _holds(before, after, theirs, _WORD)
+    if lines is None or words is None:
+        return words if lines is None else lines
+    return lines if lines == words else None
+
+
+def _holds(before: bytes, after: bytes, theirs: bytes, pieces: "re.Pattern[bytes]") -> bool | None:
     """Is our change in it, judging by the pieces that it adds and removes? None where that does not say."""
     old, new, now = (Counter(pieces.findall(data)) for data in (before, after, theirs))
     changed = [piece for piece in old.keys() | new.keys() if old[piece] != new[piece]]
