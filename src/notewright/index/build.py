@@ -19,12 +19,12 @@ from typing import IO, Protocol
 from notewright.errors import Internal
 from notewright.index import Filing
 from notewright.index.generations import Generations, Identity, Tally
-from notewright.index.rows import Row, insert, learn_all, put, remove, row_of
+from notewright.index.rows import Row, insert, learn_all, prepared, put, remove, row_of
 from notewright.index.schema import Connection, finish, new_index, open_index
 
 SMALL = 500  # files that are not worth a second process
 BATCH = 256
-COMMIT = 4_096  # files in one transaction
+COMMIT = 1_024  # files in one transaction
 CACHE_KIB = 32_000
 HASH_BYTES = 16_000_000  # words FTS5 gathers before it writes them down
 Write = Callable[[Callable[[Connection], object]], None]
@@ -164,7 +164,7 @@ class Here:
 
     def _flush(self) -> None:
         with self._made.db:
-            self._next = insert(self._made, self._waiting, *self._next)
+            self._next = insert(self._made, map(prepared, self._waiting), *self._next)
         self._waiting = []
 
     def finish(self) -> None:

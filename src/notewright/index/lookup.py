@@ -10,6 +10,8 @@ from notewright.index import Filed, LinkRow, Selection, Visible, everything
 from notewright.index.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection
 from notewright.notes import Heading, NotePath, index_words, path_key, tag_key
 
+TEXTS_AT_ONCE = 1_000  # links whose lines are cut from texts read together
+
 # ---- files and names ----------------------------------------------------------------------------------
 
 _FILED = "select f.path, f.stamp, f.version, f.size, f.modified, f.title, f.problem from files f"
@@ -199,40 +201,52 @@ def folders(con: Connection, *, visible: Visible) -> list[tuple[str, int]]:
 
 # ---- links --------------------------------------------------------------------------------------------
 
-_LINK = """select f.path, l.kind, l.target, l.subpath, l.display, l.line, l.context, l.property
+_LINK = """select l.source, f.path, l.kind, l.target, l.subpath, l.display, l.line, l.start, l.end, l.property
   from links l join files f on f.id = l.source"""
 
 
 def links_from(con: Connection, path: str) -> list[LinkRow]:
-    rows = con.rows(f"{_LINK} where l.source = (select id from files where path=?) order by l.id", (path,))
-    return [_link(row) for row in rows]
+    return _links(con, f"{_LINK} where l.source = (select id from files where path=?) order by l.id", (path,))
 
 
 def links_toward(con: Connection, keys: Iterable[str]) -> list[LinkRow]:
-    wanted = json.dumps(list(keys))
-    rows = con.rows(
+    return _links(
+        con,
         f"""{_LINK} where l.id in (
           select id from links where key in (select value from json_each(?1))
           union select id from links where slug is not key and slug in (select value from json_each(?1))
           union select id from links where whole is not null and whole in (select value from json_each(?1)))
         order by f.path, l.id""",
-        (wanted,),
+        (json.dumps(list(keys)),),
     )
-    return [_link(row) for row in rows]
 
 
 def all_links(con: Connection, after: str, limit: int) -> list[LinkRow]:
-    """The links of the next so many notes with links after this path."""
-    rows = con.rows(
+    """The links of the next so many notes after this path."""
+    return _links(
+        con,
         f"""{_LINK} where l.source in (select id from files where note=1 and path > ? order by path limit ?)
         order by f.path, l.id""",
         (after, limit),
     )
-    return [_link(row) for row in rows]
 
 
-def _link(row: tuple[Any, ...]) -> LinkRow:
-    return LinkRow(NotePath(row[0]), *row[1:])
+def _links(con: Connection, sql: str, values: Iterable[object]) -> list[LinkRow]:
+    """Rows with the lines they stand in, cut from the texts: a line kept with each link would double the index."""
+    rows = list(con.rows(sql, values))
+    found: list[LinkRow] = []
+    texts: dict[int, str] = {}
+    for at, (source, path, kind, target, subpath, display, line, start, end, key) in enumerate(rows):
+        if source not in texts:
+            texts = _texts(con, [row[0] for row in rows[at : at + TEXTS_AT_ONCE]])
+        context = texts.get(source, "")[start:end].strip()
+        found.append(LinkRow(NotePath(path), kind, target, subpath, display, line, context, key))
+    return found
+
+
+def _texts(con: Connection, notes: Iterable[int]) -> dict[int, str]:
+    wanted = json.dumps(list(dict.fromkeys(notes)))
+    return dict(con.rows("select id, text from texts where id in (select value from json_each(?))", (wanted,)))
 
 
 # ---- what is in a note --------------------------------------------------------------------------------
@@ -326,6 +340,6 @@ def everything_stored(con: Connection) -> Iterator[tuple[str, dict[str, list[Any
                 "tags": [
                     tuple(row) for row in con.rows("select key, name from tags where file=? order by rowid", (file,))
                 ],
-                "links": [row[2:12] for row in con.rows("select * from links where source=? order by id", (file,))],
+                "links": [row[2:13] for row in con.rows("select * from links where source=? order by id", (file,))],
             },
         )

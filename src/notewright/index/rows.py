@@ -1,7 +1,7 @@
 """What is stored of one file: from a filing to plain rows, and the rows into the tables and out of them.
 
 Rows are made where notes are parsed and written where the database is, which in a build are two processes: so they
-are tuples of plain values that travel cheaply.
+are tuples of plain values that travel cheaply, and `prepared` by the one that has less to do.
 """
 
 import json
@@ -36,7 +36,7 @@ class Row(NamedTuple):
     sections: list[str]  # the body, cut before each heading: the words of column `body`
     names: list[tuple[str, str]]  # (kind, key)
     tags: list[tuple[str, str]]  # (key, name)
-    links: list[tuple[object, ...]]  # the columns of `links` after source; `said` counts from the first link, or None
+    links: list[tuple[Any, ...]]  # the columns of `links` after source; `said` counts from the first link, or None
     words: tuple[str, ...]  # the other columns of `words`
     said: list[tuple[int, str]]  # (number of the first link of the sentence, the sentence)
 
@@ -97,39 +97,50 @@ def _tags(note: Note) -> list[tuple[str, str]]:
     return list(found.items())
 
 
-def _links(note: Note) -> tuple[list[tuple[object, ...]], list[tuple[int, str]]]:
+def prepared(row: Row) -> Row:
+    """The row with words cut for the full text, and with the keys of its links."""
+    return row._replace(
+        sections=list(map(index_words, row.sections)),
+        words=tuple(map(index_words, row.words)),
+        said=[(number, index_words(sentence)) for number, sentence in row.said],
+        links=[(*link[:-1], *_link_keys(link[1]), link[-1]) for link in row.links],
+    )
+
+
+def _links(note: Note) -> tuple[list[tuple[Any, ...]], list[tuple[int, str]]]:
     if not note.links:
         return [], []
     sentences = {mention.link.start: mention.sentence for mention in mentions(note)}
-    rows: list[tuple[object, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     said: list[tuple[int, str]] = []
     before: str | None = None
     for number, link in enumerate(note.links):
         sentence = sentences.get(link.start) if link.key is None else None
         if sentence is not None and sentence is not before:
-            said.append((number, index_words(sentence)))
+            said.append((number, sentence))
         before = sentence
-        rows.append((*_link(note.text, link), said[-1][0] if sentence is not None else None))
+        place = said[-1][0] if sentence is not None else None
+        start, end = _context(note.text, link)
+        rows.append((link.kind, link.target, link.subpath, link.display, link.line, start, end, link.key, place))
     return rows, said
 
 
-def _link(text: str, link: Link) -> tuple[object, ...]:
-    target = without_md(link.target)
+def _link_keys(target: str) -> tuple[str, str, str | None]:
+    """What a link is found by: the key and the slug of its last segment, and the slug of the whole if it has more."""
+    target = without_md(target)
     last = target.rpartition("/")[2]
-    return (
-        link.kind, link.target, link.subpath, link.display, link.line, _context(text, link), link.key,
-        path_key(last), slug_key(last), slug_key(target) if last is not target else None,
-    )  # fmt: skip
+    return path_key(last), slug_key(last), slug_key(target) if len(last) < len(target) else None
 
 
-def _context(text: str, link: Link) -> str:
+def _context(text: str, link: Link) -> tuple[int, int]:
+    """The line a link stands in, or as much of it as is shown."""
     start, end = text.rfind("\n", 0, link.start) + 1, text.find("\n", link.end)
     end = len(text) if end < 0 else end
     if end - start > CONTEXT:
         room = max(CONTEXT - (link.end - link.start), 0) // 2
         start = max(start, min(link.start - room, end - CONTEXT))
         end = min(end, start + CONTEXT)
-    return text[start:end].strip()
+    return start, end
 
 
 def _words(note: Note) -> tuple[str, ...]:
@@ -139,7 +150,7 @@ def _words(note: Note) -> tuple[str, ...]:
     place = [MARK, note.path.folder, *property_tags(properties)]
     heads = "\n".join(heading.text for heading in note.headings)
     columns = (note.path.stem, "\n".join(aliases), heads, "\n".join(place), note.text[: note.frontmatter.end])
-    return tuple(map(index_words, columns))
+    return columns
 
 
 def _sections(note: Note) -> list[str]:
@@ -147,9 +158,9 @@ def _sections(note: Note) -> list[str]:
     pieces, at = [], note.frontmatter.end
     for heading in note.headings:
         if heading.top and heading.start >= at:
-            pieces.append(index_words(note.text[at : heading.start]))
+            pieces.append(note.text[at : heading.start])
             at = heading.start
-    pieces.append(index_words(note.text[at:]))
+    pieces.append(note.text[at:])
     return pieces
 
 
@@ -159,13 +170,13 @@ _FILE = "insert into files values(?,?,?,?,?,?,?,?,?,?,?)"
 _TEXT = "insert into texts values(?,?,?,?,?)"
 _NAME = "insert into names values(?,?,?)"
 _TAG = "insert into tags values(?,?,?)"
-_LINK = "insert into links values(?,?,?,?,?,?,?,?,?,?,?,?,?)"
+_LINK = "insert into links values(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 _WORDS = "insert into words(rowid, title, alias, head, place, front, body) values(?,?,?,?,?,?,?)"
 _SAID = "insert into said(rowid, sentence) values(?,?)"
 
 
 def insert(to: Connection, rows: Iterable[Row], first_file: int, first_link: int) -> tuple[int, int]:
-    """Put rows of files that are not there, counting from these numbers; the next free ones. Vocabulary is not kept."""
+    """Put prepared rows of files that are not there, counting from these numbers; the next free ones."""
     many = to.db.executemany
     files, texts, names, tags, links, words, said = [], [], [], [], [], [], []
     for row in rows:
@@ -181,7 +192,7 @@ def insert(to: Connection, rows: Iterable[Row], first_file: int, first_link: int
         tags += [(file, *tag) for tag in row.tags]
         said += [(first_link + number, sentence) for number, sentence in row.said]
         for number, link in enumerate(row.links):
-            place = None if link[-1] is None else first_link + link[-1]  # type: ignore[operator]
+            place = None if link[-1] is None else first_link + link[-1]
             links.append((first_link + number, file, *link[:-1], place))
         first_link += len(row.links)
     for sql, found in ((_FILE, files), (_TEXT, texts), (_NAME, names), (_TAG, tags), (_LINK, links), (_WORDS, words),
@@ -219,6 +230,7 @@ def put(to: Connection, row: Row) -> None:
             return
         remove(to, known[0])
     file = known[0] if known else to.number("select max(id) from files") + 1
+    row = prepared(row)
     insert(to, (row,), file, to.number("select max(id) from links") + 1)
     learn(to, row)
 

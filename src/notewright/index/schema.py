@@ -31,8 +31,8 @@ create table names(file integer not null, kind text not null, key text not null)
 create table tags(file integer not null, key text not null, name text not null);
 create table links(
   id integer primary key, source integer not null, kind text not null, target text not null, subpath text not null,
-  display text, line integer not null, context text not null, property text, key text not null, slug text not null,
-  whole text, said integer);
+  display text, line integer not null, start integer not null, end integer not null, property text,
+  key text not null, slug text not null, whole text, said integer);  -- start and end: of the line, in the text
 create table vocabulary(id integer primary key, word text not null, stem text not null);
 create virtual table words using fts5({", ".join(COLUMNS)}, content='', contentless_delete=1,
   tokenize='{_TOKENIZER}');
