@@ -28,6 +28,7 @@ def front(inner: str) -> Frontmatter:
         ("a: !mine b", {"a": "b"}),
         ("a: [[x]]", {"a": [["x"]]}),
         ('{"a": [1, {"b": null}]}', {"a": [1, {"b": None}]}),
+        ('{"\\ud800": "x\\udc00"}', {"\ufffd": "x\ufffd"}),
         ("# only a comment", {}),
         ("", {}),
     ],

@@ -24,6 +24,7 @@ _TEXT = re.compile(
     r"(\{\{[^\n]*?\}\}[^\n]*?|0[0-9]+|[-+]?[0-9]{19,})[ \t]*$",
     re.MULTILINE,
 )
+_LONE = re.compile("[\ud800-\udfff]")  # half a pair, written as an escape: no file and no database takes it
 
 
 def frontmatter(text: str, start: int, original: str) -> Frontmatter:
@@ -100,7 +101,9 @@ def _quoted(found: re.Match[str]) -> str:
 def _plain(value: Any) -> Any:
     """`value` as JSON has it: tags dropped, keys as text, no numbers that JSON cannot say."""
     match value:
-        case str() | bool() | int() | None:
+        case str():
+            return value if value.isascii() else _LONE.sub("\ufffd", value)
+        case bool() | int() | None:
             return value
         case float():
             return value if math.isfinite(value) else f"{'-' if value < 0 else ''}.{'nan' if value != value else 'inf'}"
@@ -114,8 +117,6 @@ def _plain(value: Any) -> Any:
 
 
 def _key(key: Any) -> str:
-    if isinstance(key, str):
-        return key
     plain = _plain(key)
     return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
