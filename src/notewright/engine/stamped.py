@@ -13,7 +13,7 @@ from typing import Any
 from notewright.engine.changes import Plan, Put, commit_latest, read_or_none
 from notewright.engine.read import decode, exists, missing
 from notewright.engine.workspace import Workspace
-from notewright.engine.write import TRIES, admit, change_text, create, within_quota
+from notewright.engine.write import TRIES, admit, change_text, create, new_path, within_quota
 from notewright.errors import Exists, Invalid, NotFound, TooLarge
 from notewright.notes import (
     AddTag,
@@ -56,6 +56,8 @@ def write_stamped(
     """
     admit(ws, path, 0)
     ws.follower.wait(ws.limits.seconds)
+    if not exists(ws, path):
+        path = new_path(ws, path)
     text = joined(path, content, tags, aliases)
     made: list[Stamped] = []
 

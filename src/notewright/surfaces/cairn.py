@@ -37,7 +37,7 @@ SORTS = {"modified": "modified", "created": "created", "alpha": "path"}
 def _named(raw: str) -> str:
     """A path as a caller wrote it, in its one form: no `.md`, no outer slashes, `""` for nothing."""
     name = without_md(raw.strip().strip("/")).strip("/")
-    problem = path_problem(name + ".md") if name else None
+    problem = (path_problem(name) or path_problem(name + ".md")) if name else None
     if problem:
         raise Invalid(f"Invalid path '{raw}': {problem}", what="path")
     return name
@@ -53,12 +53,10 @@ def _path(raw: str) -> NotePath:
 def _place(ws: Workspace, raw: str) -> NotePath:
     """Where a note may be written: any path that is there, else one that works everywhere."""
     path = _path(raw)
-    if engine.exists(ws, path):
-        return path
-    problem = name_problem(normalize("NFC", path))
+    problem = None if engine.exists(ws, path) else name_problem(normalize("NFC", path))
     if problem:
         raise Invalid(f"Invalid path '{raw}': {problem}", what="path")
-    return engine.new_path(ws, path)
+    return path
 
 
 # ---- one note -----------------------------------------------------------------------------------------
@@ -82,11 +80,10 @@ def _reading(ws: Workspace, path: NotePath, section: str = "", bare: bool = Fals
 
 def write(call: Call, args: Args) -> str:
     ws = call.workspace
-    path = _place(ws, args["path"])
     tags, aliases = args.get("tags", ()), args.get("aliases", ())
-    done = engine.write_stamped(ws, path, args["content"], tags=tags, aliases=aliases)
-    found = sum(link.kind in ("wikilink", "embed") for link in parse(path, done.text).links)
-    return words.answer(path=without_md(path), created=done.created, links_found=found)
+    done = engine.write_stamped(ws, _place(ws, args["path"]), args["content"], tags=tags, aliases=aliases)
+    found = sum(link.kind in ("wikilink", "embed") for link in parse(done.path, done.text).links)
+    return words.answer(path=without_md(done.path), created=done.created, links_found=found)
 
 
 def patch(call: Call, args: Args) -> str:

@@ -68,8 +68,8 @@ def _shown(reading: Reading, note: Note) -> dict[str, Any]:
 def _entry(key: str, value: Any) -> str:
     try:
         return yaml_entry(key, value, "flow")
-    except Invalid:  # half a surrogate pair, written as an escape
-        return yaml_entry(well_formed(key), json.loads(well_formed(json.dumps(value, ensure_ascii=False))), "flow")
+    except Invalid:  # the name of a file that is not Unicode
+        return yaml_entry(key, json.loads(well_formed(json.dumps(value, ensure_ascii=False))), "flow")
 
 
 def below(head: str, body: str) -> str:

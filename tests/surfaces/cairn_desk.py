@@ -1,0 +1,94 @@
+"""A workspace that is spoken to in Cairn's dialect."""
+
+import json
+import os
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import write_files
+
+from notewright.config import Config, WorkspaceConfig
+from notewright.engine import Actor, Shelf, Workspace
+from notewright.opening import close_workspace, open_workspace
+from notewright.surfaces import Answer, Call, perform
+from notewright.surfaces.cairn import SURFACE
+
+STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+NOON = 1_771_934_400.0  # 2026-02-24T12:00:00Z
+JAMIE = "---\ntitle: Jamie Wilson\ntype: person\ntags: [co-founder, ceo]\n---\n\n# Jamie\n\nCEO.\n"
+PARTS = "# Plan\n\n## Meetings\n\n- one\n\n### Deep\n- two\n\n\n## Later\nend\n"
+
+
+@dataclass(frozen=True)
+class Desk:
+    """`desk("read", path="a")` calls `cairn_read`."""
+
+    ws: Workspace
+    root: Path
+
+    def __call__(self, tool: str, /, **args: Any) -> Answer:
+        return perform(SURFACE, Call(Shelf([self.ws]), Actor("u", "c", "cairn", tool)), f"cairn_{tool}", args)
+
+    def said(self, tool: str, /, **args: Any) -> str:
+        """The text of an answer that is no refusal."""
+        answer = self(tool, **args)
+        assert not answer.is_error, answer.text
+        return answer.text
+
+    def json(self, tool: str, /, **args: Any) -> Any:
+        return json.loads(self.said(tool, **args))
+
+    def refused(self, tool: str, /, **args: Any) -> str:
+        answer = self(tool, **args)
+        assert answer.is_error, answer.text
+        return answer.text
+
+    def body(self, **args: Any) -> str:
+        """What `cairn_read` shows below the frontmatter."""
+        return self.said("read", **args).split("\n---", 1)[1].removeprefix("\n\n")
+
+    def shown(self, **args: Any) -> Mapping[str, str]:
+        """The lines of the shown frontmatter, by key."""
+        block = self.said("read", **args).split("\n---", 1)[0]
+        return dict(line.split(": ", 1) for line in block.split("\n")[1:] if not line.startswith(" ") and ": " in line)
+
+    def file(self, path: str) -> str:
+        """The stored bytes, as text."""
+        return (self.root / f"{path}.md").read_bytes().decode()
+
+    def stored_body(self, path: str) -> str:
+        return self.file(path).split("\n---\n", 1)[1]
+
+    def paths(self, tool: str, /, **args: Any) -> list[str]:
+        found = self.json(tool, **args)
+        return [row["path"] for row in found["results" if tool == "search" else "notes"]]
+
+    def at(self, seconds: float) -> "Desk":
+        """The same desk at another time."""
+        return replace(self, ws=replace(self.ws, clock=lambda: seconds))
+
+
+OpenDesk = Callable[..., Desk]
+
+
+def desks(tmp_path: Path) -> Generator[OpenDesk, None, None]:
+    """`make({"a/b": "text"}, times={"a/b": 1_700_000_000}, read_only=True)`: paths have no `.md`. Nobody watches."""
+    opened: list[Desk] = []
+
+    def make(
+        notes: Mapping[str, str | bytes] | None = None, *, times: Mapping[str, float] | None = None, **settings: Any
+    ) -> Desk:
+        root = tmp_path / f"Notes{len(opened) or ''}"
+        write_files(root, {f"{path}.md": text for path, text in (notes or {}).items()})
+        for path, seconds in (times or {}).items():
+            os.utime(root / f"{path}.md", (seconds, seconds))
+        asked = WorkspaceConfig(root.name, root.name.lower(), str(root), **settings)
+        config = Config((asked,), str(tmp_path / "state"), str(tmp_path / "cache"))
+        opened.append(Desk(open_workspace(asked, config, watch=False), root))
+        return opened[-1]
+
+    yield make
+    for desk in opened:
+        close_workspace(desk.ws)

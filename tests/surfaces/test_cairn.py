@@ -1,0 +1,372 @@
+"""Cairn's tools for one note, word for word (contracts A): what all share, reading, deleting, days."""
+
+import json
+import re
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.surfaces.cairn_desk import JAMIE, NOON, PARTS, OpenDesk, desks
+
+from notewright import engine, errors
+from notewright.errors import Internal
+from notewright.surfaces import Call, Failed, RpcError, missing_codes
+from notewright.surfaces.cairn import SURFACE
+
+
+@pytest.fixture
+def cairn(tmp_path: Path) -> Generator[OpenDesk, None, None]:
+    yield from desks(tmp_path)
+
+
+# ---- the surface --------------------------------------------------------------------------------------
+
+
+def test_every_error_code_has_its_type() -> None:
+    assert missing_codes(SURFACE.style, errors.codes()) == frozenset()
+    types = {"not_found", "validation_error", "alias_conflict", "conflict", "unauthorized", "internal_error"}
+    assert set(SURFACE.style.table.values()) <= types
+
+
+def test_the_tools_have_the_published_shapes() -> None:
+    shapes = {tool.name: (list(tool.schema["properties"]), tool.schema.get("required", [])) for tool in SURFACE.tools}
+    assert shapes == {
+        "cairn_read": (["path", "section", "metadata_only"], ["path"]),
+        "cairn_write": (["path", "content", "tags", "aliases"], ["path", "content"]),
+        "cairn_patch": (["path", "op", "content", "section", "find"], ["path", "op", "content"]),
+        "cairn_delete": (["path"], ["path"]),
+        "cairn_search": (
+            ["query", "tags", "path_prefix", "backlinks_to", "modified_since", "limit", "cursor"],
+            [],
+        ),
+        "cairn_links": (["path", "depth", "direction"], ["path"]),
+        "cairn_daily": (["date", "op", "content", "section"], ["op"]),
+        "cairn_list": (["path_prefix", "recursive", "sort", "limit", "cursor"], []),
+    }
+    assert all("additionalProperties" not in tool.schema for tool in SURFACE.tools)
+
+
+def test_the_schemas_differ_from_the_published_ones_in_their_descriptions_alone(shared: Path) -> None:
+    def bare(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {key: bare(member) for key, member in value.items() if key != "description"}
+
+    seed = next(shared.glob("seeds/000_*.txt")).read_text()
+    published = [json.loads(found) for found in re.findall(r"```json\n(\{\s+\"name\".*?)\n```", seed, re.DOTALL)]
+    assert {tool["name"]: bare(tool["inputSchema"]) for tool in published} == {
+        tool.name: bare(dict(tool.schema)) for tool in SURFACE.tools
+    }
+
+
+def test_the_list_of_tools_is_small() -> None:
+    tools = [
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "inputSchema": tool.schema,
+            "annotations": tool.annotations,
+        }
+        for tool in SURFACE.tools
+    ]
+    assert len(json.dumps(tools, separators=(",", ":")).encode()) <= 6_000
+
+
+def test_an_unknown_tool_is_a_protocol_error(cairn: OpenDesk) -> None:
+    with pytest.raises(RpcError) as refused:
+        cairn()("nothing")
+    assert (refused.value.code, refused.value.message) == (-32602, "Unknown tool: cairn_nothing")
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "said"),
+    [
+        ("read", {}, "validation_error: path is required"),
+        ("read", {"path": 3}, "validation_error: path must be string"),
+        ("write", {"path": "a"}, "validation_error: content is required"),
+        ("write", {"path": "a", "content": "x", "tags": "t"}, "validation_error: tags must be array"),
+        ("patch", {"path": "a", "op": "rub out", "content": ""}, "validation_error: op must be one of append, "),
+        ("daily", {"op": "replace", "content": ""}, "validation_error: op must be one of read, append, "),
+        ("links", {"path": "a", "depth": 1.5}, "validation_error: depth must be integer"),
+    ],
+)
+def test_wrong_arguments_are_validation_errors(cairn: OpenDesk, tool: str, args: dict[str, Any], said: str) -> None:
+    assert cairn().refused(tool, **args).startswith(said)
+
+
+def test_arguments_nobody_knows_are_ignored(cairn: OpenDesk) -> None:
+    assert cairn({"a": "x"}).body(path="a", depth=7) == "x"
+
+
+def test_what_we_did_not_expect_is_an_internal_error(cairn: OpenDesk) -> None:
+    failed = Failed(Internal("something went wrong here"), "cairn_read", {}, Call(engine.Shelf([cairn().ws])))
+    assert SURFACE.style.problem(failed).text == "internal_error: something went wrong here"
+
+
+def test_an_index_that_is_not_ready_says_how_far_it_is(cairn: OpenDesk) -> None:
+    problem = errors.Indexing("wait", done=3, total=9)
+    failed = Failed(problem, "cairn_read", {}, Call(engine.Shelf([cairn().ws])))
+    assert SURFACE.style.problem(failed).text == "internal_error: still indexing (3 of 9), try again"
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/", ".md", "a/../b", "..", "a//b", "a\\b", "a\x00b", "a\nb", "./a", "x" * 300, "a/" * 3000 + "b"]
+)
+def test_a_path_that_cannot_be_is_a_validation_error(cairn: OpenDesk, path: str) -> None:
+    desk = cairn()
+    for tool, args in (("read", {}), ("write", {"content": "x"}), ("delete", {}), ("links", {})):
+        assert desk.refused(tool, path=path, **args).startswith("validation_error: Invalid path ")
+
+
+@pytest.mark.parametrize("path", ["notes..md", "a..b/c", "...x/y".replace("...", "x..."), "日本/語", "a b/c d"])
+def test_dots_within_a_name_blanks_and_any_script_are_legal(cairn: OpenDesk, path: str) -> None:
+    desk = cairn()
+    assert desk.json("write", path=path, content="x")["created"] is True
+    assert desk.body(path=path) == "x"
+
+
+@pytest.mark.parametrize("path", ["entities/jamie.md", "/entities/jamie", "entities/jamie/", "/entities/jamie.md/"])
+def test_an_extension_and_outer_slashes_are_taken_away(cairn: OpenDesk, path: str) -> None:
+    desk = cairn({"entities/jamie": JAMIE})
+    assert desk.body(path=path) == "# Jamie\n\nCEO.\n"
+    assert desk.json("patch", path=path, op="append", content="x")["path"] == "entities/jamie"
+
+
+@pytest.mark.parametrize("path", [".git/config", "a/.hidden", ".obsidian/plugins/x"])
+def test_dot_paths_are_out_of_reach(cairn: OpenDesk, path: str) -> None:
+    desk = cairn({path: "secret"})
+    assert desk.refused("read", path=path) == f"not_found: Note '{path}' does not exist"
+    assert desk.refused("write", path=path, content="x").startswith("validation_error: Invalid path ")
+    assert desk.refused("patch", path=path, op="append", content="x").startswith("unauthorized: ")
+    assert desk.refused("delete", path=path).startswith("unauthorized: ")
+    assert desk.file(path) == "secret"
+
+
+def test_lookup_minds_case(cairn: OpenDesk) -> None:
+    assert cairn({"Jamie": "x"}).refused("read", path="jamie") == "not_found: Note 'jamie' does not exist"
+
+
+def test_a_read_only_workspace_is_unauthorized(cairn: OpenDesk) -> None:
+    desk = cairn({"a": "x", "daily/2026-02-24": "y"}, read_only=True)
+    for tool, args in (
+        ("write", {"path": "a", "content": "z"}),
+        ("patch", {"path": "a", "op": "append", "content": "z"}),
+        ("delete", {"path": "a"}),
+        ("daily", {"op": "append", "content": "z"}),
+        ("daily", {"op": "read", "date": "2026-02-25"}),
+    ):
+        assert desk.refused(tool, **args).startswith("unauthorized: ")
+    assert desk.said("daily", op="read", date="2026-02-24").endswith("\n\ny")
+    assert desk.file("a") == "x"
+
+
+def test_what_is_hidden_is_not_there_and_cannot_be_written(cairn: OpenDesk) -> None:
+    desk = cairn({"Private/a": "[[b]]", "b": "x"}, hide=("Private/**",), write_under=("In/**",))
+    assert desk.refused("read", path="Private/a") == "not_found: Note 'Private/a' does not exist"
+    assert desk.refused("links", path="Private/a") == "not_found: Note 'Private/a' does not exist"
+    assert desk.shown(path="b")["backlinks"] == "[]"
+    assert desk.refused("write", path="Private/a", content="x").startswith(
+        "unauthorized: Writing to 'Private/a' is not"
+    )
+    assert desk.refused("write", path="b", content="x").startswith("unauthorized: Writing to 'b' is not allowed")
+    assert desk.json("write", path="In/c", content="x")["created"] is True
+
+
+# ---- reading ------------------------------------------------------------------------------------------
+
+
+def test_a_note_is_shown_as_frontmatter_a_blank_line_and_its_body(cairn: OpenDesk) -> None:
+    desk = cairn(
+        {
+            "entities/person/jamie": JAMIE,
+            "daily/2026-02-24": "- met [[Jamie Wilson]]\n",
+            "projects/brainwaves-v2": "[[entities/person/jamie]]\n",
+        },
+        times={"entities/person/jamie": 1_771_941_600},
+    )
+    assert desk.said("read", path="entities/person/jamie") == (
+        "---\ntitle: Jamie Wilson\ntype: person\ntags: [co-founder, ceo]\nmodified: 2026-02-24T14:00:00Z\n"
+        "backlinks: [daily/2026-02-24, projects/brainwaves-v2]\n---\n\n# Jamie\n\nCEO.\n"
+    )
+
+
+def test_other_stored_keys_stand_between_tags_and_modified(cairn: OpenDesk) -> None:
+    stored = (
+        "aliases: [A, B]\nrank: 3\nmodified: 2020-01-01T00:00:00Z\ntags:\n  - x\n  - 2024\ncreated: 2019-01-01\ntype: t"
+    )
+    assert cairn({"a": f"---\n{stored}\n---\nb"}).said("read", path="a") == (
+        '---\ntitle: a\ntype: t\ntags: [x, "2024"]\naliases: [A, B]\nrank: 3\ncreated: 2019-01-01\n'
+        "modified: 2020-01-01T00:00:00Z\nbacklinks: []\n---\n\nb"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("---\ntitle: 2026-02-24\n---\n# H\n", "2026-02-24"),
+        ("---\ntitle: \n---\n```\n# no\n```\n# First\n# Second\n", "First"),
+        ("## Low\n", "last"),
+        ("", "last"),
+        ("---\ntitle: [broken\n---\n", "last"),
+    ],
+)
+def test_a_title_is_the_property_the_first_heading_or_the_last_segment(cairn: OpenDesk, text: str, title: str) -> None:
+    desk = cairn({"some/last": text})
+    assert desk.shown(path="some/last")["title"] == title
+    assert desk.file("some/last") == text
+
+
+def test_one_text_as_tags_or_aliases_is_a_list_of_one(cairn: OpenDesk) -> None:
+    shown = cairn({"a": "---\ntags: one\naliases: Name\n---\n"}).shown(path="a")
+    assert (shown["tags"], shown["aliases"]) == ("[one]", "[Name]")
+
+
+def test_a_note_without_metadata_has_title_modified_and_backlinks(cairn: OpenDesk) -> None:
+    assert list(cairn({"a": "x"}).shown(path="a")) == ["title", "modified", "backlinks"]
+
+
+def test_broken_frontmatter_is_shown_as_the_text_it_is(cairn: OpenDesk) -> None:
+    text = "---\ntags: [a\n---\nbody\n"
+    desk = cairn({"a": text})
+    assert desk.body(path="a") == text
+    assert list(desk.shown(path="a")) == ["title", "modified", "backlinks"]
+
+
+def test_a_byte_order_mark_and_crlf_do_no_harm(cairn: OpenDesk) -> None:
+    desk = cairn({"a": "\ufeff---\r\ntype: t\r\n---\r\n\r\nbody\r\n"})
+    assert desk.shown(path="a")["type"] == "t"
+    assert desk.body(path="a") == "body\r\n"
+
+
+def test_text_that_is_not_utf8_is_shown_and_not_edited(cairn: OpenDesk) -> None:
+    desk = cairn({"a": b"caf\xe9"})
+    assert desk.body(path="a") == "caf\ufffd"
+    assert desk.refused("patch", path="a", op="append", content="x") == "validation_error: Note 'a' is not UTF-8"
+    assert (desk.root / "a.md").read_bytes() == b"caf\xe9"
+
+
+@pytest.mark.parametrize(
+    ("asked", "body"),
+    [
+        ("Meetings", "## Meetings\n\n- one\n\n### Deep\n- two\n\n\n"),
+        ("Deep", "### Deep\n- two\n\n\n"),
+        ("Later", "## Later\nend\n"),
+        ("  meetings ", "## Meetings\n\n- one\n\n### Deep\n- two\n\n\n"),
+        ("## Deep", "### Deep\n- two\n\n\n"),
+        ("#Later ##", "## Later\nend\n"),
+    ],
+)
+def test_a_section_is_shown_with_its_heading_and_all_below_it(cairn: OpenDesk, asked: str, body: str) -> None:
+    assert cairn({"a": PARTS}).body(path="a", section=asked) == body
+
+
+def test_an_exact_heading_comes_before_one_in_another_case(cairn: OpenDesk) -> None:
+    desk = cairn({"a": "# notes\n1\n# Notes\n2\n# Notes\n3\n"})
+    assert desk.body(path="a", section="Notes") == "# Notes\n2\n"
+    assert desk.body(path="a", section="NOTES") == "# notes\n1\n"
+
+
+def test_headings_in_code_are_no_sections(cairn: OpenDesk) -> None:
+    desk = cairn({"a": "```\n# In\n```\n"})
+    assert desk.refused("read", path="a", section="In") == "validation_error: Section 'In' not found in note 'a'"
+
+
+def test_a_section_that_is_not_there_is_a_validation_error(cairn: OpenDesk) -> None:
+    refused = cairn({"x/a": PARTS}).refused("read", path="x/a", section="Nope")
+    assert refused == "validation_error: Section 'Nope' not found in note 'x/a'"
+
+
+def test_a_missing_note_is_not_found(cairn: OpenDesk) -> None:
+    assert cairn().refused("read", path="x/nope") == "not_found: Note 'x/nope' does not exist"
+
+
+def test_metadata_alone_shows_the_line_of_each_backlink(cairn: OpenDesk) -> None:
+    desk = cairn({"jamie": JAMIE, "daily/1": "- Discussed V2.1 launch with [[Jamie]]\n", "z": '[[jamie]]: see: "x"\n'})
+    assert desk.said("read", path="jamie", metadata_only=True, section="Nope").endswith(
+        "backlinks:\n  - path: daily/1\n    context: Discussed V2.1 launch with [[Jamie]]\n"
+        '  - path: z\n    context: "[[jamie]]: see: \\"x\\""\n---'
+    )
+    assert desk.said("read", path="z", metadata_only=True).endswith("backlinks: []\n---")
+
+
+# ---- deleting -----------------------------------------------------------------------------------------
+
+
+def test_a_deleted_note_is_gone_and_can_be_brought_back(cairn: OpenDesk) -> None:
+    desk = cairn({"x/old": "text", "b": "[[x/old]]"})
+    assert desk.said("delete", path="x/old") == '{"deleted":"x/old"}'
+    assert not (desk.root / "x/old.md").exists() and not (desk.root / ".trash").exists()
+    assert desk.file("b") == "[[x/old]]"
+    assert desk.refused("delete", path="x/old") == "not_found: Note 'x/old' does not exist"
+    change = engine.past(desk.ws, engine.Past())[0]
+    assert (change.actor.surface, change.summary) == ("cairn", "deleted x/old.md")
+    engine.undo(desk.ws, change.id)
+    assert desk.file("x/old") == "text"
+
+
+# ---- days ---------------------------------------------------------------------------------------------
+
+
+def test_reading_a_new_day_makes_its_note(cairn: OpenDesk) -> None:
+    desk = cairn().at(NOON)
+    times = "created: 2026-02-24T12:00:00Z\nmodified: 2026-02-24T12:00:00Z\n"
+    said = desk.said("daily", op="read", date="2026-02-20", section="Nope")
+    assert said == f"---\ntitle: 2026-02-20\ntype: daily\ntags: [daily]\n{times}backlinks: []\n---"
+    assert desk.file("daily/2026-02-20") == f'---\ntitle: "2026-02-20"\ntype: daily\ntags: [daily]\n{times}---\n'
+
+
+@pytest.mark.parametrize(("zone", "day"), [("UTC", "2026-02-24"), ("Pacific/Kiritimati", "2026-02-25")])
+def test_today_is_the_workspaces_day(cairn: OpenDesk, zone: str, day: str) -> None:
+    desk = cairn(timezone=zone).at(NOON)
+    assert desk.json("daily", op="append", content="x")["path"] == f"daily/{day}"
+
+
+def test_a_day_is_begun_and_added_to_in_one_change(cairn: OpenDesk) -> None:
+    desk = cairn()
+    said = desk.said("daily", op="append", date="2026-02-24", content="- one [[x]]")
+    assert said == '{"path":"daily/2026-02-24","op":"append","bytes_added":11}'
+    assert desk.stored_body("daily/2026-02-24") == "\n- one [[x]]"
+    assert len(engine.past(desk.ws, engine.Past())) == 1
+    assert desk.json("daily", op="append", date="2026-02-24", content="## S\n")["bytes_added"] == 6
+    desk.json("daily", op="append_section", date="2026-02-24", section="S", content="- b")
+    desk.json("daily", op="prepend_section", date="2026-02-24", section="S", content="- a")
+    assert desk.stored_body("daily/2026-02-24") == "\n- one [[x]]\n## S\n- a\n- b\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({"op": "append", "date": "2026-02-30", "content": "x"}, "Invalid date '2026-02-30'"),
+        ({"op": "read", "date": "24.2.2026"}, "Invalid date '24.2.2026'"),
+        ({"op": "read", "date": "2026-2-4"}, "Invalid date '2026-2-4'"),
+        ({"op": "read", "date": "../../etc"}, "Invalid date '../../etc'"),
+        ({"op": "append"}, "'append' requires 'content' parameter"),
+        ({"op": "append_section", "section": "S"}, "'append_section' requires 'content' parameter"),
+        ({"op": "prepend_section", "content": "x"}, "'prepend_section' requires 'section' parameter"),
+        (
+            {"op": "append_section", "content": "x", "section": "S", "date": "2026-02-24"},
+            "Section 'S' not found in note 'daily/2026-02-24'",
+        ),
+    ],
+)
+def test_a_day_that_cannot_be_added_to_is_not_begun(cairn: OpenDesk, args: dict[str, Any], said: str) -> None:
+    desk = cairn()
+    assert desk.refused("daily", **args) == f"validation_error: {said}"
+    assert list(desk.root.iterdir()) == []
+
+
+def test_twenty_who_add_to_one_day_at_once_lose_nothing(cairn: OpenDesk) -> None:
+    desk = cairn()
+    lines = [f"- line {number}" for number in range(60)]
+    with ThreadPoolExecutor(20) as pool:
+        said = list(pool.map(lambda line: desk("daily", op="append", date="2026-02-24", content=line), lines))
+    assert [answer.text for answer in said if answer.is_error] == []
+    assert sorted(desk.stored_body("daily/2026-02-24").split("\n")[1:]) == sorted(lines)
+
+
+def test_titles_of_days_are_text(cairn: OpenDesk) -> None:
+    desk = cairn()
+    desk.json("daily", op="append", date="2026-02-24", content="x")
+    assert desk.json("list")["notes"][0]["title"] == "2026-02-24"
