@@ -9,11 +9,12 @@ SRC = Path(__file__).resolve().parent.parent / "src" / "notewright"
 
 MAY_USE = {
     "errors": set(),
-    "notes": {"errors"},
+    "doors": set(),
+    "notes": {"errors", "doors"},
     "stores": {"errors", "notes"},
     "index": {"errors", "notes"},
     "ledger": {"errors", "notes"},
-    "engine": {"errors", "notes", "stores", "index", "ledger"},
+    "engine": {"errors", "doors", "notes", "stores", "index", "ledger"},
     "config": {"errors", "notes", "engine"},
     "surfaces": {"errors", "notes", "engine", "config"},
     "server": {"errors", "notes", "engine", "config", "surfaces"},

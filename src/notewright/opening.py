@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from notewright import engine
 from notewright.config import Config, WorkspaceConfig
-from notewright.engine import Access, Follower, Limits, Shelf, Workspace, recover
+from notewright.engine import Workspace
 from notewright.errors import Invalid
 from notewright.index.sqlite import SqliteIndex
 from notewright.ledger.sqlite import SqliteLedger
@@ -23,7 +24,7 @@ def open_workspace(asked: WorkspaceConfig, config: Config, *, watch: bool = True
     ledger = SqliteLedger.open(Path(config.state) / store.identity)
     cache = Path(config.cache) / store.identity
     index = SqliteIndex.open(cache)
-    follower = Follower(store, index, cache, watch=watch)
+    follower = engine.Follower(store, index, cache, watch=watch)
     ws = Workspace(
         name=asked.name,
         id=asked.id,
@@ -31,11 +32,14 @@ def open_workspace(asked: WorkspaceConfig, config: Config, *, watch: bool = True
         index=index,
         ledger=ledger,
         follower=follower,
-        access=Access(read_only=asked.read_only, hide=asked.hide, write_under=asked.write_under),
+        access=engine.Access(read_only=asked.read_only, hide=asked.hide, write_under=asked.write_under),
         timezone=_zone(asked.timezone),
-        limits=Limits(asked.max_file_size, asked.quota_files, asked.quota_bytes),
+        limits=engine.Limits(asked.max_file_size, asked.quota_files, asked.quota_bytes),
     )
-    recover(ws)
+    if ledger.unfinished():  # seldom: the machine of changes is not loaded for nothing
+        engine.recover(ws)
+    if asked.bootstrap == "para":
+        engine.bootstrap(ws)
     follower.start()
     return ws
 
@@ -55,7 +59,7 @@ def close_workspace(ws: Workspace) -> None:
     ws.store.close()
 
 
-class OpenShelf(Shelf):
+class OpenShelf(engine.Shelf):
     """The workspaces of a configuration, open until closed."""
 
     def close(self) -> None:

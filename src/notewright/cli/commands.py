@@ -10,7 +10,7 @@ from dataclasses import replace
 from notewright import engine, opening
 from notewright.cli import printing
 from notewright.cli.asking import chosen, moment
-from notewright.engine import Actor, Grep, Past, Workspace
+from notewright.engine import Workspace
 from notewright.errors import Indexing, NotFound
 from notewright.notes import NotePath
 
@@ -33,7 +33,7 @@ def search(args: argparse.Namespace) -> int:
 
 
 def grep(args: argparse.Namespace) -> int:
-    asked = Grep(
+    asked = engine.Grep(
         args.pattern,
         dialect="literal" if args.fixed else "re2",
         ignore_case=not args.case_sensitive,
@@ -77,7 +77,7 @@ def log(args: argparse.Namespace) -> int:
             printing.difference(change, engine.diff_of(ws, change.id), ws, args)
             return 0
         path = None if args.path is None else _path_of_past(ws, args.path)
-        asked = Past(path=path, since=_since(ws, args), client=args.client, limit=args.limit + 1)
+        asked = engine.Past(path=path, since=_since(ws, args), client=args.client, limit=args.limit + 1)
         printing.changes(engine.past(ws, asked), ws, args)
     return 0
 
@@ -126,7 +126,7 @@ def _workspace(args: argparse.Namespace, *, indexed: bool = True) -> Iterator[Wo
     try:
         if indexed:
             _until_ready(ws)
-        yield ws.by(Actor(_user(), "notewright", "cli", args.command))
+        yield ws.by(engine.Actor(_user(), "notewright", "cli", args.command))
     finally:
         opening.close_workspace(ws)
 
@@ -163,7 +163,7 @@ def _since(ws: Workspace, args: argparse.Namespace) -> float | None:
 
 def _whole_id(ws: Workspace, raw: str) -> str:
     """A change by its id or the beginning of one."""
-    begins = [change.id for change in engine.past(ws, Past(limit=1000)) if change.id.startswith(raw)]
+    begins = [change.id for change in engine.past(ws, engine.Past(limit=1000)) if change.id.startswith(raw)]
     return begins[0] if len(begins) == 1 else raw
 
 

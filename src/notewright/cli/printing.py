@@ -1,26 +1,29 @@
 """Answers as lines for people, or as one JSON document for programs. Totals and hints go to stderr."""
 
+from __future__ import annotations
+
 import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from notewright.engine import (
-    Change,
-    Difference,
-    Finding,
-    Hit,
-    Hits,
-    LinkReport,
-    LinkSeen,
-    Matches,
-    Moved,
-    Undone,
-    Workspace,
-)
+if TYPE_CHECKING:  # printing a hit must not load what a rename needs
+    from notewright.engine import (
+        Change,
+        Difference,
+        Finding,
+        Hit,
+        Hits,
+        LinkReport,
+        LinkSeen,
+        Matches,
+        Moved,
+        Undone,
+        Workspace,
+    )
 
 Report = Callable[[int, int | None], None]
 

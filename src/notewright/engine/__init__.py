@@ -1,99 +1,157 @@
 """What can be done: read, find, write, sync, access. The only room that decides."""
 
-from notewright.engine.access import Access
-from notewright.engine.across import back_across, forward_across, full_name
-from notewright.engine.cards import Card, cards, indexed_text
-from notewright.engine.changes import Done, Drop, Edited, Plan, Put, commit, commit_latest, recover
-from notewright.engine.check import Finding, check
-from notewright.engine.context import Pack, Passage, about_note, about_words
-from notewright.engine.daily import append_daily, daily_note, daily_text, parse_date, today
-from notewright.engine.files import BACKUPS, Replaced, backup_place, fetch_copy, is_folder, replace_with_copy, walk
-from notewright.engine.find import parse_query, search
-from notewright.engine.found import FoundOrder, Ranked, Ranking, rank_texts
-from notewright.engine.graph import Around, Near, around, linked, linking
-from notewright.engine.grep import (
-    Find,
-    FoundIn,
-    FoundTexts,
-    Grep,
-    LineMatch,
-    Matches,
-    Place,
-    find_text,
-    grep,
-    holding,
-    places,
-)
-from notewright.engine.history import Difference, Undone, change_of, diff_of, past, purge, undo, undo_since
-from notewright.engine.library import Shelf
-from notewright.engine.links import LinkReport, LinkSeen, broken, incoming, links, outgoing, resolver
-from notewright.engine.mentions import Mentioned, mentions
-from notewright.engine.move import (
-    Moved,
-    Relabelled,
-    delete_marked,
-    move,
-    rename_block,
-    rename_heading,
-    rename_tag,
-)
-from notewright.engine.parts import line_count, line_span, section_span, span_of_lines
-from notewright.engine.read import (
-    Level,
-    Reading,
-    created,
-    decode,
-    entry_at,
-    exists,
-    fetch,
-    folder_path,
-    kept_text,
-    list_folder,
-    listing,
-    locate,
-    missing,
-    nearest_paths,
-    once_named,
-    read,
-    spelled,
-)
-from notewright.engine.stamped import Stamped, body_of, patch_or_begin, patch_stamped, write_stamped
-from notewright.engine.sync import Follower
-from notewright.engine.vaults import (
-    WRITTEN_AS_NAMES,
-    all_named,
-    all_with_name,
-    by_name,
-    described,
-    full_path,
-    hurried,
-    is_taken,
-    kept,
-    named,
-    strange_tags,
-    tags_of_properties,
-    unmet_names,
-    with_tags,
-)
-from notewright.engine.workspace import Follows, Limits, Still, Workspace
-from notewright.engine.write import (
-    TRASH,
-    Deleted,
-    Written,
-    change_text,
-    create,
-    delete,
-    edit_note,
-    new_path,
-    overwrite,
-    put,
-    quota_share,
-    relocate,
-    trash_place,
-)
-from notewright.index import Filed, Hit, Hits, Progress, Query, Selection
-from notewright.ledger import Actor, Change, Past
-from notewright.stores import Entry, Stored, Version
+from typing import TYPE_CHECKING
+
+from notewright.doors import door
+
+if TYPE_CHECKING:
+    from notewright.engine.access import Access
+    from notewright.engine.across import back_across, forward_across, full_name
+    from notewright.engine.bootstrap import bootstrap
+    from notewright.engine.cards import Card, cards, indexed_text
+    from notewright.engine.changes import Done, Drop, Edited, Plan, Put, commit, commit_latest, recover
+    from notewright.engine.check import Finding, check
+    from notewright.engine.context import Pack, Passage, about_note, about_words
+    from notewright.engine.daily import append_daily, daily_note, daily_text, parse_date, today
+    from notewright.engine.files import (
+        BACKUPS,
+        Replaced,
+        backup_place,
+        fetch_copy,
+        is_folder,
+        replace_with_copy,
+        size_of,
+        walk,
+    )
+    from notewright.engine.find import parse_query, search
+    from notewright.engine.found import FoundOrder, Ranked, Ranking, rank_texts
+    from notewright.engine.graph import Around, Near, around, linked, linking
+    from notewright.engine.grep import (
+        Find,
+        FoundIn,
+        FoundTexts,
+        Grep,
+        LineMatch,
+        Matches,
+        Place,
+        find_text,
+        grep,
+        holding,
+        places,
+    )
+    from notewright.engine.history import Difference, Undone, change_of, diff_of, past, purge, undo, undo_since
+    from notewright.engine.library import Shelf
+    from notewright.engine.links import LinkReport, LinkSeen, broken, incoming, links, outgoing, resolver
+    from notewright.engine.mentions import Mentioned, mentions
+    from notewright.engine.move import (
+        Moved,
+        Relabelled,
+        delete_marked,
+        move,
+        rename_block,
+        rename_heading,
+        rename_tag,
+    )
+    from notewright.engine.parts import line_count, line_span, section_span, span_of_lines
+    from notewright.engine.read import (
+        Level,
+        Reading,
+        as_there,
+        created,
+        decode,
+        entry_at,
+        exists,
+        fetch,
+        folder_path,
+        kept_text,
+        list_folder,
+        listing,
+        locate,
+        missing,
+        nearest_paths,
+        once_named,
+        read,
+    )
+    from notewright.engine.stamped import Stamped, body_of, patch_or_begin, patch_stamped, write_stamped
+    from notewright.engine.sync import Follower
+    from notewright.engine.vaults import (
+        WRITTEN_AS_NAMES,
+        all_named,
+        all_with_name,
+        by_name,
+        described,
+        full_path,
+        hurried,
+        is_taken,
+        kept,
+        named,
+        strange_tags,
+        tags_of_properties,
+        unmet_names,
+        with_tags,
+    )
+    from notewright.engine.workspace import Follows, Limits, Still, Workspace
+    from notewright.engine.write import (
+        TRASH,
+        Deleted,
+        Written,
+        change_text,
+        create,
+        delete,
+        edit_note,
+        new_path,
+        overwrite,
+        put,
+        quota_share,
+        relocate,
+        trash_place,
+    )
+    from notewright.index import Filed, Hit, Hits, Progress, Query, Selection
+    from notewright.ledger import Actor, Change, Past
+    from notewright.stores import Entry, Stored, Version
+else:  # each part is loaded when it is first asked for
+    __getattr__ = door(
+        __name__,
+        {
+            "access": "Access",
+            "across": "back_across forward_across full_name",
+            "bootstrap": "bootstrap",
+            "cards": "Card cards indexed_text",
+            "changes": "Done Drop Edited Plan Put commit commit_latest recover",
+            "check": "Finding check",
+            "context": "Pack Passage about_note about_words",
+            "daily": "append_daily daily_note daily_text parse_date today",
+            "files": "BACKUPS Replaced backup_place fetch_copy is_folder replace_with_copy size_of walk",
+            "find": "parse_query search",
+            "found": "FoundOrder Ranked Ranking rank_texts",
+            "graph": "Around Near around linked linking",
+            "grep": "Find FoundIn FoundTexts Grep LineMatch Matches Place find_text grep holding places",
+            "history": "Difference Undone change_of diff_of past purge undo undo_since",
+            "library": "Shelf",
+            "links": "LinkReport LinkSeen broken incoming links outgoing resolver",
+            "mentions": "Mentioned mentions",
+            "move": "Moved Relabelled delete_marked move rename_block rename_heading rename_tag",
+            "parts": "line_count line_span section_span span_of_lines",
+            "read": (
+                "Level Reading created decode entry_at exists fetch folder_path kept_text list_folder listing "
+                "locate missing nearest_paths once_named read as_there"
+            ),
+            "stamped": "Stamped body_of patch_or_begin patch_stamped write_stamped",
+            "sync": "Follower",
+            "vaults": (
+                "WRITTEN_AS_NAMES all_named all_with_name by_name described full_path hurried is_taken kept "
+                "named strange_tags tags_of_properties unmet_names with_tags"
+            ),
+            "workspace": "Follows Limits Still Workspace",
+            "write": (
+                "TRASH Deleted Written change_text create delete edit_note new_path overwrite put quota_share "
+                "relocate trash_place"
+            ),
+            "notewright.index": "Filed Hit Hits Progress Query Selection",
+            "notewright.ledger": "Actor Change Past",
+            "notewright.stores": "Entry Stored Version",
+        },
+    )
 
 __all__ = [
     "BACKUPS",
@@ -158,9 +216,11 @@ __all__ = [
     "all_with_name",
     "append_daily",
     "around",
+    "as_there",
     "back_across",
     "backup_place",
     "body_of",
+    "bootstrap",
     "broken",
     "by_name",
     "cards",
@@ -234,8 +294,8 @@ __all__ = [
     "resolver",
     "search",
     "section_span",
+    "size_of",
     "span_of_lines",
-    "spelled",
     "strange_tags",
     "tags_of_properties",
     "today",

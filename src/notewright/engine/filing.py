@@ -3,10 +3,11 @@
 import logging
 from collections.abc import Iterable, Iterator
 
+from notewright import notes  # parsing is loaded when there is something to parse
 from notewright.engine.workspace import Workspace
 from notewright.errors import NotFound, Problem
 from notewright.index import Filing, Index
-from notewright.notes import NotePath, parse
+from notewright.notes import NotePath
 from notewright.stores import Entry, Store
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ def filing(store: Store, entry: Entry) -> Filing | None:
         text, trouble = stored.data.decode(), None
     except UnicodeDecodeError:
         text, trouble = stored.data.decode(errors="replace"), "it is not UTF-8"
-    note = parse(path, text)
+    note = notes.parse(path, text)
     trouble = trouble or note.frontmatter.problem
     return Filing(path, entry.stamp, stored.version, entry.size, entry.modified_ns, note, trouble)
 

@@ -1,69 +1,115 @@
 """What a note is: paths, parsing, links, edits. Pure: no I/O, no await, no clock."""
 
-from notewright.notes.daily import DailySettings, daily_path, fill_template, format_moment, parse_daily_settings
-from notewright.notes.edits import (
-    AddTag,
-    Append,
-    Edit,
-    InsertAtLine,
-    InsertBesideText,
-    Overwrite,
-    Prepend,
-    RemoveProperty,
-    RemoveTag,
-    Replace,
-    ReplaceBody,
-    RewriteTargets,
-    SetProperty,
-    apply,
-    apply_all,
-    front_of,
-    line_at,
-    may_apply_again,
-)
-from notewright.notes.embeds import expand_embeds, unlinked_mentions
-from notewright.notes.glob import glob_matcher, glob_prefix
-from notewright.notes.headings import HeadingRule, find_section, heading_key, sections
-from notewright.notes.links import shown_text
-from notewright.notes.merge import merge
-from notewright.notes.model import Block, Frontmatter, Heading, Link, Note, Section, Tag
-from notewright.notes.parse import parse
-from notewright.notes.path import NotePath, name_problem, path_key, path_problem, with_md, without_md
-from notewright.notes.query import Condition, SearchTerms, has_property, parse_query, parse_terms, satisfies, tag_under
-from notewright.notes.relabel import rename_block, rename_heading, rename_tag
-from notewright.notes.rename import Moves, Rewritten, moves_of, names_after, plan_rename, touched_keys
-from notewright.notes.resolve import (
-    CAIRN,
-    OBSIDIAN,
-    STEM,
-    STEM_OR_PATH,
-    LinkPolicy,
-    Meaning,
-    Names,
-    PlainNames,
-    enumerate_slugs,
-    lens,
-    link_key,
-    meaning,
-    name_keys,
-    names_of,
-    resolve,
-    slug_key,
-)
-from notewright.notes.sectionedits import (
-    AppendToSection,
-    DeleteSection,
-    PrependToSection,
-    ReplaceSection,
-    section_of,
-    section_text,
-)
-from notewright.notes.slugs import heading_slugs
-from notewright.notes.splices import Splice, line_ending, spliced
-from notewright.notes.structure import ListItem, TopBlock, block_structure, list_items
-from notewright.notes.tags import is_tag, property_tags, tag_key
-from notewright.notes.words import FRAME, Mention, drop_frame, index_words, mentions, query_words
-from notewright.notes.yaml import ListStyle, yaml_block, yaml_entry
+from typing import TYPE_CHECKING
+
+from notewright.doors import door
+
+if TYPE_CHECKING:
+    from notewright.notes.daily import DailySettings, daily_path, fill_template, format_moment, parse_daily_settings
+    from notewright.notes.edits import (
+        AddTag,
+        Append,
+        Edit,
+        InsertAtLine,
+        InsertBesideText,
+        Overwrite,
+        Prepend,
+        RemoveProperty,
+        RemoveTag,
+        Replace,
+        ReplaceBody,
+        RewriteTargets,
+        SetProperty,
+        apply,
+        apply_all,
+        front_of,
+        line_at,
+        may_apply_again,
+    )
+    from notewright.notes.embeds import expand_embeds, unlinked_mentions
+    from notewright.notes.glob import glob_matcher, glob_prefix
+    from notewright.notes.headings import HeadingRule, find_section, heading_key, sections
+    from notewright.notes.links import shown_text
+    from notewright.notes.merge import merge
+    from notewright.notes.model import Block, Frontmatter, Heading, Link, Note, Section, Tag
+    from notewright.notes.parse import parse
+    from notewright.notes.path import NotePath, name_problem, path_key, path_problem, with_md, without_md
+    from notewright.notes.query import (
+        Condition,
+        SearchTerms,
+        has_property,
+        parse_query,
+        parse_terms,
+        satisfies,
+        tag_under,
+    )
+    from notewright.notes.relabel import rename_block, rename_heading, rename_tag
+    from notewright.notes.rename import Moves, Rewritten, moves_of, names_after, plan_rename, touched_keys
+    from notewright.notes.resolve import (
+        CAIRN,
+        OBSIDIAN,
+        STEM,
+        STEM_OR_PATH,
+        LinkPolicy,
+        Meaning,
+        Names,
+        PlainNames,
+        enumerate_slugs,
+        lens,
+        link_key,
+        meaning,
+        name_keys,
+        names_of,
+        resolve,
+        slug_key,
+    )
+    from notewright.notes.sectionedits import (
+        AppendToSection,
+        DeleteSection,
+        PrependToSection,
+        ReplaceSection,
+        section_of,
+        section_text,
+    )
+    from notewright.notes.slugs import heading_slugs
+    from notewright.notes.splices import Splice, line_ending, spliced
+    from notewright.notes.structure import ListItem, TopBlock, block_structure, list_items
+    from notewright.notes.tags import is_tag, property_tags, tag_key
+    from notewright.notes.words import FRAME, Mention, drop_frame, index_words, mentions, query_words
+    from notewright.notes.yaml import ListStyle, yaml_block, yaml_entry
+else:  # each part is loaded when it is first asked for
+    __getattr__ = door(
+        __name__,
+        {
+            "daily": "DailySettings daily_path fill_template format_moment parse_daily_settings",
+            "edits": (
+                "AddTag Append Edit InsertAtLine InsertBesideText Overwrite Prepend RemoveProperty RemoveTag "
+                "Replace ReplaceBody RewriteTargets SetProperty apply apply_all front_of line_at may_apply_again"
+            ),
+            "embeds": "expand_embeds unlinked_mentions",
+            "glob": "glob_matcher glob_prefix",
+            "headings": "HeadingRule find_section heading_key sections",
+            "links": "shown_text",
+            "merge": "merge",
+            "model": "Block Frontmatter Heading Link Note Section Tag",
+            "parse": "parse",
+            "path": "NotePath name_problem path_key path_problem with_md without_md",
+            "query": "Condition SearchTerms has_property parse_query parse_terms satisfies tag_under",
+            "relabel": "rename_block rename_heading rename_tag",
+            "rename": "Moves Rewritten moves_of names_after plan_rename touched_keys",
+            "resolve": (
+                "CAIRN OBSIDIAN STEM STEM_OR_PATH LinkPolicy Meaning Names PlainNames enumerate_slugs lens "
+                "link_key meaning name_keys names_of resolve slug_key"
+            ),
+            "sectionedits": "AppendToSection DeleteSection PrependToSection ReplaceSection section_of section_text",
+            "slugs": "heading_slugs",
+            "splices": "Splice line_ending spliced",
+            "structure": "ListItem TopBlock block_structure list_items",
+            "tags": "is_tag property_tags tag_key",
+            "words": "FRAME Mention drop_frame index_words mentions query_words",
+            "yaml": "ListStyle yaml_block yaml_entry",
+        },
+    )
 
 __all__ = [
     "CAIRN",
