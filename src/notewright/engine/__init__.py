@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from notewright.engine.read import (
         Level,
         Reading,
-        as_there,
         created,
         decode,
         entry_at,
@@ -95,6 +94,7 @@ if TYPE_CHECKING:
         TRASH,
         Deleted,
         Written,
+        as_there,
         change_text,
         create,
         delete,
@@ -134,7 +134,7 @@ else:  # each part is loaded when it is first asked for
             "parts": "line_count line_span section_span span_of_lines",
             "read": (
                 "Level Reading created decode entry_at exists fetch folder_path kept_text list_folder listing "
-                "locate missing nearest_paths once_named read as_there"
+                "locate missing nearest_paths once_named read"
             ),
             "stamped": "Stamped body_of patch_or_begin patch_stamped write_stamped",
             "sync": "Follower",
@@ -144,7 +144,7 @@ else:  # each part is loaded when it is first asked for
             ),
             "workspace": "Follows Limits Still Workspace",
             "write": (
-                "TRASH Deleted Written change_text create delete edit_note new_path overwrite put quota_share "
+                "as_there TRASH Deleted Written change_text create delete edit_note new_path overwrite put quota_share "
                 "relocate trash_place"
             ),
             "notewright.index": "Filed Hit Hits Progress Query Selection",
