@@ -1,13 +1,13 @@
-"""Notes as lists of them show them: at or below a path, with tags and properties, as the index knows them."""
+"""Notes as lists of them show them: at or below a path, with tags and a property, as the index knows them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from notewright.engine.read import listing
+from notewright.engine.read import created, listing
 from notewright.engine.workspace import Workspace
-from notewright.index import Filed, Selection
-from notewright.notes import NotePath, without_md
+from notewright.index import Filed, Selection, everything
+from notewright.notes import NotePath
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,26 +16,39 @@ class Card:
 
     path: NotePath
     title: str
-    modified: float  # seconds since 1970
+    type: Any  # its property of that name
     tags: tuple[str, ...]
-    properties: Mapping[str, Any]
+    modified: float  # seconds since 1970
 
 
 def cards(ws: Workspace, chosen: Selection, prefix: str = "", *, deep: bool = True) -> tuple[list[Card], int]:
     """The notes chosen, as this reader may see them, and how many there are in all.
 
-    `prefix` is a path without `.md`: the note of that name and those below it, not `deep` only one step below. By path
-    they are sorted as they are called there, without `.md`.
+    `prefix` is a path without `.md`: the note of that name and those below it, not `deep` only one step below.
     """
-    asked = replace(chosen, folder=prefix.rpartition("/")[0], recursive=True, visible=_within(ws, prefix, deep))
-    found, total = _by_name(ws, asked) if chosen.sort == "path" else listing(ws, asked)
-    tags = ws.index.tags_of([filed.path for filed in found])
-    return [_card(ws, filed, tags.get(filed.path, [])) for filed in found], total
+    asked = _placed(ws, chosen, prefix, deep)
+    found, total = _by_birth(ws, asked) if chosen.sort == "created" else listing(ws, asked)
+    paths = [filed.path for filed in found]
+    tags, types = ws.index.tags_of(paths), ws.index.property_of("type", paths)
+    return [
+        Card(filed.path, filed.title, types.get(filed.path), tuple(tags[filed.path]), filed.modified_ns / 1e9)
+        for filed in found
+    ], total
+
+
+def _placed(ws: Workspace, chosen: Selection, prefix: str, deep: bool) -> Selection:
+    """The narrowest question that has everything: the folder, or where the note of its name stands."""
+    ws.follower.wait(ws.limits.seconds)
+    if prefix and ws.index.filed(prefix + ".md") is not None:
+        around = prefix.rpartition("/")[0]
+        return replace(chosen, folder=around, recursive=True, visible=_within(ws, prefix, deep))
+    sees = ws.access.sees if ws.access.hide else everything
+    return replace(chosen, folder=prefix, recursive=deep, visible=sees)
 
 
 def _within(ws: Workspace, prefix: str, deep: bool) -> Callable[[str], bool]:
     """Whole segments count: `a/b` is not above `a/bc`."""
-    sees, inside, itself = ws.access.sees, prefix + "/" if prefix else "", prefix + ".md"
+    sees, inside, itself = ws.access.sees, prefix + "/", prefix + ".md"
 
     def within(path: str) -> bool:
         below = path.startswith(inside) and (deep or "/" not in path[len(inside) :])
@@ -44,17 +57,13 @@ def _within(ws: Workspace, prefix: str, deep: bool) -> Callable[[str], bool]:
     return within
 
 
-def _by_name(ws: Workspace, asked: Selection) -> tuple[list[Filed], int]:
-    """`a` comes before `a-b`, though `a.md` comes after `a-b.md`."""
-    found, total = listing(ws, replace(asked, limit=None, offset=0))
-    found.sort(key=lambda filed: without_md(filed.path))
+def _by_birth(ws: Workspace, asked: Selection) -> tuple[list[Filed], int]:
+    """The index does not know what the ledger knows: when a note was first made through us."""
+    found, total = listing(ws, replace(asked, sort="name", limit=None, offset=0))
+    times = created(ws, found)
+    found.sort(key=lambda filed: -times[filed.path])
     end = None if asked.limit is None else asked.offset + asked.limit
     return found[asked.offset : end], total
-
-
-def _card(ws: Workspace, filed: Filed, tags: list[str]) -> Card:
-    modified = filed.modified_ns / 1e9
-    return Card(filed.path, filed.title, modified, tuple(tags), ws.index.properties(filed.path))
 
 
 def indexed_text(ws: Workspace, path: NotePath) -> str:

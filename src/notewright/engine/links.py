@@ -62,9 +62,24 @@ class SeenNames:
         return [path for path in self.names.slugged(slug) if self.sees(path)]
 
 
+@dataclass(frozen=True, slots=True)
+class KnownNames:
+    """Names that are looked up once for an answer: thousands of links may say the same."""
+
+    bearing: Callable[[str], Sequence[NotePath]]
+    aliased: Callable[[str], Sequence[NotePath]]
+    titled: Callable[[str], Sequence[NotePath]]
+    slugged: Callable[[str], Sequence[NotePath]]
+
+    @classmethod
+    def of(cls, names: Names) -> "KnownNames":
+        asked = (names.bearing, names.aliased, names.titled, names.slugged)
+        return cls(*(lru_cache(maxsize=1024)(one) for one in asked))
+
+
 def resolver(ws: Workspace, policy: LinkPolicy = OBSIDIAN) -> Callable[[str, NotePath], Meaning]:
     """What a target written in a source means, remembered for as long as the answer is being made."""
-    names = SeenNames(ws.index, ws.access.sees)
+    names = KnownNames.of(SeenNames(ws.index, ws.access.sees))
 
     @lru_cache(maxsize=4096)
     def asked(target: str, source: NotePath) -> Meaning:

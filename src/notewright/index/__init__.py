@@ -112,7 +112,7 @@ class Selection:
     tags: tuple[str, ...] = ()  # all, exact, case ignored
     since_ns: int | None = None  # modified after (exclusive)
     among: frozenset[str] | None = None  # only these paths
-    sort: str = "path"  # path, modified, created, size; modified, created and size: largest first, ties by path
+    sort: str = "path"  # path, name (a path without .md); modified, created, size: largest first, ties by path
     limit: int | None = None
     offset: int = 0
     visible: Visible = everything

@@ -114,6 +114,7 @@ def ending(con: Connection, suffixes: Iterable[str]) -> list[NotePath]:
 
 _ORDERS = {
     "path": "f.path",
+    "name": "case f.note when 1 then substr(f.path, 1, length(f.path) - 3) else f.path end",
     "modified": "f.modified desc, f.path",
     "created": "f.created desc, f.path",
     "size": "f.size desc, f.path",

@@ -31,7 +31,7 @@ from notewright.surfaces.resources import NoteResources
 
 RULE = HeadingRule.EXACT_THEN_FOLDED
 DEEPEST = 10
-SORTS = {"modified": "modified", "created": "created", "alpha": "path"}
+SORTS = {"modified": "modified", "created": "created", "alpha": "name"}
 
 
 def _named(raw: str) -> str:
@@ -199,15 +199,14 @@ def list_notes(call: Call, args: Args) -> str:
     chosen = Selection(sort=SORTS[args.get("sort", "modified")], limit=limit, offset=offset)
     found, total = engine.cards(ws, chosen, prefix, deep=args.get("recursive", not prefix))
     rows = [
-        {"path": without_md(card.path), "title": card.title, "type": _type(card), "modified": stamp(card.modified)}
+        {"path": without_md(card.path), "title": card.title, "type": _kind(card), "modified": stamp(card.modified)}
         for card in found
     ]
     return words.answer(path_prefix=prefix, notes=rows, total=total, cursor=words.cursor(offset, len(rows), total))
 
 
-def _type(card: Card) -> str:
-    kind = card.properties.get("type")
-    return str(kind) if isinstance(kind, str | int | float) else ""
+def _kind(card: Card) -> str:
+    return str(card.type) if isinstance(card.type, str | int | float) else ""
 
 
 LOOKS = {"readOnlyHint": True, "openWorldHint": False}

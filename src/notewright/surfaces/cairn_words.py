@@ -23,6 +23,7 @@ SNIPPET = 120
 PAGE, MOST = 20, 1000
 MOST_BACKLINKS = 5_000
 LAST_NS = 2**63 - 1
+LAST_ROW = 10**12
 _MARKERS = re.compile(r"(?:\s*(?:[-*+]|\d{1,9}[.)]|>|#{1,6})(?=\s)\s+|\s*>)+")
 _BLANKS = re.compile(r"\s+")
 
@@ -144,7 +145,7 @@ def _offset(cursor: str | None) -> int:
         place = None
     match place:
         case {"offset": int(offset)} if offset >= 0 and not isinstance(offset, bool):
-            return offset
+            return min(offset, LAST_ROW)
     raise Invalid("Invalid cursor", what="cursor")
 
 
