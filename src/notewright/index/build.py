@@ -7,10 +7,12 @@ A batch is its length in eight bytes and a marshalled list of rows; a length of 
 
 import gc
 import marshal
+import queue
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +26,7 @@ from notewright.index.schema import Connection, finish, new_index, open_index
 
 SMALL = 500  # files that are not worth a second process
 BATCH = 256
+AHEAD = 12  # batches that may wait to be written: more than one transaction, a few megabytes
 COMMIT = 1_024  # files in one transaction
 CACHE_KIB = 32_000
 HASH_BYTES = 16_000_000  # words FTS5 gathers before it writes them down
@@ -230,11 +233,24 @@ def main(file: Path) -> None:
     """The second process."""
     gc.disable()  # rows hold no cycles
     filler = Here(file)
-    source = sys.stdin.buffer
-    while size := int.from_bytes(source.read(8), "big"):
-        filler.add([Row(*row) for row in marshal.loads(source.read(size))])
+    for batch in _read_ahead(sys.stdin.buffer):
+        filler.add([Row(*row) for row in marshal.loads(batch)])
     filler.finish()
     sys.stdout.write("done")
+
+
+def _read_ahead(source: IO[bytes]) -> Iterator[bytes]:
+    """Every batch until the last word. A thread reads on while one is written down: nobody waits for the other."""
+    batches: queue.Queue[bytes] = queue.Queue(AHEAD)
+
+    def read() -> None:
+        size = 1
+        while size:
+            size = int.from_bytes(source.read(8), "big")
+            batches.put(source.read(size))
+
+    threading.Thread(target=read, daemon=True).start()
+    return iter(batches.get, b"")
 
 
 if __name__ == "__main__":
