@@ -1,6 +1,7 @@
 """Cairn's dialect: notes by path without `.md`, edited in place, linked by any of their names, with managed times."""
 
-from collections.abc import Callable
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 from unicodedata import normalize
 
@@ -93,21 +94,21 @@ def patch(call: Call, args: Args) -> str:
 
 
 def _edit(args: Args) -> Edit:
-    op, content, section, find = args["op"], args.get("content"), args.get("section", ""), args.get("find")
+    op, content, section, find = args["op"], args.get("content"), args.get("section", ""), args.get("find", "")
     if content is None:
         raise Invalid(f"'{op}' requires 'content' parameter", what="content")
     if op == "replace" and not find:
         raise Invalid("'replace' requires 'find' parameter", what="find")
     if op.endswith("_section") and not section.strip():
         raise Invalid(f"'{op}' requires 'section' parameter", what="section")
-    edits: dict[str, Callable[[], Edit]] = {
-        "append": lambda: Append(content, apart=True),
-        "prepend": lambda: Prepend(content, apart=True),
-        "replace": lambda: Replace(find or "", content),
-        "append_section": lambda: AppendToSection(section, content, RULE),
-        "prepend_section": lambda: PrependToSection(section, content, RULE),
+    edits: dict[str, Edit] = {
+        "append": Append(content, apart=True),
+        "prepend": Prepend(content, apart=True),
+        "replace": Replace(find, content),
+        "append_section": AppendToSection(section, content, RULE),
+        "prepend_section": PrependToSection(section, content, RULE),
     }
-    return edits[op]()
+    return edits[op]
 
 
 def delete(call: Call, args: Args) -> str:
@@ -139,26 +140,51 @@ def _day(ws: Workspace, given: str | None) -> str:
 # ---- many notes ---------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a search asks for: at least one thing besides its page."""
+
+    query: str
+    tags: tuple[str, ...]
+    prefix: str
+    target: NotePath | None
+    since_ns: int | None
+    offset: int
+    limit: int
+
+    @classmethod
+    def of(cls, args: Args) -> "Search":
+        since, target = args.get("modified_since"), args.get("backlinks_to")
+        asked = cls(
+            args.get("query", "").strip(),
+            tuple(tag for given in args.get("tags", ()) if (tag := given.strip().lstrip("#"))),
+            _named(args.get("path_prefix", "")),
+            _path(target) if target else None,
+            words.since_ns(since) if since else None,
+            *words.page(args),
+        )
+        if not (asked.query or asked.tags or asked.prefix or asked.target or asked.since_ns is not None):
+            raise Invalid("At least one search parameter is required", what="query")
+        return asked
+
+    def selection(self, among: Iterable[str] | None) -> Selection:
+        return Selection(
+            prefix_words=tuple(self.query.split()),
+            tags=self.tags,
+            since_ns=self.since_ns,
+            among=None if among is None else frozenset(among),
+            sort="modified",
+            limit=self.limit,
+            offset=self.offset,
+        )
+
+
 def search(call: Call, args: Args) -> str:
-    ws, query, (offset, limit) = call.workspace, args.get("query", "").strip(), words.page(args)
-    prefix, target, since = _named(args.get("path_prefix", "")), args.get("backlinks_to"), args.get("modified_since")
-    tags = tuple(tag for given in args.get("tags", ()) if (tag := given.strip().lstrip("#")))
-    if not (query or tags or prefix or target or since):
-        raise Invalid("At least one search parameter is required", what="query")
-    after = words.since_ns(since) if since else None
-    back = {link.source: link for link in engine.linking(ws, _path(target), CAIRN)} if target else None
-    chosen = Selection(
-        prefix_words=tuple(query.split()),
-        tags=tags,
-        since_ns=after,
-        among=None if back is None else frozenset(back),
-        sort="modified",
-        limit=limit,
-        offset=offset,
-    )
-    found, total = engine.cards(ws, chosen, prefix)
-    rows = [_result(ws, card, query, (back or {}).get(card.path)) for card in found]
-    return words.answer(results=rows, total=total, cursor=words.cursor(offset, len(rows), total))
+    ws, asked = call.workspace, Search.of(args)
+    back = {link.source: link for link in engine.linking(ws, asked.target, CAIRN)} if asked.target else {}
+    found, total = engine.cards(ws, asked.selection(back if asked.target else None), asked.prefix)
+    rows = [_result(ws, card, asked.query, back.get(card.path)) for card in found]
+    return words.answer(results=rows, total=total, cursor=words.cursor(asked.offset, len(rows), total))
 
 
 def _result(ws: Workspace, card: Card, query: str, link: LinkSeen | None) -> dict[str, Any]:
@@ -173,20 +199,13 @@ def _result(ws: Workspace, card: Card, query: str, link: LinkSeen | None) -> dic
 
 
 def links(call: Call, args: Args) -> Answer:
-    ws, path, depth = call.workspace, _path(args["path"]), args.get("depth", 1)
+    path, depth, direction = _path(args["path"]), args.get("depth", 1), args.get("direction", "both")
     if depth < 1:
         raise Invalid("depth must be at least 1", what="depth")
-    found = engine.around(
-        ws,
-        path,
-        CAIRN,
-        direction=args.get("direction", "both"),
-        depth=min(depth, DEEPEST),
-        between=call.stop_if_cancelled,
-    )
+    stop, depth = call.stop_if_cancelled, min(depth, DEEPEST)
+    found = engine.around(call.workspace, path, CAIRN, direction=direction, depth=depth, between=stop)
     incoming = [{**_end(near), "context": words.context(near.link)} for near in found.incoming]
-    outgoing = [_end(near) for near in found.outgoing]
-    said = words.answer(path=without_md(path), incoming=incoming, outgoing=outgoing)
+    said = words.answer(path=without_md(path), incoming=incoming, outgoing=[*map(_end, found.outgoing)])
     return Answer.of(said, meta={"truncated": True} if found.cut else None)
 
 
