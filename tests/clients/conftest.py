@@ -1,0 +1,101 @@
+"""The programs of other people, and a server for them to talk to."""
+
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import uvicorn
+from tests.clients.conforming import CONFORMING
+from tests.server.echo import Shelf
+
+from notewright import app
+
+HERE = Path(__file__).resolve().parent
+MODULES = HERE / "node_modules"
+EXAMPLES = HERE.parent.parent / "examples" / "notes"
+NOTEWRIGHT = Path(sys.executable).with_name("notewright")
+
+
+@dataclass(frozen=True)
+class Npm:
+    """Runs what npm installed here, with the Node that it wants."""
+
+    node: str
+
+    def run(self, script: str, *words: str, timeout: float = 60) -> "subprocess.CompletedProcess[str]":
+        """`script` is a path below node_modules, or the name of a file of ours."""
+        place = HERE / script if (HERE / script).is_file() else MODULES / script
+        command = [self.node, str(place), *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=HERE, check=False)
+
+
+@pytest.fixture(scope="session")
+def npm() -> Npm:
+    own = MODULES / ".bin" / "node"
+    node = str(own) if own.exists() else shutil.which("node")
+    if node is None or not (MODULES / "@modelcontextprotocol").is_dir():
+        pytest.skip("service: other people's MCP clients are not installed (make clients)")
+    return Npm(node)
+
+
+@pytest.fixture(scope="session")
+def stdio(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command that serves the example notes on stdio; a surface may be added."""
+    place = tmp_path_factory.mktemp("stdio")
+    shutil.copytree(EXAMPLES, place / "notes")
+    return [str(NOTEWRIGHT), "serve", f"Examples={place / 'notes'}", "--state", str(place / "state")]
+
+
+@pytest.fixture(scope="session")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of `notewright serve --http` over the example notes."""
+    place = tmp_path_factory.mktemp("http")
+    shutil.copytree(EXAMPLES, place / "notes")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ["serve", f"Examples={place / 'notes'}", "--state", str(place / "state"), "--no-rate-limits"]
+    serving = subprocess.Popen([NOTEWRIGHT, *words, "--http", str(port)], stderr=subprocess.PIPE)
+    address = f"http://127.0.0.1:{port}"
+    _wait_for(address, serving)
+    yield address
+    serving.terminate()
+    serving.communicate(timeout=10)
+    assert serving.returncode in (0, -15)
+
+
+def _wait_for(address: str, serving: "subprocess.Popen[bytes]") -> None:
+    until = time.monotonic() + 30
+    while serving.poll() is None and time.monotonic() < until:
+        try:
+            with urllib.request.urlopen(f"{address}/healthz", timeout=5):
+                return
+        except OSError:
+            time.sleep(0.05)
+    serving.kill()
+    raise AssertionError(f"nothing is served: {serving.communicate()[1].decode()}")
+
+
+@pytest.fixture(scope="session")
+def conforming() -> Iterator[str]:
+    """The address of the surface that the conformance suite asks for."""
+    site = app.http_app(lambda: Shelf("Main"), [CONFORMING])
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(site, log_level="warning", timeout_graceful_shutdown=2))
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        until = time.monotonic() + 20
+        while not server.started and time.monotonic() < until:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp/conforming"
+        server.should_exit = True
+        thread.join(10)
