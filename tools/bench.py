@@ -1,57 +1,86 @@
-"""Measure Notewright against references taken in the same run: `bench.py [1k 10k 100k] [--only WORDS] [--no-write]`.
+"""Measure Notewright against references of the same run: `bench.py [1k 10k 100k] [--quick] [--only WORDS]`.
 
-Prints every row as it is measured and writes docs/bench.md. Generated vaults are kept in .bench/ and used again.
+A row and its references are sampled in turn, so that a busy machine slows both. Prints every row as it is measured
+and writes docs/bench.md, with the figures of the page before beside the new ones. Vaults are kept in .bench/.
 """
 
 import argparse
 import os
 import platform
+import re
 import shutil
+import statistics
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench_client import Refused
-from bench_rows import REFERENCES, ROWS, Bench, Row, Samples, median, p95
+from bench_found import Figure, figures
+from bench_references import REFERENCES, Bench, Sampler
+from bench_rows import ROWS, Row
 from make_vault import make_vault
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / ".bench"
-HEAD = """| what | median | p95 | reference | ratio | budget | limit | |
-| --- | ---: | ---: | --- | ---: | --- | ---: | --- |"""
+PAGE = ROOT / "docs" / "bench.md"
+WORSE = 1.3  # times the figure before: said beside the verdict
+HEAD = """| what | median | p95 | reference | ratio | before | budget | limit | |
+| --- | ---: | ---: | ---: | ---: | ---: | --- | ---: | --- |"""
+Before = dict[tuple[str, str], str]  # (heading, row) -> the figure on the page before
 
 
 @dataclass(frozen=True)
 class Outcome:
     """A row with its numbers; without samples, `reason` says why."""
 
-    row: Row
-    samples: Samples
-    reference: float | None
-    limit: float | None
+    name: str
+    unit: str
+    budget: str
+    samples: list[float]
+    reference: tuple[str, float] | None = None
+    limit: float | None = None
+    at_least: bool = False
     reason: str = ""
 
     @property
-    def verdict(self) -> str:
-        if not self.samples or self.limit is None:
-            return self.reason
-        good = median(self.samples) >= self.limit if self.row.at_least else median(self.samples) <= self.limit
-        return "ok" if good else "**miss**"
+    def middle(self) -> float:
+        return statistics.median(self.samples)
 
-    def __str__(self) -> str:
-        middle, high = (median(self.samples), p95(self.samples)) if self.samples else (None, None)
-        ratio = f"{middle / self.reference:.3g}" if middle is not None and self.reference else ""
+    @property
+    def figure(self) -> str:
+        """What is compared from run to run: the ratio where there is a reference."""
+        if not self.samples:
+            return ""
+        return f"{self.middle / self.reference[1]:.3g} ×" if self.reference else number(self.middle, self.unit)
+
+    def verdict(self, before: str) -> str:
+        if not self.samples:
+            return f"not measured: {self.reason}"
+        if self.limit is None:
+            return ""
+        good = self.middle >= self.limit if self.at_least else self.middle <= self.limit
+        return ("ok" if good else "**miss**") + (", worse" if self._is_worse(before) else "")
+
+    def _is_worse(self, before: str) -> bool:
+        new, old = amount(self.figure), amount(before)
+        if not new or not old:
+            return False
+        return old / new > WORSE if self.at_least else new / old > WORSE
+
+    def line(self, before: str) -> str:
+        high = sorted(self.samples)[int(len(self.samples) * 0.95)] if self.samples else None
         cells = (
-            self.row.name,
-            number(middle, self.row.unit),
-            number(high, self.row.unit),
-            self.row.reference,
-            ratio,
-            self.row.budget,
-            number(self.limit, self.row.unit),
-            self.verdict,
+            self.name,
+            number(self.middle if self.samples else None, self.unit),
+            number(high, self.unit),
+            f"{self.reference[0]} {number(self.reference[1], 'ms')}" if self.reference else "",
+            self.figure if self.reference else "",
+            before,
+            self.budget,
+            number(self.limit, self.unit),
+            self.verdict(before),
         )
         return f"| {' | '.join(cells)} |"
 
@@ -60,65 +89,131 @@ def number(value: float | None, unit: str) -> str:
     if value is None:
         return ""
     text = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-    return f"{text} {unit}"
+    return f"{text} {unit}".strip()
 
 
-def measured(row: Row, bench: Bench) -> Outcome:
+def amount(text: str) -> float | None:
+    found = re.match(r"[\d.,e+-]+", text)
+    return float(found[0].replace(",", "")) if found else None
+
+
+# ---- measuring ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Samplers:
+    """The references of one vault, each made ready when it is first asked for."""
+
+    bench: Bench
+    ready: dict[str, Sampler] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Sampler:
+        if name not in self.ready:
+            self.ready[name] = REFERENCES[name](self.bench)
+        return self.ready[name]
+
+
+def measured(row: Row, bench: Bench, references: Samplers, rounds: int) -> Outcome:
     """The row's outcome; a server that is missing or refuses is a reason, not an end."""
     try:
-        samples, reason = row.measure(bench), ""
+        samples, known = interleaved(row, bench, references, rounds)
     except (Refused, OSError, ImportError) as failure:
-        samples, reason = [], f"not measured: {failure}"
-    if samples:
-        bench.known[row.name] = median(samples)
-    try:
-        limit = row.limit(bench.known) if row.limit else None
-    except KeyError as missing:
-        limit, reason = None, reason or f"no reference {missing}"
-    return Outcome(row, samples, bench.known.get(row.reference), limit, reason)
+        return Outcome(row.name, row.unit, row.budget, [], reason=str(failure))
+    reference = (row.references[0], known[row.references[0]]) if row.references else None
+    limit = row.limit(known) if row.limit else None
+    return Outcome(row.name, row.unit, row.budget, samples, reference, limit, row.at_least)
+
+
+def interleaved(row: Row, bench: Bench, references: Samplers, rounds: int) -> tuple[list[float], dict[str, float]]:
+    """Samples of the row, and the medians of its references: taken before it, between and after."""
+    compared = {name: references[name] for name in row.references}
+    taken: dict[str, list[float]] = {name: [] for name in compared}
+    sampler, samples = row.prepare(bench), list[float]()
+    for sample in compared.values():
+        sample()  # does not count: whatever it reads is now in memory
+    if row.warm:
+        sampler()
+    for turn in range(rounds + 1):
+        for name, sample in compared.items():
+            taken[name].append(sample())
+        if turn < rounds:
+            samples.append(sampler())
+    return samples, {name: statistics.median(found) for name, found in taken.items()}
 
 
 def vault_of(size: int) -> Path:
     """A fresh copy of the kept vault of this size, free to be written to."""
-    kept, copy = PLACE / f"vault-{size}", PLACE / f"copy-{size}"
+    kept, copy = PLACE / f"vault-{size}", PLACE / f"copy-{size}-{os.getpid()}"
     if not kept.exists():
-        draft = PLACE / f"draft-{size}"
-        shutil.rmtree(draft, ignore_errors=True)
+        draft = PLACE / f"draft-{size}-{os.getpid()}"
         make_vault(size, draft)
         draft.rename(kept)
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(kept, copy)
-    return copy
+    return shutil.copytree(kept, copy)
 
 
-def outcomes(size: int, only: str) -> Iterator[Outcome]:
-    state = PLACE / f"state-{size}"
-    shutil.rmtree(state, ignore_errors=True)
-    bench = Bench(size, vault_of(size), state)
-    with bench.closing:
-        for row in (*REFERENCES, *ROWS):
-            if row.sizes and size not in row.sizes:
-                continue
-            if row in REFERENCES or only in row.name:
-                yield measured(row, bench)
-    shutil.rmtree(bench.vault)
-    shutil.rmtree(state, ignore_errors=True)
+def outcomes(size: int, only: str, quick: bool) -> Iterator[Outcome]:
+    PLACE.mkdir(exist_ok=True)
+    state = PLACE / f"state-{size}-{os.getpid()}"
+    vault = vault_of(size)
+    try:
+        bench = Bench(size, vault, state)
+        references = Samplers(bench)
+        with bench.closing:
+            for row in ROWS:
+                if (not row.sizes or size in row.sizes) and only in row.name:
+                    rounds = max(min(row.rounds, 2), row.rounds // 8) if quick else row.rounds
+                    yield measured(row, bench, references, rounds)
+    finally:
+        shutil.rmtree(vault)
+        shutil.rmtree(state, ignore_errors=True)
 
 
-def report(size: int, only: str) -> str:
-    print(f"\n{size:,} notes\n{HEAD}", flush=True)
-    lines = []
-    for outcome in outcomes(size, only):
-        print(outcome, flush=True)
-        lines.append(str(outcome))
-    return "\n".join((f"## {size:,} notes", "", HEAD, *lines, ""))
+def found() -> Iterator[Outcome]:
+    try:
+        yield from map(_of_figure, figures())
+    except (Refused, OSError) as failure:
+        yield Outcome("found", "", "", [], reason=str(failure))
 
 
-def page(parts: list[str]) -> str:
+def _of_figure(figure: Figure) -> Outcome:
+    budget = f"{'≥' if figure.at_least else '≤'} {number(figure.bar, figure.unit)}"
+    return Outcome(figure.name, figure.unit, budget, [figure.value], None, figure.bar, figure.at_least)
+
+
+# ---- saying -------------------------------------------------------------------------------------------
+
+
+def report(heading: str, rows: Iterator[Outcome], before: Before) -> str:
+    began, lines = os.getloadavg()[0], []
+    print(f"\n{heading}\n{HEAD}", flush=True)
+    for outcome in rows:
+        line = outcome.line(before.get((heading, outcome.name), ""))
+        print(line, flush=True)
+        lines.append(line)
+    busy = f"Load average {began:.1f} when it began, {os.getloadavg()[0]:.1f} when it ended."
+    print(busy, flush=True)
+    return "\n".join((f"## {heading}", "", busy, "", HEAD, *lines, ""))
+
+
+def figures_of(page: str) -> Before:
+    """The figures on a page written before: the ratio, or the median where there is none."""
+    kept: Before = {}
+    for part in page.split("\n## ")[1:]:
+        heading = part.partition("\n")[0]
+        for line in part.splitlines():
+            cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+            if line.startswith("| ") and len(cells) == 9 and cells[0] != "what":
+                kept[heading, cells[0]] = cells[4] or cells[1]
+    return kept
+
+
+def page(parts: dict[str, str]) -> str:
     about = (
         f"Measured {time.strftime('%Y-%m-%d')} with Python {platform.python_version()} on {platform.system()}, "
-        f"{os.cpu_count()} cores, by `make bench`. Every budget is a ratio to a reference taken in the same run, so "
-        "that the numbers mean something on another machine. The vaults are made by `tools/make_vault.py`.\n"
+        f"{os.cpu_count()} cores, by `make bench`. Every budget is a ratio to a reference taken in turn with what is "
+        "measured, so that the numbers mean something on another machine and on a busy one. *before* is the figure of "
+        "the page this one replaced; *worse* marks what grew by a third. The vaults are made by "
+        "`tools/make_vault.py`.\n"
     )
     words = (
         "**walk** scandir and stat of every file · **bytes** reading every file once · **sync1** write 2 kB beside, "
@@ -126,7 +221,12 @@ def page(parts: list[str]) -> str:
         "lines · **noop** a tool that does nothing, through our own server · **fts** the bare full-text statement in "
         "the same database. Why these: [why](why.md).\n"
     )
-    return "\n".join(("# Benchmarks", "", about, words, *parts))
+    return "\n".join(("# Benchmarks", "", about, words, *parts.values()))
+
+
+def kept_parts(page: str) -> dict[str, str]:
+    """The tables of the page before: what is not measured this time stays."""
+    return {part.partition("\n")[0]: f"## {part.rstrip()}\n" for part in page.split("\n## ")[1:]}
 
 
 def size_of(text: str) -> int:
@@ -136,15 +236,22 @@ def size_of(text: str) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("sizes", nargs="*", type=size_of, default=[1_000, 10_000, 100_000])
+    parser.add_argument("--quick", action="store_true", help="1k only, few rounds, nothing is written")
     parser.add_argument("--only", default="", help="rows whose name holds this; then nothing is written")
     parser.add_argument("--no-write", action="store_true", help="leave docs/bench.md as it is")
     asked = parser.parse_args()
-    PLACE.mkdir(exist_ok=True)
-    parts = [report(size, asked.only) for size in asked.sizes]
-    if not asked.only and not asked.no_write:
-        (ROOT / "docs" / "bench.md").write_text(page(parts), encoding="utf-8")
-    missed = sum(part.count("**miss**") for part in parts)
-    sys.exit(f"{missed} over budget" if missed else 0)
+    old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    before, parts = figures_of(old), kept_parts(old)
+    fresh: dict[str, str] = {}
+    for size in [1_000] if asked.quick else asked.sizes:
+        heading = f"{size:,} notes"
+        fresh[heading] = report(heading, outcomes(size, asked.only, asked.quick), before)
+    if not asked.quick and asked.only in "found":
+        fresh["Found"] = report("Found", found(), before)
+    if not (asked.quick or asked.only or asked.no_write):
+        PAGE.write_text(page(parts | fresh), encoding="utf-8")
+    missed = sum(part.count("**miss**") for part in fresh.values())
+    sys.exit(f"{missed} over budget" if missed and not asked.quick else 0)
 
 
 if __name__ == "__main__":
