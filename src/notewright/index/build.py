@@ -25,9 +25,10 @@ from notewright.index.rows import Row, insert, learn_all, prepared, put, remove,
 from notewright.index.schema import Connection, finish, new_index, open_index
 
 SMALL = 500  # files that are not worth a second process
-BATCH = 256
+BATCH = 64  # rows sent at a time
 AHEAD = 12  # batches that may wait to be written: more than one transaction, a few megabytes
-COMMIT = 1_024  # files in one transaction
+PREPARED = 32  # rows whose words are cut at a time: each is there several times over until it is written
+COMMIT = 4_096  # files in one transaction
 CACHE_KIB = 32_000
 HASH_BYTES = 16_000_000  # words FTS5 gathers before it writes them down
 Write = Callable[[Callable[[Connection], object]], None]
@@ -157,22 +158,21 @@ class Here:
             self._made.db.execute(f"insert into {table}({table}, rank) values('automerge', 0)")
             self._made.db.execute(f"insert into {table}({table}, rank) values('hashsize', {HASH_BYTES})")
         self._next = (1, 1)
-        self._waiting: list[Row] = []
-        self._paths: set[str] = set()
+        self._uncommitted = 0
+        self._made.db.execute("begin")
 
     def add(self, rows: list[Row]) -> None:
-        self._waiting += rows
-        if len(self._waiting) >= COMMIT:
-            self._flush()
-
-    def _flush(self) -> None:
-        with self._made.db:
-            self._next = insert(self._made, map(prepared, self._waiting), *self._next)
-        self._waiting = []
+        for start in range(0, len(rows), PREPARED):
+            batch = [prepared(row) for row in rows[start : start + PREPARED]]
+            self._next = insert(self._made, batch, *self._next)
+        self._uncommitted += len(rows)
+        if self._uncommitted >= COMMIT:
+            self._made.db.execute("commit; begin")
+            self._uncommitted = 0
 
     def finish(self) -> None:
-        self._flush()
         made = self._made
+        made.db.execute("commit")
         with made.db:
             for table in ("words", "said"):
                 made.db.execute(f"insert into {table}({table}) values('optimize')")

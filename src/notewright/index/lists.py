@@ -7,6 +7,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 
 import apsw
 
@@ -30,8 +31,9 @@ from notewright.index.vocabulary import Term
 from notewright.notes import NotePath, index_words, names_of, path_key, resolve
 
 DEPTH = 100  # of each list: the best hundred change nothing, the best thirty cost a point
-SPREADING = 60  # so many of the best share with their neighbours
-FEW_ROWS = 3_000  # rows that choosing by rare words may bring, and a fiftieth of the notes
+SPREADING = 30  # so many of the best share with their neighbours
+STRANGERS = 10  # so many notes without any of the words may come in by their neighbours
+FEW_ROWS = 2_000  # rows that choosing by rare words may bring, and a fiftieth of the notes
 CHUNK = 200
 LONGEST_NAME = 10  # words of a question that are looked up as one name
 
@@ -75,9 +77,10 @@ def found_by(
 ) -> Found:
     """The recipe. `terms` are words that are in some note; `total` is the number of notes."""
     chosen, others = _split(terms, total) if narrow else (list(terms), [])
-    kinds = [_kind(chosen, others, total, stemmed=False)]
-    if any(len(term.forms) > 1 for term in terms):
-        kinds.append(_kind(chosen, others, total, stemmed=True))
+    everywhere = narrow and chosen[0].notes > FEW_ROWS + total // 4
+    kinds = [_kind(chosen, others, total, stemmed=False, named=everywhere)]
+    if any(len(term.forms) > 1 for term in (*chosen, *others)):
+        kinds.append(_kind(chosen, others, total, stemmed=True, named=everywhere))
     evidence: list[Evidence] = []
     sections: dict[int, int] = {}
     for kind in kinds:
@@ -93,7 +96,7 @@ def found_by(
     evidence.append(Evidence(1.0, _names(con, kinds[-1], question, total, accepts)))
     scores = _spread(con, fused(evidence), accepts)
     ordered = sorted(scores.items(), key=lambda entry: -entry[1])
-    return Found(dict(ordered), sections, bool(others))
+    return Found(dict(ordered), sections, len(chosen) < len(terms) or everywhere)
 
 
 def _split(terms: Sequence[Term], total: int) -> tuple[list[Term], list[Term]]:
@@ -112,8 +115,11 @@ def _split(terms: Sequence[Term], total: int) -> tuple[list[Term], list[Term]]:
     return chosen, [term for term in ordered[len(chosen) :] if term.notes <= total // 2]
 
 
-def _kind(chosen: list[Term], others: list[Term], total: int, *, stemmed: bool) -> _Kind:
+def _kind(chosen: list[Term], others: list[Term], total: int, *, stemmed: bool, named: bool) -> _Kind:
+    """The question to FTS5. `named`: words that are nearly everywhere are looked for in names and headings alone."""
     expression, terms = _any(chosen), list(chosen)
+    if named:
+        expression = f"{{title alias head}} : ({expression})"
     if others:
         expression = f'({expression}) AND ("{MARK}" OR {_any(others)})'
         terms += [Term(MARK, (MARK,), total, total), *others]
@@ -330,13 +336,15 @@ select e.value, (select count(distinct key) from links where source = e.value),
 
 
 def _spread(con: Connection, scores: Mapping[int, float], accepts: Accepts) -> dict[int, float]:
-    best = sorted(scores, key=lambda note: -scores[note])[:SPREADING]
+    """The best share with their neighbours. Of those that have none of the words the nearest few may come in."""
+    best = nlargest(SPREADING, scores, key=scores.__getitem__)
     near: defaultdict[int, set[int]] = defaultdict(set)
     for source, target in con.rows(_EDGES, (json.dumps(best),)):
         near[source].add(target)
         near[target].add(source)
-    strangers = [note for note in near if note not in scores]
-    allowed = accepts(strangers) if strangers else set()
-    near = defaultdict(set, {note: others for note, others in near.items() if note in scores or note in allowed})
-    degrees = {note: out + toward for note, out, toward in con.rows(_DEGREE, (json.dumps(list(near)),))}
-    return spread(scores, near, degrees)
+    given = {note: sum(scores.get(other, 0.0) for other in others) for note, others in near.items()}
+    strangers = nlargest(STRANGERS * 4, (note for note in near if note not in scores), key=given.__getitem__)
+    allowed = accepts(strangers)
+    kept = [*(note for note in best if note in near), *[note for note in strangers if note in allowed][:STRANGERS]]
+    degrees = {note: out + toward for note, out, toward in con.rows(_DEGREE, (json.dumps(kept),))}
+    return spread(scores, {note: given[note] for note in kept}, degrees)

@@ -189,14 +189,11 @@ def said_of(
 # ---- neighbours ---------------------------------------------------------------------------------------
 
 
-def spread(
-    scores: Mapping[int, float], neighbours: Mapping[int, Iterable[int]], degrees: Mapping[int, int]
-) -> dict[int, float]:
-    """Each note's score with a share of its neighbours'; a neighbour without a score of its own may come in."""
+def spread(scores: Mapping[int, float], given: Mapping[int, float], degrees: Mapping[int, int]) -> dict[int, float]:
+    """Each note's score with a share of what its neighbours have; one without a score of its own may come in."""
     after = dict(scores)
-    for note, near in neighbours.items():
+    for note, neighbours in given.items():
         degree = degrees.get(note, 0)
         if degree:
-            given = sum(scores.get(other, 0.0) for other in near)
-            after[note] = scores.get(note, 0.0) + SPREAD * given / math.sqrt(degree)
+            after[note] = scores.get(note, 0.0) + SPREAD * neighbours / math.sqrt(degree)
     return after

@@ -10,7 +10,8 @@ from difflib import get_close_matches
 from notewright.index.schema import Connection
 from notewright.notes import index_words
 
-MOST_FORMS = 100  # of one word; a single CJK character stands in many pairs
+MOST_FORMS = 100  # of one word
+MOST_PAIRS = 30  # for a single CJK character, which stands in many
 _LATIN = re.compile(r"[a-z]+")
 
 
@@ -62,7 +63,7 @@ class Vocabulary:
 
     def _forms(self, con: Connection, token: str) -> tuple[str, ...]:
         if len(token) == 1 and not token.isascii():
-            return tuple(dict.fromkeys((token, *self.containing(con, token)[:MOST_FORMS])))
+            return tuple(dict.fromkeys((token, *self.containing(con, token, MOST_PAIRS))))
         if not _LATIN.match(token):
             return (token,)
         stem = " ".join(con.stems(token)) or token
@@ -70,9 +71,9 @@ class Vocabulary:
         return tuple(sorted({token, *(form for (form,) in forms)}))
 
     def _count(self, con: Connection, word: str, serial: int, notes: int) -> int:
-        """In how many notes a word is; in a big vault a figure a few hundred changes old will do."""
+        """In how many notes a word is; in a big vault a figure a few changes old will do, unless it was none."""
         known = self._counts.get(word)
-        if known is not None and 0 <= serial - known[1] <= notes // 500:
+        if known is not None and known[0] and 0 <= serial - known[1] <= notes // 500:
             return known[0]
         count = con.number("select doc from terms where term=?", (word,))
         with self._lock:
@@ -100,13 +101,13 @@ class Vocabulary:
                 self._equal += self._joined[len(self._equal) :].translate(equals)
             return self._equal
 
-    def containing(self, con: Connection, piece: str) -> list[str]:
-        """The words that hold `piece`; line ends in it stand for the ends of a word."""
-        return words_with(self.joined(con), piece)
+    def containing(self, con: Connection, piece: str, most: int) -> list[str]:
+        """Words that hold `piece`."""
+        return words_with(self.joined(con), piece, most)
 
 
-def words_with(joined: str, piece: str, most: int = 1_000_000) -> list[str]:
-    """The lines of `joined` that hold `piece`, at most so many."""
+def words_with(joined: str, piece: str, most: int) -> list[str]:
+    """The lines of `joined` that hold `piece`, at most so many; line ends in it are the ends of a word."""
     found: list[str] = []
     at = joined.find(piece)
     inner = 1 if piece.startswith("\n") else 0
