@@ -26,9 +26,9 @@ from notewright.index.schema import Connection, finish, new_index, open_index
 
 SMALL = 500  # files that are not worth a second process
 BATCH = 64  # rows sent at a time
-AHEAD = 12  # batches that may wait to be written: more than one transaction, a few megabytes
+AHEAD = 24  # batches that may wait to be written: more than one transaction, a few megabytes
 PREPARED = 32  # rows whose words are cut at a time: each is there several times over until it is written
-COMMIT = 4_096  # files in one transaction
+COMMIT = 1_024  # files in one transaction
 CACHE_KIB = 32_000
 HASH_BYTES = 16_000_000  # words FTS5 gathers before it writes them down
 Write = Callable[[Callable[[Connection], object]], None]

@@ -329,8 +329,8 @@ _EDGES = f"""
 select distinct l.source, n.file from links l join names n on n.key = l.key || '.md' and n.kind = '{NAME}'
   where l.source in (select value from json_each(?)) and n.file != l.source"""
 _DEGREE = f"""
-select e.value, (select count(distinct key) from links where source = e.value),
-  (select count(distinct l.source) from names n join links l on l.key = substr(n.key, 1, length(n.key) - 3)
+select e.value, (select count(*) from links where source = e.value) + (
+  select count(*) from names n join links l on l.key = substr(n.key, 1, length(n.key) - 3)
     where n.file = e.value and n.kind = '{NAME}')
   from json_each(?) e"""
 
@@ -338,13 +338,14 @@ select e.value, (select count(distinct key) from links where source = e.value),
 def _spread(con: Connection, scores: Mapping[int, float], accepts: Accepts) -> dict[int, float]:
     """The best share with their neighbours. Of those that have none of the words the nearest few may come in."""
     best = nlargest(SPREADING, scores, key=scores.__getitem__)
-    near: defaultdict[int, set[int]] = defaultdict(set)
-    for source, target in con.rows(_EDGES, (json.dumps(best),)):
-        near[source].add(target)
-        near[target].add(source)
-    given = {note: sum(scores.get(other, 0.0) for other in others) for note, others in near.items()}
-    strangers = nlargest(STRANGERS * 4, (note for note in near if note not in scores), key=given.__getitem__)
+    edges = set(con.rows(_EDGES, (json.dumps(best),)))
+    given: defaultdict[int, float] = defaultdict(float)
+    for source, target in edges:
+        if source < target or (target, source) not in edges:  # two that link to each other are neighbours once
+            given[target] += scores[source]
+            given[source] += scores.get(target, 0.0)
+    strangers = nlargest(STRANGERS * 4, (note for note in given if note not in scores), key=given.__getitem__)
     allowed = accepts(strangers)
-    kept = [*(note for note in best if note in near), *[note for note in strangers if note in allowed][:STRANGERS]]
-    degrees = {note: out + toward for note, out, toward in con.rows(_DEGREE, (json.dumps(kept),))}
+    kept = [*(note for note in best if note in given), *[note for note in strangers if note in allowed][:STRANGERS]]
+    degrees = dict(con.rows(_DEGREE, (json.dumps(kept),)))
     return spread(scores, {note: given[note] for note in kept}, degrees)
