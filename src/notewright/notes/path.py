@@ -27,8 +27,8 @@ class NotePath(str):
 
     @property
     def name(self) -> str:
-        """The last segment, with its extension."""
-        return self.rpartition("/")[2]
+        """The last segment, with its extension; plain text also where it is the whole path."""
+        return str(self.rpartition("/")[2])
 
     @property
     def stem(self) -> str:
