@@ -10,7 +10,7 @@ INSTALLED := .venv/.installed
 CLIENTS   := tests/clients/node_modules/.installed
 PACKAGES  := rg:ripgrep strace:strace npm:npm node:nodejs
 
-.PHONY: help install serve test check format bench torture dist constraints clients system clean
+.PHONY: help reference install serve test check format bench torture dist constraints clients system clean
 
 help:
 	@echo "make install   .venv with the product, all extras and the development tools"
@@ -19,7 +19,7 @@ help:
 	@echo "make test      every test once: under fifteen minutes"
 	@echo "make torture   the long versions (SEEDS=$(SEEDS))"
 	@echo "make bench     measure, and write docs/bench.md (SIZES=\"$(SIZES)\")"
-	@echo "make dist      a wheel in dist/"
+	@echo "make dist      a wheel, a bundle for desktop clients and the registry's server.json, in dist/"
 
 install: $(INSTALLED)
 
@@ -41,6 +41,9 @@ check: install
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not torture"
 
+reference: install
+	$(BIN)/python tools/make_reference.py
+
 format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -53,7 +56,7 @@ torture: install system clients
 
 dist: install
 	rm -rf build dist
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w dist .
+	$(BIN)/python tools/make_dist.py
 
 # The pins: what a fresh .venv resolves to today. Names and versions only.
 constraints: install

@@ -104,7 +104,7 @@ def registry_entry(data: dict[str, Any]) -> dict[str, Any]:
         "transport": {"type": "stdio"},
         "packageArguments": [
             {"type": "positional", "value": "serve"},
-            folders | {"description": FOLDERS["description"]},
+            folders | {"isRepeated": True, "description": FOLDERS["description"]},
         ],
         "environmentVariables": [read_only | {"description": READ_ONLY["description"]}],
     }

@@ -58,6 +58,22 @@ def test_without_write_it_is_printed_and_nothing_is_touched(home: Path, capsys: 
     assert not (home / ".cursor").exists()
 
 
+@pytest.mark.parametrize(
+    ("place", "runner", "words"),
+    [("uv/archive-v0/Xy", "uvx", ["notewright"]), ("pipx/.cache/Xy", "pipx", ["run", "notewright"])],
+)
+def test_an_environment_that_will_be_thrown_away_is_not_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch, place: str, runner: str, words: list[str]
+) -> None:
+    monkeypatch.setattr("sys.executable", str(home / place / "bin" / "python"))
+    (home / runner).write_text("#!/bin/sh\n")
+    (home / runner).chmod(0o755)
+    monkeypatch.setenv("PATH", str(home))
+    assert main(["client", "cursor", "--write"]) == 0
+    entry = entry_of("cursor", home)
+    assert (entry["command"], entry["args"]) == (str(home / runner), [*words, "serve", str(home / "notes")])
+
+
 def test_a_json_file_keeps_what_is_in_it(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     old = '{\n    "theme": "ä",\n    "mcpServers": {\n        "other": {"command": "x"}\n    }\n}\n'

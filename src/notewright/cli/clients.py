@@ -53,6 +53,8 @@ CLIENTS = {
     "gemini-cli": Client(lambda user: user.home / ".gemini/settings.json", "mcpServers", _plain),
     "codex-cli": Client(lambda user: user.home / ".codex/config.toml", "mcp_servers", _plain),
 }
+# Folders of environments that `uvx` and `pipx run` throw away some day: there the client is told to use the runner too.
+PASSING = {"/archive-v0/": ("uvx", "notewright"), "/pipx/.cache/": ("pipx", "run", "notewright")}
 
 
 def client(args: argparse.Namespace) -> int:
@@ -102,6 +104,9 @@ def _command(args: argparse.Namespace, locations: Sequence[str]) -> list[str]:
 
 def _program() -> list[str]:
     beside = Path(sys.executable).parent / "notewright"
+    for folder, runner in PASSING.items():
+        if folder in beside.as_posix() and (found := shutil.which(runner[0])):
+            return [found, *runner[1:]]
     found = str(beside) if beside.is_file() else shutil.which("notewright")
     return [os.path.abspath(found)] if found else [sys.executable, "-m", "notewright.cli"]
 
