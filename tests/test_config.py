@@ -61,10 +61,10 @@ def test_buckets_and_live_folders_are_locations(here: Path) -> None:
 
 
 def test_flags_win_over_variables_over_the_file(here: Path) -> None:
-    file = written(here, "[history]\nkeep_days = 1\nkeep_bytes = 1\n[backup]\nkeep_days = 1\n")
-    environ = {"NOTEWRIGHT_HISTORY_KEEP_BYTES": "2", "NOTEWRIGHT_BACKUP_KEEP_DAYS": "2"}
-    config = loaded(here, file=file, environ=environ, backup__keep_days=3)
-    assert (config["history.keep_days"], config["history.keep_bytes"], config["backup.keep_days"]) == (1, 2, 3)
+    file = written(here, "[history]\nkeep_days = 1\nkeep_bytes = 1\n[http]\nport = 1\n")
+    environ = {"NOTEWRIGHT_HISTORY_KEEP_BYTES": "2", "NOTEWRIGHT_HTTP_PORT": "2"}
+    config = loaded(here, file=file, environ=environ, http__port=3)
+    assert (config["history.keep_days"], config["history.keep_bytes"], config["http.port"]) == (1, 2, 3)
 
 
 def test_the_file_may_be_named_by_a_variable(here: Path) -> None:

@@ -1,5 +1,7 @@
 """Documents that cannot lie: every link in docs/ and in the example notebook leads to something."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,3 +66,10 @@ def test_the_examples_are_worth_reading() -> None:
 def test_the_examples_answer_why_there_is_a_deck_oven() -> None:
     text = (EXAMPLES / "Decisions" / "Why a deck oven.md").read_text(encoding="utf-8")
     assert "flue" in text and "insurer" in text
+
+
+def test_the_reference_is_what_the_code_says() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "make_reference.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"run `make reference`; old: {done.stdout}"

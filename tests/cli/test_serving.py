@@ -8,16 +8,21 @@ import pytest
 
 from notewright.cli.parser import parse
 from notewright.cli.serving import serving_config
-from notewright.errors import Problem
+from notewright.errors import Invalid, Problem
 
 
 def test_flags_become_settings(tmp_path: Path) -> None:
     words = ["serve", f"Work={tmp_path}", "--surface", "cairn", "--surface", "lens", "--http", "0.0.0.0:8484"]
-    config = serving_config(parse([*words, "--read-only", "--no-rate-limits", "--workers", "3"]))
+    config = serving_config(parse([*words, "--read-only", "--no-rate-limits"]))
     assert [(w.name, w.location, w.read_only) for w in config.workspaces] == [("Work", str(tmp_path), True)]
     assert config["surface"] == ("cairn", "lens")
-    assert (config["http.host"], config["http.port"], config["http.workers"]) == ("0.0.0.0", 8484, 3)
+    assert (config["http.host"], config["http.port"]) == ("0.0.0.0", 8484)
     assert config["rate_limits"] is False
+
+
+def test_what_would_be_ignored_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r"http\.workers is not in this version"):
+        serving_config(parse(["serve", str(tmp_path), "--http", "8484", "--workers", "3"]))
 
 
 def test_without_flags_the_defaults_hold(tmp_path: Path) -> None:

@@ -64,6 +64,18 @@ _SINCE = "2026-05-04, 2026-05-04T10:00:00Z, or so long ago: 30m, 2h, 3d"
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The command and its options; exits with 2 and words when they are wrong."""
+    parser, _ = _parser()
+    args = parser.parse_args(argv)
+    _refuse_contradictions(parser, args)
+    return args
+
+
+def all_parsers() -> dict[str, argparse.ArgumentParser]:
+    """Every command with its help, for the reference."""
+    return dict(_parser()[1].choices)
+
+
+def _parser() -> "tuple[argparse.ArgumentParser, Commands]":
     parser = argparse.ArgumentParser(
         "notewright", description=_START, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -73,9 +85,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     _finding(commands)
     _changing(commands)
     _looking_after(commands)
-    args = parser.parse_args(argv)
-    _refuse_contradictions(parser, args)
-    return args
+    return parser, commands
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from notewright.config.octarine import Octarine, Table, read_octarine
 from notewright.config.places import absolute, kind_of, refuse_inside, refuse_overlap, split_location, workspace_id
-from notewright.config.table import SETTINGS, SURFACES, WORKSPACE_SETTINGS, Setting, near, refuse_unknown
+from notewright.config.table import NOT_YET, SETTINGS, SURFACES, WORKSPACE_SETTINGS, Setting, near, refuse_unknown
 from notewright.errors import Invalid, NotFound
 
 log = logging.getLogger(__name__)
@@ -99,11 +99,19 @@ def load(asked: Asked, *, environ: Mapping[str, str] | None = None, folder: str 
         taken = {workspace.id for workspace in workspaces}
         workspaces.append(_workspace(name, workspace_id(name, taken), common | table, variables, values["read_only"]))
     refuse_overlap((workspace.location, workspace.name) for workspace in workspaces)
+    _refuse_what_is_not_there(values)
     state, cache = _folders(values["state"], variables, here)
     for workspace in workspaces:
         for ours in (state, cache):
             refuse_inside(ours, workspace.folder or "/dev/null", chosen=values["state"] is not None)
     return Config(tuple(workspaces), state, cache, values, octarine)
+
+
+def _refuse_what_is_not_there(values: Mapping[str, Any]) -> None:
+    """A setting that would be ignored is refused: somebody may rely on it."""
+    for setting in SETTINGS:
+        if setting.name in NOT_YET and values[setting.name] != setting.default:
+            raise Invalid(f"{setting.name} is not in this version", hint="leave it out", what=setting.name)
 
 
 def obsidian_vault(environ: Mapping[str, str] | None = None) -> str | None:

@@ -54,6 +54,21 @@ SETTINGS = (
     Setting("history.keep_days", 90, "For how many days changes can be undone", "number"),
     Setting("history.keep_bytes", 1_000_000_000, "How many bytes of replaced notes are kept", "number"),
 )
+# Known by name, so that a file written for a later version is refused in words and not taken for a mistake.
+NOT_YET = frozenset(
+    {
+        "http.tls_cert",
+        "http.tls_key",
+        "http.trusted_proxies",
+        "http.workers",
+        "auth.issuer",
+        "auth.audience",
+        "database.url",
+        "backup.to",
+        "backup.at",
+        "backup.keep_days",
+    }
+)
 WORKSPACE_SETTINGS = (
     Setting("location", None, "A folder, s3://bucket/prefix, or live:FOLDER; relative to the file"),
     Setting("timezone", "UTC", "What a day is, for daily notes and dates"),
