@@ -1,10 +1,13 @@
 """Files as they lie in their folders."""
 
-from notewright.engine import walk
-from notewright.stores.memory import MemoryStore
+import pytest
 from tests.engine.parts import desk
 
+from notewright.engine import walk
+from notewright.stores.memory import MemoryStore
 
+
+@pytest.mark.slow
 def test_folders_deeper_than_python_recurses_are_walked() -> None:
     store = MemoryStore()
     store.put("d/" * 1100 + "a.md", b"")

@@ -89,6 +89,15 @@ def _seen(ws: Workspace, path: NotePath, hidden: bool) -> bool:
     return not plain or ws.access.sees(plain)
 
 
+def size_of(ws: Workspace, path: NotePath) -> int:
+    """Bytes of a file, without reading it."""
+    ws.access.may_see(path)
+    found = ws.store.stat(path)
+    if is_folder(found):
+        raise NotFound(f"{path} is a folder", what="note", path=path)
+    return found.size
+
+
 def fetch_copy(ws: Workspace, path: NotePath) -> Stored:
     """The bytes of a file, or of a copy kept in a `.backups` folder. TooLarge beyond what a note may have."""
     dotted = [segment for segment in path.split("/") if segment.startswith(".")]

@@ -7,9 +7,9 @@ that do not match. Only what matches is cut into lines.
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import merge
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from notewright.engine.patterns import Dialect, Matcher, OutOfTime, Patience, Span, compile_pattern
 from notewright.engine.read import folder_path
@@ -23,6 +23,7 @@ BIGGEST_FILE = 10_485_760  # of files that are no notes; larger ones are not loo
 BINARY_BYTES = 8_192  # a NUL among the first of these: not text
 MARK = "\ufeff".encode()  # of byte order, before the first line
 LINE_CHARACTERS = 10_000  # shown of one line
+SPANS = 100  # told of one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class LineMatch:
     path: NotePath
     line: int  # from 1
     text: str  # without its ending, at most LINE_CHARACTERS
-    spans: tuple[Span, ...]  # of the matches, in characters of `text`
+    spans: tuple[Span, ...]  # of the first SPANS matches, in characters of `text`
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
 
@@ -186,21 +187,25 @@ def _grep_batch(matcher: Matcher, batch: list[Body], tally: _Tally, patience: Pa
             number += data.count(b"\n", counted, start)
             counted = start
             line = _line_match(matcher, body.path, number, data[start:end], patience)
-            note = data[first:end_of_note]
-            tally.items.append(_with_context(line, note, start - first, end - first, tally.context))
+            before, after = _context(data, (first, end_of_note), (start, end), tally.context)
+            tally.items.append(replace(line, before=before, after=after) if tally.context else line)
 
 
 def _line_match(matcher: Matcher, path: NotePath, number: int, line: bytes, patience: Patience) -> LineMatch:
     text = line.decode(errors="replace")[:LINE_CHARACTERS]
-    return LineMatch(path, number, text, tuple(matcher.finditer(text, patience)))
+    return LineMatch(path, number, text, tuple(islice(matcher.finditer(text, patience), SPANS)))
 
 
-def _with_context(line: LineMatch, note: bytes, start: int, end: int, context: int) -> LineMatch:
-    if not context:
-        return line
-    before = note[:start].decode(errors="replace").split("\n")[:-1][-context:]
-    after = note[end + 1 :].decode(errors="replace").split("\n")[:-1][:context]
-    return LineMatch(line.path, line.line, line.text, line.spans, _cut(before), _cut(after))
+def _context(data: bytes, note: Span, line: Span, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """So many lines before and after one, as far as the note goes, looking no further."""
+    low, high = line
+    for _ in range(count):
+        low = max(data.rfind(b"\n", note[0], max(low - 1, note[0])) + 1, note[0])
+        further = data.find(b"\n", high + 1, note[1])
+        high = further if further >= 0 else high
+    before = data[low : line[0]].decode(errors="replace").split("\n")[:-1]
+    after = data[line[1] + 1 : high].decode(errors="replace").split("\n") if high > line[1] else []
+    return _cut(before), _cut(after)
 
 
 def _cut(lines: list[str]) -> tuple[str, ...]:

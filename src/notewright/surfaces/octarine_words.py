@@ -48,8 +48,7 @@ OF_INVALID = {
 WATCHED = {"PERMISSION_DENIED", "WORKSPACE_READ_ONLY", "RATE_LIMIT_EXCEEDED"}
 
 
-def as_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def success(data: Mapping[str, Any]) -> str:

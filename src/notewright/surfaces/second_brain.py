@@ -1,8 +1,9 @@
 """Second Brain's dialect: five tools over any file by its exact path, and errors with numbers."""
 
 import json
+import re
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, overload
 
 from notewright import engine
 from notewright.engine import Grep, Selection, Workspace
@@ -16,6 +17,7 @@ from notewright.surfaces.base import (
     Call,
     Failed,
     RpcError,
+    Schema,
     Style,
     Surface,
     Tool,
@@ -24,9 +26,13 @@ from notewright.surfaces.limits import Limiter, Window
 from notewright.surfaces.places import stamp
 from notewright.surfaces.resources import Filed, NoteResources
 from notewright.surfaces.second_brain_words import INSTRUCTIONS, PROMPTS
+from notewright.surfaces.whole import MOST_BYTES
 
 WRITE_BYTES = 1_048_576
 READ_BYTES = 10_485_760
+PART_BYTES = 268_435_456  # a larger file is not looked into at all
+PATH_CHARACTERS = 4096
+ECHO = 1000  # characters of an argument that an error repeats
 MOST = 1000
 WINDOWS = (Window(100, 60, "minute"), Window(1000, 3600, "hour"), Window(10_000, 86_400, "day"))
 WARN_AT = 0.8
@@ -50,13 +56,14 @@ class Numbered(Style):
         "busy": 503,
         "indexing": 503,
         "limited": 429,
-        "unavailable": 503,
+        "unavailable": 500,
         "internal": 500,
     }
 
     def problem(self, failed: Failed) -> Answer:
         problem = failed.problem
-        code = self.table[problem.code]
+        sought = problem.code == "not_found" and problem.details.get("what") == "text"
+        code = 400 if sought else self.table[problem.code]
         if problem.code == "limited":
             return self._limited(failed)
         return Answer.error(f"Error {code}: {words_of(problem, failed.args)}", meta={"code": code})
@@ -84,14 +91,14 @@ class Numbered(Style):
 
 def words_of(problem: Problem, args: Args) -> str:
     """The dialect's own sentence where it has one, else ours."""
-    if problem.code == "internal":
+    if problem.code in ("internal", "unavailable"):
         return "Internal server error"
     if isinstance(problem, NotFound) and problem.details.get("what") in ("note", "file"):
         return f"File not found: {args.get('path', '')}"
     if isinstance(problem, NotFound) and problem.details.get("what") == "text":
-        return f'String not found in file: "{args["old_str"]}"'
+        return f'String not found in file: "{_short(args["old_str"])}"'
     if isinstance(problem, Ambiguous):
-        return f'String is not unique in file (appears {problem.details["count"]} times): "{args["old_str"]}"'
+        return f'String is not unique in file (appears {problem.details["count"]} times): "{_short(args["old_str"])}"'
     if isinstance(problem, Exists):
         return f"Target path already exists: {args.get('new_path', args.get('path', ''))}"
     if problem.code == "quota":
@@ -99,43 +106,48 @@ def words_of(problem: Problem, args: Args) -> str:
     return str(problem)
 
 
-def _path(raw: str) -> NotePath:
+def _short(text: str) -> str:
+    return text if len(text) <= ECHO else text[:ECHO] + "…"
+
+
+def _path(raw: str, name: str = "path") -> NotePath:
     if not raw:
-        raise Invalid("path parameter is required and cannot be empty", what="path")
+        raise Invalid(f"{name} parameter is required and cannot be empty", what=name)
     problem = path_problem(raw)
     if problem is None and NotePath(raw).is_hidden:
         problem = "names beginning with a dot are out of reach"
     if problem:
-        raise Invalid(f"Invalid path {raw!r}: {problem}", what="path")
+        raise Invalid(f"Invalid {name} {_short(raw)!r}: {problem}", what=name)
     return NotePath(raw)
 
 
 def read(call: Call, args: Args) -> str:
     ws, path = call.workspace, _path(args["path"])
-    chosen, most = args.get("range"), args.get("max_bytes")
-    if chosen is not None:
-        _check_range(*chosen)
-    if most is not None and most < 1:
-        raise Invalid("max_bytes must be at least 1", what="max_bytes")
-    stored = engine.fetch(ws, path)
-    if len(stored.data) > READ_BYTES and chosen is None and most is None:
-        raise TooLarge(
-            f"File exceeds the 10MB read limit: {path}", hint="give range or max_bytes",
-            size=len(stored.data), limit=READ_BYTES,
-        )  # fmt: skip
-    text = stored.data.decode(errors="replace")
-    if chosen is not None:
-        text = "\n".join(text.split("\n")[chosen[0] - 1 : chosen[1]])
+    lines = _range(args["range"]) if "range" in args else None
+    most = _bounded(args, "max_bytes", None)
+    _refuse_huge(engine.size_of(ws, path), whole=lines is None and most is None)
+    text = engine.fetch(ws, path).data.decode(errors="replace")
+    if lines is not None:
+        text = "\n".join(text.split("\n")[lines])
     return text if most is None else text.encode()[:most].decode(errors="ignore")
 
 
-def _check_range(start: Any, end: Any) -> None:
-    if not (isinstance(start, int) and isinstance(end, int)):
+def _refuse_huge(size: int, *, whole: bool) -> None:
+    limit = READ_BYTES if whole else PART_BYTES
+    if size > limit:
+        hint = "give range or max_bytes" if whole else ""
+        raise TooLarge(f"File exceeds the {limit >> 20}MB read limit", hint=hint, size=size, limit=limit)
+
+
+def _range(given: list[float]) -> slice:
+    start, end = (int(one) if isinstance(one, int) or one.is_integer() else None for one in given)
+    if start is None or end is None:
         raise Invalid("Invalid range - line numbers must be whole numbers", what="range")
     if start < 1 or end < 1:
         raise Invalid("Invalid range - line numbers must be >= 1", what="range")
     if start > end:
         raise Invalid("Invalid range - start line must be <= end line", what="range")
+    return slice(start - 1, end)
 
 
 def write(call: Call, args: Args) -> Answer:
@@ -154,7 +166,7 @@ def edit(call: Call, args: Args) -> Answer:
         return Answer.of(f"Successfully deleted {path}")
     change = _change(path, args.get("old_str"), args.get("new_str"))
     if "new_path" in args:
-        new = _path(args["new_path"])
+        new = _path(args["new_path"], "new_path")
         engine.relocate(ws, path, new, change)
         return _told(ws, f"Successfully moved {path} to {new}")
     if change is None:
@@ -187,7 +199,7 @@ def glob(call: Call, args: Args) -> Answer:
     ws, pattern = call.workspace, args["pattern"]
     if not pattern.strip():
         raise Invalid("Invalid glob pattern: it is empty", what="pattern")
-    limit = _bounded(args.get("max_results", 100), "max_results")
+    limit = _bounded(args, "max_results", 100)
     matches, sees = glob_matcher(pattern), ws.access.sees
     chosen = Selection(
         notes_only=False, sort="modified", limit=limit, visible=lambda path: matches(path) and sees(path)
@@ -205,17 +217,15 @@ def grep(call: Call, args: Args) -> Answer:
             break
     if not pattern:
         raise Invalid("Invalid regex pattern: it is empty", what="pattern")
-    lines = args.get("context_lines", 0)
-    if lines < 0:
-        raise Invalid("context_lines must be at least 0", what="context_lines")
+    lines = _bounded(args, "context_lines", 0, least=0)
     asked = Grep(
         pattern,
         dialect="python-like",
         ignore_case=ignore_case,
         path=_scope(args["path"]) if args.get("path") else None,
         files=True,
-        context=min(lines, 50),
-        limit=_bounded(args.get("max_matches", 50), "max_matches"),
+        context=lines,
+        limit=_bounded(args, "max_matches", 50),
         cancelled=call.cancelled,
     )
     found = engine.grep(ws, asked)
@@ -223,25 +233,36 @@ def grep(call: Call, args: Args) -> Answer:
     for one in found.items:
         row: dict[str, Any] = {"path": one.path, "line": one.line, "match": one.text}
         rows.append(row | {"context": [*one.before, one.text, *one.after]} if lines else row)
-    return _array(rows, found.total_lines)
+    return _array(rows, found.total_lines, found.late)
 
 
 def _scope(raw: str) -> str:
-    scope = raw.rstrip("/")
-    if scope.startswith("/") or ".." in scope.split("/") or "\x00" in scope:
-        raise Invalid(f"Invalid path {raw!r}: it must be relative", what="path")
+    scope = raw.removesuffix("/")
+    if re.search(r"(^|/)(\.|/|$)|[\x00-\x1f\x7f]", scope) or len(scope) > PATH_CHARACTERS:
+        raise Invalid(f"Invalid path {_short(raw)!r}: name a file or folder from the root, or a glob", what="path")
     return scope
 
 
-def _bounded(number: int, name: str) -> int:
-    if number < 1:
-        raise Invalid(f"{name} must be at least 1", what=name)
-    return min(number, MOST)
+@overload
+def _bounded(args: Args, name: str, default: int, *, least: int = 1) -> int: ...
+@overload
+def _bounded(args: Args, name: str, default: None) -> int | None: ...
+def _bounded(args: Args, name: str, default: int | None, *, least: int = 1) -> int | None:
+    """A whole number that is not too small; one that is too large is as large as can be."""
+    number = args.get(name, default)
+    if number is None:
+        return None
+    if not isinstance(number, int) or number < least:
+        raise Invalid(f"{name} must be a whole number, at least {least}", what=name)
+    return number if default is None else min(number, MOST)
 
 
-def _array(rows: list[dict[str, Any]], total: int) -> Answer:
-    text = json.dumps(rows, ensure_ascii=False, indent=2)
-    cut = len(rows) < total
+def _array(rows: list[dict[str, Any]], total: int, late: bool = False) -> Answer:
+    text, kept = json.dumps(rows, ensure_ascii=False, indent=2), len(rows)
+    while kept and len(text) > MOST_BYTES:
+        kept = min(kept - 1, kept * MOST_BYTES // len(text))
+        text = json.dumps(rows[:kept], ensure_ascii=False, indent=2)
+    cut = late or kept < total
     return Answer.of(text, meta={"truncated": True, "total": total} if cut else None)
 
 
@@ -301,6 +322,12 @@ TOOLS = (
 )
 
 
+def _deleting(schema: Schema, args: Args) -> Args:
+    """Where a file is to be deleted nothing else matters, not even what cannot be."""
+    deleting = schema is EDIT and args.get("delete") is True
+    return {name: args[name] for name in ("path", "delete") if name in args} if deleting else args
+
+
 def surface(limiter: Limiter | None = None) -> Surface:
     """Without a limiter nobody is counted."""
 
@@ -315,6 +342,7 @@ def surface(limiter: Limiter | None = None) -> Surface:
         Numbered(),
         prompts=PROMPTS,
         resources=NoteResources("file:///", source=Filed(notes_only=False), whole_library=False, audience=("user",)),
+        coerce=_deleting,
         guard=guard,
         sessions="required",
         sse=False,
