@@ -5,6 +5,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tests.conftest import write_files
 
 from notewright import errors
 from notewright.config import Config, Octarine, WorkspaceConfig
-from notewright.engine import Actor, Limits, Shelf, Workspace
+from notewright.engine import Actor, Limits, Past, Shelf, Workspace, past, undo
 from notewright.opening import close_workspace, open_workspace
 from notewright.surfaces import Answer, Call, RpcError, Surface, missing_codes, perform
 from notewright.surfaces.limits import Limiter
@@ -357,6 +358,21 @@ def test_a_name_as_long_as_can_be_is_backed_up_too(desk: Desk, work: Path) -> No
     desk.data(WRITE, workspace="Work", note_path=name, content="old")
     backup = desk.data(WRITE, workspace="Work", note_path=name, content="new")["backup"]
     assert (work / backup).read_text() == "old" and (work / name).read_text() == "new"
+
+
+def test_writers_at_once_lose_nothing(desk: Desk, work: Path) -> None:
+    texts = [f"text {number}" for number in range(16)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda text: desk.data(WRITE, workspace="Work", note_path="README.md", content=text), texts))
+    kept = [backup.read_text() for backup in (work / ".backups").iterdir()]
+    assert sorted([*kept, (work / "README.md").read_text()]) == sorted(["# Work\n", *texts])
+
+
+def test_an_update_with_its_copy_is_taken_back_as_one(desk: Desk, work: Path) -> None:
+    backup = desk.data(WRITE, workspace="Work", note_path="README.md", content="new")["backup"]
+    (change,) = past(desk.workspaces[0], Past())
+    undo(desk.workspaces[0], change.id)
+    assert (work / "README.md").read_text() == "# Work\n" and not (work / backup).exists()
 
 
 def test_overwrite_false_leaves_what_is_there(desk: Desk, work: Path) -> None:
