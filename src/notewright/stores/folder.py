@@ -58,14 +58,22 @@ class FolderStore:
             return self._stat(root, path, hidden)
 
     def _stat(self, root: int, path: NotePath, hidden: bool) -> Entry:
-        folder = self._root.resolve(root, path.folder) if path.folder else ""
-        self._check(NotePath(folder) if folder else None, hidden)
-        with self._root.folder(root, folder) as opened:
-            found = os.lstat(path.name, dir_fd=opened)
+        try:
+            found = self._lstat(root, path.folder, path.name)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            folder = self._root.resolve(root, path.folder)
+            self._check(NotePath(folder) if folder else None, hidden)
+            found = self._lstat(root, folder, path.name)
         entry = listing.entry_of(self._root, root, path, found, hidden=hidden)
         if entry is None:
             raise _missing(path)
         return entry
+
+    def _lstat(self, root: int, folder: str, name: str) -> os.stat_result:
+        with self._root.folder(root, folder) as opened:
+            return os.lstat(name, dir_fd=opened)
 
     def read(self, path: NotePath, *, hidden: bool = False) -> Stored:
         with self._inside(path, hidden) as root:
