@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from notewright import notes  # parsing is loaded when there is something to parse
 from notewright.engine.workspace import Workspace
-from notewright.errors import NotFound, Problem
+from notewright.errors import Forbidden, NotFound, Problem
 from notewright.index import Filing, Index
 from notewright.notes import NotePath
 from notewright.stores import Entry, Store
@@ -61,11 +61,10 @@ def file_paths(store: Store, index: Index, paths: Iterable[NotePath]) -> set[str
         known = index.filed(path)
         try:
             entry = store.stat(path)
-        except NotFound:
-            if known is not None:
-                drop.append(path)
+        except (NotFound, Forbidden):  # a listing leaves out what may not be looked at
+            drop += [path] if known is not None else []
             continue
-        if entry.kind == "folder" or (known is not None and known.stamp == entry.stamp):
+        if known is not None and known.stamp == entry.stamp:
             continue
         fresh = filing(store, entry)
         if fresh is None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from notewright.engine.filing import file_paths, filings
-from notewright.errors import Indexing, NotFound, Problem, Unavailable
-from notewright.index import Index, Progress
+from notewright.errors import Forbidden, Indexing, NotFound, Problem, Unavailable
+from notewright.index import Index, Progress, Selection
 from notewright.notes import NotePath
 from notewright.stores import Entry, Store
 
@@ -29,6 +29,7 @@ BUILD_FROM = 500  # so many changed files are worth a whole new index
 FEW = 10  # below this a vault may shrink as it likes
 LOOK_AGAIN_SECONDS = 300.0
 TAKE_OVER_SECONDS = 0.2
+PLAN_SECONDS = 3.0  # how long a plan that needs every link waits for an index that is behind
 LOST_SECONDS = 10.0  # how long a vanished third must stay vanished before it is believed
 
 
@@ -95,7 +96,8 @@ class Follower:
     def wait(self, seconds: float) -> None:
         """Until the index equals the store as of now or later than our start; Indexing when that takes too long."""
         deadline = time.monotonic() + seconds
-        while not (self._fresh.is_set() or (self._elected is None and self._others_are_fresh())):
+        while not (self._caught_up() and self._index.generation().whole):
+            self._wake.set()
             if self._stop.is_set() or time.monotonic() >= deadline:
                 now = self._index.progress()
                 raise Indexing(
@@ -104,11 +106,22 @@ class Follower:
                     done=now.done,
                     total=now.total,
                 )
-            self._fresh.wait(0.02)
+            self._stop.wait(0.02)
+
+    def _caught_up(self) -> bool:
+        return self._fresh.is_set() or (self._elected is None and self._others_are_fresh())
+
+    def wait_for_all(self, seconds: float) -> None:
+        self.wait(seconds)
+        deadline = time.monotonic() + min(seconds, PLAN_SECONDS)
+        while self._stale:
+            if self._stop.is_set() or time.monotonic() >= deadline:
+                raise Unavailable(self._stale, hint="what needs every link to be known waits for that")
+            self._stop.wait(0.02)
 
     def progress(self) -> Progress:
         now = self._index.progress()
-        busy = now.building or not (self._fresh.is_set() or self._elected is None)
+        busy = now.building or now.wanting or not (self._fresh.is_set() or self._elected is None)
         return Progress(now.done, now.total, busy, self._stale or now.stale)
 
     def may_write(self) -> None:
@@ -216,7 +229,7 @@ class Follower:
         self._everything = True
         looked = 0.0
         while not self._stop.is_set() and self._still_elected():
-            if self._everything or self._index.progress().wanting or time.monotonic() - looked > LOOK_AGAIN_SECONDS:
+            if self._everything or time.monotonic() - looked > LOOK_AGAIN_SECONDS or not self._is_whole():
                 self._everything = False
                 self._attempt(self._look_at_everything)
                 looked = time.monotonic()
@@ -228,14 +241,22 @@ class Follower:
         self._resign()
 
     def _attempt(self, step: Callable[[], None]) -> None:
+        """What cannot be done makes the index stale until all of it was looked at again."""
         try:
             step()
         except Problem as problem:
-            self._stale = problem.message
+            self._stale, self._everything = problem.message, True
             self._stop.wait(0.5)
-        except Exception:
+        except Exception as error:
             log.exception("following the notes failed; trying again")
+            self._stale, self._everything = f"the index cannot be kept up to date: {error}", True
             self._stop.wait(1.0)
+
+    def _is_whole(self) -> bool:
+        try:
+            return self._index.generation().whole
+        except Problem:
+            return False
 
     def _watch_too(self) -> None:
         if not any(thread.name == "notewright-watch" for thread in self._threads):
@@ -265,12 +286,21 @@ class Follower:
     def _catch_up(self) -> None:
         with self._mutex:
             paths, self._pending = self._pending, set()
-        if not paths:
-            return
+        try:
+            if paths:
+                self._file(paths)
+        except BaseException:
+            with self._mutex:
+                self._pending |= paths
+            raise
+        if self._elected is None:
+            self._stale = None
+
+    def _file(self, paths: Iterable[str]) -> None:
         if not self._store.healthy():
             self._everything = True
             return
-        todo = [NotePath(path) for path in paths]
+        todo = self._with_contents(paths)
         if len(todo) > BUILD_FROM or self._too_many_gone(todo):
             self._everything = True
             return
@@ -278,32 +308,46 @@ class Follower:
             file_paths(self._store, self._index, todo[:BATCH])
             todo = todo[BATCH:]
 
+    def _with_contents(self, paths: Iterable[str]) -> list[NotePath]:
+        """These, and what the index knows in those that are or were folders."""
+        found: dict[NotePath, None] = {}
+        for path in map(NotePath, paths):
+            found[path] = None
+            if self._kind(path) in (None, "folder"):
+                below, _ = self._index.select(Selection(folder=path, notes_only=False))
+                found.update((filed.path, None) for filed in below)
+        return list(found)
+
     def _too_many_gone(self, paths: Iterable[NotePath]) -> bool:
         """Files vanish one hint after the other when a mount goes away: what went within the last seconds counts."""
         now = time.monotonic()
         known = sum(self._index.count())
-        gone = sum(1 for path in paths if self._index.filed(path) and not self._is_there(path))
+        gone = sum(1 for path in paths if self._index.filed(path) and self._kind(path) is None)
         self._gone = [(at, count) for at, count in self._gone if now - at < LOST_SECONDS] + [(now, gone)]
         lately = sum(count for _, count in self._gone)
         return known + lately - gone >= FEW and lately * 3 > known + lately - gone
 
-    def _is_there(self, path: NotePath) -> bool:
+    def _kind(self, path: NotePath) -> str | None:
         try:
-            self._store.stat(path)
-        except NotFound:
-            return False
-        return True
+            return self._store.stat(path).kind
+        except (NotFound, Forbidden):
+            return None
 
     def _look_at_everything(self) -> None:
         if not self._store.healthy():
             raise Unavailable("the folder of the notes cannot be reached")
+        looked_at = self._index.generation()
         known = dict(self._index.stamps())
         difference = plan(self._store.entries(), known, time.time_ns())
         if difference.implausible and not self._believed(difference):
             self._stale = "a third of the notes or more vanished at once; the index waits for them"
             return
-        self._stale, self._lost_since = None, None
         self._settle(difference, known)
+        if self._stop.is_set():
+            return
+        if not looked_at.whole:
+            self._index.settled(looked_at.name)
+        self._stale, self._lost_since = None, None
         self._fresh.set()
         self._tell(fresh=True)
 

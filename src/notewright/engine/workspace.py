@@ -28,6 +28,9 @@ class Follows(Protocol):
     def wait(self, seconds: float) -> None:
         """Until the index is as fresh as the store, or Indexing."""
 
+    def wait_for_all(self, seconds: float) -> None:
+        """The same for a plan that must know every link: Unavailable while the index is known to be behind."""
+
     def look_again(self, paths: Iterable[str]) -> None: ...
 
     def progress(self) -> Progress: ...
@@ -47,6 +50,9 @@ class Still:
     """Nobody follows: for tests and tools that file what they write themselves."""
 
     def wait(self, seconds: float) -> None:
+        return None
+
+    def wait_for_all(self, seconds: float) -> None:
         return None
 
     def look_again(self, paths: Iterable[str]) -> None:

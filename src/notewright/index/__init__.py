@@ -154,6 +154,13 @@ class Facts:
     rows: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
+class Generation(NamedTuple):
+    """One index among those that came one after the other. Another name: it was begun anew, or another swapped in."""
+
+    name: str
+    whole: bool  # it holds everything there is; else it was lost or thrown away, and is being filled again
+
+
 class Build(Protocol):
     """A whole new index being filled beside the one that answers."""
 
@@ -184,8 +191,12 @@ class Index(Protocol):
         """Fill a new index; leaving without `swap` throws it away."""
         ...
 
-    def settled(self) -> None:
-        """The index whose `stamps` were read last equals the store now: it is `wanting` no longer."""
+    def generation(self) -> Generation:
+        """Which index answers now. The same and whole before and after some questions: so were their answers."""
+        ...
+
+    def settled(self, name: str) -> None:
+        """The index of that name was filled and equals the store: it is whole, if it still is the one that answers."""
         ...
 
     def stamps(self) -> Iterator[tuple[str, str]]:
@@ -280,6 +291,6 @@ class Index(Protocol):
 
 
 __all__ = [
-    "Body", "Build", "Facts", "Filed", "Filing", "Hit", "Hits", "Index", "LinkRow", "Needles", "Progress", "Query",
-    "Selection", "Visible", "everything",
+    "Body", "Build", "Facts", "Filed", "Filing", "Generation", "Hit", "Hits", "Index", "LinkRow", "Needles", "Progress",
+    "Query", "Selection", "Visible", "everything",
 ]  # fmt: skip

@@ -19,12 +19,29 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from notewright.errors import Busy
+import apsw
+
+from notewright.errors import Busy, NoSpace, Unavailable
 from notewright.index.schema import VERSION, new_index
 
 Identity = tuple[int, int]  # device and inode of an index file: another one is another generation
 STALE_SECONDS = 7 * 86400.0  # a generation nobody points to, or of another form, that was not touched for so long
 ABANDONED_SECONDS = 3600.0
+_TRIES = 20  # so often somebody may delete an index while it is begun
+DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError)
+
+
+@contextlib.contextmanager
+def in_words() -> Iterator[None]:
+    """SQLite's troubles and the system's as ours."""
+    try:
+        yield
+    except (apsw.BusyError, apsw.LockedError) as error:
+        raise Busy("the index is in use by another process", hint="try again in a moment") from error
+    except apsw.FullError as error:
+        raise NoSpace("the disk that holds the index is full", hint="free some space and try again") from error
+    except (OSError, *DAMAGE) as error:
+        raise Unavailable(f"the index cannot be used: {error}", hint="look at the cache directory") from error
 
 
 class Generations:
@@ -38,13 +55,14 @@ class Generations:
 
     def current(self) -> Identity:
         """Which index answers; begun anew where there is none. One stat when all is well."""
-        found = self.standing()
-        while found is None:
-            with self.gate(alone=True):
-                found = self.standing()
-                if found is None:
+        for _ in range(_TRIES):
+            found = self.standing()
+            if found is not None:
+                return found
+            with contextlib.suppress(FileNotFoundError, apsw.CantOpenError), self.gate(alone=True):
+                if self.standing() is None:
                     self._begin()
-        return found
+        raise Unavailable("the index is deleted again and again", hint="look at the cache directory")
 
     def standing(self) -> Identity | None:
         try:
@@ -82,10 +100,11 @@ class Generations:
         """Remove what nobody points to. A build of another process under way is young."""
         pointed = {kept.name}
         for pointer in self.folder.glob("current-*"):
-            if pointer == self._pointer or time.time() - pointer.lstat().st_mtime < STALE_SECONDS:
-                pointed.add(os.readlink(pointer))
-            else:
-                pointer.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                if pointer == self._pointer or time.time() - pointer.lstat().st_mtime < STALE_SECONDS:
+                    pointed.add(os.readlink(pointer))
+                else:
+                    pointer.unlink(missing_ok=True)
         for place in self.folder.glob("g-*"):
             with contextlib.suppress(OSError):
                 if place.name not in pointed and self._is_left(place):

@@ -1,5 +1,6 @@
 """The tables of the SQLite index, and how a connection to them is opened."""
 
+import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import apsw
 
-VERSION = 1  # another number and the index is begun anew
+VERSION = 2  # another number and the index is begun anew
 MARK = "\U0010fffd"  # a word that every note holds and nobody types
 COLUMNS = ("title", "alias", "head", "body", "place", "front")
 TITLE, ALIAS, HEAD, BODY, PLACE, FRONT = range(len(COLUMNS))
@@ -118,7 +119,10 @@ def new_index(file: Path, *, ready: bool = True) -> Connection:
     db.execute("pragma page_size=4096; pragma synchronous=off; pragma temp_store=memory; pragma journal_mode=off")
     with db:
         db.execute(TABLES)
-        db.execute("insert into meta values('serial', 0), ('wanting', 1), ('building', null)")
+        db.execute(
+            "insert into meta values('name', ?), ('serial', 0), ('wanting', 1), ('building', null)",
+            (secrets.token_hex(8),),
+        )
     made = Connection(db, *_tokenizers(db))
     if ready:
         finish(made)

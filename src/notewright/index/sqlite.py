@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from notewright.index import (
     Facts,
     Filed,
     Filing,
+    Generation,
     Hits,
     LinkRow,
     Needles,
@@ -25,7 +27,7 @@ from notewright.index import (
     lookup,
 )
 from notewright.index.build import SqliteBuild
-from notewright.index.generations import Generations, Identity
+from notewright.index.generations import DAMAGE, Generations, Identity, in_words
 from notewright.index.lists import noting_counts, noting_places
 from notewright.index.narrow import narrowed_bodies
 from notewright.index.rows import Row, put, remove, row_of
@@ -37,7 +39,6 @@ from notewright.notes import Heading, NotePath
 T = TypeVar("T")
 IDLE = 16  # connections kept open between questions
 LINKS_AT_ONCE = 2_000  # notes whose links are read in one go
-_DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError)
 
 
 class SqliteIndex:
@@ -50,12 +51,12 @@ class SqliteIndex:
         self._lock = threading.Lock()
         self._writing = threading.RLock()
         self._writer: tuple[Identity, Connection] | None = None
-        self._looked_at: Identity | None = None
 
     @classmethod
     def open(cls, folder: Path) -> "SqliteIndex":
         index = cls(folder)
-        index._places.current()
+        with in_words():
+            index._places.current()
         return index
 
     def close(self) -> None:
@@ -71,14 +72,16 @@ class SqliteIndex:
 
     def _ask(self, question: Callable[[Connection], T]) -> T:
         """Answered by the index that stands now; one that turns out damaged is begun anew and asked again."""
+        with in_words():
+            return self._asked(question)
+
+    def _asked(self, question: Callable[[Connection], T]) -> T:
         for _ in range(3):
             identity = self._places.current()
             try:
                 return self._answer(identity, question)
-            except _DAMAGE:
-                self._places.discard(identity)
-            except apsw.SQLError as error:
-                if "no such" not in str(error):  # a table that somebody removed
+            except (*DAMAGE, apsw.SQLError, UnicodeDecodeError, JSONDecodeError) as error:
+                if not _is_damage(error):
                     raise
                 self._places.discard(identity)
         return self._answer(self._places.current(), question)
@@ -133,16 +136,24 @@ class SqliteIndex:
         if self._ask(lambda con: con.value("select value from meta where key='building'")) is not None:
             self._write(lambda con: _touch(con, listed))
 
-    def settled(self) -> None:
-        """The index whose `stamps` were last read equals the store: it no longer wants to be filled."""
-        seen = self._looked_at
-        self._write(lambda con: con.rows("update meta set value=0 where key='wanting'") if self._is(seen) else None)
+    def generation(self) -> Generation:
+        def ask(con: Connection) -> Generation:
+            known = dict(con.rows("select key, value from meta where key in ('name', 'wanting')"))
+            return Generation(str(known.get("name")), known.get("wanting") == 0)
 
-    def _is(self, identity: Identity | None) -> bool:
-        return self._places.standing() == identity
+        return self._ask(ask)
+
+    def settled(self, name: str) -> None:
+        """Only the index of that name: another may have taken its place meanwhile."""
+        this = "exists (select 1 from meta where key='name' and value=?)"
+        self._write(lambda con: con.rows(f"update meta set value=0 where key='wanting' and {this}", (name,)))
 
     def _write(self, change: Callable[[Connection], object]) -> None:
         """One transaction, behind the gate: the index cannot be changed for another meanwhile."""
+        with in_words():
+            self._written(change)
+
+    def _written(self, change: Callable[[Connection], object]) -> None:
         for attempt in range(3):
             self._places.current()
             with self._writing, self._places.gate():
@@ -151,13 +162,13 @@ class SqliteIndex:
                     continue
                 try:
                     con = self._write_connection(identity)
-                    with con.db:
+                    with _transaction(con):
                         change(con)
                         con.rows("update meta set value=value+1 where key='serial'")
                     return
-                except _DAMAGE:
+                except (*DAMAGE, apsw.SQLError) as error:
                     self._writer = None
-                    if attempt == 2:
+                    if attempt == 2 or not _is_damage(error):
                         raise
             self._places.discard(identity)
 
@@ -165,9 +176,7 @@ class SqliteIndex:
         if self._writer is None or self._writer[0] != identity:
             if self._writer is not None:
                 self._writer[1].close()
-            con = open_index(self._places.door, writing=True)
-            con.db.transaction_mode = "IMMEDIATE"
-            self._writer = (identity, con)
+            self._writer = (identity, open_index(self._places.door, writing=True))
         return self._writer[1]
 
     def rebuilding(self, total: int) -> AbstractContextManager[Build]:
@@ -177,7 +186,6 @@ class SqliteIndex:
 
     def stamps(self) -> Iterator[tuple[str, str]]:
         def read(con: Connection) -> list[tuple[str, str]]:
-            self._looked_at = self._places.standing()
             return list(con.rows("select path, stamp from files order by path"))
 
         yield from self._ask(read)
@@ -281,8 +289,27 @@ class SqliteIndex:
         return self._ask(lambda con: Facts({path: tuple(rows.items()) for path, rows in lookup.everything_stored(con)}))
 
 
+def _is_damage(error: Exception) -> bool:
+    """The index does not hold what we put into it: a table that somebody removed, bytes that are no longer text."""
+    return not isinstance(error, apsw.SQLError) or "no such" in str(error) or "malformed" in str(error)
+
+
 def _folded(*path: object) -> str:
     return str(path[0]).casefold()
+
+
+@contextmanager
+def _transaction(con: Connection) -> Iterator[None]:
+    """All of it or none. Begun by a statement: `with con.db` would wait for another writer without letting any other
+    thread of ours run, that writer perhaps among them."""
+    con.db.execute("begin immediate")
+    try:
+        yield
+        con.db.execute("commit")
+    except BaseException:
+        if con.db.in_transaction:
+            con.db.execute("rollback")
+        raise
 
 
 def _in_one_view(con: Connection, answer: Callable[[], T]) -> T:
