@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -141,3 +142,20 @@ def test_another_client_cannot_undo_what_it_may_not_see(ws: Workspace) -> None:
     change = engine.past(hidden, Past())[0]
     with pytest.raises(NotFound):
         engine.undo(ws.by(Actor("u", "c")), change.id)
+
+
+def test_a_symbolic_link_does_not_lead_around_the_rules(workspace, tmp_path: Path) -> None:
+    (tmp_path / "Main").mkdir()
+    (tmp_path / "Main" / "way").symlink_to("Private")
+    (tmp_path / "Main" / "direct.md").symlink_to("Private/S.md")
+    (tmp_path / "Main" / "open.md").symlink_to("A.md")
+    ws = workspace({"A.md": "a\n", "Private/S.md": "secret\n"}, hide=("Private/**",))
+    assert engine.read(ws, NotePath("open.md")).text == "a\n"
+    for path in ("direct.md", "way/S.md"):
+        with pytest.raises(NotFound):
+            engine.read(ws, NotePath(path))
+        with pytest.raises(NotFound):
+            engine.fetch_copy(ws, NotePath(path))
+    assert sorted(entry.path for entry in engine.walk(ws, "", recursive=True)) == ["A.md", "open.md"]
+    with pytest.raises(NotFound):
+        list(engine.walk(ws, "way", recursive=False))

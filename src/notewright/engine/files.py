@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from notewright.engine.changes import Plan, Put, commit_latest, text_of
+from notewright.engine.through import may_see_through, real_path
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import admit, within_quota
 from notewright.errors import Exists, Forbidden, Invalid, NotFound, TooLarge
@@ -48,7 +49,8 @@ def walk(ws: Workspace, folder: str, *, recursive: bool, hidden: bool = False) -
                 raise
             continue
         for entry in children:
-            if not _seen(ws, entry.path, hidden):
+            there = NotePath(entry.real or (f"{real}/{entry.path.name}" if real else entry.path.name))
+            if not (_seen(ws, entry.path, hidden) and _seen(ws, there, hidden)):
                 continue
             yield entry
             inner = _way_in(entry, real, entered) if recursive and is_folder(entry) else None
@@ -68,7 +70,10 @@ def _real(ws: Workspace, folder: NotePath, hidden: bool) -> str:
         return folder  # listing it says why
     if not is_folder(found):
         raise Invalid(f"{folder} is not a folder", what="folder", path=folder)
-    return found.real or folder
+    real = found.real or real_path(ws, folder)
+    if not _seen(ws, NotePath(real), hidden):
+        raise NotFound(f"there is no folder {folder}", what="folder", path=folder)
+    return real
 
 
 def _way_in(entry: Entry, real: str, entered: set[str]) -> str | None:
@@ -91,7 +96,7 @@ def _seen(ws: Workspace, path: NotePath, hidden: bool) -> bool:
 
 def size_of(ws: Workspace, path: NotePath) -> int:
     """Bytes of a file, without reading it."""
-    ws.access.may_see(path)
+    may_see_through(ws, path)
     found = ws.store.stat(path)
     if is_folder(found):
         raise NotFound(f"{path} is a folder", what="note", path=path)
@@ -104,7 +109,7 @@ def fetch_copy(ws: Workspace, path: NotePath) -> Stored:
     if dotted and (set(dotted) != {BACKUPS} or path.name.startswith(".") or not _seen(ws, path, True)):
         raise NotFound(f"there is no {path}", what="note", path=path)
     if not dotted:
-        ws.access.may_see(path)
+        may_see_through(ws, path)
     try:
         size = ws.store.stat(path, hidden=bool(dotted)).size
     except NotFound:
