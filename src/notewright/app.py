@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from notewright.config import Config
+from notewright.config import SURFACES, Config
 from notewright.errors import Invalid
 from notewright.opening import open_library
 from notewright.server import stdio
@@ -21,14 +21,14 @@ from notewright.server.workers import Workers
 from notewright.surfaces import Session, Surface, together
 from notewright.surfaces.limits import Limiter
 
-SURFACES = ("notes", "cairn", "lens", "obsidian", "second_brain", "octarine")
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 WebApp = Callable[[Any, Any, Any], Awaitable[None]]  # ASGI; the web stack is loaded when it is served, not before
 
 
 def serve(config: Config) -> int:
     """Serve what the configuration says, until the client goes or a signal comes."""
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    log_to_stderr(config)
     opened = partial(open_library, config)
     if config["http.port"] is None:
         asked = [surface_named(name, config) for name in dict.fromkeys(config["surface"])]
@@ -49,11 +49,27 @@ def serve(config: Config) -> int:
     return 0
 
 
+def log_to_stderr(config: Config) -> None:
+    """As much as was asked for; of the libraries nothing below a warning. Octarine's own setting holds for it alone."""
+    asked = _level(config["log_level"])
+    logging.basicConfig(
+        stream=sys.stderr, level=max(asked, logging.WARNING), format="%(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("notewright").setLevel(asked)
+    if config.octarine.log_level:
+        for module in ("octarine", "octarine_words"):
+            logging.getLogger(f"notewright.surfaces.{module}").setLevel(_level(config.octarine.log_level))
+
+
+def _level(name: str) -> int:
+    level = LEVELS.get({"warn": "warning"}.get(name.lower(), name.lower()))
+    if level is None:
+        raise Invalid(f"there is no log level {name!r}", hint=f"there is {', '.join(LEVELS)}", what="log_level")
+    return level
+
+
 def surface_named(name: str, config: Config) -> Surface:
-    """A surface, loaded now; call limits as configured."""
-    name = name.replace("-", "_")
-    if name not in SURFACES:
-        raise Invalid(f"there is no surface {name!r}", hint=f"there is {', '.join(SURFACES)}", what="surface")
+    """A surface of the configuration, loaded now; call limits as configured."""
     module = importlib.import_module(f"notewright.surfaces.{name}")
     limiter = Limiter() if config["rate_limits"] else None
     if name == "second_brain":

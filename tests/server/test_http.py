@@ -15,15 +15,10 @@ import uvicorn
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from tests.server.echo import CAIRN, ECHO, NOTES, STRICT, Shelf
+from tests.server.lines import ENVELOPE, HELLO
 
 from notewright import app
 
-HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "tester", "version": "1"}}
-ENVELOPE = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-    "io.modelcontextprotocol/clientInfo": {"name": "modern", "version": "1"},
-}
 BOTH = {"accept": "application/json, text/event-stream"}
 
 

@@ -10,87 +10,21 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from tests.server.lines import ENVELOPE, HELLO, Lines
 
 ECHO = Path(__file__).with_name("echo.py")
-HELLO = {
-    "protocolVersion": "2025-06-18",
-    "capabilities": {},
-    "clientInfo": {"name": "tester", "version": "1"},
-}
-ENVELOPE = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-    "io.modelcontextprotocol/clientInfo": {"name": "modern", "version": "1"},
-}
 
 
-class Server:
-    """A server process and a client that speaks raw lines."""
+class Server(Lines):
+    """One that serves the echo surface."""
 
-    def __init__(self, surface: str = "echo", **options: Any) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(ECHO), surface],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            **options,
-        )
-        self.number = 0
-
-    def send(self, message: dict[str, Any] | bytes) -> None:
-        assert self.process.stdin is not None
-        line = message if isinstance(message, bytes) else json.dumps(message).encode()
-        self.process.stdin.write(line + b"\n")
-        self.process.stdin.flush()
-
-    def ask(self, method: str, params: dict[str, Any] | None = None) -> int:
-        self.number += 1
-        self.send({"jsonrpc": "2.0", "id": self.number, "method": method, "params": params or {}})
-        return self.number
-
-    def tell(self, method: str, params: dict[str, Any] | None = None) -> None:
-        self.send({"jsonrpc": "2.0", "method": method, "params": params or {}})
-
-    def hear(self) -> Any:
-        assert self.process.stdout is not None
-        watchdog = threading.Timer(20, self.process.kill)
-        watchdog.start()
-        try:
-            line = self.process.stdout.readline()
-        finally:
-            watchdog.cancel()
-        assert line, "the server has gone"
-        return json.loads(line)
-
-    def answer(self, method: str, params: dict[str, Any] | None = None) -> Any:
-        number = self.ask(method, params)
-        heard = self.hear()
-        assert heard["id"] == number, heard
-        return heard
-
-    def greet(self) -> "Server":
-        self.answer("initialize", HELLO)
-        self.tell("notifications/initialized")
-        return self
-
-    def call(self, tool: str, **args: Any) -> Any:
-        return self.answer("tools/call", {"name": tool, "arguments": args})
-
-    def text(self, tool: str, **args: Any) -> str:
-        return str(self.call(tool, **args)["result"]["content"][0]["text"])
-
-    def leave(self) -> tuple[bytes, bytes]:
-        """Close the input and wait for the process: what it still said, and what stands on its standard error."""
-        try:
-            return self.process.communicate(timeout=10)
-        finally:
-            self.process.kill()
+    def __init__(self, surface: str = "echo") -> None:
+        super().__init__([sys.executable, str(ECHO), surface])
 
 
 @pytest.fixture

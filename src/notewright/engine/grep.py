@@ -41,6 +41,7 @@ class Grep:
     context: int = 0
     limit: int = 50
     cancelled: Callable[[], bool] | None = None
+    told: Callable[[int], None] | None = None  # now and then, of so many more notes that were looked into
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,8 @@ def grep(ws: Workspace, asked: Grep) -> Matches:
         for batch in batches:
             patience.left()
             _grep_batch(matcher, batch, tally, patience)
+            if asked.told is not None:
+                asked.told(len(batch))
     except OutOfTime:
         late = True
     return Matches(tuple(tally.items), tally.lines, tally.notes, late or tally.lines > len(tally.items), late)

@@ -128,6 +128,17 @@ class Call:
         """Tell the client how far it is, if it asked to know; cheap when it did not."""
         self.report(done, total, message)
 
+    def counting(self, what: str) -> Callable[[int], None]:
+        """Progress by the number of things done: what it is called with adds up."""
+        done = 0
+
+        def more(count: int) -> None:
+            nonlocal done
+            done += count
+            self.progress(done, None, f"{done} {what}")
+
+        return more
+
     def stop_if_cancelled(self) -> None:
         if self.cancelled():
             raise Cancelled

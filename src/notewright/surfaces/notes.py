@@ -100,7 +100,7 @@ def _together(found: Sequence[Hits]) -> Hits:
 
 
 def grep(call: Call, args: Args) -> str:
-    places, limit = Places(call), args.get("limit", 50)
+    places, limit, looked = Places(call), args.get("limit", 50), call.counting("notes looked into")
     found = []
     for ws, folder in places.folders(args.get("folder", "")):
         asked = engine.Grep(
@@ -111,6 +111,7 @@ def grep(call: Call, args: Args) -> str:
             context=args.get("context", 0),
             limit=limit,
             cancelled=call.cancelled,
+            told=looked,
         )
         found.append((ws, engine.grep(ws, asked)))
     matches = [(places.show(ws, hit.path), hit) for ws, one in found for hit in one.items][:limit]
