@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from notewright.engine.workspace import Workspace
 from notewright.index import LinkRow, Visible
@@ -18,6 +17,8 @@ from notewright.notes import (
     slug_key,
     without_md,
 )
+
+MOST_NAMES = 4_096  # looked up and remembered while one answer is made
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,28 +63,46 @@ class SeenNames:
         return [path for path in self.names.slugged(slug) if self.sees(path)]
 
 
-@dataclass(frozen=True, slots=True)
 class KnownNames:
     """Names that are looked up once for an answer: thousands of links may say the same."""
 
-    bearing: Callable[[str], Sequence[NotePath]]
-    aliased: Callable[[str], Sequence[NotePath]]
-    titled: Callable[[str], Sequence[NotePath]]
-    slugged: Callable[[str], Sequence[NotePath]]
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._known: dict[tuple[str, str], Sequence[NotePath]] = {}
 
-    @classmethod
-    def of(cls, names: Names) -> "KnownNames":
-        asked = (names.bearing, names.aliased, names.titled, names.slugged)
-        return cls(*(lru_cache(maxsize=1024)(one) for one in asked))
+    def bearing(self, key: str) -> Sequence[NotePath]:
+        return self._once("bearing", key, self._names.bearing)
+
+    def aliased(self, key: str) -> Sequence[NotePath]:
+        return self._once("aliased", key, self._names.aliased)
+
+    def titled(self, key: str) -> Sequence[NotePath]:
+        return self._once("titled", key, self._names.titled)
+
+    def slugged(self, slug: str) -> Sequence[NotePath]:
+        return self._once("slugged", slug, self._names.slugged)
+
+    def _once(self, kind: str, key: str, ask: Callable[[str], Sequence[NotePath]]) -> Sequence[NotePath]:
+        found = self._known.get((kind, key))
+        if found is None:
+            if len(self._known) >= MOST_NAMES:
+                self._known.clear()
+            found = self._known[kind, key] = ask(key)
+        return found
 
 
 def resolver(ws: Workspace, policy: LinkPolicy = OBSIDIAN) -> Callable[[str, NotePath], Meaning]:
     """What a target written in a source means, remembered for as long as the answer is being made."""
-    names = KnownNames.of(SeenNames(ws.index, ws.access.sees))
+    names = KnownNames(SeenNames(ws.index, ws.access.sees) if ws.access.hide else ws.index)
+    known: dict[tuple[str, NotePath], Meaning] = {}
 
-    @lru_cache(maxsize=4096)
     def asked(target: str, source: NotePath) -> Meaning:
-        return meaning(target, source, names, policy)
+        meant = known.get((target, source))
+        if meant is None:
+            if len(known) >= MOST_NAMES:
+                known.clear()
+            meant = known[target, source] = meaning(target, source, names, policy)
+        return meant
 
     return asked
 
