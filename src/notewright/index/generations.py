@@ -119,7 +119,11 @@ class Generations:
     @contextlib.contextmanager
     def gate(self, *, alone: bool = False) -> Iterator[None]:
         """Among those who write, or alone. Never held while waiting for anything but the disk."""
-        handle = self._locked(self.folder / "gate", fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        turn = self._locked(self.folder / "turn", fcntl.LOCK_EX)  # who wants to be alone lets nobody in meanwhile
+        try:
+            handle = self._locked(self.folder / "gate", fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        finally:
+            os.close(turn)
         try:
             yield
         finally:

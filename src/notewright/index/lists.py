@@ -21,6 +21,7 @@ from notewright.index.ranking import (
     Occurrences,
     best_sections,
     fused,
+    hushed,
     name_rarity,
     rarity,
     said_of,
@@ -235,9 +236,10 @@ def _mentions(con: Connection, kind: _Kind, total: int, accepts: Accepts, depth:
     told = {note: words for note, words in said_to.items() if note in allowed}
     lengths = {note: starts[-1] for note, starts in (kind.starts | _starts(con, told)).items()}
     rarities = [rarity(total, count) for count in kind.having]
+    scores = {note: score for note, score in best.items() if note in allowed}
     return [
-        Evidence(MENTION, {note: score for note, score in best.items() if note in allowed}),
-        Evidence(SAID, said_of(told, kind.found, lengths, rarities)),
+        Evidence(MENTION, hushed(scores, kind.notes)),
+        Evidence(SAID, hushed(said_of(told, kind.found, lengths, rarities), kind.notes)),
     ]
 
 

@@ -7,6 +7,7 @@ sides, or break the piece. No note with a match may ever be left out; a few too 
 """
 
 import json
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import TypeVar
@@ -154,7 +155,7 @@ def _parts(piece: str) -> list[str]:
     _, alone = equalities()
     parts = [""]
     for char in piece:
-        if char in alone:
+        if char in alone or unicodedata.category(char) == "Cn":  # not known to Python: who knows what equals it
             parts.append("")
         else:
             parts[-1] += char
@@ -210,7 +211,11 @@ _CASED = (
     (0xFF21, 0xFF5B), (0x10400, 0x10600), (0x10C80, 0x10D90), (0x118A0, 0x118E0), (0x16E40, 0x16EE0),
     (0x1E900, 0x1E960),
 )  # fmt: skip
-_NEWER = ("\u019b\ua7dc", "\u0264\ua7cb")  # equal since a later Unicode than Python's
+_NEWER = (  # equal since a later Unicode than Python's, or in some engines only
+    "\u019b\ua7dc", "\u0264\ua7cb", "\u0277\ua7dd", "\u027c\ua7e2", "\xdf\U0001df95", "\u0390\u1fd3", "\u03b0\u1fe3",
+    "\ufb05\ufb06", "\ua7d3\ua7d2", "\ua7d5\ua7d4", "\uab4b\uab6c", "\uab4c\uab6d", "\u0130i",
+    "\u0131i",
+)  # fmt: skip
 
 
 @lru_cache(maxsize=1)
@@ -235,7 +240,7 @@ def _families() -> list[set[str]]:
     family: dict[str, set[str]] = {}
     pairs = [(char, other) for low, high in _CASED for char in map(chr, range(low, high))
              for other in (char.lower(), char.upper(), char.casefold(), char.title()) if len(other) == 1]  # fmt: skip
-    for one, other in [*pairs, *((pair[0], pair[1]) for pair in _NEWER), ("\u0130", "i"), ("\u0131", "i")]:
+    for one, other in [*pairs, *((pair[0], pair[1]) for pair in _NEWER)]:
         joined = family.get(one, {one}) | family.get(other, {other})
         for char in joined:
             family[char] = joined

@@ -14,11 +14,12 @@ Numbers from bm25 are larger for better matches here. A ranking made elsewhere (
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 NOTE, SECTION = 0.5, 0.25  # of each of: as written, by stems
 MENTION, SAID = 0.3, 1.0
+SILENT = 0.6  # of what others say of a note that says nothing itself
 OTHER_NAME = 0.8  # an alias counts so much of a title
 SPREAD = 0.1
 K1, B = 1.2, 0.75  # as FTS5 has them
@@ -184,6 +185,11 @@ def said_of(
             before = own.weight(word) if own else 0.0
             gains[note] += _gain(rarities[word], before + _SAID * times, norm) - _gain(rarities[word], before, norm)
     return gains
+
+
+def hushed(scores: Mapping[int, float], speaking: Container[int]) -> dict[int, float]:
+    """Less for notes that have none of the words themselves: who asks for a word wants to see it."""
+    return {note: score if note in speaking else SILENT * score for note, score in scores.items()}
 
 
 # ---- neighbours ---------------------------------------------------------------------------------------

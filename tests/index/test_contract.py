@@ -1,0 +1,303 @@
+"""What every index promises, whatever it is made of."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.index.parts import asked, file, filing, paths, sqlite_index
+
+from notewright.index import Index, Needles, Selection
+
+MAKERS: list[Callable[[Path], Index]] = [sqlite_index]
+VAULT = {
+    "Tea.md": "---\naliases: [Cha, Brew]\ntags: [drink/hot]\nstatus: Active\n---\n# Tea\n\nLeaves in water.\n\n"
+    "## Water\n\nJust below boiling, see [[Kettle#Care|the kettle]].\n",
+    "Kettle.md": "# Kettle\n\nBoils water. #drink #Tool\n\n## Care\n\nDescale it with vinegar.\n",
+    "Projects/Tea Garden.md": "---\ntitle: The Garden\ncreated: 2020-05-01\n---\nPlant [tea](../Tea.md) in spring.\n",
+    "Projects/Deep/Log.md": "Nothing but [[tea]] and [[Projects/Tea Garden]], [[no such note]].\n",
+    "Projects/plan.png": None,
+    "日记/学习笔记.md": "今天学习了很多新的东西。\n",
+}
+
+
+@pytest.fixture(params=MAKERS)
+def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Index]:
+    made = request.param(tmp_path / "index")
+    file(made, VAULT)
+    yield made
+    made.close()
+
+
+# ---- files and names ----------------------------------------------------------------------------------
+
+
+def test_what_was_filed_is_known_by_stamp_version_and_title(index: Index) -> None:
+    known = index.filed("Projects/Tea Garden.md")
+    assert known is not None
+    assert (known.title, known.modified_ns, known.problem) == ("The Garden", 1_000, None)
+    assert index.filed("nowhere.md") is None
+    assert [path for path, _ in index.stamps()] == sorted(VAULT)
+
+
+def test_filing_again_takes_the_place_of_what_was_known(index: Index) -> None:
+    index.file([filing("Tea.md", "Coffee only.")], drop=["Kettle.md", "never there.md"])
+    assert index.text("Tea.md") == "Coffee only."
+    assert paths(index, "boils vinegar") == []
+    assert paths(index, "coffee") == ["Tea.md"]
+    assert index.tags() == {} and index.links_from("Tea.md") == []
+
+
+def test_a_file_that_was_only_touched_gets_its_new_stamp_and_time(index: Index) -> None:
+    index.file([filing("Tea.md", VAULT["Tea.md"], modified=9, stamp="new")])
+    known = index.filed("Tea.md")
+    assert known is not None and (known.stamp, known.modified_ns) == ("new", 9)
+    assert paths(index, "boiling")[0] == "Tea.md"
+
+
+def test_names_are_found_by_key_with_and_without_md(index: Index) -> None:
+    assert index.bearing("tea") == ["Tea.md"] == index.bearing("tea.md")
+    assert index.bearing("plan.png") == ["Projects/plan.png"]
+    assert index.aliased("cha") == ["Tea.md"] and index.titled("the garden") == ["Projects/Tea Garden.md"]
+    assert index.slugged("projects-tea-garden") == ["Projects/Tea Garden.md"] == index.slugged("the-garden")
+    assert set(index.other_names("Tea.md")) == {"Tea", "Cha", "Brew"}
+
+
+def test_slugs_prefer_paths_to_aliases_to_titles_to_segments(index: Index) -> None:
+    file(index, {"x.md": "---\naliases: [A B]\n---\n", "a-b.md": "", "z.md": "# A B", "q/A B.md": ""})
+    assert index.slugged("a-b") == ["a-b.md", "x.md", "z.md", "q/A B.md"]
+
+
+def test_names_alike_come_best_first(index: Index) -> None:
+    assert index.names_like("ketle", limit=2)[0] == "Kettle.md"
+
+
+def test_twins_and_endings(index: Index) -> None:
+    file(index, {"Other.md": "---\naliases: [CHA]\n---\n", "Board.CANVAS": None})
+    assert index.alias_twins() == [("cha", ["Other.md", "Tea.md"])]
+    assert index.ending(".canvas") == ["Board.CANVAS"]
+
+
+def test_counts_are_of_notes_other_files_and_bytes(index: Index) -> None:
+    assert index.count() == (5, 1)
+    files, size = index.usage()
+    assert files == 6 and size > 300
+
+
+# ---- links, tags, headings, properties ------------------------------------------------------------------
+
+
+def test_links_of_a_note_come_in_order_with_their_lines(index: Index) -> None:
+    (link,) = index.links_from("Tea.md")
+    assert (link.kind, link.target, link.subpath, link.display) == ("wikilink", "Kettle", "#Care", "the kettle")
+    assert link.line == 12 and link.context == "Just below boiling, see [[Kettle#Care|the kettle]]."
+    assert [link.target for link in index.links_from("Projects/Deep/Log.md")] == [
+        "tea",
+        "Projects/Tea Garden",
+        "no such note",
+    ]
+
+
+def test_links_toward_a_key_are_found_by_last_segment_and_by_slug(index: Index) -> None:
+    def sources(*keys: str) -> list[str]:
+        return [link.source for link in index.links_toward(keys)]
+
+    assert sources("tea") == ["Projects/Deep/Log.md", "Projects/Tea Garden.md"]
+    assert sources("tea garden") == sources("tea-garden") == sources("projects-tea-garden") == ["Projects/Deep/Log.md"]
+    assert sources("kettle", "tea garden") == ["Projects/Deep/Log.md", "Tea.md"]
+
+
+def test_every_link_can_be_looked_at(index: Index) -> None:
+    assert len(list(index.all_links())) == 5
+
+
+def test_a_long_line_is_cut_around_the_link(index: Index) -> None:
+    file(index, {"Long.md": "x " * 3_000 + "before [[Tea]] after" + " y" * 3_000})
+    (link,) = index.links_from("Long.md")
+    assert len(link.context) <= 400 and "before [[Tea]] after" in link.context
+
+
+def test_tags_are_counted_by_note_whatever_their_case(index: Index) -> None:
+    file(index, {"More.md": "#tool #TOOL #drink"})
+    assert index.tags() == {"Tool": 2, "drink": 2, "drink/hot": 1}
+    assert index.tagged("drink") == ["Kettle.md", "More.md", "Tea.md"]
+    assert index.tags_of(["More.md", "Tea.md"]) == {"More.md": ["tool", "drink"], "Tea.md": ["drink/hot"]}
+    assert index.tags(visible=lambda path: path == "More.md") == {"tool": 1, "drink": 1}
+
+
+def test_headings_and_properties_come_back_as_they_were(index: Index) -> None:
+    assert [(heading.level, heading.text, heading.line) for heading in index.headings("Tea.md")] == [
+        (1, "Tea", 6),
+        (2, "Water", 10),
+    ]
+    assert index.properties("Tea.md")["aliases"] == ["Cha", "Brew"]
+    assert index.properties("Kettle.md") == {} and index.headings("nowhere.md") == []
+    assert index.property_of("status", ["Tea.md", "Kettle.md"]) == {"Tea.md": "Active"}
+
+
+def test_a_note_that_could_not_be_read_is_listed_and_found_by_name_alone(index: Index) -> None:
+    index.file([filing("Locked.md")])
+    assert index.filed("Locked.md") is not None and index.text("Locked.md") is None
+    assert index.bearing("locked") == ["Locked.md"] and index.links_from("Locked.md") == []
+
+
+# ---- listings -------------------------------------------------------------------------------------------
+
+
+def test_listings_stop_at_segments_and_say_how_many_there_are(index: Index) -> None:
+    file(index, {"Projects2/x.md": ""})
+    page, total = index.select(Selection(folder="Projects", limit=1))
+    assert [known.path for known in page] == ["Projects/Deep/Log.md"] and total == 2
+    page, total = index.select(Selection(folder="Projects", recursive=False, notes_only=False))
+    assert [known.path for known in page] == ["Projects/Tea Garden.md", "Projects/plan.png"] and total == 2
+
+
+def test_listings_sort_by_time_and_size_with_ties_by_path(index: Index) -> None:
+    index.file([filing("new.md", "n", modified=5_000), filing("a.md", "n", modified=5_000)])
+    by_time, _ = index.select(Selection(sort="modified", limit=2))
+    assert [known.path for known in by_time] == ["a.md", "new.md"]
+    by_birth, _ = index.select(Selection(sort="created", limit=1))
+    assert by_birth[0].path == "Projects/Tea Garden.md"
+    by_size, _ = index.select(Selection(sort="size", limit=1))
+    assert by_size[0].path == "Tea.md"
+
+
+def test_hidden_notes_are_neither_listed_nor_counted(index: Index) -> None:
+    page, total = index.select(Selection(visible=lambda path: not path.startswith("Projects/"), limit=2, offset=1))
+    assert [known.path for known in page] == ["Tea.md", "日记/学习笔记.md"] and total == 3
+    assert index.folders(visible=lambda path: not path.startswith("Projects/Deep/")) == [("Projects", 1), ("日记", 1)]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("kett",), {"Kettle.md", "Tea.md"}),
+        (("boil", "wat"), {"Kettle.md", "Tea.md"}),
+        (("cha",), {"Tea.md"}),
+        (("hot",), {"Tea.md"}),
+        (("deep",), {"Projects/Deep/Log.md"}),
+        (("学习",), {"日记/学习笔记.md"}),
+        (("aliases",), set()),
+        (("kettle", "absent"), set()),
+        (("!!",), set()),
+    ],
+)
+def test_prefix_words_must_all_begin_a_word_of_title_tags_aliases_path_or_body(
+    index: Index, words: tuple[str, ...], found: set[str]
+) -> None:
+    page, total = index.select(Selection(prefix_words=words))
+    assert {known.path for known in page} == found and total == len(found)
+
+
+def test_selections_can_be_narrowed_by_tags_time_and_paths(index: Index) -> None:
+    assert [known.path for known in index.select(Selection(tags=("TOOL", "drink")))[0]] == ["Kettle.md"]
+    assert index.select(Selection(since_ns=1_000)) == ([], 0)
+    assert index.select(Selection(among=frozenset(("Tea.md", "gone.md"))))[1] == 1
+
+
+# ---- search ---------------------------------------------------------------------------------------------
+
+
+def test_any_word_brings_a_note_and_stems_count(index: Index) -> None:
+    assert paths(index, "boils zeppelin")[0] == "Kettle.md"
+    assert set(paths(index, "boil")) >= {"Kettle.md", "Tea.md"}
+    assert paths(index, "学习")[0] == "日记/学习笔记.md" == paths(index, "西")[0]
+
+
+def test_asked_by_name_a_note_comes_first(index: Index) -> None:
+    assert paths(index, "What do my notes say about the tea garden?")[0] == "Projects/Tea Garden.md"
+    assert paths(index, "What do my notes say about brew?")[0] == "Tea.md"
+
+
+def test_a_hit_shows_its_best_section_with_the_words_marked(index: Index) -> None:
+    (hit, *_) = index.search(asked("descale vinegar")).items
+    assert (hit.path, hit.heading, hit.line) == ("Kettle.md", "Care", 5)
+    assert [hit.snippet[start:end] for start, end in hit.marks] == ["Descale", "vinegar"]
+    (hit, *_) = index.search(asked("spring")).items
+    assert (hit.path, hit.heading, hit.line) == ("Projects/Tea Garden.md", None, 1)
+
+
+def test_totals_say_how_many_hold_any_and_all_of_the_words(index: Index) -> None:
+    found = index.search(asked("water vinegar"))
+    assert (found.total, found.with_all, found.cut) == (2, 1, False)
+    assert index.search(asked("water zeppelin")).with_all == 0
+    assert index.search(asked("tea water spring", limit=1)).cut
+
+
+@pytest.mark.parametrize(
+    ("conditions", "found"),
+    [
+        ({"phrases": ("below boiling",)}, {"Tea.md"}),
+        ({"phrases": ("boiling below",)}, set()),
+        ({"without": ("vinegar",)}, {"Tea.md"}),
+        ({"tags": ("drink",)}, {"Tea.md", "Kettle.md"}),
+        ({"without_tags": ("drink/hot",)}, {"Kettle.md"}),
+        ({"paths": ("KETT",)}, {"Kettle.md"}),
+        ({"without_paths": ("kett",)}, {"Tea.md"}),
+        ({"properties": (("Status", "active"),)}, {"Tea.md"}),
+        ({"without_properties": (("status", None),)}, {"Kettle.md"}),
+        ({"folder": "Projects"}, set()),
+        ({"since_ns": 1_000}, {"Tea.md", "Kettle.md"}),
+        ({"since_ns": 1_001}, set()),
+    ],
+)
+def test_conditions_hold_for_every_hit(index: Index, conditions: dict[str, object], found: set[str]) -> None:
+    hits = index.search(asked("water leaves boiling", **conditions))
+    assert {hit.path for hit in hits.items if hit.path in ("Tea.md", "Kettle.md")} == found
+    assert hits.total >= len(found)
+
+
+def test_conditions_alone_bring_the_newest_first(index: Index) -> None:
+    index.file([filing("New.md", "#drink", modified=9_000)])
+    assert paths(index, tags=("drink",)) == ["New.md", "Kettle.md", "Tea.md"]
+
+
+def test_a_hidden_note_is_not_found_not_counted_and_what_it_says_does_not_count(index: Index) -> None:
+    file(index, {"Private/Diary.md": "The zeppelin of [[Kettle]] flies, zeppelin, zeppelin.\n"})
+    assert set(paths(index, "zeppelin")) == {"Private/Diary.md", "Kettle.md"}
+    found = index.search(asked("zeppelin", visible=lambda path: not path.startswith("Private/")))
+    assert (found.items, found.total, found.with_all) == ((), 0, 0)
+    assert "zeppelin" not in found.nearest
+
+
+def test_a_sentence_that_links_to_a_note_speaks_for_it(index: Index) -> None:
+    file(index, {"Review.md": "The noisiest appliance we own is [[Kettle]].\n"})
+    assert set(paths(index, "noisiest appliance")) == {"Review.md", "Kettle.md"}
+
+
+def test_pages_of_a_search_follow_each_other(index: Index) -> None:
+    whole = paths(index, "tea water", limit=10)
+    assert [*paths(index, "tea water", limit=2), *paths(index, "tea water", limit=8, offset=2)] == whole
+    assert len(set(whole)) == len(whole) > 2
+
+
+def test_nothing_found_names_near_spellings_and_names(index: Index) -> None:
+    found = index.search(asked("vinegr"))
+    assert found.items == () and "vinegar" in found.nearest
+    assert "Kettle" in index.search(asked("kettlle")).nearest
+
+
+@pytest.mark.parametrize("question", ["", "???", '"', "a\x00b", "NEAR(x y)", "x OR", "*", "-", "\ud800", "(" * 99])
+def test_no_question_is_an_error(index: Index, question: str) -> None:
+    index.search(asked(question))
+
+
+def test_one_note_alone_is_found(tmp_path: Path) -> None:
+    with_one = sqlite_index(tmp_path / "one", {"Only.md": "# Only\n\nThe single word."})
+    assert paths(with_one, "what is the single word?") == ["Only.md"]
+
+
+# ---- texts ----------------------------------------------------------------------------------------------
+
+
+def test_bodies_come_in_path_order_and_may_be_narrowed(index: Index) -> None:
+    def looked_at(*groups: tuple[str, ...], folder: str = "") -> list[str]:
+        return [body.path for batch in index.bodies(Needles(groups), folder=folder) for body in batch]
+
+    assert looked_at() == sorted(path for path, text in VAULT.items() if text is not None)
+    assert looked_at(folder="Projects") == ["Projects/Deep/Log.md", "Projects/Tea Garden.md"]
+    assert "Kettle.md" in looked_at(("ineg",))
+    assert index.text("Kettle.md") == VAULT["Kettle.md"]
+
+
+def test_progress_counts_notes(index: Index) -> None:
+    assert index.progress().done == 5 and not index.progress().building

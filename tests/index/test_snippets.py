@@ -1,0 +1,36 @@
+"""Snippets show why a section was found."""
+
+from notewright.index.snippets import LENGTH, folded, pattern_of, snippet
+
+
+def shown(section: str, *words: str) -> tuple[str, list[str]]:
+    text, marks = snippet(section, pattern_of(words))
+    return text, [text[start:end] for start, end in marks]
+
+
+def test_the_line_with_most_of_the_words_is_shown() -> None:
+    text, marked = shown("Nothing here.\nTea and water, tea again.\nTea alone.\n", "tea", "water")
+    assert text == "Tea and water, tea again. … Tea alone." and marked == ["Tea", "water", "tea", "Tea"]
+
+
+def test_words_are_marked_whole_and_whatever_their_accents_and_case() -> None:
+    assert shown("Steam, TEA and thé_tea, cafés.", "tea", "cafes")[1] == ["TEA", "tea", "cafés"]
+
+
+def test_pairs_that_overlap_are_one_mark() -> None:
+    assert shown("今天学习笔记很多", "学习", "习笔", "笔记")[1] == ["学习笔记"]
+
+
+def test_a_long_line_is_cut_around_the_words() -> None:
+    text, marked = shown("lorem " * 500 + "tea water" + " ipsum" * 500, "tea", "water")
+    assert marked == ["tea", "water"] and text.startswith("…") and text.endswith("…") and len(text) <= LENGTH + 2
+
+
+def test_without_words_the_beginning_is_shown() -> None:
+    assert shown("\n\n  First   line\twith blanks \n\nSecond")[0] == "First line with blanks … Second"
+    assert shown("   \n") == ("", [])
+
+
+def test_folding_keeps_every_character_in_its_place() -> None:
+    for text in ("Çà ñ", "İstanbul ŒUVRE ß", "e\u0301", "学习", "ﬁne", "𝔘"):
+        assert len(folded(text)) == len(text)
