@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from functools import lru_cache
 
 from notewright.errors import Invalid
 
@@ -94,6 +95,7 @@ def name_problem(path: str) -> str | None:
     return None
 
 
+@lru_cache(maxsize=8_192)  # candidates of one link are those of the next
 def path_key(path: str) -> str:
     """What two spellings of one name share: case and composition ignored. Links and twins are compared by it."""
     if path.isascii():
