@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from notewright.engine.through import may_see_through
 from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
 from notewright.index import Filed, Selection, everything
 from notewright.ledger import Past
-from notewright.notes import Note, NotePath, glob_matcher, link_key, parse, path_key, with_md
+from notewright.notes import Note, NotePath, glob_matcher, link_key, parse, path_key, path_problem, with_md
 from notewright.stores import Entry, Stored
 
 _RECENT = 500  # changes that are looked through for a name
@@ -52,7 +53,7 @@ def read(ws: Workspace, path: NotePath) -> Reading:
 
 def fetch(ws: Workspace, path: NotePath) -> Stored:
     """The bytes of any file at exactly this path."""
-    ws.access.may_see(path)
+    may_see_through(ws, path)
     try:
         return ws.store.read(path)
     except NotFound:
@@ -61,7 +62,7 @@ def fetch(ws: Workspace, path: NotePath) -> Stored:
 
 def entry_at(ws: Workspace, path: NotePath) -> Entry:
     """What is known of a file without reading it."""
-    ws.access.may_see(path)
+    may_see_through(ws, path)
     try:
         return ws.store.stat(path)
     except NotFound:
@@ -86,9 +87,8 @@ def exists(ws: Workspace, path: NotePath) -> bool:
 
 def locate(ws: Workspace, raw: str) -> NotePath:
     """The file a person means: a path (`.md` optional), else a name, else an alias, case ignored."""
-    wanted = raw.strip().strip("/")
-    path = NotePath.parse(wanted)
-    for spelling in dict.fromkeys((path, NotePath(with_md(path)))):
+    path = NotePath.parse(raw.strip().strip("/"))
+    for spelling in dict.fromkeys((*_as_typed(raw), path, NotePath(with_md(path)))):
         if ws.access.sees(spelling) and exists(ws, spelling):
             return spelling
     ws.follower.wait(ws.limits.seconds)
@@ -105,6 +105,12 @@ def locate(ws: Workspace, raw: str) -> NotePath:
             path=path,
         )
     raise missing(ws, path)
+
+
+def _as_typed(raw: str) -> list[NotePath]:
+    """The words with their outer blanks, where there are any: names that are there may have them."""
+    typed = raw.strip("/")
+    return [] if typed == typed.strip() or path_problem(typed) else [NotePath(typed), NotePath(with_md(typed))]
 
 
 def _named(ws: Workspace, path: NotePath) -> Sequence[NotePath]:
@@ -157,8 +163,9 @@ def folder_path(ws: Workspace, raw: str) -> str:
     if wanted in ("", "."):
         return ""
     path = NotePath.parse(wanted)
-    if _is_folder(ws, path):
-        return path
+    for spelling in (*_as_typed(raw)[:1], path):
+        if _is_folder(ws, spelling):
+            return spelling
     near = _nearest_folders(ws, path)
     hint = f"nearest folders: {', '.join(near)}" if near else "list shows the folders there are"
     raise NotFound(f"there is no folder {path}", hint=hint, what="folder", path=path, nearest=near)
@@ -172,6 +179,10 @@ def _nearest_folders(ws: Workspace, path: NotePath, count: int = 3) -> list[str]
         names = (path_key(folder), path_key(NotePath(folder).name))
         return max(difflib.SequenceMatcher(None, wanted, name).ratio() for name in names)
 
+    try:
+        ws.follower.wait(ws.limits.seconds)
+    except Problem:
+        return []
     found = [name for name, _ in ws.index.folders(visible=ws.access.sees)][:2000]
     return sorted(found, key=lambda folder: (-likeness(folder), folder))[:count]
 
@@ -247,14 +258,6 @@ def _moment(value: object, ws: Workspace) -> float | None:
         return (moment if moment.tzinfo else moment.replace(tzinfo=ws.timezone)).timestamp()
     except (ValueError, OverflowError):  # year 1 in a zone east of Greenwich
         return None
-
-
-def spelled(ws: Workspace, path: NotePath) -> NotePath:
-    """The path as the file that is there spells it, if one is there in another case."""
-    if exists(ws, path):
-        return path
-    twins = [p for p in ws.index.bearing(link_key(path)) if path_key(p) == path_key(path) and ws.access.sees(p)]
-    return twins[0] if len(twins) == 1 else path
 
 
 def once_named(ws: Workspace, raw: str) -> NotePath | None:

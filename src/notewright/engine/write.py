@@ -8,7 +8,7 @@ from notewright.engine.changes import Drop, Edited, Plan, Put, commit, commit_la
 from notewright.engine.links import incoming
 from notewright.engine.read import exists, missing
 from notewright.engine.workspace import Workspace
-from notewright.errors import Conflict, Exists, Forbidden, Invalid, NotFound, Problem, Quota, TooLarge
+from notewright.errors import Conflict, Exists, Forbidden, Indexing, Invalid, NotFound, Problem, Quota, TooLarge
 from notewright.notes import Edit, NotePath, apply, apply_all, link_key, may_apply_again, name_problem, path_key
 from notewright.stores import Version, version_of
 
@@ -94,7 +94,11 @@ def _siblings(ws: Workspace, place: NotePath) -> list[NotePath]:
 
 def _bearing(ws: Workspace, place: NotePath) -> Sequence[NotePath]:
     """Files with this name, spelled anyhow: from the index, for a folder may hold ten thousand of others."""
-    return _siblings(ws, place) if ws.follower.progress().building else ws.index.bearing(link_key(place.name))
+    try:
+        ws.follower.wait(0)
+    except Indexing:
+        return _siblings(ws, place)
+    return ws.index.bearing(link_key(place.name))
 
 
 def admit(ws: Workspace, path: NotePath, size: int) -> None:
@@ -115,6 +119,7 @@ def within_quota(ws: Workspace, more_files: int, more_bytes: int) -> None:
     """Quota if the workspace would be over what it may hold after the change."""
     if ws.limits.quota_files is None and ws.limits.quota_bytes is None:
         return
+    ws.follower.wait(ws.limits.seconds)
     files, size = ws.index.usage()
     for used, more, most, what in (
         (files, more_files, ws.limits.quota_files, "files"),
@@ -256,15 +261,19 @@ def delete(ws: Workspace, path: NotePath, *, trash: bool = True, dry_run: bool =
     linked = tuple(dict.fromkeys(link.source for link in incoming(ws, path)))
     if not exists(ws, path):
         raise missing(ws, path)
-    old = ws.store.read(path)
-    place = trash_place(ws, path) if trash else None
-    steps: tuple[Put | Drop, ...] = (Drop(path, old.version),)
-    if place is not None:
-        steps = (Put(place, None, None, source=path), *steps)
+    places: list[NotePath | None] = []
+
+    def make() -> Plan:
+        place = trash_place(ws, path) if trash else None
+        places[:] = [place]
+        gone = Drop(path, ws.store.read(path).version)
+        return Plan((gone,) if place is None else (Put(place, None, None, source=path), gone), f"deleted {path}")
+
     if dry_run:
-        return Deleted(path, place, linked, (), None)
-    done = commit(ws, Plan(steps, f"deleted {path}"))
-    return Deleted(path, place, linked, (), done.id)
+        make()
+        return Deleted(path, places[0], linked, (), None)
+    done = commit_latest(ws, make)
+    return Deleted(path, places[0], linked, (), done.id)
 
 
 def trash_place(ws: Workspace, path: NotePath) -> NotePath:

@@ -282,7 +282,8 @@ class _Lines:
 
     def __post_init__(self) -> None:
         spans = lines_of(self.text)
-        self.starts = [start for start, _ in spans]
+        mark = self.text.startswith("\ufeff")  # of byte order: no line begins before it
+        self.starts = [start or int(mark) for start, _ in spans]
         self.ends = [end for _, end in spans]
 
     def insertion(self, text: str, edit: InsertAtLine) -> Splice:

@@ -32,7 +32,7 @@ class Plain(Style):
 
     def problem(self, failed: Failed) -> Answer:
         problem = failed.problem
-        message, hint = (words.shortened(text, LONGEST_MESSAGE) for text in (problem.message, problem.hint))
+        message, hint = (words.one_line(text, LONGEST_MESSAGE) for text in (problem.message, problem.hint))
         said = f"{self.table[problem.code]}: {message.rstrip('.')}."
         lines = problem.details.get("lines", ()) if problem.code == "conflict" else ()
         if hint:
@@ -41,7 +41,7 @@ class Plain(Style):
 
     def bad_arguments(self, failed: Failed) -> Answer:
         fault = failed.problem
-        message = words.shortened(fault.message, LONGEST_MESSAGE)
+        message = words.one_line(fault.message, LONGEST_MESSAGE)
         if isinstance(fault, BadArgument) and fault.fault == "unknown" and fault.expected:
             return Answer.error(f"invalid: {message}. {failed.tool} takes {', '.join(fault.expected)}.")
         return Answer.error(f"invalid: {message}. Call {failed.tool} again with that put right.")

@@ -34,7 +34,7 @@ def write(call: Call, args: Args) -> str:
     ws, rest = places.split(args["path"])
     if not rest or args["path"].rstrip().endswith("/"):
         raise Invalid("path names a folder, not a note", hint="give the note a name, like Folder/Note", what="path")
-    place = Place(ws, NotePath.parse(with_md(rest)))
+    place = Place(ws, NotePath.parse(with_md(rest.strip().strip("/"))))
     with places.saying(ws):
         done = _overwritten(call, place, args) if "version" in args else _created(place, args["content"])
     shown_path = places.show(ws, done.path)
@@ -50,7 +50,7 @@ def _created(place: Place, content: str) -> engine.Written:
 
 
 def _overwritten(call: Call, place: Place, args: Args) -> engine.Written:
-    place = Place(place.ws, engine.spelled(place.ws, place.path))
+    place = Place(place.ws, engine.as_there(place.ws, place.path))
     try:
         return engine.overwrite(place.ws, place.path, args["content"].encode(), seen=args["version"])
     except Conflict as conflict:
@@ -160,13 +160,12 @@ def move(call: Call, args: Args) -> str:
     target_ws, new = places.split(args["to"])
     if target_ws.id != ws.id:
         raise Invalid("notes cannot move between workspaces", hint="write it there and delete it here", what="to")
-    if not new or args["to"].rstrip().endswith("/"):
-        new += "/"
+    new = new.strip().strip("/") + "/" * (not new or args["to"].rstrip().endswith("/"))
     dry_run = args.get("dry_run", False)
     with places.saying(ws):
         report = engine.move(ws, old, new, dry_run=dry_run)
     lines = [words.moved(report, (places.show(ws, report.old), places.show(ws, report.new)), dry_run)]
-    lines += [f"{places.show(ws, path)}: {words.amount(count, 'link')}" for path, count in report.files]
+    lines += [f"{places.show(ws, path)}: {words.amount(count, 'link')}" for path, count in sorted(report.files)]
     last = [] if dry_run else [words.undo_line(report.change_id)]
     return words.bounded(lines, "history shows the whole change", last)
 

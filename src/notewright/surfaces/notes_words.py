@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import tzinfo
 
@@ -15,6 +16,7 @@ HIT_BYTES = 285  # of one hit with its snippet: twenty of them fit into 6 kB
 DIFF_LINES = 40
 DIFF_FROM = 20_000  # lines; comparing longer texts takes too long
 LINE_CHARS = 300
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]+")
 
 
 def bounded(lines: Iterable[str], rest: str, last: Sequence[str] = ()) -> str:
@@ -48,6 +50,11 @@ def paged(head: str, items: Sequence[str], rest: Callable[[int], str | None]) ->
 def shortened(text: str, most: int = LINE_CHARS) -> str:
     """Cut at the end, with a sign that it was."""
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def one_line(text: str, most: int) -> str:
+    """Without line ends and other signs that would look like ours."""
+    return shortened(_CONTROL.sub(" ", text), most)
 
 
 def amount(number: int, thing: str, many: str = "") -> str:

@@ -66,15 +66,18 @@ class Places:
 
     def split(self, raw: str) -> tuple[Workspace, str]:
         """The workspace a path begins with, and the rest; NotFound with the names when it begins with none."""
-        wanted = raw.strip().strip("/")
+        wanted = raw.strip("/")  # blanks may belong to a name that is there
         if len(wanted) > LONGEST:
             raise Invalid(f"a path may have {LONGEST} characters at most", hint="give a shorter one", what="path")
         if not self.several:
-            return self.call.workspace, wanted
+            return self.call.workspace, wanted if wanted.strip().strip("/") else ""
+        wanted = wanted.lstrip().lstrip("/")
         workspaces = sorted(self.call.workspaces, key=lambda ws: -len(ws.name))  # "A" and "A/B" may both be names
         for fold in (str, str.casefold):
             for ws in workspaces:
-                if fold(wanted + "/").startswith(fold(ws.name + "/")):
+                if fold(wanted.rstrip() + "/") == fold(ws.name + "/"):
+                    return ws, ""
+                if fold(wanted).startswith(fold(ws.name + "/")):
                     return ws, wanted[len(ws.name) + 1 :]
         names = [ws.name for ws in self.call.workspaces]
         raise NotFound(

@@ -1,0 +1,210 @@
+"""`notes`, what was done and taking it back (contracts G, design §7.4)."""
+
+import re
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.surfaces.notes_desk import Desk, MakeDesk, desks
+
+POEM = "".join(f"line {number}\n" for number in range(1, 31))
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Generator[MakeDesk, None, None]:
+    with desks(tmp_path) as made:
+        yield made
+
+
+class Clock:
+    """Goes on by a minute whenever it is looked at."""
+
+    def __init__(self) -> None:
+        self.now = 1793620800.0  # 2026-11-02T12:00:00Z
+
+    def __call__(self) -> float:
+        self.now += 60
+        return self.now
+
+
+def files(desk: Desk) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(desk.root)): path.read_bytes()
+        for path in sorted(desk.root.rglob("*"))
+        if path.is_file() and ".trash" not in path.parts
+    }
+
+
+# ---- history ------------------------------------------------------------------------------------------
+
+
+def test_history_says_when_who_with_which_tool_and_what_newest_first(make: MakeDesk) -> None:
+    desk = make({"A.md": "1"}, clock=Clock())
+    first = desk.done("edit", path="A", edits=[{"append": "2"}])
+    second = desk.another("cursor").done("write", path="B", content="x")
+    assert desk.said("history").split("\n") == [
+        "2 changes, newest first:",
+        f"{second}  2026-11-02T12:02:00Z  cursor notes.write: created B.md",
+        f"{first}  2026-11-02T12:01:00Z  claude notes.edit: edited A.md",
+    ]
+
+
+def test_the_history_of_a_note_follows_its_moves_and_outlives_it(make: MakeDesk) -> None:
+    desk = make({"A.md": "1", "Other.md": ""})
+    made = [desk.done("edit", path="A", edits=[{"append": "2"}]), desk.done("move", **{"from": "A", "to": "x/B"})]
+    desk.done("edit", path="Other", edits=[{"append": "2"}])
+    made.append(desk.done("delete", path="B"))
+    for name in ("x/B", "x/B.md", "B", "b"):
+        assert re.findall(r"^(\w+)  ", desk.said("history", path=name), re.MULTILINE) == made[::-1]
+    assert desk.said("history", path="x").startswith("2 changes") or desk.said("history", path="x").startswith("3 ")
+    assert desk.refused("history", path="Nope").startswith("not_found: there is no Nope. ")
+
+
+def test_history_since_a_time_and_up_to_a_limit(make: MakeDesk) -> None:
+    desk = make({"A.md": ""}, clock=Clock())
+    for _ in range(4):
+        desk.done("edit", path="A", edits=[{"append": "x\n"}])
+    assert desk.said("history", since="2026-11-02T12:03:00Z").startswith("2 changes, newest first:")
+    assert desk.said("history", since="2026-11-03") == "No changes were made through this server since then."
+    lines = desk.said("history", limit=3).split("\n")
+    assert lines[0] == "3 changes, newest first:"
+    assert lines[-1] == "[more changes: raise limit]"
+    assert desk.refused("history", since="soon").startswith("invalid: 'soon' is not a time. ")
+
+
+def test_one_change_is_shown_as_a_diff(make: MakeDesk) -> None:
+    desk = make({"Tea.md": "one\ntwo\n", "A.md": "[[Tea]]\n"})
+    change = desk.done("move", **{"from": "Tea", "to": "Cha"})
+    lines = desk.said("history", change=change).split("\n")
+    assert lines[0].endswith(" claude notes.move: moved Tea.md to Cha.md")
+    assert lines[1:] == ["moved Cha.md from Tea.md", "changed A.md", "@@ -1 +1 @@", "-[[Tea]]", "+[[Cha]]"]
+    said = desk.refused("history", change="nope")
+    assert said == f"not_found: there is no change nope. The nearest are {change}."
+
+
+# ---- undo ---------------------------------------------------------------------------------------------
+
+CHANGES: list[tuple[str, dict[str, Any]]] = [
+    ("write", {"path": "New/Deep/Note", "content": "x"}),
+    ("edit", {"path": "Tea", "edits": [{"replace": "one", "with": "1"}, {"append": "end"}]}),
+    ("properties", {"path": "Tea", "set": {"a": 1}, "add_tags": ["t"]}),
+    ("move", {"from": "Tea", "to": "Drinks/Cha"}),
+    ("move", {"from": "f", "to": "g/"}),
+    ("move", {"from": "p.png", "to": "pics/"}),
+    ("delete", {"path": "Tea"}),
+    ("delete", {"path": "p.png"}),
+    ("daily", {"append": "x", "section": "Log"}),
+]
+
+
+@pytest.mark.parametrize(("tool", "args"), CHANGES, ids=[f"{tool} {list(args.values())}" for tool, args in CHANGES])
+def test_nothing_a_tool_does_is_beyond_undo_and_undo_is_not_either(
+    make: MakeDesk, tool: str, args: dict[str, Any]
+) -> None:
+    desk = make({"Tea.md": "one\n", "A.md": "[[Tea]] [[f/B]] ![[p.png]]", "f/B.md": "[[Tea]]", "p.png": b"\x89\xff"})
+    before = files(desk)
+    change = desk.done(tool, **args)
+    after = files(desk)
+    assert after != before
+    back = desk.done("undo", change=change)
+    assert files(desk) == before
+    assert not (desk.root / "New").exists()
+    desk.done("undo", change=back)
+    assert files(desk) == after
+
+
+def test_an_undo_says_what_became_of_each_file(make: MakeDesk) -> None:
+    desk = make({"Tea.md": "", "A.md": "[[Tea]]"})
+    change = desk.done("move", **{"from": "Tea", "to": "Cha"})
+    dry = desk.said("undo", change=change, dry_run=True).split("\n")
+    assert dry[0] == "Would take back “moved Tea.md to Cha.md” in 3 files:"
+    assert sorted(dry[1:]) == ["A.md is as before", "Cha.md is gone again", "Tea.md is back"]
+    assert desk.text("A.md") == "[[Cha]]"
+    assert desk.said("undo", change=change).startswith("Took back “moved Tea.md to Cha.md” in 3 files:")
+
+
+def test_later_changes_elsewhere_in_the_note_stay(make: MakeDesk) -> None:
+    desk = make({"Poem.md": POEM})
+    change = desk.done("edit", path="Poem", edits=[{"replace": "line 3\n", "with": "THREE\n"}])
+    desk.another().done("edit", path="Poem", edits=[{"replace": "line 20\n", "with": "TWENTY\n"}])
+    desk.outside("Poem.md", desk.text("Poem.md").replace("line 28\n", "by hand\n"))
+    desk.done("undo", change=change)
+    assert desk.text("Poem.md") == POEM.replace("line 20\n", "TWENTY\n").replace("line 28\n", "by hand\n")
+
+
+def test_what_stands_in_the_way_is_named(make: MakeDesk) -> None:
+    desk = make({"Poem.md": POEM})
+    first = desk.done("edit", path="Poem", edits=[{"replace": "line 3\n", "with": "THREE\n"}])
+    second = desk.another("cursor").done("edit", path="Poem", edits=[{"replace": "THREE", "with": "3"}])
+    now = desk.text("Poem.md")
+    assert desk.refused("undo", change=first) == (
+        f"conflict: Poem.md was changed since at the same place by cursor (change {second}). Undo {second} first."
+    )
+    assert desk.refused("undo", change=first, dry_run=True).startswith("conflict: ")
+    assert desk.text("Poem.md") == now
+    desk.done("undo", change=second)
+    desk.done("undo", change=first)
+    assert desk.text("Poem.md") == POEM
+
+
+def test_an_outside_edit_at_the_same_place_stands_in_the_way(make: MakeDesk) -> None:
+    desk = make({"Poem.md": POEM})
+    change = desk.done("edit", path="Poem", edits=[{"replace": "line 3\n", "with": "THREE\n"}])
+    desk.outside("Poem.md", POEM.replace("line 3\n", "mine\n"))
+    assert desk.refused("undo", change=change) == (
+        "conflict: Poem.md was changed since at the same place, outside Notewright. Put it right by hand."
+    )
+
+
+def test_a_name_that_is_taken_again_stands_in_the_way(make: MakeDesk) -> None:
+    desk = make({"A.md": "old"})
+    change = desk.done("delete", path="A")
+    desk.done("write", path="A", content="new")
+    assert desk.refused("undo", change=change).startswith("conflict: A.md is there again by claude (change ")
+    assert desk.text("A.md") == "new"
+
+
+def test_a_change_is_taken_back_once(make: MakeDesk) -> None:
+    desk = make({"A.md": ""})
+    change = desk.done("edit", path="A", edits=[{"append": "x"}])
+    back = desk.done("undo", change=change)
+    assert desk.refused("undo", change=change) == (
+        f"conflict: {change} was taken back already, by {back}. Undo {back} to have it again."
+    )
+
+
+def test_a_client_takes_back_its_own_afternoon_in_one_change(make: MakeDesk) -> None:
+    desk = make({"A.md": "a\n", "B.md": "b\n", "C.md": "c\n[[A]]"}, clock=Clock())
+    kept = desk.done("edit", path="A", edits=[{"append": "morning\n"}])
+    before = files(desk)
+    desk.done("write", path="New", content="x")
+    desk.done("move", **{"from": "A", "to": "x/A2"})
+    other = desk.another("cursor").done("edit", path="B", edits=[{"append": "theirs\n"}])
+    desk.done("edit", path="C", edits=[{"append": "\nmine"}])
+    desk.done("delete", path="New")
+    dry = desk.said("undo", since="2026-11-02T12:02:00Z", dry_run=True)
+    assert dry.startswith("Would take back 4 changes in ")
+    change = desk.done("undo", since="2026-11-02T12:02:00Z")
+    assert files(desk) == before | {"B.md": b"b\ntheirs\n"}
+    said = desk.said("history", limit=1)
+    assert f"{change}  " in said
+    assert said.split("\n")[1].endswith(": undid 4 changes")
+    assert {kept, other} <= set(re.findall(r"^(\w{6,})  ", desk.said("history"), re.MULTILINE))
+    assert desk.refused("undo", since="2026-11-02T12:02:00Z").startswith("not_found: ")
+
+
+def test_both_or_neither_of_change_and_since_is_invalid(make: MakeDesk) -> None:
+    desk = make({"A.md": ""})
+    for args in ({}, {"change": "abcdef", "since": "2026-01-01"}, {"dry_run": True}):
+        assert desk.refused("undo", **args) == "invalid: give either change or since. History shows the ids."
+
+
+def test_an_unknown_change_names_the_nearest_three(make: MakeDesk) -> None:
+    desk = make({"A.md": ""})
+    assert desk.refused("undo", change="abc") == (
+        "not_found: there is no change abc. Nothing was changed through Notewright yet."
+    )
+    made = [desk.done("edit", path="A", edits=[{"append": "x"}]) for _ in range(5)]
+    said = desk.refused("undo", change=made[2][:-1] + "?")
+    assert re.search(rf"The nearest are .*\b{made[2]}\b", said)
