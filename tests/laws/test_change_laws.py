@@ -90,7 +90,7 @@ def test_a_plan_applied_twice_is_applied_once(notes: dict[str, bytes], wishes: d
     after = files(ws)
     change = ws.ledger.change(done.id) if done.id else None
     if change is not None:
-        assert drive(recovery(change), ws.store, ws.ledger).state == "done"
+        assert drive(recovery(change), ws).state == "done"
     assert files(ws) == after
 
 

@@ -18,7 +18,7 @@ from notewright.engine import machine
 from notewright.engine.filing import refile
 from notewright.engine.machine import Effect, Machine, Outcome, Sights
 from notewright.engine.workspace import Workspace
-from notewright.errors import Conflict, Exists, Internal, Invalid, NotFound, NotText, Problem
+from notewright.errors import Conflict, Exists, Indexing, Internal, Invalid, NotFound, NotText, Problem
 from notewright.ledger import Change, Ledger, Step
 from notewright.notes import NotePath
 from notewright.stores import Store, Stored, Version, version_of
@@ -90,6 +90,26 @@ def commit(ws: Workspace, plan: Plan) -> Done:
 def commit_latest(ws: Workspace, make: Callable[[], Plan], *, max_tries: int = 8) -> Done:
     """Commit what `make` plans, planned under the lock and again when somebody else comes between."""
     return _alone(ws, lambda: _perform(ws, make()), tries=max_tries)
+
+
+def commit_indexed(ws: Workspace, make: Callable[[], Plan]) -> Done:
+    """The same for a plan that asks the index what links where: never by one that does not know every note, be it
+    deleted in the middle of the questions."""
+
+    def attempt() -> Done:
+        asked = ws.index.generation()
+        if not asked.whole:
+            raise _Interrupted(_lost())
+        plan = make()
+        if ws.index.generation() != asked:
+            raise _Interrupted(_lost())
+        return _perform(ws, plan)
+
+    return _alone(ws, attempt, tries=8)
+
+
+def _lost() -> Indexing:
+    return Indexing("the index is being built again", hint="try again in a moment", done=0, total=None)
 
 
 def edit(
@@ -168,14 +188,15 @@ def _alone(ws: Workspace, attempt: Callable[[], _Answer], *, tries: int) -> _Ans
         except _Interrupted as interrupted:
             if count == tries:
                 raise interrupted.problem from None
+            if isinstance(interrupted.problem, Indexing):
+                ws.follower.wait_for_all(ws.limits.seconds)
         time.sleep(random.uniform(0, PAUSE * 2**count))
     raise AssertionError("the last try returns or raises")
 
 
 def _finish_others(ws: Workspace) -> None:
     for change in ws.ledger.unfinished():
-        outcome = drive(machine.recovery(change), ws.store, ws.ledger)
-        refile(ws, [step.path for step in change.steps if not step.path.is_hidden])
+        outcome = drive(machine.recovery(change), ws)
         log.info("change %s of another process: %s", change.id, outcome.state)
 
 
@@ -198,8 +219,7 @@ def _carried_out(ws: Workspace, plan: Plan) -> Done:
         _new_id(ws.ledger), ws.clock(), ws.actor, plan.summary, tuple(sorted(steps, key=_order)),
         undoes=plan.undoes, emptied=plan.emptied, made=_new_folders(ws.store, steps),
     )  # fmt: skip
-    outcome = drive(machine.carry_out(change, _worth_keeping(steps, known), sights, known), ws.store, ws.ledger)
-    refile(ws, [step.path for step in change.steps if not step.path.is_hidden])
+    outcome = drive(machine.carry_out(change, _worth_keeping(steps, known), sights, known), ws)
     if outcome.state == "taken_back":
         raise outcome.cause or Internal("a change was taken back without a reason")
     versions = {step.path: _version(outcome.sights.get(step.path)) for step in plan.steps}
@@ -301,13 +321,13 @@ def _new_id(ledger: Ledger) -> str:
             return name
 
 
-def drive(running: Machine, store: Store, ledger: Ledger) -> Outcome:
+def drive(running: Machine, ws: Workspace) -> Outcome:
     """Run a machine to its end: do what it asks for, tell it what came of it."""
     try:
         effect = next(running)
         while True:
             try:
-                answer = perform(effect, store, ledger)
+                answer = perform(effect, ws)
             except Problem as problem:
                 effect = running.throw(problem)
             else:
@@ -317,8 +337,9 @@ def drive(running: Machine, store: Store, ledger: Ledger) -> Outcome:
         return outcome
 
 
-def perform(effect: Effect, store: Store, ledger: Ledger) -> Any:
+def perform(effect: Effect, ws: Workspace) -> Any:
     """One effect, against the real things."""
+    store, ledger = ws.store, ws.ledger
     match effect:
         case machine.Read(path):
             return read_or_none(store, path)
@@ -338,6 +359,8 @@ def perform(effect: Effect, store: Store, ledger: Ledger) -> Any:
             return store.settle(op, emptied=emptied)
         case machine.Sweep(folders):
             return store.sweep(folders)
+        case machine.File(paths):
+            return refile(ws, paths)
         case machine.Close(change_id, state, steps):
             return _close(ledger, change_id, state, steps)
 

@@ -83,13 +83,20 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True)
+class File:
+    """Into the index, before it is closed: nobody looks at what is closed, and plans are made from the index."""
+
+    paths: tuple[NotePath, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     change_id: str
     state: State
     steps: tuple[Step, ...] | None
 
 
-Effect = Record | Stage | Read | Recall | Write | Delete | Settle | Sweep | Close
+Effect = Record | Stage | Read | Recall | Write | Delete | Settle | Sweep | File | Close
 Sights = dict[NotePath, Stored | None]  # what is there now; a path that could not be read is absent
 
 
@@ -236,6 +243,7 @@ class _Run:
             yield Settle(self.change.id + "x", self.change.made)
         if not self.first:  # before it is closed: nobody looks at what is closed
             yield Sweep(frozenset(step.path.folder for step in self.change.steps))
+        yield File(tuple(step.path for step in self.change.steps if not step.path.is_hidden))
         yield Close(self.change.id, way.state, way.steps)
         return Outcome(way.state, self.sights, tuple(sorted(self.merged)), way.kept, self.cause)
 

@@ -4,16 +4,16 @@ The plan is made under the store's lock from what the notes hold at that moment,
 processes wrote in between is missed. Hidden notes are rewritten like all others, and not named.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from notewright.engine.changes import Drop, Plan, Put, commit_latest, read_or_none, text_of
+from notewright.engine.changes import Drop, Plan, Put, commit_indexed, read_or_none, text_of
+from notewright.engine.files import is_folder
 from notewright.engine.links import resolver
 from notewright.engine.read import fetch, missing
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import Deleted, admit, refuse_twin, trash_place
 from notewright.errors import Exists, Forbidden, Invalid, NotFound
-from notewright.index import Selection
 from notewright.notes import (
     OBSIDIAN,
     LinkPolicy,
@@ -93,8 +93,28 @@ def move(
     `portable`: the new name must work on every system and have no twin but for case.
     """
     ws.access.may_see(old)
-    ws.follower.wait(ws.limits.seconds)
-    moves = _moves(ws, old, new)
+    ws.follower.wait_for_all(ws.limits.seconds)
+    planned: list[tuple[Mapping[NotePath, NotePath], tuple[Rewritten, ...]]] = []
+
+    def make() -> Plan:
+        moves = _moves(ws, old, new)
+        _refuse(ws, moves, portable)
+        plan, rewritten = _plan(ws, moves, policy, _summary(old, moves))
+        planned[:] = [(moves, rewritten)]
+        return plan
+
+    change_id = None
+    if dry_run:
+        make()
+    else:
+        change_id = commit_indexed(ws, make).id
+    ((moves, rewritten),) = planned
+    files = tuple((one.after, one.links) for one in rewritten if ws.access.sees(one.after))
+    return Moved(old, _top(old, moves), files, sum(count for _, count in files), change_id, moves)
+
+
+def _refuse(ws: Workspace, moves: Mapping[NotePath, NotePath], portable: bool) -> None:
+    """Say no where something may not move, or not there."""
     if portable:
         _refuse_unportable(moves.values())
     for source, target in moves.items():
@@ -103,20 +123,6 @@ def move(
         _refuse_taken(ws, target, moves)
         if portable:
             refuse_twin(ws, target, but_for=frozenset(moves) | _folders(moves))
-    planned: list[tuple[Rewritten, ...]] = []
-
-    def make() -> Plan:
-        plan, rewritten = _plan(ws, moves, policy, _summary(old, moves))
-        planned[:] = [rewritten]
-        return plan
-
-    change_id = None
-    if dry_run:
-        make()
-    else:
-        change_id = commit_latest(ws, make).id
-    files = tuple((one.after, one.links) for one in planned[0] if ws.access.sees(one.after))
-    return Moved(old, _top(old, moves), files, sum(count for _, count in files), change_id, moves)
 
 
 def _moves(ws: Workspace, old: NotePath, new: str) -> dict[NotePath, NotePath]:
@@ -142,13 +148,24 @@ def _known(ws: Workspace, old: NotePath) -> list[NotePath]:
         raise missing(ws, old) from None
     if kind != "folder":
         return [old]
-    below, _ = ws.index.select(Selection(folder=old, notes_only=False))
+    below = list(_below(ws, old))
     if not below:
         raise Invalid(f"the folder {old} holds no files", hint="there is nothing to move", what="from")
-    if not all(ws.access.sees(filed.path) for filed in below):
+    if not all(ws.access.sees(path) for path in below):
         hint = "move the notes you see one by one"
         raise Forbidden(f"moving the folder {old} as a whole is not allowed", hint=hint, path=old, by="rule")
-    return [filed.path for filed in below]
+    return below
+
+
+def _below(ws: Workspace, folder: str) -> Iterator[NotePath]:
+    """Every file in a folder and its sub-folders, as they are at this moment."""
+    left = [folder]
+    while left:
+        for entry in ws.store.children(left.pop()):
+            if entry.kind == "folder":
+                left.append(entry.path)
+            elif not is_folder(entry):
+                yield entry.path
 
 
 def _with_extension(ws: Workspace, old: NotePath, new: str) -> str:
@@ -217,11 +234,13 @@ def delete_marked(
 ) -> Deleted:
     """Into the trash, and every link to it gets the target that `mark` makes of the one written."""
     admit(ws, path, 0)
-    ws.follower.wait(ws.limits.seconds)
-    place = trash_place(ws, path)
+    ws.follower.wait_for_all(ws.limits.seconds)
+    places: list[NotePath] = []
     changed: list[NotePath] = []
 
     def make() -> Plan:
+        place = trash_place(ws, path)
+        places[:] = [place]
         texts = Texts(ws)
         rows = ws.index.links_toward(name_keys(path))
         means = resolver(ws, policy)
@@ -245,9 +264,9 @@ def delete_marked(
     if dry_run:
         make()
     else:
-        change_id = commit_latest(ws, make).id
+        change_id = commit_indexed(ws, make).id
     files = tuple(sorted(one for one in changed if ws.access.sees(one)))
-    return Deleted(path, place, files, files, change_id)
+    return Deleted(path, places[0], files, files, change_id)
 
 
 # ---- inside notes -------------------------------------------------------------------------------------
@@ -267,14 +286,17 @@ def rename_block(ws: Workspace, path: NotePath, old: str, new: str, *, dry_run: 
 
 def rename_tag(ws: Workspace, old: str, new: str, *, dry_run: bool = False) -> Relabelled:
     """A tag with its children, in text and properties of all notes."""
-    ws.follower.wait(ws.limits.seconds)
-    key = tag_key(old)
-    bearing = ws.index.tagged(key)
-    if not bearing:
-        raise NotFound(f"no note has the tag #{old}", hint="check lists what is there", what="tag", tag=old)
-    for path in bearing:
-        ws.access.may_write(path)
-    return _commit(ws, f"renamed #{old} to #{new}", lambda: bearing, lambda notes: plan_tag(notes, old, new), dry_run)
+    ws.follower.wait_for_all(ws.limits.seconds)
+
+    def bearing() -> list[NotePath]:
+        found = ws.index.tagged(tag_key(old))
+        if not found:
+            raise NotFound(f"no note has the tag #{old}", hint="check lists what is there", what="tag", tag=old)
+        for path in found:
+            ws.access.may_write(path)
+        return found
+
+    return _commit(ws, f"renamed #{old} to #{new}", bearing, lambda notes: plan_tag(notes, old, new), dry_run)
 
 
 def _relabel(
@@ -287,7 +309,7 @@ def _relabel(
     ws.access.may_see(path)
     admit(ws, path, 0)
     text_of(path, fetch(ws, path).data)
-    ws.follower.wait(ws.limits.seconds)
+    ws.follower.wait_for_all(ws.limits.seconds)
 
     def linking() -> list[NotePath]:
         return [path, *(row.source for row in ws.index.links_toward(name_keys(path)))]
@@ -316,5 +338,5 @@ def _commit(
     if dry_run:
         make()
     else:
-        change_id = commit_latest(ws, make).id
+        change_id = commit_indexed(ws, make).id
     return Relabelled(tuple(file for file in files if ws.access.sees(file[0])), change_id)

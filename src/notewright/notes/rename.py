@@ -71,6 +71,9 @@ def touched_keys(moves: Moves) -> set[str]:
     return {key for pair in moves.items() for path in pair for key in name_keys(path)}
 
 
+_ENDS_A_LINK = re.compile(r"[][|]")  # in a display text they could be taken for the link's own
+
+
 @dataclass(frozen=True, slots=True)
 class MovedNames:
     """Names as they will be: those of before with some paths moved."""
@@ -200,7 +203,7 @@ class _Planner:
         yield Splice(link.target_start, link.target_end, written)
         if renamed and link.display is not None and link.display.strip() == meant.stem:
             place = _display_place(note.text, link)
-            if place >= 0:
+            if place >= 0 and not _ENDS_A_LINK.search(goal.stem):
                 yield Splice(place, place + len(meant.stem), goal.stem)
 
     def _target(self, link: Link, meant: NotePath, goal: NotePath, source: NotePath, here: NotePath) -> str:
