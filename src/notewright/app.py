@@ -1,16 +1,19 @@
 """The one place where the parts are put together."""
 
 import asyncio
+import contextlib
 import getpass
 import importlib
 import logging
+import socket
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING
 
 from notewright.config import SURFACES, Config
-from notewright.errors import Invalid
+from notewright.errors import Invalid, Unavailable
 from notewright.opening import open_library
 from notewright.server import stdio
 from notewright.server.caller import Caller
@@ -21,9 +24,12 @@ from notewright.server.workers import Workers
 from notewright.surfaces import Session, Surface, together
 from notewright.surfaces.limits import Limiter
 
+if TYPE_CHECKING:  # the web stack is loaded when it is served, not before
+    from starlette.applications import Starlette
+
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+DRAIN_SECONDS = 5
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-WebApp = Callable[[Any, Any, Any], Awaitable[None]]  # ASGI; the web stack is loaded when it is served, not before
 
 
 def serve(config: Config) -> int:
@@ -44,9 +50,9 @@ def serve(config: Config) -> int:
         )
     surfaces = [surface_named(name, config) for name in SURFACES]
     app = http_app(opened, surfaces, hosts=config["http.hosts"], origins=config["http.origins"])
-    print(_welcome(config, host, port), file=sys.stderr, flush=True)
-    serve_http(app, host, port)
-    return 0
+    with listening(host, port) as door:
+        print(_welcome(config, host, door.getsockname()[1]), file=sys.stderr, flush=True)
+        return serve_http(app, door)
 
 
 def log_to_stderr(config: Config) -> None:
@@ -102,7 +108,8 @@ def serve_stdio(opened: Callable[[], OpenLibrary], surfaces: Sequence[Surface]) 
         """The SDK takes most of a second to load, so it comes when somebody asks for it."""
         mcp = await asyncio.to_thread(importlib.import_module, "notewright.server.mcp")
         way = await asyncio.to_thread(importlib.import_module, "notewright.server.longway")
-        server = mcp.build(surfaces, lambda context: caller, Workers(), push=True)
+        changes = importlib.import_module("notewright.server.changes")
+        server = mcp.build(surfaces, lambda context: caller, Workers(), changes.Streams(), push=True)
         await way.serve(server, inbox, out, lane)
 
     def lane_to(out: Out) -> Lane:
@@ -119,7 +126,7 @@ def http_app(
     *,
     hosts: Sequence[str] = (),
     origins: Sequence[str] = (),
-) -> WebApp:
+) -> "Starlette":
     """Every surface over HTTP, as an ASGI application. The library opens meanwhile and is closed with it."""
     from notewright.server import http
     from notewright.server.sessions import Sessions
@@ -128,19 +135,37 @@ def http_app(
     return http.app(library, surfaces, library, sessions=Sessions(), user=user(), hosts=hosts, origins=origins)
 
 
-def serve_http(app: WebApp, host: str, port: int) -> None:
+def listening(host: str, port: int) -> socket.socket:
+    """Where clients will come to; port 0 is any that is free. Unavailable if somebody else is there."""
+    door = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        door.bind((host, port))
+        door.listen(2048)  # who comes before we are ready waits
+    except OSError as error:
+        door.close()
+        words = f"port {port} of {host} cannot be had: {(error.strerror or str(error)).lower()}"
+        raise Unavailable(words, hint="choose another, as in --http 8485") from None
+    return door
+
+
+def serve_http(app: "Starlette", door: socket.socket) -> int:
     """Until a signal comes; then requests have a few seconds to end."""
     import uvicorn
 
-    uvicorn.run(
-        app,
-        host=host,
-        port=port,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=5,
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            asyncio.get_running_loop().call_soon_threadsafe(app.state.leave)
+            super().handle_exit(sig, frame)
+
+    told = logging.getLevelName(logging.root.level).lower()
+    settings = uvicorn.Config(
+        app, log_level=told, access_log=False, server_header=False, timeout_graceful_shutdown=DRAIN_SECONDS
     )
+    server = Server(settings)
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run([door])
+    return 0 if server.started else 1
 
 
 def user() -> str:

@@ -3,10 +3,8 @@
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +13,13 @@ import pytest
 import uvicorn
 from tests.clients.conforming import CONFORMING
 from tests.server.echo import Shelf
+from tests.server.lines import NOTEWRIGHT, over_http
 
 from notewright import app
 
 HERE = Path(__file__).resolve().parent
 MODULES = HERE / "node_modules"
 EXAMPLES = HERE.parent.parent / "examples" / "notes"
-NOTEWRIGHT = Path(sys.executable).with_name("notewright")
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ def stdio(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The command that serves the example notes on stdio; a surface may be added."""
     place = tmp_path_factory.mktemp("stdio")
     shutil.copytree(EXAMPLES, place / "notes")
-    return [str(NOTEWRIGHT), "serve", f"Examples={place / 'notes'}", "--state", str(place / "state")]
+    return [NOTEWRIGHT, "serve", f"Examples={place / 'notes'}", "--state", str(place / "state")]
 
 
 @pytest.fixture(scope="session")
@@ -59,29 +57,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of `notewright serve --http` over the example notes."""
     place = tmp_path_factory.mktemp("http")
     shutil.copytree(EXAMPLES, place / "notes")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = ["serve", f"Examples={place / 'notes'}", "--state", str(place / "state"), "--no-rate-limits"]
-    serving = subprocess.Popen([NOTEWRIGHT, *words, "--http", str(port)], stderr=subprocess.PIPE)
-    address = f"http://127.0.0.1:{port}"
-    _wait_for(address, serving)
-    yield address
-    serving.terminate()
-    serving.communicate(timeout=10)
-    assert serving.returncode in (0, -15)
-
-
-def _wait_for(address: str, serving: "subprocess.Popen[bytes]") -> None:
-    until = time.monotonic() + 30
-    while serving.poll() is None and time.monotonic() < until:
-        try:
-            with urllib.request.urlopen(f"{address}/healthz", timeout=5):
-                return
-        except OSError:
-            time.sleep(0.05)
-    serving.kill()
-    raise AssertionError(f"nothing is served: {serving.communicate()[1].decode()}")
+    words = [f"Examples={place / 'notes'}", "--state", str(place / "state"), "--no-rate-limits"]
+    with over_http(*words) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

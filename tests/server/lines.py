@@ -1,10 +1,17 @@
-"""A client that speaks raw lines to a server process."""
+"""Server processes to talk to: on stdio by a client that speaks raw lines, and over HTTP."""
 
+import contextlib
 import json
+import re
+import signal
 import subprocess
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Self
+
+NOTEWRIGHT = str(Path(sys.executable).with_name("notewright"))
 
 HELLO = {
     "protocolVersion": "2025-06-18",
@@ -74,3 +81,21 @@ class Lines:
             return self.process.communicate(timeout=10)
         finally:
             self.process.kill()
+
+
+@contextlib.contextmanager
+def over_http(*words: str) -> Iterator[str]:
+    """The address of `notewright serve WORDS --http`, until a signal ends it."""
+    process = subprocess.Popen([NOTEWRIGHT, "serve", *words, "--http", "0"], stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        told = next((line for line in process.stderr if "/mcp/notes" in line), "")
+        address = re.search(r"http://[\d.:]+", told)
+        assert address, "nothing is served"
+        yield address[0]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=8)
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.communicate()

@@ -11,10 +11,12 @@ from urllib.parse import unquote
 import mcp_types as wire
 from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import ListenHandler, ResourcesListChanged, ResourceUpdated, ServerEvent
+from mcp.shared.exceptions import MCPError
 
 from notewright.engine import Workspace
-from notewright.surfaces import Library, Resources
+from notewright.surfaces import INTERNAL_ERROR, Library, Resources
 
+MOST_STREAMS = 1000
 Heard = Callable[[Sequence[str] | None], None]  # changed URIs, decoded; None: anything may have changed
 
 
@@ -77,15 +79,34 @@ class Watch:
         await self._send(uri)
 
 
-async def listen(
-    context: ServerRequestContext[Any, Any],
-    params: wire.SubscriptionsListenRequestParams,
-    library: Library,
-    kinds: Sequence[Resources],
-) -> wire.SubscriptionsListenResult:
-    """One 2026-era stream of changes, until the client goes."""
-    wanted = {unquote(uri): uri for uri in params.notifications.resource_subscriptions or ()}
-    return await ListenHandler(_Bus(library, kinds, wanted))(context, params)
+class Streams:
+    """The 2026-era streams of changes that are open: each until its client goes, or all until we do."""
+
+    def __init__(self, most: int = MOST_STREAMS) -> None:
+        self._most = most
+        self._open: set[ListenHandler] = set()
+
+    async def listen(
+        self,
+        context: ServerRequestContext[Any, Any],
+        params: wire.SubscriptionsListenRequestParams,
+        library: Library,
+        kinds: Sequence[Resources],
+    ) -> wire.SubscriptionsListenResult:
+        if len(self._open) >= self._most:
+            raise MCPError(INTERNAL_ERROR, "Too many streams of changes are open")
+        wanted = {unquote(uri): uri for uri in params.notifications.resource_subscriptions or ()}
+        stream = ListenHandler(_Bus(library, kinds, wanted))
+        self._open.add(stream)
+        try:
+            return await stream(context, params)
+        finally:
+            self._open.discard(stream)
+
+    def close(self) -> None:
+        """On the event loop: every client is told that its stream has ended."""
+        for stream in list(self._open):
+            stream.close()
 
 
 class _Bus:

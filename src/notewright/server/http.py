@@ -26,6 +26,7 @@ from notewright.engine import Shelf
 from notewright.errors import Problem
 from notewright.server import mcp, shapes
 from notewright.server.caller import Caller
+from notewright.server.changes import Streams
 from notewright.server.edge import Edge
 from notewright.server.messages import client_name, is_message, parsed, request_id
 from notewright.server.sessions import Sessions
@@ -50,10 +51,11 @@ def app(
 ) -> Starlette:
     """The HTTP map of the surfaces: `/mcp/<surface>`, `/w/<workspace>/mcp/<surface>`, the aliases, and `/healthz`.
 
-    `around` is entered when serving begins and left when it has ended. `more` are routes of others.
+    `around` is entered when serving begins and left when it has ended. `more` are routes of others. `state.leave`,
+    called on the event loop, ends the requests that would not end by themselves.
     """
-    workers = Workers(threads=64)
-    served = {surface.name: _Served(surface, sessions, workers, user) for surface in surfaces}
+    workers, streams = Workers(threads=64), Streams()
+    served = {surface.name: _Served(surface, sessions, workers, streams, user) for surface in surfaces}
 
     def to(surface: str | None = None) -> ASGIApp:
         return _Endpoint(library, served, workers, surface)
@@ -71,7 +73,9 @@ def app(
             yield
         workers.close()
 
-    return Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Edge, hosts, origins)])
+    site = Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Edge, hosts, origins)])
+    site.state.leave = streams.close
+    return site
 
 
 async def _healthz(_: Request) -> Response:
@@ -126,11 +130,11 @@ class _Asked:
 class _Served:
     """One surface over HTTP."""
 
-    def __init__(self, surface: Surface, sessions: Sessions, workers: Workers, user: str) -> None:
+    def __init__(self, surface: Surface, sessions: Sessions, workers: Workers, streams: Streams, user: str) -> None:
         self._surface = surface
         self._sessions = sessions
         self._user = user
-        server = mcp.build([surface], _caller, workers, push=False)
+        server = mcp.build([surface], _caller, workers, streams, push=False)
         self._streaming, self._plain = (
             StreamableHTTPSessionManager(server, stateless=True, json_response=plain, max_request_body_size=MOST_BYTES)
             for plain in (False, True)

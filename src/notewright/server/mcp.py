@@ -21,7 +21,7 @@ from notewright.engine import Actor
 from notewright.errors import Invalid, NotFound, Problem
 from notewright.server import shapes
 from notewright.server.caller import Caller
-from notewright.server.changes import Watch, listen
+from notewright.server.changes import Streams, Watch
 from notewright.server.progress import Report, now_and_then, unheard
 from notewright.server.shapes import Shape
 from notewright.server.workers import Workers
@@ -49,13 +49,15 @@ COMPLETE = {"resultType": "complete"}  # asked for by the 2026 era; the SDK leav
 Callers = Callable[[Context], Caller]
 
 
-def build(surfaces: Sequence[Surface], caller_of: Callers, workers: Workers, *, push: bool) -> Server[Any]:
+def build(
+    surfaces: Sequence[Surface], caller_of: Callers, workers: Workers, streams: Streams, *, push: bool
+) -> Server[Any]:
     """A server of these surfaces at once; Invalid if two claim one tool name.
 
     `push`: the wire can carry notifications at any time, so `resources/subscribe` of the 2025 era is served.
     """
     desk, offer = Desk(caller_of, workers), shapes.Offer.of(surfaces)
-    tools, prompts, shelf = _Tools(desk, surfaces), _Prompts(desk, surfaces), _Shelf(desk, surfaces)
+    tools, prompts, shelf = _Tools(desk, surfaces), _Prompts(desk, surfaces), _Shelf(desk, surfaces, streams)
     handlers: dict[str, Any] = {"on_list_tools": tools.list, "on_call_tool": tools.call}
     if offer.prompts:
         handlers |= {"on_list_prompts": prompts.list, "on_get_prompt": prompts.get}
@@ -196,8 +198,9 @@ class _Prompts:
 class _Shelf:
     """The resources of all surfaces that have some. Two surfaces may share a scheme; the first that has it answers."""
 
-    def __init__(self, desk: Desk, surfaces: Sequence[Surface]) -> None:
+    def __init__(self, desk: Desk, surfaces: Sequence[Surface], streams: Streams) -> None:
         self.desk = desk
+        self._streams = streams
         self.kinds: list[tuple[str, Resources]] = [(s.name, s.resources) for s in surfaces if s.resources is not None]
 
     async def list(self, context: Context, params: wire.PaginatedRequestParams) -> Shape:
@@ -230,7 +233,7 @@ class _Shelf:
     ) -> wire.SubscriptionsListenResult:
         caller = self.desk.caller_of(context)
         await self.desk.run(context, "", "", lambda call: call.workspaces)  # the library is open from here on
-        return await listen(context, params, caller.library, [kind for _, kind in self.kinds])
+        return await self._streams.listen(context, params, caller.library, [kind for _, kind in self.kinds])
 
     async def subscribe(self, context: Context, params: wire.SubscribeRequestParams) -> wire.EmptyResult:
         await self.desk.run(context, "", "", lambda call: call.workspaces)
