@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from notewright.engine import walked
 from notewright.engine.through import may_see_through
 from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
@@ -91,7 +92,6 @@ def locate(ws: Workspace, raw: str) -> NotePath:
     for spelling in dict.fromkeys((*_as_typed(raw), path, NotePath(with_md(path)))):
         if ws.access.sees(spelling) and exists(ws, spelling):
             return spelling
-    ws.follower.wait(ws.limits.seconds)
     found = _named(ws, path)
     if len(found) == 1:
         return found[0]
@@ -115,15 +115,20 @@ def _as_typed(raw: str) -> list[NotePath]:
 
 def _named(ws: Workspace, path: NotePath) -> Sequence[NotePath]:
     """Files the words could mean: the same path but for case, else that name or path ending, else that alias."""
+    if not walked.is_fresh(ws):
+        found = _ending_in(path, [p for p in walked.bearing(ws, link_key(path)) if ws.access.sees(p) and exists(ws, p)])
+        if found:
+            return found
+        ws.follower.wait(ws.limits.seconds)
+    found = _ending_in(path, [p for p in ws.index.bearing(link_key(path)) if ws.access.sees(p)])
+    return found or [p for p in dict.fromkeys(ws.index.aliased(path_key(path))) if ws.access.sees(p)]
+
+
+def _ending_in(path: NotePath, bearing: Sequence[NotePath]) -> list[NotePath]:
+    """Those with the same path but for case, else those that end in it."""
     keys = {path_key(path), path_key(with_md(path))}
-    bearing = [p for p in ws.index.bearing(link_key(path)) if ws.access.sees(p)]
     exact = [p for p in bearing if path_key(p) in keys]
-    if exact:
-        return exact
-    ending = [p for p in bearing if any(path_key(p).endswith("/" + key) for key in keys)]
-    if ending:
-        return ending
-    return [p for p in dict.fromkeys(ws.index.aliased(path_key(path))) if ws.access.sees(p)]
+    return exact or [p for p in bearing if any(path_key(p).endswith("/" + key) for key in keys)]
 
 
 def missing(ws: Workspace, path: str) -> NotFound:
@@ -188,9 +193,11 @@ def _nearest_folders(ws: Workspace, path: NotePath, count: int = 3) -> list[str]
 
 
 def listing(ws: Workspace, selection: Selection) -> tuple[list[Filed], int]:
-    """Files of the index, sorted and paged, as this reader may see them, and how many there are in all."""
+    """Files, sorted and paged, as this reader may see them, and how many there are in all."""
     if selection.sort not in ("path", "name", "modified", "created", "size"):
         raise Invalid(f"cannot sort by {selection.sort!r}", hint="sort by name, modified, created or size", what="sort")
+    if walked.can_select(selection) and not walked.is_fresh(ws):
+        return walked.select(ws, selection)
     ws.follower.wait(ws.limits.seconds)
     return ws.index.select(selection)
 
@@ -199,7 +206,6 @@ def list_folder(
     ws: Workspace, folder: str, *, glob: str | None = None, sort: str = "name", limit: int | None = None
 ) -> Level:
     """One level of a folder with its notes; with a glob every file below that matches, relative to the folder."""
-    ws.follower.wait(ws.limits.seconds)
     inside = folder + "/" if folder else ""
     matches = glob_matcher(glob) if glob else None
     sees = ws.access.sees if ws.access.hide else everything
@@ -223,7 +229,8 @@ def list_folder(
 
 def _subfolders(ws: Workspace, inside: str) -> Iterator[tuple[str, int]]:
     """Folders one level down that hold files, with the notes in and below each."""
-    for folder, count in ws.index.folders(visible=ws.access.sees if ws.access.hide else everything):
+    visible = ws.access.sees if ws.access.hide else everything
+    for folder, count in ws.index.folders(visible=visible) if walked.is_fresh(ws) else walked.folders(ws, visible):
         if folder.startswith(inside) and "/" not in folder[len(inside) :]:
             yield folder, count
 

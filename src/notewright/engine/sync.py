@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,6 +77,7 @@ class Follower:
         self._gone: list[tuple[float, int]] = []  # when, how many
         self._pending: set[str] = set()
         self._everything = False
+        self._listed: list[Entry] = []  # while everything is filed for the first time
         self._mutex = threading.Lock()
         self._heard: list[Callable[[frozenset[str] | None], None]] = []
         self._threads: list[threading.Thread] = []
@@ -118,6 +119,9 @@ class Follower:
             if self._stop.is_set() or time.monotonic() >= deadline:
                 raise Unavailable(self._stale, hint="what needs every link to be known waits for that")
             self._stop.wait(0.02)
+
+    def listed(self) -> Sequence[Entry]:
+        return self._listed
 
     def progress(self) -> Progress:
         now = self._index.progress()
@@ -338,7 +342,7 @@ class Follower:
             raise Unavailable("the folder of the notes cannot be reached")
         looked_at = self._index.generation()
         known = dict(self._index.stamps())
-        difference = plan(self._store.entries(), known, time.time_ns())
+        difference = plan(self._entries(known), known, time.time_ns())
         if difference.implausible and not self._believed(difference):
             self._stale = "a third of the notes or more vanished at once; the index waits for them"
             return
@@ -347,9 +351,16 @@ class Follower:
             return
         if not looked_at.whole:
             self._index.settled(looked_at.name)
-        self._stale, self._lost_since = None, None
+        self._stale, self._lost_since, self._listed = None, None, []
         self._fresh.set()
         self._tell(fresh=True)
+
+    def _entries(self, known: Mapping[str, str]) -> Iterable[Entry]:
+        """What is there, in a stream; kept where nothing is known yet, for then all of it is needed again."""
+        if known:
+            return self._store.entries()
+        self._listed = [entry for entry in self._store.entries() if entry.kind != "folder"]
+        return self._listed
 
     def _believed(self, difference: Difference) -> bool:
         """An empty root never is; a loss that lasts is."""
@@ -366,8 +377,8 @@ class Follower:
     def _settle(self, difference: Difference, known: Mapping[str, str]) -> None:
         new = [entry for entry in difference.file if known.get(entry.path) != entry.stamp]
         if len(new) > BUILD_FROM and len(new) * 3 > difference.seen:
-            entries = [entry for entry in self._store.entries() if entry.kind != "folder"]
-            self._build(entries, lambda done, total: None)
+            every = self._listed or [entry for entry in self._store.entries() if entry.kind != "folder"]
+            self._build(every, lambda done, total: None)
             return
         for batch in _batches(difference.file):
             self._index.file(filings(self._store, batch))

@@ -1,7 +1,7 @@
 """The one value every verb of the engine takes: where the notes are, who asks, and what holds here."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 from zoneinfo import ZoneInfo
@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from notewright.engine.access import Access
 from notewright.index import Index, Progress
 from notewright.ledger import Actor, Ledger
-from notewright.stores import Store
+from notewright.stores import Entry, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,9 @@ class Follows(Protocol):
         """The same for a plan that must know every link: Unavailable while the index is known to be behind."""
 
     def look_again(self, paths: Iterable[str]) -> None: ...
+
+    def listed(self) -> Sequence[Entry]:
+        """The files that are being indexed for the first time; none if that is done, or done elsewhere."""
 
     def progress(self) -> Progress: ...
 
@@ -57,6 +60,9 @@ class Still:
 
     def look_again(self, paths: Iterable[str]) -> None:
         return None
+
+    def listed(self) -> Sequence[Entry]:
+        return ()
 
     def progress(self) -> Progress:
         return Progress(0, 0, False)

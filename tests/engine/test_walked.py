@@ -1,0 +1,100 @@
+"""Before the index is there: naming and listing answer from the store, as the index will."""
+
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from notewright import engine
+from notewright.engine import Access, Follower, Selection, Workspace
+from notewright.errors import Ambiguous, Indexing
+from notewright.index.sqlite import SqliteIndex
+from notewright.ledger.sqlite import SqliteLedger
+from notewright.notes import NotePath
+from notewright.stores.folder import FolderStore
+
+FILES = ("Tea.md", "Tea/Green.md", "Tea/Deep/Black.md", "Coffee/Green.md", "Tea/leaf.png", "Ünï/Straße.md", "a.canvas")
+
+
+@pytest.fixture
+def early(tmp_path: Path) -> Iterator[Workspace]:
+    """A workspace whose follower has not begun, in a hurry."""
+    root = tmp_path / "notes"
+    for number, name in enumerate(FILES):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("x" * (1 + random.Random(name).randrange(90)))
+        os.utime(root / name, (1_700_000_000 + number, 1_700_000_000 + number))
+    store, index = FolderStore(root), SqliteIndex.open(tmp_path / "cache")
+    follower = Follower(store, index, tmp_path / "cache", watch=False)
+    limits = engine.Limits(seconds=0.05)
+    ws = Workspace("W", "w", store, index, SqliteLedger.in_memory(), follower, limits=limits)
+    yield ws
+    follower.close()
+    index.close()
+    store.close()
+
+
+def indexed(ws: Workspace) -> Workspace:
+    """The same workspace once it is indexed."""
+    assert isinstance(ws.follower, Follower)
+    ws.follower.start()
+    ws.follower.wait(10)
+    return ws
+
+
+SELECTIONS = [
+    Selection(folder=folder, recursive=recursive, notes_only=notes_only, sort=sort, limit=limit, offset=offset)
+    for folder in ("", "Tea")
+    for recursive in (False, True)
+    for notes_only in (False, True)
+    for sort in ("path", "name", "modified", "size")
+    for limit, offset in ((None, 0), (2, 0), (2, 1))
+]
+
+
+def test_a_listing_before_the_index_is_the_listing_after_it(early: Workspace) -> None:
+    seen = [[(filed.path, filed.size, filed.modified_ns) for filed in engine.listing(early, one)[0]]
+            for one in SELECTIONS]  # fmt: skip
+    totals = [engine.listing(early, one)[1] for one in SELECTIONS]
+    after = [engine.listing(indexed(early), one) for one in SELECTIONS]
+    assert seen == [[(filed.path, filed.size, filed.modified_ns) for filed in found] for found, _ in after]
+    assert totals == [total for _, total in after]
+
+
+@pytest.mark.parametrize("glob", [None, "**/*.md", "*.canvas"])
+def test_a_folder_before_the_index_is_the_folder_after_it(early: Workspace, glob: str | None) -> None:
+    def shown(ws: Workspace) -> list[object]:
+        levels = [engine.list_folder(ws, folder, glob=glob) for folder in ("", "Tea")]
+        return [(level.folders, [filed.path for filed, _ in level.files], level.total) for level in levels]
+
+    before = shown(early)
+    assert before == shown(indexed(early))
+
+
+def test_a_name_is_known_before_the_index(early: Workspace) -> None:
+    assert engine.locate(early, "strasse") == "Ünï/Straße.md"
+    assert engine.locate(early, "deep/black") == "Tea/Deep/Black.md"
+    with pytest.raises(Ambiguous):
+        engine.locate(early, "green")
+
+
+def test_what_only_the_index_knows_is_waited_for(early: Workspace) -> None:
+    with pytest.raises(Indexing):
+        engine.locate(early, "an alias perhaps")
+    with pytest.raises(Indexing):
+        engine.listing(early, Selection(tags=("x",)))
+
+
+def test_what_is_hidden_is_not_listed_before_the_index_either(early: Workspace) -> None:
+    ws = replace(early, access=Access(hide=("Tea/**",)))
+    level = engine.list_folder(ws, "")
+    assert [folder for folder, _ in level.folders] == ["Coffee", "Ünï"]
+    assert engine.locate(ws, "green") == "Coffee/Green.md"
+
+
+def test_a_note_made_while_everything_is_indexed_is_listed(early: Workspace) -> None:
+    engine.create(early, NotePath("Tea/New.md"), b"new\n")
+    assert "Tea/New.md" in [filed.path for filed, _ in engine.list_folder(early, "Tea").files]
