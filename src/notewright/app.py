@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from notewright.config import SURFACES, Config
 from notewright.errors import Invalid, Unavailable
@@ -24,12 +24,17 @@ from notewright.server.workers import Workers
 from notewright.surfaces import Session, Surface, together
 from notewright.surfaces.limits import Limiter
 
-if TYPE_CHECKING:  # the web stack is loaded when it is served, not before
-    from starlette.applications import Starlette
-
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 DRAIN_SECONDS = 5
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class WebApp(Protocol):
+    """An ASGI application with a place for what belongs to it. The web stack is loaded when it is served, not before."""
+
+    state: Any
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
 
 
 def serve(config: Config) -> int:
@@ -126,7 +131,7 @@ def http_app(
     *,
     hosts: Sequence[str] = (),
     origins: Sequence[str] = (),
-) -> "Starlette":
+) -> WebApp:
     """Every surface over HTTP, as an ASGI application. The library opens meanwhile and is closed with it."""
     from notewright.server import http
     from notewright.server.sessions import Sessions
@@ -149,7 +154,7 @@ def listening(host: str, port: int) -> socket.socket:
     return door
 
 
-def serve_http(app: "Starlette", door: socket.socket) -> int:
+def serve_http(app: WebApp, door: socket.socket) -> int:
     """Until a signal comes; then requests have a few seconds to end."""
     import uvicorn
 
