@@ -30,7 +30,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class WebApp(Protocol):
-    """An ASGI application with a place for what belongs to it. The web stack is loaded when it is served, not before."""
+    """An ASGI application and what belongs to it. The web stack itself is loaded when it is served, not before."""
 
     state: Any
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from notewright.cli import main
+from notewright.cli import jsonc, main
 from notewright.cli.clients import CLIENTS, put
 
 ENTRY = {"command": "/bin/notewright", "args": ["serve", "/notes"]}
@@ -91,6 +91,49 @@ def test_a_json_file_keeps_what_is_in_it(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
 
 
+ZED = """// Zed settings
+//
+// For information see the docs
+{
+  "theme": "One", // mine
+  /* the servers */
+  "context_servers": {
+    "other": { "command": "x", "args": ["// no comment", ","] }, // keep
+  },
+  "font": 12
+}
+"""
+
+
+def test_comments_and_layout_of_a_json_file_stay(tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text(ZED)
+    put(file, "context_servers", "notewright", ENTRY)
+    entry = json.dumps(ENTRY, indent=2).replace("\n", "\n    ")
+    assert file.read_text() == ZED.replace("// keep\n", f'// keep\n    "notewright": {entry}\n')
+    newer = ENTRY | {"args": []}
+    put(file, "context_servers", "notewright", newer)
+    entry = json.dumps(newer, indent=2).replace("\n", "\n    ")
+    assert file.read_text() == ZED.replace("// keep\n", f'// keep\n    "notewright": {entry}\n')
+    put(file, "more", "notewright", ENTRY)
+    assert jsonc.read(file.read_text()) == jsonc.read(ZED) | {
+        "context_servers": {"other": {"command": "x", "args": ["// no comment", ","]}, "notewright": newer},
+        "more": {"notewright": ENTRY},
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "{ }\n", '{"mcpServers": {}}', '{"mcpServers":{"a":1,},}', "\ufeff{}", "{//\n}"]
+)
+def test_any_layout_can_be_added_to(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text(text, encoding="utf-8")
+    put(file, "mcpServers", "notewright", ENTRY)
+    written = file.read_text(encoding="utf-8")
+    assert jsonc.read(written.removeprefix("\ufeff"))["mcpServers"]["notewright"] == ENTRY
+    assert (written.startswith(text[:1]) and "//" in written) or "//" not in text
+
+
 def test_a_toml_file_keeps_every_other_line(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     old = 'model = "x"  # mine\n\n[mcp_servers.other]\ncommand = "y"\n\n# the end\n[tools]\nweb = true\n'
@@ -112,7 +155,7 @@ def test_a_table_in_the_middle_of_a_toml_file_is_replaced_there(tmp_path: Path) 
     assert "# about tools\n[tools]" in file.read_text()
 
 
-@pytest.mark.parametrize("text", ['{"a": 1, // a comment\n}', "[]", '{"mcpServers": 1}', "{"])
+@pytest.mark.parametrize("text", ['{"a": 1 1}', "[]", '{"mcpServers": 1}', "{", '{"a": "x}', "{/* no end }"])
 def test_a_file_that_cannot_be_kept_whole_is_left_alone(
     home: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from notewright.cli import jsonc
 from notewright.cli.asking import configured
 from notewright.config import UserFolders, user_folders
 from notewright.errors import Exists, Invalid, NotFound
@@ -183,26 +184,17 @@ def _backup(file: Path) -> Path:
 
 
 def _with_json(file: Path, old: str, key: str, name: str, entry: Entry) -> str:
-    document = _document(file, old)
-    servers = document.setdefault(key, {})
-    if not isinstance(servers, dict):
-        raise Invalid(f"{key!r} in {file} is not an object", hint="put the printed lines in by hand", what="client")
-    if servers.get(name) == entry:
-        return old
-    servers[name] = entry
-    indent = re.search(r"^([ \t]+)\"", old, re.MULTILINE)
-    return _json(document, indent[1] if indent else "  ") + "\n"
-
-
-def _document(file: Path, old: str) -> dict[str, Any]:
+    text = old.removeprefix("\ufeff")
+    by_hand = "put the lines in by hand, as printed without --write"
     try:
-        document = json.loads(old.removeprefix("\ufeff") or "{}")
-    except ValueError as error:
-        hint = "comments cannot be kept: put the lines in by hand, as printed without --write"
-        raise Invalid(f"{file} is not plain JSON ({error})", hint=hint, what="client") from None
-    if not isinstance(document, dict):
-        raise Invalid(f"{file} does not hold an object", hint="put the printed lines in by hand", what="client")
-    return document
+        document = jsonc.read(text)
+        if not isinstance(document, dict) or not isinstance(document.get(key, {}), dict):
+            raise Invalid(f"{file} does not hold an object of servers", hint=by_hand, what="client")
+        if document.get(key, {}).get(name) == entry:
+            return old
+        return old[: len(old) - len(text)] + jsonc.put(text, key, name, entry)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"{file} is not JSON that we can add to ({error})", hint=by_hand, what="client") from None
 
 
 def _json(document: dict[str, Any], indent: str | int = 2) -> str:
