@@ -134,6 +134,7 @@ def test_strange_words_are_answered_briefly_and_never_by_an_accident(make: MakeD
     assert sorted(path.name for path in desk.root.parent.iterdir()) == ["Main"]
 
 
+@pytest.mark.slow
 def test_notes_with_hostile_content_are_served(make: MakeDesk) -> None:
     desk = make(
         {
@@ -176,6 +177,7 @@ def test_times_that_no_calendar_has_are_shown_somehow(make: MakeDesk) -> None:
 # ---- what is in the way -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_note_that_an_editor_never_stops_saving_is_busy(make: MakeDesk) -> None:
     desk = make({"Tea.md": "x"})
     stop = threading.Event()

@@ -6,10 +6,12 @@ from notewright.engine.workspace import Workspace
 from notewright.index import Hits, Query
 from notewright.notes import parse_terms, query_words
 
+LONGEST = 4_000  # characters of a question; what comes after them is not looked for
+
 
 def parse_query(text: str) -> Query:
     """The search language: words, "phrases", -word, tag:x, path:x, [key:value], each also with a dash in front."""
-    terms = parse_terms(text)
+    terms = parse_terms(text[:LONGEST])
     return Query(
         words=tuple(query_words(" ".join(terms.words))),
         question=" ".join(terms.words),

@@ -14,6 +14,7 @@ from notewright.notes import NotePath, drop_frame, has_property, index_words, pa
 
 COUNTED = 1_000  # totals are counted up to here
 NEAREST = 5
+LONGEST_NAME = 100  # characters of a word or name that others are compared with
 
 
 def search(con: Connection, vocabulary: Vocabulary, query: Query) -> Hits:
@@ -240,9 +241,9 @@ def _nearest(
     if not words:
         return ()
     near: list[str] = []
-    for form in near_spellings(con, vocabulary, words, NEAREST):
+    for form in near_spellings(con, vocabulary, [word for word in words if len(word) <= LONGEST_NAME], NEAREST):
         if _count(con, f'"{form}"', accepts):
             near.append(form)
-    names = names_like(con, path_key(" ".join(words)), limit=NEAREST * 10)
+    names = names_like(con, path_key(" ".join(words))[:LONGEST_NAME], limit=NEAREST * 10)
     shown = [path.stem for path in names if query.visible(path)]
     return tuple(dict.fromkeys([*near, *shown[:NEAREST]]))

@@ -5,8 +5,10 @@ may be applied to a newer text than the one its author saw; `may_apply_again` as
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, ClassVar, Literal, Protocol
 
 from notewright.errors import Ambiguous, Invalid, NotFound
@@ -38,11 +40,13 @@ def apply(text: str, edit: Edit, path: NotePath = _SOME) -> str:
 
 def apply_all(text: str, edits: Iterable[Edit], path: NotePath = _SOME) -> str:
     """The text after all edits, each on the result of the one before; line numbers are those of `text` itself."""
-    lines = _Lines(text)
+    edits = list(edits)
+    lines = _Lines(text) if any(isinstance(edit, InsertAtLine) for edit in edits) else None
     for edit in edits:
-        made = [lines.insertion(text, edit)] if isinstance(edit, InsertAtLine) else edit.splices(text, path)
+        made = [lines.insertion(text, edit)] if lines and isinstance(edit, InsertAtLine) else edit.splices(text, path)
         text = spliced(text, made)
-        lines.follow(made)
+        if lines:
+            lines.follow(made)
     return text
 
 
@@ -297,20 +301,29 @@ class _Lines:
         return own_lines(text, place, edit.text)
 
     def follow(self, made: Sequence[Splice]) -> None:
-        self.starts = [_moved(place, made, before=True) for place in self.starts]
-        self.ends = [_moved(place, made, before=False) for place in self.ends]
+        moved = _Moved(sorted(made))
+        self.starts = [moved.place(place, before=True) for place in self.starts]
+        self.ends = [moved.place(place, before=False) for place in self.ends]
 
 
-def _moved(place: int | None, made: Sequence[Splice], *, before: bool) -> int | None:
-    """A place after some splices; what is inserted just there comes before a line's start, after its end."""
-    shift = 0
-    for splice in made:
-        if place is None or splice.start < place < splice.end:
+class _Moved:
+    """Where places are after some splices, in order."""
+
+    def __init__(self, made: Sequence[Splice]) -> None:
+        self.made = made
+        self.ends = [splice.end for splice in made]
+        self.shifts = [0, *accumulate(len(splice.new) - (splice.end - splice.start) for splice in made)]
+
+    def place(self, place: int | None, *, before: bool) -> int | None:
+        """What is inserted just there comes before a line's start, after its end. None: it was replaced."""
+        if place is None:
             return None
-        inserted_here = splice.start == splice.end == place
-        if splice.end <= place and (before or not inserted_here):
-            shift += len(splice.new) - (splice.end - splice.start)
-    return None if place is None else place + shift
+        count = bisect_right(self.ends, place)
+        if count < len(self.made) and self.made[count].start < place:
+            return None
+        while not before and count and self.made[count - 1].start == place:
+            count -= 1
+        return place + self.shifts[count]
 
 
 def own_lines(text: str, start: int, new: str, end: int | None = None) -> Splice:
