@@ -69,7 +69,7 @@ def test_a_note_that_does_not_is_not(query: str) -> None:
 
 def test_a_query_is_laid_flat_for_an_index() -> None:
     terms = parse_terms('tea "hot milk" -coffee -"iced tea" tag:x -tag:#y path:A/ -path:B [k:v] -[k2] [k3]')
-    assert (terms.words, terms.phrases, terms.without) == (("tea",), ("hot milk",), ("coffee", "iced tea"))
+    assert (terms.words, terms.phrases, terms.without) == (("tea", "hot milk"), ("hot milk",), ("coffee", "iced tea"))
     assert (terms.tags, terms.without_tags, terms.paths, terms.without_paths) == (("x",), ("y",), ("A/",), ("B",))
     assert (terms.properties, terms.without_properties) == ((("k", "v"), ("k3", None)), (("k2", None),))
     assert terms.flat

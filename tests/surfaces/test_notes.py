@@ -324,6 +324,13 @@ def test_a_note_at_the_top_is_meant_by_its_path_though_others_bear_its_name(make
     assert desk.refused("read", path="b/C").startswith("ambiguous: ")
 
 
+def test_a_phrase_shows_the_section_it_stands_in(make: MakeDesk) -> None:
+    desk = make({"Tea.md": "Intro.\n\n# Leaves\n\nGreen or black.\n\n# Water\n\nTake soft water.\n"})
+    said = desk.said("search", query='"soft water"').split("\n")
+    assert said[1:] == ["1. Tea.md › Water (L7, 2026-11-02)", "   Take «soft» «water»."]
+    assert desk.said("search", query='"water soft"').startswith("Nothing found")
+
+
 def test_a_miss_names_the_nearest_three(desk: Desk) -> None:
     said = desk.refused("read", path="Projects/Teas")
     assert said.startswith("not_found: there is no Projects/Teas. Nearest: Projects/Tea.md")

@@ -74,7 +74,7 @@ class SearchTerms:
 
 
 def parse_terms(query: str) -> SearchTerms:
-    """The query as lists. Words of every alternative are words to rank by."""
+    """The query as lists. Words of every alternative and of every phrase are words to rank by."""
     condition = parse_query(query)
     members = condition.of if isinstance(condition, All) else (condition,)
     simple = [
@@ -84,7 +84,7 @@ def parse_terms(query: str) -> SearchTerms:
     denied = [each.of for each in simple if isinstance(each, Not) and isinstance(each.of, Term)]
     loose = [term for each in members if each not in simple for term in _positive(each)]
     return SearchTerms(
-        words=_texts([*held, *loose], "word") + _texts(loose, "phrase"),
+        words=_texts([*held, *loose], "word") + _texts([*held, *loose], "phrase"),
         phrases=_texts(held, "phrase"),
         without=_texts(denied, "word") + _texts(denied, "phrase"),
         tags=_texts(held, "tag"),
