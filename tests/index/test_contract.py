@@ -167,6 +167,28 @@ def test_hidden_notes_are_neither_listed_nor_counted(index: Index) -> None:
     assert index.folders(visible=lambda path: not path.startswith("Projects/Deep/")) == [("Projects", 1), ("日记", 1)]
 
 
+@pytest.mark.parametrize("sort", ["path", "name", "modified", "created", "size"])
+@pytest.mark.parametrize("notes_only", [True, False])
+def test_texts_that_every_path_holds_leave_nothing_out(index: Index, sort: str, notes_only: bool) -> None:
+    def asked(*holding: str) -> tuple[list[str], int]:
+        visible = lambda path: "Garden" in path or "plan" in path  # noqa: E731
+        chosen = Selection(sort=sort, notes_only=notes_only, holding=holding, visible=visible)
+        found, total = index.select(chosen)
+        return [known.path for known in found], total
+
+    assert asked("Projects") == asked() and asked()[1] == (1 if notes_only else 2)
+    assert asked("Projects", "Garden", ".md")[0] == ["Projects/Tea Garden.md"]
+    assert asked("garden") == ([], 0)
+
+
+def test_folders_below_one_are_counted_without_the_others(index: Index) -> None:
+    every = dict(index.folders())
+    assert dict(index.folders(below="Projects")) == {
+        folder: count for folder, count in every.items() if folder.startswith("Projects/")
+    }
+    assert index.folders(below="Pro") == []
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [
@@ -301,3 +323,9 @@ def test_bodies_come_in_path_order_and_may_be_narrowed(index: Index) -> None:
 
 def test_progress_counts_notes(index: Index) -> None:
     assert index.progress().done == 5 and not index.progress().building
+
+
+def test_a_whole_page_of_text_is_a_question_too(index: Index) -> None:
+    page = " ".join(f"word{number}" for number in range(2_000))
+    file(index, {"Page.md": page})
+    assert paths(index, page + " vinegar")[0] in ("Page.md", "Kettle.md")

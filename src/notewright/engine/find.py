@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from notewright.engine.workspace import Workspace
-from notewright.index import Hits, Query
+from notewright.index import Hits, Query, everything
 from notewright.notes import parse_terms, query_words
 
 LONGEST = 4_000  # characters of a question; what comes after them is not looked for
@@ -29,4 +29,5 @@ def parse_query(text: str) -> Query:
 def search(ws: Workspace, query: Query) -> Hits:
     """Ranked notes, each with its best section, as far as this reader may see."""
     ws.follower.wait(ws.limits.seconds)
-    return ws.index.search(replace(query, visible=ws.access.sees))
+    sees = ws.access.sees if ws.access.hide else everything  # asking about each path costs as much as ranking
+    return ws.index.search(replace(query, visible=sees))

@@ -36,6 +36,7 @@ SPREADING = 30  # so many of the best share with their neighbours
 STRANGERS = 10  # so many notes without any of the words may come in by their neighbours
 FEW_ROWS = 2_000  # rows that choosing by rare words may bring, and a fiftieth of the notes
 CHUNK = 200
+MOST_WORDS = 48  # of a question that are looked for, the rarest: a page of text is a question too
 LONGEST_NAME = 10  # words of a question that are looked up as one name
 
 Accepts = Callable[[Sequence[int]], set[int]]  # which of these notes may be answered
@@ -77,6 +78,8 @@ def found_by(
     narrow: bool = True,
 ) -> Found:
     """The recipe. `terms` are words that are in some note; `total` is the number of notes."""
+    if len(terms) > MOST_WORDS:
+        terms = sorted(terms, key=lambda term: term.notes)[:MOST_WORDS]
     chosen, others = _split(terms, total) if narrow else (list(terms), [])
     everywhere = narrow and chosen[0].notes > FEW_ROWS + total // 4
     kinds = [_kind(chosen, others, total, stemmed=False, named=everywhere)]

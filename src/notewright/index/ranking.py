@@ -14,7 +14,7 @@ Numbers from bm25 are larger for better matches here. A ranking made elsewhere (
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 NOTE, SECTION = 0.5, 0.25  # of each of: as written, by stems
@@ -94,25 +94,23 @@ def best_sections(
 
 
 def _counted(body: Mapping[int, Sequence[int]], starts: Sequence[int]) -> dict[int, dict[int, int]]:
-    """For each section that has any of the words, how often which."""
+    """For each section that has any of the words, how often which. Places and starts ascend."""
     counts: dict[int, dict[int, int]] = {}
+    last = len(starts) - 2
     for word, places in body.items():
-        for section, times in _by_section(places, starts):
-            counts.setdefault(section, {})[word] = times
+        at, end = 0, len(places)
+        while at < end:
+            section = bisect_right(starts, places[at]) - 1
+            if section < last:
+                beyond = bisect_left(places, starts[section + 1], at + 1)
+            else:
+                section, beyond = last, end
+            if section in counts:
+                counts[section][word] = beyond - at
+            else:
+                counts[section] = {word: beyond - at}
+            at = beyond
     return counts
-
-
-def _by_section(places: Sequence[int], starts: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The sections a word is in, each with how often. Places and starts ascend."""
-    at, last = 0, len(starts) - 2
-    while at < len(places):
-        section = bisect_right(starts, places[at]) - 1
-        if section >= last:
-            yield last, len(places) - at
-            return
-        beyond = bisect_left(places, starts[section + 1], at)
-        yield section, beyond - at
-        at = beyond
 
 
 def _usual(all_starts: Iterable[Sequence[int]]) -> tuple[float, float]:
@@ -153,17 +151,19 @@ def _best(
     rarities: Sequence[float],
 ) -> tuple[float, int]:
     best, which = 0.0, 0
+    titled = {word: _TITLE * times for word, times in title.items()}
     for section, words in counts.items():
         norm = _norm(starts[section + 1] - starts[section], usual)
         score = 0.0
         for word, times in words.items():
-            score += _gain(rarities[word], _BODY * times + _TITLE * title.get(word, 0), norm)
-        for word, times in title.items():
+            weight = _BODY * times + titled[word] if word in titled else _BODY * times
+            score += rarities[word] * weight / (weight + norm)
+        for word, weight in titled.items():
             if word not in words:
-                score += _gain(rarities[word], _TITLE * times, norm)
+                score += rarities[word] * weight / (weight + norm)
         if score > best or (score == best and section < which):
             best, which = score, section
-    return best, which
+    return best * (K1 + 1), which
 
 
 # ---- linking sentences --------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ WEIGHTS = (1.6, 1.6, 0.4, 0.4, 0.0, 0.0)  # their size is FTS5's k1 too: body 0.
 NAME, ALIASED, TITLED, SLUGGED = "n", "a", "t", "s"  # kinds of names; slugs carry their precedence: s0 to s3
 CACHE_KIB = 4_000
 BUSY_MS = 10_000
+CHECKPOINT_PAGES = 2_000
 _TOKENIZER = "unicode61 remove_diacritics 2"
 
 TABLES = f"""
@@ -102,6 +103,7 @@ def open_index(file: Path, *, writing: bool = False) -> Connection:
         if version != (VERSION,):
             raise apsw.NotADBError(f"the index has another form: {version}")
         db.execute(f"pragma synchronous=normal; pragma cache_size=-{CACHE_KIB}; pragma temp_store=memory")
+        db.wal_autocheckpoint(CHECKPOINT_PAGES)
         found = Connection(db, *_tokenizers(db))
         if not writing:
             db.execute("pragma query_only=1")
