@@ -3,12 +3,16 @@
 Without arguments it reads jobs from stdin, one JSON object a line, does each in a child of its own, and kills the child
 at its n-th system call (traced, so it dies exactly there: before the call or right after it). It answers with one JSON
 object a line. `worker FOLDER STATE NAME SECONDS` appends and renames in a shared folder for a while.
+
+Jobs called `real …` open the workspace as the product does, index and follower included; with `lose` the index is
+deleted at that system call.
 """
 
 import ctypes
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import time
@@ -19,11 +23,14 @@ from typing import Any
 
 from tests.engine.parts import desk
 
+from notewright import engine
+from notewright.config import Config, WorkspaceConfig
 from notewright.engine.changes import Drop, Plan, Put, commit_latest, edit, recover
 from notewright.engine.workspace import Workspace
-from notewright.errors import Busy, Conflict, Exists, NotFound
+from notewright.errors import Busy, Conflict, Exists, Indexing, NotFound
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes import NotePath
+from notewright.opening import close_workspace, open_workspace
 from notewright.stores.folder import FolderStore
 
 _TRACEME, _DETACH, _SYSCALL, _SETOPTIONS = 0, 17, 24, 0x4200
@@ -33,6 +40,12 @@ _ALL_THREADS = 0x40000000
 
 def opened(folder: Path, state: Path) -> Workspace:
     return desk(FolderStore(folder), SqliteLedger.open(state))
+
+
+def really_opened(folder: Path, state: Path, *, watch: bool = True) -> Workspace:
+    """As the product opens it: a ledger in `state`, an index in `state/cache`."""
+    asked = WorkspaceConfig("Main", "main", str(folder))
+    return open_workspace(asked, Config((asked,), str(state), str(state / "cache")), watch=watch)
 
 
 def renaming(ws: Workspace, old: str, new: str) -> Plan:
@@ -65,14 +78,31 @@ def finish(ws: Workspace, job: dict[str, Any]) -> None:
     recover(ws)
 
 
-JOBS: dict[str, Callable[[Workspace, dict[str, Any]], None]] = {"rename": rename, "append": append, "recover": finish}
+def real_move(ws: Workspace, job: dict[str, Any]) -> None:
+    engine.move(ws, NotePath(job["old"]), job["new"])
+
+
+def real_start(ws: Workspace, job: dict[str, Any]) -> None:
+    ws.follower.wait(20)
+
+
+JOBS: dict[str, Callable[[Workspace, dict[str, Any]], None]] = {
+    "rename": rename,
+    "append": append,
+    "recover": finish,
+    "real move": real_move,
+    "real start": real_start,
+}
 
 
 def child(job: dict[str, Any]) -> None:
-    ws = opened(Path(job["folder"]), Path(job["state"]))
+    real = job["do"].startswith("real")
+    ws = (really_opened if real else opened)(Path(job["folder"]), Path(job["state"]))
     JOBS[job["do"]](ws, job)
     with open(job["acks"], "a") as acks:
         acks.write(f"{job.get('line', job['do'])}\n")
+    if real:
+        return close_workspace(ws)
     ws.store.close()
     ws.ledger.close()
 
@@ -111,6 +141,8 @@ def traced(job: dict[str, Any]) -> dict[str, Any]:
         living.add(thread)
         stop = os.WSTOPSIG(status)
         calls += stop == signal.SIGTRAP | 0x80
+        if calls == job.get("lose"):
+            shutil.rmtree(Path(job["state"]) / "cache", ignore_errors=True)
         if calls == job["kill"] and job["kill"]:
             os.kill(main, signal.SIGKILL)
         deliver = 0 if stop in (signal.SIGTRAP, signal.SIGTRAP | 0x80, signal.SIGSTOP) else stop
@@ -144,10 +176,35 @@ def rename_target(ws: Workspace, new: str) -> None:
     commit_latest(ws, lambda: renaming(ws, old, new))
 
 
+def real_worker(folder: Path, state: Path, name: str, seconds: float) -> None:
+    """The same through the engine's own verbs; each line links to the note that is renamed all the time, by the name
+    it has when the line is written."""
+    ws = really_opened(folder, state)
+    rng, until, count = random.Random(name), time.monotonic() + seconds, 0
+    with open(state / f"{name}.acks", "a", buffering=1) as acks:
+        while time.monotonic() < until:
+            count += 1
+            try:
+                if rng.random() < 0.2:
+                    engine.move(ws, target_of(ws), f"Target {name} {count}")
+                    continue
+                note = NotePath(f"Shared {rng.randrange(3)}.md")
+                engine.change_text(ws, note, lambda text, n=count: f"{text}{name}-{n} [[{target_of(ws).stem}]]\n")
+            except (Busy, Conflict, Exists, NotFound, Indexing):
+                continue
+            acks.write(f"{name}-{count}\n")
+    close_workspace(ws)
+
+
+def target_of(ws: Workspace) -> NotePath:
+    return next(entry.path for entry in ws.store.entries() if entry.path.startswith("Target"))
+
+
 def main() -> None:
-    if sys.argv[1:2] == ["worker"]:
-        folder, state, name, seconds = sys.argv[2:]
-        return worker(Path(folder), Path(state), name, float(seconds))
+    if sys.argv[1:2] in (["worker"], ["real-worker"]):
+        kind, folder, state, name, seconds = sys.argv[1:]
+        work = real_worker if kind == "real-worker" else worker
+        return work(Path(folder), Path(state), name, float(seconds))
     for line in sys.stdin:
         print(json.dumps(traced(json.loads(line))), flush=True)
 

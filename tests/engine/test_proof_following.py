@@ -4,33 +4,15 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.conftest import MakeWorkspace, write_files
+from tests.engine.proving import differences, found, paths, until
 
 from notewright import engine
-from notewright.engine import Selection, Workspace
 from notewright.errors import Problem, Unavailable
 from notewright.notes import NotePath
-
-
-def until(true: Callable[[], bool], seconds: float = 5.0) -> float:
-    """Wait for it; how long it took."""
-    began = time.monotonic()
-    while not true():
-        assert time.monotonic() - began < seconds, "it did not happen in time"
-        time.sleep(0.002)
-    return time.monotonic() - began
-
-
-def paths(ws: Workspace) -> list[str]:
-    return [filed.path for filed in engine.listing(ws, Selection(notes_only=False))[0]]
-
-
-def found(ws: Workspace, word: str) -> list[str]:
-    return sorted(hit.path for hit in engine.search(ws, engine.parse_query(word)).items)
 
 
 @pytest.mark.slow
@@ -59,6 +41,7 @@ def test_a_folder_renamed_from_outside_takes_its_notes_along(workspace: MakeWork
     (tmp_path / "Main" / "Old").rename(tmp_path / "Main" / "New")
     until(lambda: paths(ws) == [*(f"New/deep/{n}.md" for n in range(4)), "Tea.md"])
     assert found(ws, "apple") == [f"New/deep/{n}.md" for n in range(4)]
+    assert differences(ws) == {}
 
 
 def test_a_folder_moved_out_and_in_again_is_forgotten_and_found(workspace: MakeWorkspace, tmp_path: Path) -> None:
@@ -105,6 +88,21 @@ def test_a_note_that_becomes_a_folder_and_a_note_again_is_followed(workspace: Ma
     place.write_text("again\n")
     until(lambda: paths(ws) == ["Other.md", "Tea.md"])
     assert found(ws, "again") == ["Tea.md"]
+    assert differences(ws) == {}
+
+
+def test_symlinks_made_while_it_is_followed_are_filed_as_a_listing_would(
+    workspace: MakeWorkspace, tmp_path: Path
+) -> None:
+    ws = workspace({"Sub/A.md": "apple\n", "Tea.md": "green\n"})
+    assert found(ws, "apple") == ["Sub/A.md"]
+    (tmp_path / "Main" / "Way in.md").symlink_to("Sub")
+    (tmp_path / "Main" / "Other.md").symlink_to("Tea.md")
+    (tmp_path / "Main" / "Out.md").symlink_to("/etc/passwd")
+    until(lambda: "Other.md" in paths(ws))
+    (tmp_path / "Main" / "Last.md").write_text("last\n")
+    until(lambda: "Last.md" in paths(ws))
+    assert differences(ws) == {}
 
 
 def test_a_root_that_vanishes_makes_the_index_stale_and_comes_back_by_itself(

@@ -1,6 +1,7 @@
 """From the store into the index: what is read, parsed and filed, and what is forgotten."""
 
 import logging
+import stat
 from collections.abc import Iterable, Iterator
 
 from notewright import notes  # parsing is loaded when there is something to parse
@@ -16,8 +17,8 @@ BIGGEST_PARSED = 32 << 20  # a larger "note" is listed and read, not parsed or s
 
 def filing(store: Store, entry: Entry) -> Filing | None:
     """What the index is told of one file; None when it is gone. Broken content is filed as far as it can be."""
-    if entry.kind == "folder":
-        return None
+    if entry.kind == "folder" or (entry.kind == "symlink" and not (entry.mode and stat.S_ISREG(entry.mode))):
+        return None  # as a listing of all files has it
     path = entry.path
     if not path.is_note or entry.kind == "symlink":
         return Filing(path, entry.stamp, "", entry.size, entry.modified_ns, None)

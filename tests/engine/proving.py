@@ -1,0 +1,48 @@
+"""What the proofs share: waiting with a bound, and comparing an index with one built from nothing."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+from notewright import engine
+from notewright.engine import Selection, Workspace
+from notewright.engine.filing import filings
+from notewright.index.sqlite import SqliteIndex
+
+
+def until(true: Callable[[], bool], seconds: float = 5.0) -> float:
+    """Wait for it; how long it took."""
+    began = time.monotonic()
+    while not true():
+        assert time.monotonic() - began < seconds, "it did not happen in time"
+        time.sleep(0.002)
+    return time.monotonic() - began
+
+
+def paths(ws: Workspace) -> list[str]:
+    return [filed.path for filed in engine.listing(ws, Selection(notes_only=False))[0]]
+
+
+def found(ws: Workspace, word: str) -> list[str]:
+    """Notes that a search for one word finds, by path."""
+    return sorted(hit.path for hit in engine.search(ws, engine.parse_query(word)).items)
+
+
+def differences(ws: Workspace) -> dict[str, str]:
+    """Where the index is not what one built from nothing would be, by path; empty where it is."""
+    place = Path(tempfile.mkdtemp(prefix="anew"))
+    anew = SqliteIndex.open(place)
+    try:
+        anew.file(filings(ws.store, [entry for entry in ws.store.entries() if entry.kind != "folder"]))
+        want, have = anew.facts().rows, cast(SqliteIndex, ws.index).facts().rows
+    finally:
+        anew.close()
+        shutil.rmtree(place)
+    return {
+        path: f"should be {want.get(path)}, is {have.get(path)}"
+        for path in sorted({*want, *have})
+        if want.get(path) != have.get(path)
+    }

@@ -1,0 +1,173 @@
+"""Renames through the whole engine, killed at any system call, or with the index deleted at any: the next process finds
+links whole and an index that equals one built from nothing."""
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.engine.killing import really_opened
+from tests.engine.proving import differences
+from tests.engine.test_kill import ROOT, SEED, Slayer, assert_recorded, lay_out, vault
+
+from notewright.opening import close_workspace
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are traced as Linux does it")
+
+
+@pytest.fixture
+def slayer(tmp_path: Path) -> Iterator[Slayer]:
+    slayer = Slayer(tmp_path)
+    yield slayer
+    slayer.close()
+
+
+def assert_index_is_right(slayer: Slayer, why: str) -> None:
+    ws = really_opened(slayer.folder, slayer.state, watch=False)
+    try:
+        ws.follower.wait(20)
+        assert differences(ws) == {}, why
+    finally:
+        close_workspace(ws)
+
+
+def kill_moves(slayer: Slayer, kills: int, linking: int, *, lose: bool = False, check_every: int = 4) -> Counter[str]:
+    """Move there and back, each time killed somewhere, the index deleted somewhere if `lose` says so."""
+    rng, names = random.Random(SEED), ["Old", "new/New"]
+    lay_out(slayer.folder, vault(linking, "Old"))
+    slayer.do("real start")
+    calls = slayer.do("real move", count=True, old="Old.md", new="new/New")["calls"]
+    slayer.do("real move", old="new/New.md", new="Old")
+    ends: Counter[str] = Counter()
+    for number in range(kills):
+        at = rng.randrange(calls // 20, calls)
+        lost = rng.randrange(calls // 20, calls) if lose else 0
+        why = f"NOTEWRIGHT_SEED={SEED}, move {number} killed at call {at}, index lost at {lost}"
+        slayer.do("real move", kill=at, lose=lost, old=f"{names[0]}.md", new=names[1])
+        slayer.do("real start", kill=rng.randrange(1, calls) if rng.random() < 0.3 else 0)
+        slayer.do("real start")
+        after = {path: text.replace("[[New]]", "[[new/New]]") for path, text in slayer.swept().items()}
+        moved = after == vault(linking, names[1])
+        assert moved or after == vault(linking, names[0]), why
+        assert_recorded(next(slayer.state.glob("*/ledger.db")).parent, f"moved {names[0]}.md to {names[1]}.md", moved)
+        if number % check_every == 0:
+            assert_index_is_right(slayer, why)
+        ends["forward" if moved else "back"] += 1
+        names = names[::-1] if moved else names
+    assert_index_is_right(slayer, f"NOTEWRIGHT_SEED={SEED}")
+    return ends
+
+
+def lose_indexes(slayer: Slayer, times: int, linking: int) -> None:
+    """Nobody dies, but the index is deleted in the middle: the move happens as if it had not been."""
+    rng, names = random.Random(SEED), ["Old", "new/New"]
+    lay_out(slayer.folder, vault(linking, "Old"))
+    slayer.do("real start")
+    calls = slayer.do("real move", count=True, old="Old.md", new="new/New")["calls"]
+    names = names[::-1]
+    for number in range(times):
+        lost = rng.randrange(1, calls)
+        slayer.do("real move", count=True, lose=lost, old=f"{names[0]}.md", new=names[1])
+        after = {path: text.replace("[[New]]", "[[new/New]]") for path, text in slayer.swept().items()}
+        assert after == vault(linking, names[1]), f"NOTEWRIGHT_SEED={SEED}, move {number}, index lost at call {lost}"
+        names = names[::-1]
+    assert_index_is_right(slayer, f"NOTEWRIGHT_SEED={SEED}")
+
+
+@pytest.mark.slow
+def test_a_move_killed_anywhere_is_wholly_there_or_not_at_all_and_the_index_knows(slayer: Slayer) -> None:
+    assert kill_moves(slayer, kills=10, linking=6).total() == 10
+
+
+@pytest.mark.slow
+def test_a_move_is_whole_though_the_index_is_deleted_in_the_middle(slayer: Slayer) -> None:
+    lose_indexes(slayer, times=10, linking=6)
+
+
+@pytest.mark.slow
+def test_a_move_killed_while_its_index_is_deleted_is_whole_or_not_at_all(slayer: Slayer) -> None:
+    assert kill_moves(slayer, kills=5, linking=6, lose=True).total() == 5
+
+
+@pytest.mark.torture
+def test_a_move_with_fifty_links_killed_three_hundred_times(slayer: Slayer) -> None:
+    ends = kill_moves(slayer, kills=300, linking=50, check_every=20)
+    assert len(ends) == 2, ends
+
+
+@pytest.mark.torture
+def test_a_hundred_moves_killed_while_the_index_is_deleted(slayer: Slayer) -> None:
+    kill_moves(slayer, kills=100, linking=20, lose=True, check_every=10)
+
+
+@pytest.mark.torture
+def test_a_hundred_moves_with_the_index_deleted_in_the_middle(slayer: Slayer) -> None:
+    lose_indexes(slayer, times=100, linking=50)
+
+
+def run_together(place: Path, seconds: float, *, lose: bool = False) -> None:
+    """Four processes append links and rename through the engine, one is killed every second."""
+    folder, state = place / "notes", place / "state"
+    state.mkdir()
+    shared = {f"Shared {number}.md": "" for number in range(3)}
+    lay_out(folder, {**shared, "Target.md": "the note\n", "L1.md": "[[Target]]\n", "x/L2.md": "a\n[[Target]]\n"})
+    until, count = time.monotonic() + seconds, 0
+    workers: list[subprocess.Popen[bytes]] = []
+    while time.monotonic() < until or any(worker.poll() is None for worker in workers):
+        workers = [worker for worker in workers if worker.poll() is None]
+        while len(workers) < 4 and time.monotonic() < until:
+            count += 1
+            left = str(max(until - time.monotonic(), 0.0))
+            command = [sys.executable, "-m", "tests.engine.killing", "real-worker", folder, state, f"w{count}", left]
+            workers.append(subprocess.Popen(command, cwd=ROOT))
+        time.sleep(min(1.0, max(until - time.monotonic(), 0.05)))
+        if lose:
+            shutil.rmtree(state / "cache", ignore_errors=True)
+        if time.monotonic() < until:
+            workers[0].kill()
+            workers[0].wait(10)
+    assert all(worker.returncode == 0 for worker in workers)
+    check_together(folder, state)
+
+
+def check_together(folder: Path, state: Path) -> None:
+    ws = really_opened(folder, state)
+    try:
+        assert ws.ledger.unfinished() == []
+        ws.follower.wait(20)
+        assert differences(ws) == {}
+    finally:
+        close_workspace(ws)
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    texts = {path: file.read_text() for path, file in files.items()}
+    lines = [line.split()[0] for path, text in texts.items() if path.startswith("Shared") for line in text.splitlines()]
+    acknowledged = [line for acks in state.glob("*.acks") for line in acks.read_text().splitlines()]
+    assert len(acknowledged) > 5
+    assert set(acknowledged) <= set(lines), "an acknowledged line is lost"
+    assert max(Counter(lines).values()) == 1, "a line is there twice"
+    (target,) = [path for path in texts if path.startswith("Target")]
+    assert len(texts) == 6, sorted(texts)
+    assert {name for text in texts.values() for name in re.findall(r"\[\[(.*?)]]", text)} == {target[:-3]}
+    assert not [name for name in os.listdir(folder) if name.startswith(".")], "litter"
+
+
+@pytest.mark.slow
+def test_four_processes_that_move_and_link_with_one_killed_every_second_lose_nothing(tmp_path: Path) -> None:
+    run_together(tmp_path, 3)
+
+
+@pytest.mark.torture
+def test_four_processes_that_move_and_link_for_ten_seconds(tmp_path: Path) -> None:
+    run_together(tmp_path, 10)
+
+
+@pytest.mark.torture
+def test_four_processes_that_move_and_link_while_their_index_is_deleted_every_second(tmp_path: Path) -> None:
+    run_together(tmp_path, 10, lose=True)
