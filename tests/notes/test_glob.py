@@ -6,9 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from notewright.errors import Invalid
-from notewright.notes import glob_matcher, glob_prefix
+from notewright.notes import glob_matcher, glob_pieces, glob_prefix
 
 HITS = [
     ("*.md", "a.md"),
@@ -110,3 +112,34 @@ def test_globs_find_in_every_vault_what_git_finds(shared: Path) -> None:
             digest = hashlib.sha256("".join(path + "\n" for path in found).encode()).hexdigest()
             joined = hashlib.sha256("\n".join(found).encode()).hexdigest()
             assert case["sha256_of_paths"] in (digest, joined), said
+
+
+_PATHS = st.lists(st.text("ab*?[]\\é.", min_size=1, max_size=4), min_size=1, max_size=4).map("/".join)
+_PATTERNS = st.lists(
+    st.one_of(st.just("**"), st.text("ab*?[]!\\é.-", min_size=1, max_size=5)), min_size=1, max_size=4
+).map("/".join)
+
+
+@given(_PATTERNS, _PATHS)
+def test_every_match_holds_the_pieces_of_its_pattern(pattern: str, path: str) -> None:
+    try:
+        matches = glob_matcher(pattern)
+    except Invalid:
+        return
+    if matches(path):
+        assert all(piece in path for piece in glob_pieces(pattern))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "pieces"),
+    [
+        ("**/2025-1*.md", ("2025-1", ".md")),
+        ("Projects/**", ("Projects",)),
+        (r"a\*b?c", ("a*b", "c")),
+        ("a[bc]d", ("a", "d")),
+        ("{a,b}/c", ()),
+        ("!a", ()),
+    ],
+)
+def test_the_pieces_of_a_pattern(pattern: str, pieces: tuple[str, ...]) -> None:
+    assert glob_pieces(pattern) == pieces

@@ -112,6 +112,7 @@ class Selection:
     tags: tuple[str, ...] = ()  # all, exact, case ignored
     since_ns: int | None = None  # modified after (exclusive)
     among: frozenset[str] | None = None  # only these paths
+    holding: tuple[str, ...] = ()  # texts that every path holds, in this case: they save looking at the others
     sort: str = "path"  # path, name (a path without .md); modified, created, size: largest first, ties by path
     limit: int | None = None
     offset: int = 0
@@ -227,8 +228,8 @@ class Index(Protocol):
         """The title and aliases of a note: what else it may be linked by."""
         ...
 
-    def folders(self, *, visible: Visible = everything) -> list[tuple[str, int]]:
-        """Every folder that holds files, with how many notes are in it and below."""
+    def folders(self, *, below: str = "", visible: Visible = everything) -> list[tuple[str, int]]:
+        """Every folder below one that holds files, with how many notes are in it and below."""
         ...
 
     def links_from(self, path: str) -> list[LinkRow]: ...

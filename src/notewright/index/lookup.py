@@ -10,6 +10,7 @@ from notewright.index import Filed, LinkRow, Selection, Visible, everything
 from notewright.index.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection
 from notewright.notes import Heading, NotePath, index_words, path_key, tag_key
 
+TELLING = 4  # characters of a piece of a path that few paths hold; `.md` they all do
 TEXTS_AT_ONCE = 1_000  # links whose lines are cut from texts read together
 
 # ---- files and names ----------------------------------------------------------------------------------
@@ -122,11 +123,12 @@ _ORDERS = {
 
 
 def select(con: Connection, selection: Selection) -> tuple[list[Filed], int]:
-    where, values = _where(con, selection)
+    each = selection.visible is not everything or selection.among is not None
+    where, values = _where(con, selection, by_path=each and selection.sort == "path")
     if where is None:
         return [], 0
     order = _ORDERS[selection.sort]
-    if selection.visible is not everything or selection.among is not None:
+    if each:
         return _seen(con, selection, f"{where} order by {order}", values)
     limit = -1 if selection.limit is None else selection.limit
     rows = con.rows(f"{_FILED} where {where} order by {order} limit ? offset ?", (*values, limit, selection.offset))
@@ -149,11 +151,12 @@ def _seen(con: Connection, selection: Selection, where: str, values: list[object
     return [_filed(row) for row in rows], len(ids)
 
 
-def _where(con: Connection, selection: Selection) -> tuple[str | None, list[object]]:
-    """The condition of a selection; None when nothing can meet it."""
+def _where(con: Connection, selection: Selection, *, by_path: bool) -> tuple[str | None, list[object]]:
+    """The condition of a selection; None when nothing can meet it. `by_path`: read in order from the index of paths,
+    which is all that is read where the condition says nothing but paths."""
     where, values = ["1"], list[object]()
     if selection.notes_only:
-        where.append("f.note = 1")
+        where.append("f.path like '%.md'" if by_path else "f.note = 1")
     if not selection.recursive:
         where.append("f.folder = ?")
         values.append(selection.folder)
@@ -163,6 +166,10 @@ def _where(con: Connection, selection: Selection) -> tuple[str | None, list[obje
     if selection.since_ns is not None:
         where.append("f.modified > ?")
         values.append(selection.since_ns)
+    for piece in selection.holding:
+        if len(piece) >= TELLING:
+            where.append("f.id in (select id from files where instr(path, ?))")
+            values.append(piece)
     for tag in selection.tags:
         where.append("f.id in (select file from tags where key = ?)")
         values.append(tag_key(tag))
@@ -183,18 +190,19 @@ def prefixes(con: Connection, words: Iterable[str]) -> str | None:
     return f"{{title alias head body place}} : ({wanted})" if wanted else None
 
 
-def folders(con: Connection, *, visible: Visible) -> list[tuple[str, int]]:
-    """Every folder with files in it or below, and how many of them are notes."""
+def folders(con: Connection, below: str, *, visible: Visible) -> list[tuple[str, int]]:
+    """Every folder below one with files in it or below, and how many of them are notes."""
     own: dict[str, int] = {}
+    where, values = ("where folder >= ? and folder < ?", (below + "/", below + "0")) if below else ("", ())
     if visible is everything:
-        own = dict(con.rows("select folder, sum(note) from files group by folder"))
+        own = dict(con.rows(f"select folder, sum(note) from files {where} group by folder", values))
     else:
-        for folder, path, note in con.rows("select folder, path, note from files"):
+        for folder, path, note in con.rows(f"select folder, path, note from files {where}", values):
             if visible(path):
                 own[folder] = own.get(folder, 0) + note
     counts: dict[str, int] = {}
     for folder, count in own.items():
-        while folder:
+        while len(folder) > len(below):
             counts[folder] = counts.get(folder, 0) + count
             folder = folder.rpartition("/")[0]
     return sorted(counts.items())

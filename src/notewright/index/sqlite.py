@@ -214,8 +214,8 @@ class SqliteIndex:
     def other_names(self, path: str) -> list[str]:
         return self._ask(lambda con: lookup.other_names(con, path))
 
-    def folders(self, *, visible: Visible = everything) -> list[tuple[str, int]]:
-        return self._ask(lambda con: lookup.folders(con, visible=visible))
+    def folders(self, *, below: str = "", visible: Visible = everything) -> list[tuple[str, int]]:
+        return self._ask(lambda con: lookup.folders(con, below, visible=visible))
 
     def links_from(self, path: str) -> list[LinkRow]:
         return self._ask(lambda con: lookup.links_from(con, path))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         may_apply_again,
     )
     from notewright.notes.embeds import expand_embeds, unlinked_mentions
-    from notewright.notes.glob import glob_matcher, glob_prefix
+    from notewright.notes.glob import glob_matcher, glob_pieces, glob_prefix
     from notewright.notes.headings import HeadingRule, find_section, heading_key, sections
     from notewright.notes.links import shown_text
     from notewright.notes.merge import merge
@@ -87,7 +87,7 @@ else:  # each part is loaded when it is first asked for
                 "Replace ReplaceBody RewriteTargets SetProperty apply apply_all front_of line_at may_apply_again"
             ),
             "embeds": "expand_embeds unlinked_mentions",
-            "glob": "glob_matcher glob_prefix",
+            "glob": "glob_matcher glob_pieces glob_prefix",
             "headings": "HeadingRule find_section heading_key sections",
             "links": "shown_text",
             "merge": "merge",
@@ -169,6 +169,7 @@ __all__ = [
     "format_moment",
     "front_of",
     "glob_matcher",
+    "glob_pieces",
     "glob_prefix",
     "has_property",
     "heading_key",

@@ -43,6 +43,19 @@ def glob_prefix(pattern: str) -> str:
     return "" if pattern.startswith("!") else sure.rpartition("/")[0]
 
 
+def glob_pieces(pattern: str) -> tuple[str, ...]:
+    """Texts that every match holds, none where braces or a `!` leave that open: for narrowing a listing."""
+    if "{" in pattern or pattern.startswith("!"):
+        return ()
+    pieces = [""]
+    for _, token in _tokens(pattern):
+        if token in ("*", "?", "/") or token[0] == "[":
+            pieces.append("")
+        else:
+            pieces[-1] += token[-1]
+    return tuple(piece for piece in pieces if piece)
+
+
 @lru_cache(maxsize=256)
 def _compiled(pattern: str, ignore_case: bool) -> re.Pattern[str]:
     alternatives = dict.fromkeys(_expanded(pattern))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, overload
 from notewright import engine
 from notewright.engine import Grep, Selection, Workspace
 from notewright.errors import Ambiguous, Exists, Invalid, NotFound, Problem, TooLarge
-from notewright.notes import NotePath, Replace, apply, glob_matcher, path_problem
+from notewright.notes import NotePath, Replace, apply, glob_matcher, glob_pieces, path_problem
 from notewright.surfaces.base import (
     RATE_LIMITED,
     Answer,
@@ -202,7 +202,11 @@ def glob(call: Call, args: Args) -> Answer:
     limit = _bounded(args, "max_results", 100)
     matches, sees = glob_matcher(pattern), ws.access.sees
     chosen = Selection(
-        notes_only=False, sort="modified", limit=limit, visible=lambda path: matches(path) and sees(path)
+        notes_only=False,
+        sort="modified",
+        limit=limit,
+        holding=glob_pieces(pattern),
+        visible=lambda path: matches(path) and sees(path),
     )
     found, total = engine.listing(ws, chosen)
     rows = [{"path": one.path, "size": one.size, "modified": stamp(one.modified_ns / 1e9)} for one in found]
