@@ -387,6 +387,12 @@ def test_links_are_listed_once_in_their_order_and_back_links_by_name(vault: Open
     assert v.told("get_links", name="A") == {"name": "A", "outgoing": ["z", "B"], "incoming": ["C", "c"]}
 
 
+def test_a_note_that_links_to_itself_is_among_those_that_link_to_it(vault: OpenVault) -> None:
+    v = vault({"A": "[[A]] [[#here]]", "B": "[[A]] [[#here]]"})
+    assert v.told("get_links", name="A") == {"name": "A", "outgoing": ["A"], "incoming": ["A", "B"]}
+    assert v.told("get_links", name="B") == {"name": "B", "outgoing": ["A"], "incoming": []}
+
+
 def test_an_older_file_in_the_trash_is_kept(vault: OpenVault) -> None:
     v = vault({"B": "new", ".trash/B.md": "old"})
     told = v.told("delete_note", name="B")

@@ -115,14 +115,16 @@ def outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> tu
     return tuple(link_seen(row, means(row.target, path)) for row in ws.index.links_from(path))
 
 
-def incoming(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> tuple[LinkSeen, ...]:
-    """Every link that leads to a note, by the note it stands in and its line; links to oneself are left out."""
+def incoming(
+    ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN, *, own: bool = False
+) -> tuple[LinkSeen, ...]:
+    """Every link that leads to a note, by the note it stands in and its line; its `own` links to itself on request."""
     ws.access.may_see(path)
     ws.follower.wait(ws.limits.seconds)
     means = resolver(ws, policy)
     found = []
     for row in ws.index.links_toward(keys_toward(ws, path, policy)):
-        if row.source == path or not ws.access.sees(row.source):
+        if (row.source == path and not own) or not ws.access.sees(row.source):
             continue
         meant = means(row.target, row.source)
         if meant.path == path:

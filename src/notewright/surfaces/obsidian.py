@@ -154,7 +154,7 @@ def _outgoing(links: tuple[Link, ...]) -> list[str]:
 
 
 def _incoming(ws: Workspace, path: NotePath) -> list[str]:
-    links = engine.incoming(ws, path, STEM)
+    links = engine.incoming(ws, path, STEM, own=True)
     return sorted({link.source.stem for link in links if link.kind in engine.WRITTEN_AS_NAMES})
 
 
