@@ -70,6 +70,18 @@ def test_tags_and_aliases_without_frontmatter_make_one(cairn: OpenDesk) -> None:
     )
 
 
+def test_a_blank_line_sets_the_body_apart_from_a_frontmatter_that_we_write_into(cairn: OpenDesk) -> None:
+    desk = cairn({"old": "---\na: 1\n---\nbody"}).at(NOON)
+    times = "created: 2026-02-24T12:00:00Z\nmodified: 2026-02-24T12:00:00Z\n"
+    for body, written in (("body", "\nbody"), ("\nbody", "\nbody"), ("", ""), ("\n\nbody", "\n\nbody")):
+        desk.json("write", path="n", content=f"---\ntitle: N\n---\n{body}")
+        assert desk.file("n") == f"---\ntitle: N\n{times}---\n{written}"
+    desk.json("write", path="crlf", content="---\r\ntitle: N\r\n---\r\nbody\r\n")
+    assert desk.file("crlf").endswith("---\r\n\r\nbody\r\n")
+    desk.json("write", path="old", content="---\na: 2\n---\nnew")
+    assert desk.file("old") == "---\na: 2\n---\nnew"
+
+
 def test_links_in_the_body_outside_code_are_counted(cairn: OpenDesk) -> None:
     content = "---\nup: '[[no]]'\n---\n[[a]] [[a|b]] ![[a#c]] `[[no]]`\n```\n[[no]]\n```\n[no](no.md) \\[[no]]\n"
     assert cairn().json("write", path="n", content=content)["links_found"] == 3

@@ -67,6 +67,7 @@ def write_stamped(
         _refuse_large(path, text, before)
         _refuse_taken(ws, path, before, text)
         whole = stamped(path, text, before, _now(ws))
+        whole = whole if whole == content else _set_apart(whole)
         data = whole.encode()
         admit(ws, path, len(data))
         within_quota(ws, 0 if old else 1, len(data) - (len(old.data) if old else 0))
@@ -196,6 +197,14 @@ def body_of(text: str) -> str:
         return text[front.start :]
     blank = _BLANK_LINE.match(text, front.end)
     return text[blank.end() if blank else front.end :]
+
+
+def _set_apart(text: str) -> str:
+    """A blank line between the frontmatter and the body, where we had a hand in the frontmatter."""
+    front = front_of(text)
+    if not front.present or front.problem or not text[front.end :].strip() or _BLANK_LINE.match(text, front.end):
+        return text
+    return text[: front.end] + ("\r\n" if text[: front.end].endswith("\r\n") else "\n") + text[front.end :]
 
 
 def _size(text: str) -> int:
