@@ -10,7 +10,7 @@ import re2
 import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.index.parts import file, sqlite_index
+from tests.index.parts import file, filing, sqlite_index
 
 from notewright.index import Needles
 from notewright.index.narrow import equalities
@@ -85,6 +85,19 @@ def test_words_learned_a_moment_ago_are_known(tmp_path: Path) -> None:
     assert looked_at(first, ("zepp",)) == {"New.md"}
     first.close()
     second.close()
+
+
+def test_words_of_an_index_that_was_swapped_out_are_not_taken_for_those_of_the_new_one(tmp_path: Path) -> None:
+    index = sqlite_index(tmp_path / "index", {f"{number}.md": f"plain{number}" for number in range(300)})
+    old = index._borrow(index._places.current())
+    with index.rebuilding(300) as new:
+        new.file(filing(f"{number}.md", f"zeppelin{number}") for number in range(300))
+        new.finish()
+        new.swap(lambda touched: [])
+    index._words(old).joined(old)  # a question that began before the swap
+    assert looked_at(index, ("pelin77",)) == {"77.md"}
+    old.close()
+    index.close()
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ A batch is its length in eight bytes and a marshalled list of rows; a length of 
 
 import gc
 import marshal
+import os
 import queue
 import shutil
 import subprocess
@@ -152,6 +153,7 @@ class Here:
     """Fills an index in this process."""
 
     def __init__(self, file: Path) -> None:
+        self._file = file
         self._made = new_index(file, ready=False)
         self._made.db.execute(f"pragma cache_size=-{CACHE_KIB}; pragma locking_mode=exclusive")
         for table in ("words", "said"):  # one merge at the end instead of many on the way
@@ -181,6 +183,8 @@ class Here:
             learn_all(made)
         finish(made)
         self.stop()
+        with open(self._file, "rb") as file:
+            os.fsync(file.fileno())  # it was filled without care: a power cut must not find it half there
 
     def stop(self) -> None:
         self._made.close()

@@ -26,11 +26,14 @@ READ_AT_ONCE = 2_000
 
 
 def narrowed_bodies(
-    ask: Callable[[Callable[[Connection], T]], T], vocabulary: Callable[[], Vocabulary], needles: Needles, folder: str,
+    ask: Callable[[Callable[[Connection], T]], T],
+    vocabulary: Callable[[Connection], Vocabulary],
+    needles: Needles,
+    folder: str,
     visible: Visible,
-) -> Iterator[list[Body]]:  # fmt: skip
+) -> Iterator[list[Body]]:
     """Notes that may match, in path order, in batches of a few megabytes."""
-    notes: Sequence[int] | None = ask(lambda con: _candidates(con, vocabulary(), needles, folder, visible))  # type: ignore
+    notes: Sequence[int] | None = ask(lambda con: _candidates(con, vocabulary(con), needles, folder, visible))  # type: ignore
     batch: list[Body] = []
     size = 0
     for body in _every_body(ask, folder, visible) if notes is None else _some_bodies(ask, notes):

@@ -74,6 +74,7 @@ class Connection:
     cut: Tokens
     stems: Tokens
     placed: Placed  # as `cut`, with where each word begins and ends
+    name: str = ""  # of the generation
     variants: dict[str, tuple[str, ...]] = field(default_factory=dict)
     noted: dict[int, Any] = field(default_factory=dict)  # by functions of SQL, of the rows that were read
 
@@ -105,6 +106,7 @@ def open_index(file: Path, *, writing: bool = False) -> Connection:
         db.execute(f"pragma synchronous=normal; pragma cache_size=-{CACHE_KIB}; pragma temp_store=memory")
         db.wal_autocheckpoint(CHECKPOINT_PAGES)
         found = Connection(db, *_tokenizers(db))
+        found.name = str(found.value("select value from meta where key='name'"))
         if not writing:
             db.execute("pragma query_only=1")
             db.register_fts5_tokenizer("unicode61", _asking(found))

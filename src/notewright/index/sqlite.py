@@ -47,7 +47,7 @@ class SqliteIndex:
     def __init__(self, folder: Path) -> None:
         self._places = Generations(folder)
         self._idle: list[tuple[Identity, Connection]] = []
-        self._vocabulary: tuple[Identity | None, Vocabulary] = (None, Vocabulary())
+        self._vocabulary = ("", Vocabulary())
         self._lock = threading.Lock()
         self._writing = threading.RLock()
         self._writer: tuple[Identity, Connection] | None = None
@@ -116,12 +116,11 @@ class SqliteIndex:
                 return
         con.close()
 
-    def _words(self) -> Vocabulary:
-        """What is remembered of the words of the index that stands now."""
-        identity = self._places.current()
+    def _words(self, con: Connection) -> Vocabulary:
+        """What is remembered of the words of the index this connection is to: the current one may be another by now."""
         with self._lock:
-            if self._vocabulary[0] != identity:
-                self._vocabulary = (identity, Vocabulary())
+            if self._vocabulary[0] != con.name:
+                self._vocabulary = (con.name, Vocabulary())
             return self._vocabulary[1]
 
     # ---- filing ---------------------------------------------------------------------------------------
@@ -254,7 +253,7 @@ class SqliteIndex:
         return self._ask(lambda con: lookup.property_of(con, key, wanted))
 
     def search(self, query: Query) -> Hits:
-        return self._ask(lambda con: _in_one_view(con, lambda: search(con, self._words(), query)))
+        return self._ask(lambda con: _in_one_view(con, lambda: search(con, self._words(con), query)))
 
     def bodies(self, needles: Needles, *, folder: str = "", visible: Visible = everything) -> Iterator[list[Body]]:
         return narrowed_bodies(self._ask, self._words, needles, folder, visible)
