@@ -1,6 +1,7 @@
 """Opening workspaces: the one place that names a concrete store, index and ledger. The command line needs no more."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -9,6 +10,7 @@ from notewright.config import Config, WorkspaceConfig
 from notewright.engine import Workspace
 from notewright.errors import Invalid
 from notewright.index.sqlite import SqliteIndex
+from notewright.ledger import Ledger
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.stores.folder import FolderStore
 
@@ -24,7 +26,7 @@ def open_workspace(asked: WorkspaceConfig, config: Config, *, watch: bool = True
     ledger = SqliteLedger.open(Path(config.state) / store.identity)
     cache = Path(config.cache) / store.identity
     index = SqliteIndex.open(cache)
-    follower = engine.Follower(store, index, cache, watch=watch)
+    follower = engine.Follower(store, index, cache, watch=watch, daily=_forgetting(ledger, config) if watch else None)
     ws = Workspace(
         name=asked.name,
         id=asked.id,
@@ -42,6 +44,12 @@ def open_workspace(asked: WorkspaceConfig, config: Config, *, watch: bool = True
         engine.bootstrap(ws)
     follower.start()
     return ws
+
+
+def _forgetting(ledger: Ledger, config: Config) -> Callable[[], None]:
+    """What keeps the history within its bounds."""
+    days, most = config["history.keep_days"], config["history.keep_bytes"]
+    return lambda: ledger.trim(keep_days=days, keep_bytes=most, now=time.time())
 
 
 def _zone(name: str) -> ZoneInfo:

@@ -57,7 +57,7 @@ class Config:
     workspaces: tuple[WorkspaceConfig, ...]
     state: str  # the folder of the ledger
     cache: str  # the folder of the index
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=lambda: {setting.name: setting.default for setting in SETTINGS})
     octarine: Octarine = field(default_factory=Octarine)
 
     def __getitem__(self, name: str) -> Any:

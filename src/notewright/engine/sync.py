@@ -1,18 +1,17 @@
 """Keeping the index in step with the store: at start by stat alone, then by watching.
 
-Of all processes that serve one folder one is elected (an advisory lock on a file beside the index) to follow changes
-made from outside; the others wait to take over when it dies. Every process files its own changes itself.
+Of all processes that serve one folder one is elected (`election.py`) to follow changes made from outside; the others
+wait to take over when it dies. Every process files its own changes itself.
 """
 
-import fcntl
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from notewright.engine.election import Election
 from notewright.engine.filing import file_paths, filings
 from notewright.errors import Forbidden, Indexing, NotFound, Problem, Unavailable
 from notewright.index import Index, Progress, Selection
@@ -29,6 +28,7 @@ BUILD_FROM = 500  # so many changed files are worth a whole new index
 FEW = 10  # below this a vault may shrink as it likes
 LOOK_AGAIN_SECONDS = 300.0
 TAKE_OVER_SECONDS = 0.2
+DAY_SECONDS = 86_400.0
 PLAN_SECONDS = 3.0  # how long a plan that needs every link waits for an index that is behind
 LOST_SECONDS = 10.0  # how long a vanished third must stay vanished before it is believed
 
@@ -66,17 +66,20 @@ def plan(entries: Iterable[Entry], known: Mapping[str, str], now_ns: int) -> Dif
 class Follower:
     """Follows one store for one index until closed. Start it once; it never raises into its owner."""
 
-    def __init__(self, store: Store, index: Index, folder: Path, *, watch: bool = True) -> None:
-        self._store, self._index, self._folder, self._watching = store, index, folder, watch
+    def __init__(
+        self, store: Store, index: Index, folder: Path, *, watch: bool = True, daily: Callable[[], None] | None = None
+    ) -> None:
+        self._store, self._index, self._watching, self._daily = store, index, watch, daily
+        self._election = Election(folder)
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._fresh = threading.Event()
-        self._elected: int | None = None
         self._lost_since: float | None = None
         self._stale: str | None = None
         self._gone: list[tuple[float, int]] = []  # when, how many
         self._pending: set[str] = set()
         self._everything = False
+        self._next_day = 0.0
         self._listed: list[Entry] = []  # while everything is filed for the first time
         self._mutex = threading.Lock()
         self._heard: list[Callable[[frozenset[str] | None], None]] = []
@@ -90,7 +93,7 @@ class Follower:
         self._wake.set()
         for thread in self._threads:
             thread.join(5)
-        self._resign()
+        self._election.resign()
 
     # ---- what the engine asks -------------------------------------------------------------------------
 
@@ -110,7 +113,7 @@ class Follower:
             self._stop.wait(0.02)
 
     def _caught_up(self) -> bool:
-        return self._fresh.is_set() or (self._elected is None and self._others_are_fresh())
+        return self._fresh.is_set() or (not self._election.won and self._election.others_are_fresh())
 
     def wait_for_all(self, seconds: float) -> None:
         self.wait(seconds)
@@ -125,7 +128,7 @@ class Follower:
 
     def progress(self) -> Progress:
         now = self._index.progress()
-        busy = now.building or now.wanting or not (self._fresh.is_set() or self._elected is None)
+        busy = now.building or now.wanting or not (self._fresh.is_set() or not self._election.won)
         return Progress(now.done, now.total, busy, self._stale or now.stale)
 
     def may_write(self) -> None:
@@ -156,61 +159,6 @@ class Follower:
         entries = [entry for entry in self._store.entries() if entry.kind != "folder"]
         self._build(entries, report)
 
-    # ---- election -------------------------------------------------------------------------------------
-
-    def _others_are_fresh(self) -> bool:
-        """Another process follows, and has caught up since it began."""
-        try:
-            return (self._folder / "follower").read_bytes() == b"fresh" and not self._electable()
-        except OSError:
-            return False
-
-    def _electable(self) -> bool:
-        """Nobody holds the lock: try it without keeping it."""
-        handle = self._open_lock()
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        finally:
-            os.close(handle)
-        return True
-
-    def _open_lock(self) -> int:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        return os.open(self._folder / "follower", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-    def _elect(self) -> bool:
-        handle = self._open_lock()
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(handle)
-            return False
-        self._elected = handle
-        self._tell(fresh=False)
-        return True
-
-    def _tell(self, *, fresh: bool) -> None:
-        """What the others may rely on; the lock says whether we are alive to mean it."""
-        if self._elected is not None:
-            os.ftruncate(self._elected, 0)
-            os.pwrite(self._elected, b"fresh" if fresh else b"", 0)
-
-    def _still_elected(self) -> bool:
-        """The cache folder may be deleted under us; then the lock we hold is on a file nobody else can find."""
-        if self._elected is None:
-            return False
-        try:
-            return os.path.samestat(os.fstat(self._elected), os.stat(self._folder / "follower"))
-        except OSError:
-            return False
-
-    def _resign(self) -> None:
-        if self._elected is not None:
-            os.close(self._elected)
-            self._elected = None
-
     # ---- following ------------------------------------------------------------------------------------
 
     def _spawn(self, run: Callable[[], None], name: str) -> None:
@@ -220,7 +168,7 @@ class Follower:
 
     def _follow(self) -> None:
         while not self._stop.is_set():
-            if self._still_elected() or self._elect():
+            if self._election.stand():
                 self._lead()
             elif self._wake.wait(TAKE_OVER_SECONDS):
                 self._wake.clear()
@@ -232,17 +180,28 @@ class Follower:
             self._watch_too()
         self._everything = True
         looked = 0.0
-        while not self._stop.is_set() and self._still_elected():
+        while not self._stop.is_set() and self._election.holds():
             if self._everything or time.monotonic() - looked > LOOK_AGAIN_SECONDS or not self._is_whole():
                 self._everything = False
                 self._attempt(self._look_at_everything)
                 looked = time.monotonic()
             self._attempt(self._catch_up)
+            self._do_daily()
             if not self._pending and not self._everything:
                 self._wake.wait(1.0 if self._lost_since is None else 0.5)
                 self._wake.clear()
                 self._everything = self._everything or self._lost_since is not None
-        self._resign()
+        self._election.resign()
+
+    def _do_daily(self) -> None:
+        """What one process has to do once a day, and when it begins."""
+        if self._daily is None or time.monotonic() < self._next_day or not self._fresh.is_set():
+            return
+        self._next_day = time.monotonic() + DAY_SECONDS
+        try:
+            self._daily()
+        except Problem as problem:
+            log.warning("put off until tomorrow: %s", problem)
 
     def _attempt(self, step: Callable[[], None]) -> None:
         """What cannot be done makes the index stale until all of it was looked at again."""
@@ -297,7 +256,7 @@ class Follower:
             with self._mutex:
                 self._pending |= paths
             raise
-        if self._elected is None:
+        if not self._election.won:
             self._stale = None
 
     def _file(self, paths: Iterable[str]) -> None:
@@ -353,7 +312,7 @@ class Follower:
             self._index.settled(looked_at.name)
         self._stale, self._lost_since, self._listed = None, None, []
         self._fresh.set()
-        self._tell(fresh=True)
+        self._election.say(fresh=True)
 
     def _entries(self, known: Mapping[str, str]) -> Iterable[Entry]:
         """What is there, in a stream; kept where nothing is known yet, for then all of it is needed again."""

@@ -66,7 +66,8 @@ class SqliteLedger:
             db.executemany("insert or ignore into blob values(?, ?)", blobs.items())
 
     def close_change(self, change_id: str, state: State, *, steps: tuple[Step, ...] | None = None) -> None:
-        self._owed[change_id] = state, steps
+        with self._alone:
+            self._owed[change_id] = state, steps
         self._pay()
 
     def _pay(self) -> None:
@@ -174,12 +175,14 @@ class SqliteLedger:
         return gone
 
     def trim(self, *, keep_days: float, keep_bytes: int, now: float) -> None:
+        with self._alone, _words():
+            old = self._one("select max(seq) from change where at < ?", now - keep_days * 86_400)
+            cut = max(old or 0, _over(self._db, keep_bytes))
+        if not cut:
+            return  # as on most days: nobody else had to wait
         with self._transaction(durable=False) as db:
-            oldest = now - keep_days * 86_400
-            cut = max(self._one("select max(seq) from change where at < ?", oldest) or 0, _over(db, keep_bytes))
             db.execute("delete from change where seq <= ? and state <> 'recorded'", (cut,))
-            if db.changes():
-                db.execute(f"delete from blob where version not in ({_versions('true')})")
+            db.execute(f"delete from blob where version not in ({_versions('true')})")
         self._checkpoint()
 
     def _checkpoint(self) -> None:
