@@ -339,6 +339,13 @@ def test_a_miss_names_the_nearest_three(desk: Desk) -> None:
     )
 
 
+@pytest.mark.parametrize("wrong", ["Tae", "Eta", "Projects/Taa"])
+def test_a_short_name_with_a_wrong_letter_has_three_nearest_too(desk: Desk, wrong: str) -> None:
+    said = desk.refused("read", path=wrong)
+    assert said.startswith(f"not_found: there is no {wrong}. Nearest: Projects/Tea.md, ")
+    assert said.count(".md") == 3
+
+
 def test_a_section_is_its_heading_with_everything_below(desk: Desk) -> None:
     head, _, text = desk.said("read", path="Tea", section="water").partition("\n")
     assert " · 20 lines · lines 10-16 · " in head

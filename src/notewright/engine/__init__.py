@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         fetch,
         folder_path,
         kept_text,
+        likeness,
         list_folder,
         listing,
         locate,
@@ -134,7 +135,7 @@ else:  # each part is loaded when it is first asked for
             "parts": "line_count line_span section_span span_of_lines",
             "read": (
                 "Level Reading created decode entry_at exists fetch folder_path kept_text list_folder listing "
-                "locate missing nearest_paths once_named read"
+                "likeness locate missing nearest_paths once_named read"
             ),
             "stamped": "Stamped body_of patch_or_begin patch_stamped write_stamped",
             "sync": "Follower",
@@ -257,6 +258,7 @@ __all__ = [
     "is_taken",
     "kept",
     "kept_text",
+    "likeness",
     "line_count",
     "line_span",
     "linked",

@@ -5,6 +5,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Protocol
 
 from notewright.engine import walked
@@ -13,9 +14,10 @@ from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
 from notewright.index import Filed, Selection, everything
 from notewright.ledger import Past
-from notewright.notes import Note, NotePath, glob_matcher, link_key, parse, path_key, path_problem, with_md
+from notewright.notes import Note, NotePath, glob_matcher, glob_pieces, link_key, parse, path_key, path_problem, with_md
 from notewright.stores import Entry, Stored
 
+_SHORT = 50_000  # characters of a text that is kept with its meaning
 _RECENT = 500  # changes that are looked through for a name
 
 
@@ -33,7 +35,13 @@ class Reading:
 
     @property
     def note(self) -> Note:
-        return parse(self.path, self.text)
+        """What the text means; of what was asked for lately it is remembered."""
+        return _parsed(self.path, self.text) if len(self.text) <= _SHORT else parse(self.path, self.text)
+
+
+@lru_cache(maxsize=64)
+def _parsed(path: NotePath, text: str) -> Note:
+    return parse(path, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +158,23 @@ def _is_folder(ws: Workspace, path: str) -> bool:
 
 def nearest_paths(ws: Workspace, path: str, count: int = 3) -> list[NotePath]:
     """Paths of notes whose names are most like this one's. Never fails: it only helps."""
+    key = link_key(path)[:100]
     try:
-        names = ws.index.names_like(link_key(path)[:100], limit=200)
+        near = _names_like(ws, [key])
+        if len(near) < count:  # short names share no run of letters as soon as one is wrong
+            near = list(dict.fromkeys([*near, *_names_like(ws, sorted(set(key))[:12])]))
     except Problem:
         return []
-    return [p for p in names if ws.access.sees(p)][:count]
+    return sorted(near, key=lambda one: (-likeness(path, one), one))[:count]
+
+
+def likeness(wanted: str, path: NotePath) -> float:
+    """How much a note's name is like what somebody called it: 1 is the same."""
+    return difflib.SequenceMatcher(None, link_key(wanted)[:100], path_key(path.stem)).ratio()
+
+
+def _names_like(ws: Workspace, keys: Sequence[str]) -> list[NotePath]:
+    return [path for key in keys for path in ws.index.names_like(key, limit=200) if ws.access.sees(path)]
 
 
 def _some(names: Sequence[str], most: int = 10) -> str:
@@ -216,6 +236,7 @@ def list_folder(
         notes_only=not glob,
         sort="path" if sort in ("name", "created") else sort,
         limit=None if sort == "created" else limit,
+        holding=glob_pieces(glob) if glob else (),
         visible=visible,
     )
     files, total = listing(ws, chosen)
@@ -230,7 +251,8 @@ def list_folder(
 def _subfolders(ws: Workspace, inside: str) -> Iterator[tuple[str, int]]:
     """Folders one level down that hold files, with the notes in and below each."""
     visible = ws.access.sees if ws.access.hide else everything
-    for folder, count in ws.index.folders(visible=visible) if walked.is_fresh(ws) else walked.folders(ws, visible):
+    told = ws.index.folders(below=inside[:-1], visible=visible) if walked.is_fresh(ws) else walked.folders(ws, visible)
+    for folder, count in told:
         if folder.startswith(inside) and "/" not in folder[len(inside) :]:
             yield folder, count
 

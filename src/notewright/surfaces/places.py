@@ -100,12 +100,12 @@ class Places:
         """A bare name may be in any workspace; in several it is ambiguous."""
         found: list[Place] = []
         candidates: list[str] = []
-        nearest: list[str] = []
+        near: list[Place] = []
         for ws in self.call.workspaces:
             try:
                 place = Place(ws, engine.locate(ws, raw))
             except NotFound as missing:
-                nearest += [self.show(ws, path) for path in missing.details.get("nearest", ())]
+                near += [Place(ws, path) for path in missing.details.get("nearest", ())]
             except Ambiguous as several:
                 candidates += [self.show(ws, path) for path in several.details["candidates"]]
             else:
@@ -118,7 +118,9 @@ class Places:
             )  # fmt: skip
         if found:
             return found[0]
-        hint = f"nearest: {', '.join(nearest[:3])}" if nearest else "list shows what is there"
+        near.sort(key=lambda place: -engine.likeness(raw, place.path))
+        nearest = [self.show(place.ws, place.path) for place in near[:3]]
+        hint = f"nearest: {', '.join(nearest)}" if nearest else "list shows what is there"
         raise NotFound(f"there is no {raw}", hint=hint, what="note", nearest=nearest)
 
     def folders(self, raw: str) -> list[tuple[Workspace, str]]:
