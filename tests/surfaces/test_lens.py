@@ -25,6 +25,7 @@ def ask(workspace) -> Ask:
             "Biology 101.md": "[[Photosynthesis]] twice [[Photosynthesis]]\r\nlast",
             "sub/Deep.md": "[[../Photosynthesis]]\n",
             "Empty.md": "",
+            "Shout.MD": "loud\n",
             "image.png": b"\x89PNG",
         },
         name="Lens",
@@ -73,10 +74,15 @@ def test_a_missing_extension_is_tried(ask: Ask) -> None:
     "path", ["Lens/photosynthesis.md", "Nope/A.md", "Lens/../x.md", "Lens/image.png", "Lens/sub", ""]
 )
 def test_a_document_that_is_not_there_is_an_error_answer(ask: Ask, path: str) -> None:
-    answer = ask("read", file_path=path)
-    if path:
+    for tool in ("read", "get_links"):
+        answer = ask(tool, file_path=path)
         assert (answer.is_error, answer.text) == (True, f"Error: Document not found: {path}")
-    assert answer.is_error
+
+
+def test_every_path_that_glob_lists_can_be_read_and_asked_for_links(ask: Ask) -> None:
+    paths = ask("glob", pattern="**").text.split("\n")
+    assert "Lens/Shout.MD" in paths
+    assert not any(ask(tool, file_path=path).is_error for tool in ("read", "get_links") for path in paths)
 
 
 def test_long_lines_are_cut_at_two_thousand_characters(ask: Ask, workspace, tmp_path) -> None:
@@ -112,6 +118,20 @@ def test_links_both_ways_cross_folders(ask: Ask) -> None:
         "Backlinks (documents linking to this):\n"
         "- Lens Edu/Syllabus.md\n- Lens/Biology 101.md\n- Lens/Cell Theory.md\n- Lens/sub/Deep.md\n"
         "\nForward links (documents this links to):\n- Lens/Cell Theory.md\n- Lens/Chloroplast.md"
+    )
+
+
+def test_a_link_may_name_another_folder_in_any_case_and_places_in_oneself_are_no_links(workspace) -> None:
+    edu = workspace({"Welcome.md": "[[#top]] [[LENS/home#x]]\n"}, name="Lens Edu")
+    lens = workspace({"Home.md": "[[lens edu/welcome]] [[Home]]\n"}, name="Lens")
+    call = Call(Shelf([edu, lens]), Actor("u", "c", "lens", ""))
+    assert perform(SURFACE, call, "get_links", {"file_path": "Lens Edu/Welcome.md"}).text == (
+        "Backlinks (documents linking to this):\n- Lens/Home.md\n\n"
+        "Forward links (documents this links to):\n- Lens/Home.md"
+    )
+    assert perform(SURFACE, call, "get_links", {"file_path": "Lens/Home.md"}).text == (
+        "Backlinks (documents linking to this):\n- Lens Edu/Welcome.md\n- Lens/Home.md\n\n"
+        "Forward links (documents this links to):\n- Lens Edu/Welcome.md\n- Lens/Home.md"
     )
 
 

@@ -38,10 +38,10 @@ def full_name(ws: Workspace, path: str) -> NotePath:
 
 
 def forward_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) -> list[NotePath]:
-    """Where the wikilinks of a note lead, each once, in code point order; links to nothing are left out."""
+    """Where the wikilinks of a note lead, each once, in code point order; not those to nothing or to a place in it."""
     _all_fresh(workspaces)
     source = full_name(ws, path)
-    rows = [row for row in ws.index.links_from(path) if row.kind in WRITTEN]
+    rows = [row for row in ws.index.links_from(path) if row.kind in WRITTEN and row.target.strip()]
     found = {_meant(workspaces, row.target, source).path for row in rows}
     return sorted(one for one in found if one is not None)
 

@@ -181,7 +181,7 @@ def _below_own_root(asking: Asking) -> Found | None:
 
 
 def _below_named_root(asking: Asking) -> Found | None:
-    return _document(asking.target, asking) if asking.target.partition("/")[0] in asking.roots else None
+    return _document(asking.target, asking)
 
 
 def _anywhere(asking: Asking) -> Found | None:

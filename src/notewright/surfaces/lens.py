@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from notewright import engine
 from notewright.engine import Selection, Workspace
 from notewright.errors import Invalid, NotFound, codes
-from notewright.notes import NotePath, glob_matcher, path_problem
+from notewright.notes import NotePath, glob_matcher, glob_pieces, path_problem
 from notewright.surfaces.base import INVALID_PARAMS, Answer, Args, BadArgument, Call, Failed, Style, Surface, Tool
 from notewright.surfaces.resources import NoteResources
 from notewright.surfaces.whole import whole
@@ -22,10 +22,10 @@ class Errors(Style):
     table: ClassVar[dict[str, str]] = {code: "Error: " for code in codes()}
 
     def problem(self, failed: Failed) -> Answer:
-        problem, named = failed.problem, failed.args.get("file_path", "")
-        if isinstance(problem, NotFound) and named:
+        problem, named = failed.problem, failed.args.get("file_path")
+        if isinstance(problem, NotFound) and named is not None:
             return Answer.error(f"Error: Document not found: {named}")
-        if problem.code in UNLOADABLE and named:
+        if problem.code in UNLOADABLE and named is not None:
             return Answer.error(f"Error: Document data not loaded: {named}")
         if isinstance(problem, Invalid):
             self.protocol_error(
@@ -49,7 +49,7 @@ def _document(call: Call, named: str) -> tuple[Workspace, NotePath]:
             continue
         for spelling in (rest, rest + ".md"):
             path = NotePath(spelling)
-            if path.endswith(".md") and ws.access.sees(path) and engine.exists(ws, path):
+            if path.is_note and ws.access.sees(path) and engine.exists(ws, path):
                 return ws, path
     raise NotFound(f"there is no document {named}", what="note", path=named)
 
@@ -80,7 +80,7 @@ def glob(call: Call, args: Args) -> Answer:
     found = sorted(
         engine.full_name(ws, filed.path)
         for ws in call.workspaces
-        for filed in engine.listing(ws, _documents(ws, matches))[0]
+        for filed in engine.listing(ws, _documents(ws, matches, glob_pieces(pattern)))[0]
     )
     return whole(found, "pattern") if found else Answer.of("No matches found.")
 
@@ -91,8 +91,9 @@ def _scoped(matches: Callable[[str], bool], scope: str) -> Callable[[str], bool]
     return lambda path: path.startswith(inside) and (matches(path) or (bool(scope) and matches(path[len(inside) :])))
 
 
-def _documents(ws: Workspace, matches: Callable[[str], bool]) -> Selection:
-    return Selection(visible=lambda path: ws.access.sees(path) and matches(f"{ws.name}/{path}"))
+def _documents(ws: Workspace, matches: Callable[[str], bool], pieces: tuple[str, ...]) -> Selection:
+    holding = tuple(piece for piece in pieces if piece not in ws.name)
+    return Selection(holding=holding, visible=lambda path: ws.access.sees(path) and matches(f"{ws.name}/{path}"))
 
 
 def get_links(call: Call, args: Args) -> str:
