@@ -142,6 +142,7 @@ def test_a_cut_never_splits_a_character(still: Brain, most: int, text: str) -> N
         ({"path": "projects/app/notes"}, "Error 404: File not found: projects/app/notes"),
         ({}, "Error 400: path parameter is required and cannot be empty"),
         ({"path": ""}, "Error 400: path parameter is required and cannot be empty"),
+        ({"path": " "}, "Error 400: path parameter is required and cannot be empty"),
         ({"path": "README.md", "range": [0, 1]}, "Error 400: Invalid range - line numbers must be >= 1"),
         ({"path": "README.md", "range": [1, -1]}, "Error 400: Invalid range - line numbers must be >= 1"),
         ({"path": "README.md", "range": [3, 2]}, "Error 400: Invalid range - start line must be <= end line"),
@@ -442,6 +443,12 @@ def test_no_more_than_a_thousand_are_ever_given(workspace: Callable[..., Workspa
 def test_what_glob_refuses(still: Brain, args: dict[str, Any]) -> None:
     said = still.refused("glob", **args)
     assert said.startswith("Error 400: ") and len(said) < 2000
+
+
+def test_what_is_wrong_with_a_pattern_is_said_by_its_kind(still: Brain) -> None:
+    assert still.refused("glob", pattern="a[").startswith("Error 400: Invalid glob pattern: ")
+    assert still.refused("grep", pattern="a[").startswith("Error 400: Invalid regex pattern: ")
+    assert still.refused("grep", pattern="a", path="a[").startswith("Error 400: Invalid glob pattern: ")
 
 
 # ---- grep ---------------------------------------------------------------------------------------------

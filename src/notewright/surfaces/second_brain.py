@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, overload
 
 from notewright import engine
@@ -103,7 +104,8 @@ def words_of(problem: Problem, args: Args) -> str:
         return f"Target path already exists: {args.get('new_path', args.get('path', ''))}"
     if problem.code == "quota":
         return f"Storage quota exceeded ({problem.message})"
-    return str(problem)
+    hint = problem.hint
+    return f"{problem.message}. {hint[:1].upper()}{hint[1:]}" if hint else problem.message
 
 
 def _short(text: str) -> str:
@@ -111,7 +113,7 @@ def _short(text: str) -> str:
 
 
 def _path(raw: str, name: str = "path") -> NotePath:
-    if not raw:
+    if not raw.strip():
         raise Invalid(f"{name} parameter is required and cannot be empty", what=name)
     problem = path_problem(raw)
     if problem is None and NotePath(raw).is_hidden:
@@ -200,7 +202,9 @@ def glob(call: Call, args: Args) -> Answer:
     if not pattern.strip():
         raise Invalid("Invalid glob pattern: it is empty", what="pattern")
     limit = _bounded(args, "max_results", 100)
-    matches, sees = glob_matcher(pattern), ws.access.sees
+    with _called("glob"):
+        matches = glob_matcher(pattern)
+    sees = ws.access.sees
     chosen = Selection(
         notes_only=False,
         sort="modified",
@@ -232,7 +236,8 @@ def grep(call: Call, args: Args) -> Answer:
         limit=_bounded(args, "max_matches", 50),
         cancelled=call.cancelled,
     )
-    found = engine.grep(ws, asked)
+    with _called("regex"):
+        found = engine.grep(ws, asked)
     rows = []
     for one in found.items:
         row: dict[str, Any] = {"path": one.path, "line": one.line, "match": one.text}
@@ -244,7 +249,19 @@ def _scope(raw: str) -> str:
     scope = raw.removesuffix("/")
     if re.search(r"(^|/)(\.|/|$)|[\x00-\x1f\x7f]", scope) or len(scope) > PATH_CHARACTERS:
         raise Invalid(f"Invalid path {_short(raw)!r}: name a file or folder from the root, or a glob", what="path")
+    if re.search(r"[*?\[{]", scope):
+        with _called("glob"):
+            glob_matcher(scope)
     return scope
+
+
+@contextmanager
+def _called(kind: str) -> Iterator[None]:
+    """What is wrong with a pattern, in the dialect's words."""
+    try:
+        yield
+    except Invalid as wrong:
+        raise Invalid(f"Invalid {kind} pattern: {wrong.message}", hint=wrong.hint, what="pattern") from None
 
 
 @overload
