@@ -57,6 +57,15 @@ def test_leaving_without_a_swap_leaves_no_trace(tmp_path: Path) -> None:
     assert len(list((tmp_path / "index").glob("g-*"))) == 1
 
 
+def test_what_a_dead_builder_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    index = sqlite_index(tmp_path / "index", OLD)
+    (tmp_path / "index" / "g-dead").mkdir()
+    (tmp_path / "index" / "g-dead" / "index.db").write_bytes(b"half")
+    with index.rebuilding(2):
+        assert not (tmp_path / "index" / "g-dead").exists()
+    assert index.count() == (2, 0)
+
+
 def test_what_changes_during_a_build_is_read_again_before_the_swap(tmp_path: Path) -> None:
     index, other = sqlite_index(tmp_path / "index", OLD), SqliteIndex.open(tmp_path / "index")
     asked: list[str] = []

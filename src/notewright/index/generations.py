@@ -26,7 +26,6 @@ from notewright.index.schema import VERSION, new_index
 
 Identity = tuple[int, int]  # device and inode of an index file: another one is another generation
 STALE_SECONDS = 7 * 86400.0  # a generation nobody points to, or of another form, that was not touched for so long
-ABANDONED_SECONDS = 3600.0
 _TRIES = 20  # so often somebody may delete an index while it is begun
 DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError)
 
@@ -85,7 +84,8 @@ class Generations:
     def fresh(self) -> Path:
         """The place of a new generation."""
         place = self.folder / f"g-{secrets.token_hex(6)}"
-        place.mkdir(parents=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        place.mkdir(mode=0o700)  # it holds the texts of the notes
         return place
 
     def point(self, place: Path) -> None:
@@ -97,7 +97,7 @@ class Generations:
         self._sweep(place)
 
     def _sweep(self, kept: Path) -> None:
-        """Remove what nobody points to. A build of another process under way is young."""
+        """Remove what answered once and what nobody points to any more."""
         pointed = {kept.name}
         for pointer in self.folder.glob("current-*"):
             with contextlib.suppress(FileNotFoundError):
@@ -107,12 +107,17 @@ class Generations:
                     pointer.unlink(missing_ok=True)
         for place in self.folder.glob("g-*"):
             with contextlib.suppress(OSError):
-                if place.name not in pointed and self._is_left(place):
+                if place.name not in pointed and (place / "answered").exists():
                     shutil.rmtree(place, ignore_errors=True)
 
-    def _is_left(self, place: Path) -> bool:
-        """A generation that answered is ready; one that is being built is not, and is left alone while it is young."""
-        return (place / "answered").exists() or time.time() - place.stat().st_mtime > ABANDONED_SECONDS
+    def _sweep_abandoned(self) -> None:
+        """Remove what was begun and never answered. Only for the one who builds: nobody else does."""
+        with self.gate(alone=True):
+            for left in (*self.folder.glob("g-*"), *self.folder.glob("next-*")):
+                if left.is_symlink():
+                    left.unlink(missing_ok=True)
+                elif not (left / "answered").exists():
+                    shutil.rmtree(left, ignore_errors=True)
 
     # ---- the gate -------------------------------------------------------------------------------------
 
@@ -155,6 +160,7 @@ class Generations:
         """Be the one who builds; Busy while somebody else does."""
         handle = self._builders_lock()
         try:
+            self._sweep_abandoned()
             yield Tally(handle, total)
         finally:
             with contextlib.suppress(OSError):

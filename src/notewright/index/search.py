@@ -34,7 +34,7 @@ def search(con: Connection, vocabulary: Vocabulary, query: Query) -> Hits:
     forms = [form for term in terms for form in term.forms] + _phrase_words(con, query)
     items = tuple(_hits(con, page[: query.limit], found, forms))
     any_of, all_of = _counts(con, terms, words, accepts, vocabulary)
-    return Hits(items, max(any_of, query.offset + len(page)), all_of, len(page) > query.limit)
+    return Hits(items, max(any_of, len(found.scores)), all_of, len(page) > query.limit)
 
 
 def _depth(query: Query) -> int:
@@ -158,8 +158,8 @@ def _hits(con: Connection, page: Sequence[tuple[int, float]], found: Found, form
             shown = rows[note]
             heading, line, section = _section(shown, found.sections.get(note, 0))
             text, marks = snippet(section, pattern)
-            if not text:
-                text, marks = snippet(shown.text, pattern)
+            for whole in (_body(shown.text), shown.text):  # a section without words of its own
+                text, marks = (text, marks) if text else snippet(whole, pattern)
             hits.append(Hit(NotePath(shown.path), shown.title, score, shown.modified, heading, line, text, marks))
     return hits
 
