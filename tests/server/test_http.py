@@ -122,6 +122,18 @@ def test_a_page_of_somebody_else_cannot_reach_us(client: httpx2.Client, headers:
     assert client.get("/healthz", headers=headers).status_code == status
 
 
+def test_a_page_that_the_owner_named_may_ask_and_read(client: httpx2.Client) -> None:
+    asking = {"access-control-request-method": "POST", "access-control-request-headers": "content-type,mcp-session-id"}
+    asked = client.options("/mcp/echo", headers={"origin": "https://good.example", **asking})
+    assert (asked.status_code, asked.headers["access-control-allow-origin"]) == (200, "https://good.example")
+    answer = client.post("/mcp/echo", json=call("noop"), headers={"origin": "https://good.example"})
+    assert answer.headers["access-control-allow-origin"] == "https://good.example"
+    assert answer.headers["access-control-expose-headers"] == "mcp-session-id"
+    assert client.options("/mcp/echo", headers={"origin": "https://evil.example", **asking}).status_code == 403
+    local = client.post("/mcp/echo", json=call("noop"), headers={"origin": "http://localhost:3000"})
+    assert "access-control-allow-origin" not in local.headers
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [

@@ -183,6 +183,18 @@ def test_a_listener_over_http_is_told_of_a_change_on_disk(place: Path, client: h
     assert heard["params"]["uri"] == "note:///Tea.md"
 
 
+def test_a_listener_on_stdio_is_told_of_a_change_on_disk(place: Path) -> None:
+    server = Served(place)
+    server.answer("tools/call", {"name": "search", "arguments": {"query": "tea"}, "_meta": ENVELOPE})
+    wanted = {"resourceSubscriptions": ["note:///Tea.md"]}
+    server.ask("subscriptions/listen", {"notifications": wanted, "_meta": ENVELOPE})
+    assert server.hear()["method"] == "notifications/subscriptions/acknowledged"
+    (place / "notes" / "Tea.md").write_text("# Tea\n\nLonger.\n")
+    heard = server.hear()
+    assert (heard["method"], heard["params"]["uri"]) == ("notifications/resources/updated", "note:///Tea.md")
+    server.leave()
+
+
 def test_paths_are_completed(place: Path) -> None:
     server = Served(place).greet()
     template = server.answer("resources/templates/list")["result"]["resourceTemplates"][0]["uriTemplate"]
@@ -247,3 +259,13 @@ def test_a_log_level_that_is_none_is_refused_with_those_there_are(place: Path) -
     asked = {**os.environ, "NOTEWRIGHT_LOG_LEVEL": "loud"}
     done = subprocess.run([NOTEWRIGHT, "serve", str(place / "notes")], env=asked, capture_output=True, text=True)
     assert done.returncode == 1 and "debug, info, warning, error" in done.stderr
+
+
+@pytest.mark.parametrize(("level", "told"), [("warn", True), ("error", False)])
+def test_octarine_logs_its_refusals_unless_told_otherwise(
+    place: Path, monkeypatch: pytest.MonkeyPatch, level: str, told: bool
+) -> None:
+    monkeypatch.setenv("OCTARINE_LOG_LEVEL", level)
+    server = Served(place, "--surface", "octarine").greet()
+    assert "error" in server.text("octarine_read_note", workspace="Main", note_path="../secret.md")
+    assert (b"octarine_read_note refused" in server.leave()[1]) is told

@@ -17,6 +17,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -73,9 +74,22 @@ def app(
             yield
         workers.close()
 
-    site = Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Edge, hosts, origins)])
+    site = Starlette(routes=routes, lifespan=lifespan, middleware=_gate(hosts, origins))
     site.state.leave = streams.close
     return site
+
+
+def _gate(hosts: Sequence[str], origins: Sequence[str]) -> list[Middleware]:
+    """Who may come in; and for pages of the origins that the owner named, what their browser asks for."""
+    pages = Middleware(
+        CORSMiddleware,
+        allow_origins=origins,
+        allow_methods=("POST", "DELETE"),
+        allow_headers=("*",),
+        expose_headers=(SESSION,),
+        allow_private_network=True,
+    )
+    return [Middleware(Edge, hosts, origins), *([pages] if origins else [])]
 
 
 async def _healthz(_: Request) -> Response:
