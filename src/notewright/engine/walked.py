@@ -7,7 +7,7 @@ from stat import S_ISREG
 from notewright.engine.workspace import Workspace
 from notewright.errors import Indexing
 from notewright.index import Filed, Selection, Visible
-from notewright.notes import NotePath, name_keys, without_md
+from notewright.notes import NotePath, path_key, without_md
 from notewright.stores import Entry
 
 _ORDERS: dict[str, Callable[[Entry], tuple[object, ...]]] = {
@@ -76,7 +76,8 @@ def folders(ws: Workspace, visible: Visible) -> list[tuple[str, int]]:
 
 def bearing(ws: Workspace, key: str) -> list[NotePath]:
     """Paths whose last segment, with or without `.md`, has this key."""
-    return sorted(entry.path for entry in _listed(ws) if key in name_keys(entry.path))
+    wanted = (key, key + ".md")
+    return sorted(entry.path for entry in _listed(ws) if path_key(entry.path.name) in wanted)
 
 
 def _listed(ws: Workspace) -> Iterable[Entry]:

@@ -47,7 +47,10 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
 
 
 def tool_named(surface: Surface, name: str) -> Tool | None:
-    return next((tool for tool in surface.tools if tool.name == name), None)
+    for tool in surface.tools:
+        if tool.name == name:
+            return tool
+    return None
 
 
 def _answer(given: str | Answer) -> Answer:
