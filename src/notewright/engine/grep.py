@@ -23,7 +23,7 @@ BIGGEST_FILE = 10_485_760  # of files that are no notes; larger ones are not loo
 BINARY_BYTES = 8_192  # a NUL among the first of these: not text
 MARK = "\ufeff".encode()  # of byte order, before the first line
 LINE_CHARACTERS = 10_000  # shown of one line
-SPANS = 100  # told of one line
+SPANS = LINE_CHARACTERS  # told of one line: no more than it can hold
 
 
 @dataclass(frozen=True, slots=True)
