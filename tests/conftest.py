@@ -16,6 +16,10 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 NO_SKIPPING = os.environ.get("NOTEWRIGHT_CI") == "1"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update", action="store_true", help="write the golden transcripts anew, as they are now")
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of shared vaults, truths, cases and questions; without it the test is skipped."""

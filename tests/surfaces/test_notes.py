@@ -335,7 +335,7 @@ def test_a_miss_names_the_nearest_three(desk: Desk) -> None:
     said = desk.refused("read", path="Projects/Teas")
     assert said.startswith("not_found: there is no Projects/Teas. Nearest: Projects/Tea.md")
     assert desk.refused("read", path="Projects") == (
-        'not_found: Projects is a folder, not a note. List(folder="Projects") shows what is in it.'
+        'not_found: Projects is a folder, not a note. list(folder="Projects") shows what is in it.'
     )
 
 

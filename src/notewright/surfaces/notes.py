@@ -36,7 +36,7 @@ class Plain(Style):
         said = f"{self.table[problem.code]}: {message.rstrip('.')}."
         lines = problem.details.get("lines", ()) if problem.code == "conflict" else ()
         if hint:
-            said += f" {hint[:1].upper()}{hint[1:].rstrip('.')}{':' if lines else '.'}"
+            said += f" {words.sentence(hint)}{':' if lines else '.'}"
         return Answer.error("\n".join([said, *lines]))
 
     def bad_arguments(self, failed: Failed) -> Answer:
@@ -73,7 +73,9 @@ def search(call: Call, args: Args) -> str:
         left = max(counts.total - offset - kept, 1)
         return f'[{words.amount(left, "more note")}: cursor="{cursor_to(offset + kept, about)}"]'
 
-    return words.paged(words.found(counts, len(page)), items, rest)
+    worded = engine.parse_query(asked).words
+    head = words.found(counts, len(page)) if worded else f"{words.amount(counts.total, 'note')} found, newest first:"
+    return words.paged(head, items, rest)
 
 
 def _query(ws: Workspace, folder: str, args: Args, limit: int) -> Query:

@@ -57,6 +57,12 @@ def one_line(text: str, most: int) -> str:
     return shortened(_CONTROL.sub(" ", text), most)
 
 
+def sentence(text: str) -> str:
+    """With a capital letter, unless it begins with a call, and without its full stop."""
+    begun = text if re.match(r"\w+\(", text) else text[:1].upper() + text[1:]
+    return begun.rstrip(".")
+
+
 def amount(number: int, thing: str, many: str = "") -> str:
     return f"1 {thing}" if number == 1 else f"{number:,} {many or thing + 's'}"
 

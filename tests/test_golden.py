@@ -1,0 +1,117 @@
+"""The words an agent reads, kept as text and replayed word for word over both wires. `--update` renews them."""
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from tests.server.lines import HELLO, NOTEWRIGHT, Lines
+from tests.transcript import NOTED, Outside, Player, Transcript, Wire, Words
+from tests.web import on_the_web
+
+from notewright.config import Asked, load
+
+HERE = Path(__file__).parent
+SAMPLES = HERE / "workspaces"
+FILES = sorted((HERE / "golden").glob("*/*.txt"))
+NAMES = [f"{path.parent.name}/{path.stem}" for path in FILES]
+
+
+class Stdio:
+    """Raw lines to a process that was started with these words."""
+
+    def __init__(self, words: list[str], surface: str) -> None:
+        self.server = Lines([NOTEWRIGHT, "serve", *words, "--surface", surface]).greet()
+
+    def call(self, tool: str, args: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = self.server.answer("tools/call", {"name": tool, "arguments": args})
+        return answer
+
+
+class Http:
+    """Requests to one surface, in a session where it has them."""
+
+    def __init__(self, client: httpx2.Client, surface: str) -> None:
+        self.client, self.path, self.numbers = client, f"/mcp/{surface}", itertools.count(1)
+        hello = self._post("initialize", HELLO)
+        session = hello.headers.get("mcp-session-id")
+        client.headers.update({"mcp-session-id": session} if session else {})
+        client.post(self.path, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def call(self, tool: str, args: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = self._post("tools/call", {"name": tool, "arguments": args}).json()
+        return answer
+
+    def _post(self, method: str, params: dict[str, Any]) -> httpx2.Response:
+        asked = {"jsonrpc": "2.0", "id": next(self.numbers), "method": method, "params": params}
+        return self.client.post(self.path, json=asked)
+
+
+@contextlib.contextmanager
+def over_stdio(words: list[str], surface: str) -> Iterator[Wire]:
+    wire = Stdio(words, surface)
+    try:
+        yield wire
+        _, errors = wire.server.leave()
+        assert b"Traceback" not in errors
+    finally:
+        wire.server.process.kill()
+
+
+@contextlib.contextmanager
+def over_the_web(words: list[str], surface: str) -> Iterator[Wire]:
+    _, file, _, state = words
+    config = load(Asked((), file, {"state": state}))
+    accept = {"accept": "application/json"}
+    with on_the_web(config) as address, httpx2.Client(base_url=address, headers=accept, timeout=30) as client:
+        yield Http(client, surface)
+
+
+def served(transcript: Transcript, place: Path) -> tuple[list[str], Path]:
+    """The words for `notewright serve`, and the folder of the first workspace, filled with its sample."""
+    lines: list[str] = []
+    for name, sample in transcript.workspaces.items():
+        root = place / name
+        shutil.copytree(SAMPLES / sample, root)
+        for path in (root, *root.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+            os.utime(path, (NOTED, NOTED))
+        lines += [f"[workspaces.{json.dumps(name)}]", f"location = {json.dumps(str(root))}"]
+        lines += [f"{key} = {json.dumps(value)}" for key, value in transcript.settings.items()]
+    (place / "config.toml").write_text("\n".join(lines) + "\n")
+    return ["--config", str(place / "config.toml"), "--state", str(place / "kept")], place / next(
+        iter(transcript.workspaces)
+    )
+
+
+def played(path: Path, place: Path, serve: Any) -> str:
+    transcript = Transcript.read(path)
+    words, root = served(transcript, place)
+    outside = Outside(root)
+    try:
+        with serve(words, path.parent.name) as wire:
+            return Player(wire, root, Words(root), outside).play(transcript)
+    finally:
+        outside.close()
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_a_transcript_is_replayed_word_for_word(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    found = played(path, tmp_path, over_stdio)
+    if request.config.getoption("--update"):
+        path.write_text(found)
+    assert found.split("\n") == path.read_text().split("\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_the_same_calls_over_http_give_the_same_answers(path: Path, tmp_path: Path) -> None:
+    if Transcript.read(path).stdio_only:
+        return
+    assert played(path, tmp_path, over_the_web).split("\n") == path.read_text().split("\n")
