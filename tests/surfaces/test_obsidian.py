@@ -266,6 +266,11 @@ def test_what_is_not_in_the_body_is_not_found(vault: OpenVault, tool: str, args:
     assert v.files() == before
 
 
+def test_a_heading_has_a_text_on_its_own_line(vault: OpenVault) -> None:
+    v = vault({"A": "# \ntext\n##\n# One\n#\r\n## Two  \n#none\n```\n# code\n```\n### \t"})
+    assert v.told("get_headings", name="A") == [{"level": 1, "text": "One"}, {"level": 2, "text": "Two"}]
+
+
 def test_a_refusal_does_not_repeat_a_whole_book(vault: OpenVault) -> None:
     said = vault({"A": ""}).refused("replace_text", name="A", old_text="x" * 100_000, new_text="")
     assert len(said) < 1_100

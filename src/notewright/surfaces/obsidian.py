@@ -27,7 +27,7 @@ MODES = ("name", "name_partial", "content", "tag")
 LOGICS = ("and", "or")
 DIRECTIONS = ("in", "out", "both")
 PATIENCE_S = 2.0  # with an index that is not there yet when the first calls come
-_HEADING = re.compile(r"#+\s+\S")
+_HEADING = re.compile(r"#+[^\S\r\n]+\S")
 
 
 # ---- the block that opens a session -------------------------------------------------------------------
