@@ -84,6 +84,6 @@ def refile(ws: Workspace, paths: Iterable[NotePath]) -> None:
     try:
         ws.index.touched(touched)
         file_paths(ws.store, ws.index, touched)
-    except Exception:
-        log.exception("the index did not take a change; it will be read again")
+    except Exception as error:
+        log.warning("the index did not take a change; it will be read again: %r", error)
         ws.follower.look_again(touched)

@@ -298,6 +298,8 @@ class Writing:
             if not stat.S_ISREG(mode):
                 raise _special(path)
             if not os.access(path.name, os.W_OK, dir_fd=folder):
+                if os.fstatvfs(file).f_flag & os.ST_RDONLY:
+                    raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
                 raise Forbidden(f"{path} is write-protected", hint="change its permissions first", path=path)
             yield file
         finally:
