@@ -5,12 +5,13 @@ import contextlib
 import getpass
 import importlib
 import logging
+import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from notewright.config import SURFACES, Config
 from notewright.errors import Invalid, Unavailable
@@ -45,7 +46,6 @@ def serve(config: Config) -> int:
         asked = [surface_named(name, config) for name in dict.fromkeys(config["surface"])]
         together(asked)
         serve_stdio(opened, asked)
-        return 0
     host, port = config["http.host"], config["http.port"]
     if host not in LOOPBACK:
         raise Invalid(
@@ -104,8 +104,8 @@ def _welcome(config: Config, host: str, port: int) -> str:
     )
 
 
-def serve_stdio(opened: Callable[[], OpenLibrary], surfaces: Sequence[Surface]) -> None:
-    """Speak MCP on standard input and output until the input ends. The library opens meanwhile."""
+def serve_stdio(opened: Callable[[], OpenLibrary], surfaces: Sequence[Surface]) -> NoReturn:
+    """Speak MCP on standard input and output until the input ends, and end the process. The library opens meanwhile."""
     library = Opening(opened)
     caller = Caller(library, Session(initialized=False), "stdio", user())
 
@@ -123,6 +123,9 @@ def serve_stdio(opened: Callable[[], OpenLibrary], surfaces: Sequence[Surface]) 
     with stdio.own_wire() as (read_fd, write_fd):
         asyncio.run(stdio.serve(lane_to, long_way, read_fd, write_fd))
         library.close()
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(0)  # Python takes half a second to take itself apart, and a call that hangs could trip it
 
 
 def http_app(
