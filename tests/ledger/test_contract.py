@@ -3,6 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,14 @@ def test_a_note_is_first_seen_when_created_and_keeps_that_when_moved_or_brought_
     done(ledger, change("six", step("b.md", B, None), at=6))
     done(ledger, change("seven", step("b.md", None, C), at=7))
     assert ledger.first_seen(["b.md"]) == {"b.md": 7}
+
+
+def test_a_note_that_was_there_before_us_keeps_the_time_it_had_when_we_first_changed_it(ledger: Ledger) -> None:
+    done(ledger, change("one", replace(step("a.md", A, B), modified=1), at=5))
+    done(ledger, change("two", replace(step("a.md", B, C), modified=5), at=6))
+    assert ledger.first_seen(["a.md"]) == {"a.md": 1}
+    done(ledger, change("three", step("b.md", None, C, "a.md"), replace(step("a.md", C, None), modified=6), at=7))
+    assert ledger.first_seen(["b.md"]) == {"b.md": 1}
 
 
 def test_purging_a_note_forgets_its_bytes_under_every_name_and_no_others(ledger: Ledger) -> None:

@@ -321,6 +321,14 @@ def test_a_recursive_listing_enters_symlinks_and_no_loop(linked: Desk) -> None:
 # ---- write --------------------------------------------------------------------------------------------
 
 
+def test_a_note_that_was_there_keeps_its_time_of_creation_when_it_is_updated(desk: Desk, work: Path) -> None:
+    os.utime(work / "README.md", (DAY, DAY))
+    for text in ("once", "twice"):
+        desk.data("octarine_write_note", workspace="Work", note_path="README.md", content=text)
+        times = desk.data("octarine_read_note", workspace="Work", note_path="README.md")["metadata"]
+        assert times["created"] == "2023-11-14T22:13:20Z" < times["modified"]
+
+
 def test_a_new_note_is_created_with_its_folders(desk: Desk, work: Path) -> None:
     data = desk.data(WRITE, workspace="Work", note_path="Ideas/new/feature.md", content="日本\n")
     assert data == {

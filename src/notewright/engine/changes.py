@@ -261,8 +261,9 @@ def _step(sights: Sights, known: dict[str, bytes], planned: Put | Drop) -> Step:
     """The step of the ledger for one of a plan; its new bytes become known."""
     old = sights[planned.path]
     before = None if old is None else version_of(old.data)
+    modified = None if old is None else old.entry.modified_ns / 1e9
     if isinstance(planned, Drop):
-        return Step(planned.path, before, None)
+        return Step(planned.path, before, None, modified=modified)
     data = planned.data
     if data is None:
         source = sights.get(planned.source) if planned.source else None
@@ -271,7 +272,7 @@ def _step(sights: Sights, known: dict[str, bytes], planned: Put | Drop) -> Step:
         data = source.data
     after = version_of(data)
     known[after] = data
-    return Step(planned.path, before, after, planned.source)
+    return Step(planned.path, before, after, planned.source, modified)
 
 
 def _order(step: Step) -> int:

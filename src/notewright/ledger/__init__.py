@@ -8,7 +8,7 @@ set leaves behind must be known before a store has seen it.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from notewright.notes import NotePath
@@ -31,12 +31,14 @@ class Step:
     """One file of a change set: from some bytes to others, each named by SHA-256. None is absence.
 
     `source` names the file it comes from (a move). Where the bytes are the source's unchanged, none are kept for it.
+    `modified` is when the bytes before were saved, in seconds since 1970: only told while a change is recorded.
     """
 
     path: NotePath
     before: str | None
     after: str | None
     source: NotePath | None = None
+    modified: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class Ledger(Protocol):
         ...
 
     def first_seen(self, paths: Iterable[str]) -> dict[str, float]:
-        """When a note was first created through us; a moved note keeps its time."""
+        """When a note was created through us, or had last been saved when we first changed it; moved, it keeps that."""
         ...
 
     def purge(self, path: str) -> int:

@@ -64,6 +64,8 @@ class SqliteLedger:
             _put_steps(db, seq, change.steps)
             db.executemany("insert into undo values(?, ?)", [(seq, undone) for undone in change.undoes])
             db.executemany("insert or ignore into blob values(?, ?)", blobs.items())
+            old = [(step.path, step.modified) for step in change.steps if step.modified is not None]
+            db.executemany("insert or ignore into born values(?, ?)", old)  # true whatever becomes of the change
 
     def close_change(self, change_id: str, state: State, *, steps: tuple[Step, ...] | None = None) -> None:
         with self._alone:
