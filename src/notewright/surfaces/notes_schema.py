@@ -98,7 +98,7 @@ _EDIT = {
         "all": _flag("Replace every occurrence"),
         "append": _text(),
         "prepend": _text(),
-        "section": _text("Heading, chain `A > B` or ^block"),
+        "section": _text("Heading or chain `A > B`"),
         "delete": _flag("Remove the section"),
         "before": {"type": "integer", "minimum": 1, "description": "Line number as read"},
         "after": {"type": "integer", "minimum": 1},
