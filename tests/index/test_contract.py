@@ -268,6 +268,11 @@ def test_conditions_hold_for_every_hit(index: Index, conditions: dict[str, objec
     assert hits.total >= len(found)
 
 
+def test_a_condition_means_words_as_written_whatever_was_asked_before(index: Index) -> None:
+    assert paths(index, "boils")
+    assert paths(index, phrases=("boils water",)) == ["Kettle.md"] and paths(index, phrases=("boil water",)) == []
+
+
 def test_conditions_alone_bring_the_newest_first(index: Index) -> None:
     index.file([filing("New.md", "#drink", modified=9_000)])
     assert paths(index, tags=("drink",)) == ["New.md", "Kettle.md", "Tea.md"]
@@ -329,3 +334,10 @@ def test_a_whole_page_of_text_is_a_question_too(index: Index) -> None:
     page = " ".join(f"word{number}" for number in range(2_000))
     file(index, {"Page.md": page})
     assert paths(index, page + " vinegar")[0] in ("Page.md", "Kettle.md")
+
+
+def test_many_names_are_looked_up_as_each_would_be(index: Index) -> None:
+    keys = ["tea", "tea.md", "kettle", "学习笔记", "plan.png", "plan", "no such note"]
+    each = {key: list(index.bearing(key)) for key in keys}
+    assert index.bearing_each(keys) == {key: found for key, found in each.items() if found}
+    assert each["tea"] == each["tea.md"] == ["Tea.md"]

@@ -1,7 +1,7 @@
 """Links both ways: the index knows what was written, and what it means is decided here when asked."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from notewright.engine.workspace import Workspace
@@ -12,6 +12,7 @@ from notewright.notes import (
     Meaning,
     Names,
     NotePath,
+    link_key,
     meaning,
     name_keys,
     slug_key,
@@ -82,6 +83,10 @@ class KnownNames:
     def slugged(self, slug: str) -> Sequence[NotePath]:
         return self._once("slugged", slug, self._names.slugged)
 
+    def learn(self, keys: Iterable[str], found: Mapping[str, Sequence[NotePath]]) -> None:
+        """What bears these keys, looked up together."""
+        self._known.update((("bearing", key), found.get(key, ())) for key in keys)
+
     def _once(self, kind: str, key: str, ask: Callable[[str], Sequence[NotePath]]) -> Sequence[NotePath]:
         found = self._known.get((kind, key))
         if found is None:
@@ -91,9 +96,16 @@ class KnownNames:
         return found
 
 
-def resolver(ws: Workspace, policy: LinkPolicy = OBSIDIAN) -> Callable[[str, NotePath], Meaning]:
-    """What a target written in a source means, remembered for as long as the answer is being made."""
+def resolver(
+    ws: Workspace, policy: LinkPolicy = OBSIDIAN, expected: Iterable[str] = ()
+) -> Callable[[str, NotePath], Meaning]:
+    """What a target written in a source means, remembered for as long as the answer is being made. `expected` are
+    targets that will be asked for."""
     names = KnownNames(SeenNames(ws.index, ws.access.sees) if ws.access.hide else ws.index)
+    keys = {link_key(target.strip()) for target in expected}
+    if keys:
+        borne = ws.index.bearing_each(keys)
+        names.learn(keys, {key: [path for path in paths if ws.access.sees(path)] for key, paths in borne.items()})
     known: dict[tuple[str, NotePath], Meaning] = {}
 
     def asked(target: str, source: NotePath) -> Meaning:
@@ -111,8 +123,9 @@ def outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> tu
     """Every link of a note in order, with where it leads."""
     ws.access.may_see(path)
     ws.follower.wait(ws.limits.seconds)
-    means = resolver(ws, policy)
-    return tuple(link_seen(row, means(row.target, path)) for row in ws.index.links_from(path))
+    rows = ws.index.links_from(path)
+    means = resolver(ws, policy, [row.target for row in rows])
+    return tuple(link_seen(row, means(row.target, path)) for row in rows)
 
 
 def incoming(

@@ -31,6 +31,19 @@ def bearing(con: Connection, key: str) -> list[NotePath]:
     return _paths(con, "n.kind=? and n.key in (?, ?)", (NAME, key, key + ".md"))
 
 
+def bearing_each(con: Connection, keys: Iterable[str]) -> dict[str, list[NotePath]]:
+    rows = con.rows(
+        f"""select e.value, f.path from json_each(?) e
+        cross join names n on n.key in (e.value, e.value || '.md') and n.kind = '{NAME}'
+        cross join files f on f.id = n.file order by f.path""",
+        (json.dumps(list(keys)),),
+    )
+    found: defaultdict[str, list[NotePath]] = defaultdict(list)
+    for key, path in rows:
+        found[key].append(NotePath(path))
+    return dict(found)
+
+
 def aliased(con: Connection, key: str) -> list[NotePath]:
     return _paths(con, "n.kind=? and n.key=?", (ALIASED, key))
 

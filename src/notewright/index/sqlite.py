@@ -27,7 +27,7 @@ from notewright.index import (
     lookup,
 )
 from notewright.index.build import SqliteBuild
-from notewright.index.generations import DAMAGE, Generations, Identity, in_words
+from notewright.index.generations import DAMAGE, TROUBLE, Generations, Identity, in_words
 from notewright.index.lists import noting_counts, noting_places
 from notewright.index.narrow import narrowed_bodies
 from notewright.index.rows import Row, put, remove, row_of
@@ -55,8 +55,10 @@ class SqliteIndex:
     @classmethod
     def open(cls, folder: Path) -> "SqliteIndex":
         index = cls(folder)
-        with in_words():
+        try:
             index._places.current()
+        except TROUBLE as error:
+            raise in_words(error) from error
         return index
 
     def close(self) -> None:
@@ -72,8 +74,10 @@ class SqliteIndex:
 
     def _ask(self, question: Callable[[Connection], T]) -> T:
         """Answered by the index that stands now; one that turns out damaged is begun anew and asked again."""
-        with in_words():
+        try:
             return self._asked(question)
+        except TROUBLE as error:
+            raise in_words(error) from error
 
     def _asked(self, question: Callable[[Connection], T]) -> T:
         for _ in range(3):
@@ -149,8 +153,10 @@ class SqliteIndex:
 
     def _write(self, change: Callable[[Connection], object]) -> None:
         """One transaction, behind the gate: the index cannot be changed for another meanwhile."""
-        with in_words():
+        try:
             self._written(change)
+        except TROUBLE as error:
+            raise in_words(error) from error
 
     def _written(self, change: Callable[[Connection], object]) -> None:
         for attempt in range(3):
@@ -197,6 +203,10 @@ class SqliteIndex:
 
     def bearing(self, key: str) -> Sequence[NotePath]:
         return self._ask(lambda con: lookup.bearing(con, key))
+
+    def bearing_each(self, keys: Iterable[str]) -> dict[str, list[NotePath]]:
+        wanted = list(keys)
+        return self._ask(lambda con: lookup.bearing_each(con, wanted))
 
     def aliased(self, key: str) -> Sequence[NotePath]:
         return self._ask(lambda con: lookup.aliased(con, key))
