@@ -19,6 +19,7 @@ LONGEST_NAME = 100  # characters of a word or name that others are compared with
 
 def search(con: Connection, vocabulary: Vocabulary, query: Query) -> Hits:
     """Ranked by any of the words; every condition holds for every hit."""
+    con.variants = {}  # of the question before; conditions mean words as written
     words = drop_frame(query.question) if query.question else list(query.words)
     allowed = _allowed(con, query)
     accepts = _acceptance(con, query, allowed)
