@@ -106,7 +106,7 @@ def _welcome(config: Config, host: str, port: int) -> str:
 
 def serve_stdio(opened: Callable[[], OpenLibrary], surfaces: Sequence[Surface]) -> NoReturn:
     """Speak MCP on standard input and output until the input ends, and end the process. The library opens meanwhile."""
-    library = Opening(opened)
+    library = Opening(opened, surfaces)
     caller = Caller(library, Session(initialized=False), "stdio", user())
 
     async def long_way(inbox: stdio.Inbox, out: Out, lane: Lane) -> None:
@@ -139,7 +139,7 @@ def http_app(
     from notewright.server import http
     from notewright.server.sessions import Sessions
 
-    library = Opening(opened)
+    library = Opening(opened, surfaces)
     return http.app(library, surfaces, library, sessions=Sessions(), user=user(), hosts=hosts, origins=origins)
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from notewright.engine import Workspace
-from notewright.surfaces import Library
+from notewright.surfaces import Library, Surface
 
 log = logging.getLogger(__name__)
 
@@ -19,11 +19,12 @@ class OpenLibrary(Library, Protocol):
 class Opening:
     """The library that `opened` gives: opened in a thread of its own from `begin` on, or when somebody first asks.
 
-    Who asks before it is open waits. If it fails, every question does.
+    Who asks before it is open waits. If it fails, every question does. What `surfaces` begin with follows at once.
     """
 
-    def __init__(self, opened: Callable[[], OpenLibrary]) -> None:
+    def __init__(self, opened: Callable[[], OpenLibrary], surfaces: Sequence[Surface] = ()) -> None:
         self._opened = opened
+        self._beginnings = [surface.begin for surface in surfaces if surface.begin is not None]
         self._library: Future[OpenLibrary] = Future()
         self._lock = threading.Lock()
         self._begun = False
@@ -43,9 +44,21 @@ class Opening:
 
     def _open(self) -> None:
         try:
-            self._library.set_result(self._opened())
+            library = self._opened()
         except BaseException as error:
             self._library.set_exception(error)
+            return
+        self._library.set_result(library)
+        self._begin_in(library)
+
+    def _begin_in(self, library: OpenLibrary) -> None:
+        """A surface that cannot begin now will when it is called."""
+        try:
+            for begin in self._beginnings:
+                for ws in library.workspaces():
+                    begin(ws)
+        except Exception:
+            log.debug("a surface could not begin", exc_info=True)
 
     def _open_one(self) -> OpenLibrary:
         if not self._begun:

@@ -356,6 +356,7 @@ class Surface:
     )
     finish: Callable[[Call, Answer], Answer] | None = None  # a last hand on every successful answer
     guard: Callable[[Call, str], None] | None = None  # before the arguments are looked at: call limits raise Limited
+    begin: Callable[[Workspace], None] | None = None  # once, when a workspace is open; calls do not wait for it
     sessions: Literal["required", "offered"] = "offered"  # 2025-era HTTP without `mcp-session-id`: 400, or served
     handshake: bool = False  # a call before `notifications/initialized` is refused (2025 era)
     sse: bool = True  # False: over HTTP always one JSON answer

@@ -27,6 +27,7 @@ MODES = ("name", "name_partial", "content", "tag")
 LOGICS = ("and", "or")
 DIRECTIONS = ("in", "out", "both")
 PATIENCE_S = 2.0  # with an index that is not there yet when the first calls come
+BUILD_S = 600.0  # that the index of a very large vault may take
 _HEADING = re.compile(r"#+[^\S\r\n]+\S")
 
 
@@ -38,6 +39,11 @@ def context(ws: Workspace) -> str:
     return engine.kept(
         ws, "obsidian context", lambda: block(engine.described(ws, OWN_TAG), engine.tags_of_properties(ws))
     )
+
+
+def begin(ws: Workspace) -> None:
+    """The block tells of the vault as it was at the start, however late the first call comes."""
+    context(engine.hurried(ws, BUILD_S))
 
 
 def prepare(call: Call, tool: str) -> None:
@@ -261,4 +267,6 @@ TOOLS = (
     Tool("find_broken_links", "Every [[link]] to a note that is not there.", takes(), find_broken_links, LOOKS),
     Tool("get_help", "What tools there are, with their parameters.", takes(), get_help, LOOKS),
 )
-SURFACE = Surface("obsidian", INSTRUCTIONS, TOOLS, Spoken(), coerce=lenient, finish=with_context, guard=prepare)
+SURFACE = Surface(
+    "obsidian", INSTRUCTIONS, TOOLS, Spoken(), coerce=lenient, finish=with_context, guard=prepare, begin=begin
+)
