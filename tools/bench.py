@@ -113,10 +113,10 @@ class Samplers:
         return self.ready[name]
 
 
-def measured(row: Row, bench: Bench, references: Samplers, rounds: int) -> Outcome:
+def measured(row: Row, bench: Bench, references: Samplers, quick: bool) -> Outcome:
     """The row's outcome; a server that is missing or refuses is a reason, not an end."""
     try:
-        samples, known = interleaved(row, bench, references, rounds)
+        samples, known = interleaved(row, bench, references, quick)
     except (Refused, OSError, ImportError) as failure:
         return Outcome(row.name, row.unit, row.budget, [], reason=str(failure))
     reference = (row.references[0], known[row.references[0]]) if row.references else None
@@ -124,14 +124,16 @@ def measured(row: Row, bench: Bench, references: Samplers, rounds: int) -> Outco
     return Outcome(row.name, row.unit, row.budget, samples, reference, limit, row.at_least)
 
 
-def interleaved(row: Row, bench: Bench, references: Samplers, rounds: int) -> tuple[list[float], dict[str, float]]:
+def interleaved(row: Row, bench: Bench, references: Samplers, quick: bool) -> tuple[list[float], dict[str, float]]:
     """Samples of the row, and the medians of its references: taken before it, between and after."""
+    rounds = max(1, row.rounds // 10) if quick else row.rounds
     compared = {name: references[name] for name in row.references}
     taken: dict[str, list[float]] = {name: [] for name in compared}
     sampler, samples = row.prepare(bench), list[float]()
-    for sample in compared.values():
-        sample()  # does not count: whatever it reads is now in memory
-    if row.warm:
+    if not quick:
+        for sample in compared.values():
+            sample()  # does not count: whatever it reads is now in memory
+    if row.warm and not quick:
         sampler()
     for turn in range(rounds + 1):
         for name, sample in compared.items():
@@ -161,8 +163,7 @@ def outcomes(size: int, only: str, quick: bool) -> Iterator[Outcome]:
         with bench.closing:
             for row in ROWS:
                 if (not row.sizes or size in row.sizes) and only in row.name:
-                    rounds = max(min(row.rounds, 2), row.rounds // 8) if quick else row.rounds
-                    yield measured(row, bench, references, rounds)
+                    yield measured(row, bench, references, quick)
     finally:
         shutil.rmtree(vault)
         shutil.rmtree(state, ignore_errors=True)

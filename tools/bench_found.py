@@ -52,15 +52,16 @@ def figures() -> list[Figure]:
 def _ask(vault: Path, asked: list[dict[str, Any]], ranks: dict[tuple[str, str], list[int | None]],
          sizes: list[int]) -> None:  # fmt: skip
     group = "Chinese" if vault.name == CHINESE else "English"
-    with tempfile.TemporaryDirectory() as state:
-        with Client(NOTEWRIGHT, "serve", f"Found={vault}", "--state", state).handshake() as client:
-            until_fresh(client)
-            for question in asked:
-                text = client.call("search", query=question["query"], limit=20)
-                sizes.append(len(text.encode()))
-                shown = [path for path in _HIT.findall(text) if path != question["source"]][:10]
-                place = shown.index(question["target"]) + 1 if question["target"] in shown else None
-                ranks[group, question["way"]].append(place if shown else 0)
+    state = tempfile.TemporaryDirectory()
+    with state, Client(NOTEWRIGHT, "serve", f"Found={vault}", "--state", state.name).handshake() as client:
+        until_fresh(client)
+        for question in asked:
+            text = client.call("search", query=question["query"], limit=20)
+            sizes.append(len(text.encode()))
+            found = _HIT.findall(text)
+            shown = [path for path in found if path != question["source"]][:10]
+            place = shown.index(question["target"]) + 1 if question["target"] in shown else None
+            ranks[group, question["way"]].append(place if found else 0)
 
 
 def _figures(ranks: Ranks, sizes: list[int]) -> list[Figure]:

@@ -1,0 +1,25 @@
+"""Measuring keeps working: every row is measured on a small vault."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.slow
+def test_a_quick_run_measures_every_row() -> None:
+    if shutil.which("rg") is None:
+        pytest.skip("ripgrep is not installed")
+    done = subprocess.run(
+        (sys.executable, "tools/bench.py", "--quick"), cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| ") and not line.startswith("| ---")][1:]
+    assert len(rows) > 30
+    assert [row for row in rows if "not measured" in row] == []
+    assert all(re.search(r"\| (ok|\*\*miss\*\*)?(, worse)? \|$", row) for row in rows)
