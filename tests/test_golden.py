@@ -15,7 +15,8 @@ from tests.server.lines import HELLO, NOTEWRIGHT, Lines
 from tests.transcript import NOTED, Outside, Player, Transcript, Wire, Words
 from tests.web import on_the_web
 
-from notewright.config import Asked, load
+from notewright import app
+from notewright.config import SURFACES, Asked, load
 
 HERE = Path(__file__).parent
 SAMPLES = HERE / "workspaces"
@@ -115,3 +116,60 @@ def test_the_same_calls_over_http_give_the_same_answers(path: Path, tmp_path: Pa
     if Transcript.read(path).stdio_only:
         return
     assert played(path, tmp_path, over_the_web).split("\n") == path.read_text().split("\n")
+
+
+# ---- nothing is left out ------------------------------------------------------------------------------
+
+REFUSALS = {  # what each dialect documents; left out is what no client can bring about on purpose
+    "notes": [
+        *(f"! {code}: " for code in ["not_found", "ambiguous", "exists", "conflict", "invalid", "too_large"]),
+        *("! read_only: ", "! forbidden: ", "! busy: ", "!! -32602 Unknown tool"),
+    ],
+    "cairn": [
+        *("! not_found: Note '", "! validation_error: ", "! alias_conflict: ", "! conflict: ", "! unauthorized: "),
+        *("requires 'find'", "requires 'section'", "requires 'content'", "'find' text not found", "(ambiguous)"),
+        *("! validation_error: Section '", "At least one search parameter", "Invalid cursor", "Invalid date"),
+        "!! -32602 Unknown tool",
+    ],
+    "lens": [
+        *("! Error: Document not found: ", "!! -32602 Unknown tool: ", "!! -32602 Missing required parameter: "),
+        *("!! -32602 Invalid offset", "!! -32602 Invalid pattern", "!! -32602 Invalid parameter: "),
+    ],
+    "obsidian": [
+        *("Note 'Nowhere' not found", "already exists", "Invalid frontmatter JSON", "Tags not in allowed list"),
+        *("Tag 'Person' is for people", "Tag 'claude' marks", "Invalid search mode", "Invalid tag_logic"),
+        *("Invalid direction", "tags must be a JSON list", "Text 'milk' not found", "Exactly one of 'before'"),
+        *("Pattern 'Sugar' not found", "Section 'Milk' not found", "Invalid note name", "Vault is read-only"),
+        *("is not UTF-8", "!! -32602 Unknown tool"),
+    ],
+    "second_brain": [
+        *(f"! Error {code}: " for code in (400, 403, 404, 409, 413, 429, 503, 507)),
+        "!! -32602 Unknown tool",
+    ],
+    "octarine": [
+        *(f'"code":"{code}"' for code in ["WORKSPACE_NOT_FOUND", "INVALID_WORKSPACE_NAME", "NOTE_NOT_FOUND"]),
+        *(f'"code":"{code}"' for code in ["INVALID_NOTE_PATH", "WORKSPACE_READ_ONLY", "FILE_TOO_LARGE"]),
+        *(f'"code":"{code}"' for code in ["INVALID_CONTENT", "IO_ERROR", "INVALID_QUERY", "RATE_LIMIT_EXCEEDED"]),
+        "!! -32602 ",
+    ],
+}
+
+
+def transcripts_of(surface: str) -> list[str]:
+    return [line for path in FILES if path.parent.name == surface for line in path.read_text().split("\n")]
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+def test_every_tool_with_every_parameter_appears(surface: str) -> None:
+    offered = app.surface_named(surface, load(Asked((".",), None, {}))).tools
+    calls = [line[2:].split(" ", 1) for line in transcripts_of(surface) if line.startswith("> ")]
+    used = {(tool, name) for tool, args in calls for name in json.loads(args)}
+    missing = {(tool.name, name) for tool in offered for name in tool.schema["properties"]} - used
+    assert {tool.name for tool in offered} - {tool for tool, _ in calls} == set()
+    assert missing == set()
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+def test_every_documented_refusal_appears(surface: str) -> None:
+    said = [line for line in transcripts_of(surface) if line.startswith("!")]
+    assert [words for words in REFUSALS[surface] if not any(words in line for line in said)] == []

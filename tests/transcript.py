@@ -1,7 +1,7 @@
 """Transcripts: what an agent says to a surface and hears from it, as text that people read.
 
     # A line that explains.
-    @ workspaces Main=tea Home=home     which folders of tests/workspaces are served (default: Main=tea)
+    @ workspaces Main=tea, Home=home    which folders of tests/workspaces are served (default: Main=tea)
     @ hide = ["Private/**"]             a setting of every workspace
     @ stdio only                        the wire matters: this one is not replayed over HTTP
     $ save Projects/Tea.md "text"       somebody saves a file outside; `remove PATH`, `keep saving PATH`, `stop saving`
@@ -52,8 +52,8 @@ class Transcript:
     @property
     def workspaces(self) -> dict[str, str]:
         """Names, and the sample folder each begins with."""
-        asked = [line.split()[2:] for line in self.given if line.startswith("@ workspaces ")]
-        return dict(pair.split("=") for pair in (asked[0] if asked else ["Main=tea"]))
+        asked = [line.removeprefix("@ workspaces ") for line in self.given if line.startswith("@ workspaces ")]
+        return dict(pair.split("=") for pair in (asked or ["Main=tea"])[0].split(", "))
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -1,0 +1,58 @@
+"""Every surface has a word for every way we say no."""
+
+import pytest
+
+from notewright import app, errors
+from notewright.config import SURFACES, Asked, load
+from notewright.engine import Shelf
+from notewright.errors import Problem
+from notewright.surfaces import Answer, BadArgument, Call, Failed, RpcError, missing_codes
+
+
+@pytest.mark.parametrize("name", SURFACES)
+def test_no_error_code_is_missing_from_a_surfaces_table(name: str) -> None:
+    style = app.surface_named(name, load(Asked((".",), None, {}))).style
+    assert missing_codes(style, errors.codes()) == frozenset()
+    assert set(style.table) == errors.codes()
+
+
+DETAILS = {
+    "ambiguous": {"what": "text", "count": 2, "lines": [1, 2], "candidates": ["A.md", "B.md"]},
+    "limited": {"retry_after": 5, "limit": 100, "window": 60, "name": "minute"},
+    "indexing": {"done": 1, "total": 2},
+    "too_large": {"size": 2, "limit": 1},
+    "conflict": {"path": "A.md", "current": None},
+}
+
+
+@pytest.mark.parametrize("name", SURFACES)
+@pytest.mark.parametrize("kind", Problem.__subclasses__(), ids=lambda kind: kind.code)
+def test_every_problem_is_put_into_words_by_every_tool(name: str, kind: type[Problem]) -> None:
+    surface = app.surface_named(name, load(Asked((".",), None, {})))
+    call = Call(Shelf([]))
+    for tool in surface.tools:
+        args = {required: "x" for required in tool.schema.get("required", ())} | {"old_str": "x", "find": "x"}
+        problem = kind("something is wrong", hint="do something else", **DETAILS.get(kind.code, {}))
+        try:
+            answer = surface.style.problem(Failed(problem, tool.name, args, call))
+        except RpcError as refused:
+            assert refused.message
+            continue
+        assert isinstance(answer, Answer)
+        assert answer.is_error
+        assert answer.text.strip()
+        assert "Traceback" not in answer.text
+
+
+@pytest.mark.parametrize("name", SURFACES)
+def test_every_surface_answers_a_wrong_argument_and_an_unknown_tool(name: str) -> None:
+    surface = app.surface_named(name, load(Asked((".",), None, {})))
+    with pytest.raises(RpcError, match="no_such_tool"):
+        surface.style.unknown_tool("no_such_tool")
+    fault = BadArgument("limit must be integer", "type", "limit", "limit", "integer")
+    try:
+        answer = surface.style.bad_arguments(Failed(fault, surface.tools[0].name, {}, Call(Shelf([]))))
+    except RpcError as refused:
+        assert refused.code == -32602
+    else:
+        assert answer.is_error
