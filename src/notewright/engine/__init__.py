@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from notewright.engine.history import Difference, Undone, change_of, diff_of, past, purge, undo, undo_since
     from notewright.engine.library import Shelf
     from notewright.engine.links import LinkReport, LinkSeen, broken, incoming, links, outgoing, resolver
+    from notewright.engine.loose import LooseEnds, loose_ends
     from notewright.engine.mentions import Mentioned, mentions
     from notewright.engine.move import (
         Moved,
@@ -130,6 +131,7 @@ else:  # each part is loaded when it is first asked for
             "history": "Difference Undone change_of diff_of past purge undo undo_since",
             "library": "Shelf",
             "links": "LinkReport LinkSeen broken incoming links outgoing resolver",
+            "loose": "LooseEnds loose_ends",
             "mentions": "Mentioned mentions",
             "move": "Moved Relabelled delete_marked move rename_block rename_heading rename_tag",
             "parts": "line_count line_span section_span span_of_lines",
@@ -185,6 +187,7 @@ __all__ = [
     "LineMatch",
     "LinkReport",
     "LinkSeen",
+    "LooseEnds",
     "Matches",
     "Mentioned",
     "Moved",
@@ -267,6 +270,7 @@ __all__ = [
     "list_folder",
     "listing",
     "locate",
+    "loose_ends",
     "mentions",
     "missing",
     "move",

@@ -54,8 +54,32 @@ def filings(store: Store, entries: Iterable[Entry]) -> Iterator[Filing]:
             yield filed
 
 
-def file_paths(store: Store, index: Index, paths: Iterable[NotePath]) -> set[str]:
-    """Bring the index up to date with these files; the paths where something was different."""
+def file_unless_written(store: Store, index: Index, read: Iterable[Filing], drop: Iterable[str] = ()) -> None:
+    """File what was read without the store's lock. A change set of ours may have been written and filed since: what is
+    no longer as it was read is looked at again, so that the older text does not come over the newer one."""
+    found = list(read)
+    with store.lock():
+        put, gone = [], []
+        for path, known in (*((one.path, one) for one in found), *((NotePath(path), None) for path in drop)):
+            fresh = _as_it_is(store, path, known)
+            if fresh is None:
+                gone.append(path)
+            else:
+                put.append(fresh)
+        index.file(put, drop=gone)
+
+
+def _as_it_is(store: Store, path: NotePath, known: Filing | None) -> Filing | None:
+    try:
+        entry = store.stat(path)
+    except (NotFound, Forbidden):
+        return None
+    return known if known is not None and known.stamp == entry.stamp else filing(store, entry)
+
+
+def file_paths(store: Store, index: Index, paths: Iterable[NotePath], *, locked: bool = False) -> set[str]:
+    """Bring the index up to date with these files; the paths where something was different. `locked`: the caller
+    holds the store's lock."""
     put: list[Filing] = []
     drop: list[str] = []
     for path in dict.fromkeys(paths):
@@ -72,8 +96,10 @@ def file_paths(store: Store, index: Index, paths: Iterable[NotePath]) -> set[str
             drop += [path] if known is not None else []
         else:
             put.append(fresh)
-    if put or drop:
+    if locked:
         index.file(put, drop=drop)
+    elif put or drop:
+        file_unless_written(store, index, put, drop)
     return {filed.path for filed in put} | set(drop)
 
 
@@ -83,7 +109,7 @@ def refile(ws: Workspace, paths: Iterable[NotePath]) -> None:
     touched = list(paths)
     try:
         ws.index.touched(touched)
-        file_paths(ws.store, ws.index, touched)
+        file_paths(ws.store, ws.index, touched, locked=True)
     except Exception as error:
         log.warning("the index did not take a change; it will be read again: %r", error)
         ws.follower.look_again(touched)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from notewright.engine.election import Election
-from notewright.engine.filing import file_paths, filings
+from notewright.engine.filing import file_paths, file_unless_written, filings
 from notewright.errors import Forbidden, Indexing, NotFound, Problem, Unavailable
 from notewright.index import Index, Progress, Selection
 from notewright.notes import NotePath
@@ -340,11 +340,11 @@ class Follower:
             self._build(every, lambda done, total: None)
             return
         for batch in _batches(difference.file):
-            self._index.file(filings(self._store, batch))
+            file_unless_written(self._store, self._index, filings(self._store, batch))
             if self._stop.is_set():
                 return
         if difference.drop:
-            self._index.file((), drop=difference.drop)
+            file_unless_written(self._store, self._index, (), difference.drop)
 
     def _build(self, entries: list[Entry], report: Callable[[int, int | None], None]) -> None:
         with self._index.rebuilding(len(entries)) as build:

@@ -175,6 +175,8 @@ def _workspaces(call: Call) -> str:
 
 def links(call: Call, args: Args) -> str:
     places, direction = Places(call), args.get("direction", "both")
+    if args["path"].rstrip().endswith("/"):
+        return _loose_ends(places, args["path"])
     place = places.locate(args["path"])
     ws = place.ws
     with places.saying(ws):
@@ -188,6 +190,22 @@ def links(call: Call, args: Args) -> str:
     if args.get("mentions"):
         lines += _mentions(places, place)
     return words.bounded(lines, "ask for one direction, or depth=1")
+
+
+def _loose_ends(places: Places, raw: str) -> str:
+    """`Projects/`, or `/` for everything: what is wrong with the links of a folder."""
+    found = [(ws, engine.loose_ends(ws, folder)) for ws, folder in places.folders(raw)]
+    links = [(ws, one) for ws, ends in found for one in ends.links]
+    orphans = [places.show(ws, path) for ws, ends in found for path in ends.orphans]
+    late = any(ends.late for _, ends in found)
+    counts = {status: sum(one.status == status for _, one in links) for status in ("broken", "ambiguous")}
+    said = f"{words.amount(counts['broken'], 'broken link')}, {counts['ambiguous']} ambiguous"
+    said += ", as far as time allowed" if late else f", {words.amount(len(orphans), 'note')} that nothing links to"
+    lines = [f"{raw.strip().strip('/') or 'Everything'}: {said}"]
+    for ws, one in links:
+        shown = one.target + one.subpath
+        lines.append(words.link("→", shown, one, f"{places.show(ws, one.source)} L{one.line}", subpath=False))
+    return words.bounded([*lines, *(f"○ {path}" for path in orphans)], "name a smaller folder")
 
 
 def _counted(report: engine.LinkReport, direction: str) -> str:

@@ -72,7 +72,7 @@ LIST = _object(
 )
 LINKS = _object(
     ("path",),
-    path=PATH,
+    path=_text("Note; or a folder with its slash (/ is all): its broken links and the notes nothing links to"),
     direction=_text(enum=["both", "in", "out"], default="both"),
     depth=_whole(1, 5),
     mentions=_flag("Also notes that name it without a link"),

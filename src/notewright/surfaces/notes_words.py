@@ -198,9 +198,9 @@ def outline(note: Note, incoming: int, outgoing: int) -> Iterator[str]:
         yield f"{'#' * heading.level} {shortened(heading.text)} (L{heading.line}-{last}, {chars:,} chars)"
 
 
-def link(arrow: str, shown: str, seen: LinkSeen, where: str) -> str:
+def link(arrow: str, shown: str, seen: LinkSeen, where: str, *, subpath: bool = True) -> str:
     mark = "" if seen.status == "ok" else f" [{seen.status}]"
-    sub = seen.subpath if arrow == "→" else ""
+    sub = seen.subpath if arrow == "→" and subpath else ""
     return f"{arrow} {shown}{sub} ({where}){mark}: {shortened(seen.text.strip(), 200)}"
 
 

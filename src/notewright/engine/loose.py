@@ -1,0 +1,40 @@
+"""Loose ends: links that lead nowhere or not to one note for certain, and notes that no other note links to."""
+
+import time
+from dataclasses import dataclass
+
+from notewright.engine.links import LinkSeen, link_seen, resolver
+from notewright.engine.workspace import Workspace
+from notewright.index import Selection
+from notewright.notes import NotePath
+
+
+@dataclass(frozen=True, slots=True)
+class LooseEnds:
+    """Of one folder and everything below it. `late`: time ran out, and there may be more links; orphans are unknown."""
+
+    links: tuple[LinkSeen, ...]  # broken and ambiguous, by note and line
+    orphans: tuple[NotePath, ...]
+    late: bool
+
+
+def loose_ends(ws: Workspace, folder: str) -> LooseEnds:
+    """One look at every link of the workspace."""
+    ws.follower.wait(ws.limits.seconds)
+    until = time.monotonic() + ws.limits.seconds
+    means = resolver(ws)
+    inside = f"{folder}/" if folder else ""
+    loose: list[LinkSeen] = []
+    linked: set[NotePath] = set()
+    for row in ws.index.all_links():
+        if time.monotonic() > until:
+            return LooseEnds(tuple(loose), (), True)
+        if not ws.access.sees(row.source):
+            continue
+        seen = link_seen(row, means(row.target, row.source))
+        if seen.status != "ok" and row.source.startswith(inside):
+            loose.append(seen)
+        if seen.path is not None and seen.path != row.source:
+            linked.add(seen.path)
+    notes, _ = ws.index.select(Selection(folder=folder, visible=ws.access.sees))
+    return LooseEnds(tuple(loose), tuple(note.path for note in notes if note.path not in linked), False)
