@@ -8,7 +8,7 @@ from typing import Any
 from notewright.engine.access import Access
 from notewright.engine.workspace import Limits, Still
 from notewright.errors import NotFound
-from notewright.index import Body, Needles, Visible, everything
+from notewright.index import Body, Generation, Needles, Visible, everything
 from notewright.notes import NotePath
 from notewright.stores import Entry, Stored
 
@@ -19,6 +19,9 @@ class ShelfIndex:
     def __init__(self, texts: dict[str, str]) -> None:
         self.texts = texts
         self.looked_at: list[str] = []
+
+    def generation(self) -> Generation:
+        return Generation("the shelf", True)
 
     def folders(self, *, visible: Visible = everything) -> list[tuple[str, int]]:
         return []

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from notewright.engine.workspace import Workspace
+from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.index import Hits, Query, everything
 from notewright.notes import parse_terms, query_words
 
@@ -28,6 +28,5 @@ def parse_query(text: str) -> Query:
 
 def search(ws: Workspace, query: Query) -> Hits:
     """Ranked notes, each with its best section, as far as this reader may see."""
-    ws.follower.wait(ws.limits.seconds)
     sees = ws.access.sees if ws.access.hide else everything  # asking about each path costs as much as ranking
-    return ws.index.search(replace(query, visible=sees))
+    return by_whole_index(ws, lambda: ws.index.search(replace(query, visible=sees)))

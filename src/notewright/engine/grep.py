@@ -13,9 +13,9 @@ from itertools import accumulate, islice
 
 from notewright.engine.patterns import Dialect, Matcher, OutOfTime, Patience, Span, compile_pattern
 from notewright.engine.read import folder_path
-from notewright.engine.workspace import Workspace
+from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.errors import Problem
-from notewright.index import Body, Needles, everything
+from notewright.index import Body, Needles, Visible, everything
 from notewright.notes import NotePath, glob_matcher, glob_prefix, parse
 
 BATCH_BYTES = 4_000_000
@@ -80,7 +80,10 @@ def grep(ws: Workspace, asked: Grep) -> Matches:
     named = folder_path(ws, asked.folder)
     accepted = _accepted(ws, asked, named)
     folder = named or glob_prefix(asked.path or "")
-    ws.follower.wait(ws.limits.seconds)
+    return by_whole_index(ws, lambda: _matches(ws, asked, matcher, folder, accepted))
+
+
+def _matches(ws: Workspace, asked: Grep, matcher: Matcher, folder: str, accepted: Visible) -> Matches:
     patience = Patience.of(ws.limits.seconds, asked.cancelled)
     tally, late = _Tally(asked.limit, asked.context), False
     try:

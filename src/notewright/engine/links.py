@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from notewright.engine.workspace import Workspace
+from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.index import LinkRow, Visible
 from notewright.notes import (
     OBSIDIAN,
@@ -122,7 +122,10 @@ def resolver(
 def outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> tuple[LinkSeen, ...]:
     """Every link of a note in order, with where it leads."""
     ws.access.may_see(path)
-    ws.follower.wait(ws.limits.seconds)
+    return by_whole_index(ws, lambda: _outgoing(ws, path, policy))
+
+
+def _outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy) -> tuple[LinkSeen, ...]:
     rows = ws.index.links_from(path)
     means = resolver(ws, policy, [row.target for row in rows])
     return tuple(link_seen(row, means(row.target, path)) for row in rows)
@@ -133,7 +136,10 @@ def incoming(
 ) -> tuple[LinkSeen, ...]:
     """Every link that leads to a note, by the note it stands in and its line; its `own` links to itself on request."""
     ws.access.may_see(path)
-    ws.follower.wait(ws.limits.seconds)
+    return by_whole_index(ws, lambda: _incoming(ws, path, policy, own))
+
+
+def _incoming(ws: Workspace, path: NotePath, policy: LinkPolicy, own: bool) -> tuple[LinkSeen, ...]:
     means = resolver(ws, policy)
     found = []
     for row in ws.index.links_toward(keys_toward(ws, path, policy)):

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from notewright.engine import walked
 from notewright.engine.through import may_see_through
-from notewright.engine.workspace import Workspace
+from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
 from notewright.index import Filed, Selection, everything
 from notewright.ledger import Past
@@ -218,8 +218,7 @@ def listing(ws: Workspace, selection: Selection) -> tuple[list[Filed], int]:
         raise Invalid(f"cannot sort by {selection.sort!r}", hint="sort by name, modified, created or size", what="sort")
     if walked.can_select(selection) and not walked.is_fresh(ws):
         return walked.select(ws, selection)
-    ws.follower.wait(ws.limits.seconds)
-    return ws.index.select(selection)
+    return by_whole_index(ws, lambda: ws.index.select(selection))
 
 
 def list_folder(

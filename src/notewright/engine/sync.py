@@ -156,8 +156,7 @@ class Follower:
 
     def rebuild(self, report: Callable[[int, int | None], None]) -> None:
         """A whole new index beside the old one, swapped in when it is done; everyone goes on meanwhile."""
-        entries = [entry for entry in self._store.entries() if entry.kind != "folder"]
-        self._build(entries, report)
+        self._build(sum(self._index.count()), report)
 
     # ---- following ------------------------------------------------------------------------------------
 
@@ -336,8 +335,7 @@ class Follower:
     def _settle(self, difference: Difference, known: Mapping[str, str]) -> None:
         new = [entry for entry in difference.file if known.get(entry.path) != entry.stamp]
         if len(new) > BUILD_FROM and len(new) * 3 > difference.seen:
-            every = self._listed or [entry for entry in self._store.entries() if entry.kind != "folder"]
-            self._build(every, lambda done, total: None)
+            self._build(difference.seen, lambda done, total: None)
             return
         for batch in _batches(difference.file):
             file_unless_written(self._store, self._index, filings(self._store, batch))
@@ -346,8 +344,10 @@ class Follower:
         if difference.drop:
             file_unless_written(self._store, self._index, (), difference.drop)
 
-    def _build(self, entries: list[Entry], report: Callable[[int, int | None], None]) -> None:
-        with self._index.rebuilding(len(entries)) as build:
+    def _build(self, about: int, report: Callable[[int, int | None], None]) -> None:
+        """Listed when changes are already written down for it: what comes between would be in neither."""
+        with self._index.rebuilding(about) as build:
+            entries = [entry for entry in self._store.entries() if entry.kind != "folder"]
             done = 0
             for batch in _batches(entries):
                 build.file(filings(self._store, batch))

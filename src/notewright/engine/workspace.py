@@ -3,10 +3,11 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 from zoneinfo import ZoneInfo
 
 from notewright.engine.access import Access
+from notewright.errors import Indexing
 from notewright.index import Index, Progress
 from notewright.ledger import Actor, Ledger
 from notewright.stores import Entry, Store
@@ -99,3 +100,18 @@ class Workspace:
     def by(self, actor: Actor) -> "Workspace":
         """The same notes, asked for by somebody."""
         return replace(self, actor=actor)
+
+
+_Answer = TypeVar("_Answer")
+
+
+def by_whole_index(ws: Workspace, ask: Callable[[], _Answer]) -> _Answer:
+    """An answer of an index that knew every note from the first question to the last. One that is deleted in between is
+    waited for and asked again: an empty one would answer as if there were nothing."""
+    for _ in range(4):
+        ws.follower.wait(ws.limits.seconds)
+        asked = ws.index.generation()
+        answer = ask()
+        if asked.whole and ws.index.generation() == asked:
+            return answer
+    raise Indexing("the index is being built again", hint="try again in a moment", done=0, total=None)

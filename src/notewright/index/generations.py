@@ -69,6 +69,15 @@ class Generations:
             return None
         return status.st_dev, status.st_ino
 
+    def place(self) -> tuple[str, Identity] | None:
+        """Where the index that answers is: never again the same for another one, as an inode alone may be."""
+        try:
+            name = os.readlink(self._pointer)
+        except OSError:
+            return None
+        found = self.standing()
+        return None if found is None else (name, found)
+
     def discard(self, damaged: Identity) -> None:
         """Begin anew if this one still is the one that answers."""
         with self.gate(alone=True):

@@ -51,6 +51,7 @@ class SqliteIndex:
         self._lock = threading.Lock()
         self._writing = threading.RLock()
         self._writer: tuple[Identity, Connection] | None = None
+        self._whole: tuple[tuple[str, Identity], Generation] | None = None
 
     @classmethod
     def open(cls, folder: Path) -> "SqliteIndex":
@@ -140,11 +141,15 @@ class SqliteIndex:
             self._write(lambda con: _touch(con, listed))
 
     def generation(self) -> Generation:
-        def ask(con: Connection) -> Generation:
-            known = dict(con.rows("select key, value from meta where key in ('name', 'wanting')"))
-            return Generation(str(known.get("name")), known.get("wanting") == 0)
-
-        return self._ask(ask)
+        """One that is whole stays so, and is known by its place: most calls ask for this, before and after."""
+        place = self._places.place()
+        known = self._whole
+        if known is not None and known[0] == place:
+            return known[1]
+        answer = self._ask(_generation)
+        if answer.whole and place is not None:
+            self._whole = (place, answer)
+        return answer
 
     def settled(self, name: str) -> None:
         """Only the index of that name: another may have taken its place meanwhile."""
@@ -296,6 +301,11 @@ class SqliteIndex:
     def facts(self) -> Facts:
         """Everything stored, for comparing."""
         return self._ask(lambda con: Facts({path: tuple(rows.items()) for path, rows in lookup.everything_stored(con)}))
+
+
+def _generation(con: Connection) -> Generation:
+    known = dict(con.rows("select key, value from meta where key in ('name', 'wanting')"))
+    return Generation(str(known.get("name")), known.get("wanting") == 0)
 
 
 def _is_damage(error: Exception) -> bool:
