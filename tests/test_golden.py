@@ -1,7 +1,6 @@
 """The words an agent reads, kept as text and replayed word for word over both wires. `--update` renews them."""
 
 import contextlib
-import itertools
 import json
 import os
 import shutil
@@ -9,11 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
-from tests.server.lines import HELLO, NOTEWRIGHT, Lines
+from tests.server.lines import NOTEWRIGHT, Lines
 from tests.transcript import NOTED, Outside, Player, Transcript, Wire, Words
-from tests.web import on_the_web
+from tests.web import client_of, on_the_web
 
 from notewright import app
 from notewright.config import SURFACES, Asked, load
@@ -35,25 +33,6 @@ class Stdio:
         return answer
 
 
-class Http:
-    """Requests to one surface, in a session where it has them."""
-
-    def __init__(self, client: httpx2.Client, surface: str) -> None:
-        self.client, self.path, self.numbers = client, f"/mcp/{surface}", itertools.count(1)
-        hello = self._post("initialize", HELLO)
-        session = hello.headers.get("mcp-session-id")
-        client.headers.update({"mcp-session-id": session} if session else {})
-        client.post(self.path, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
-
-    def call(self, tool: str, args: dict[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = self._post("tools/call", {"name": tool, "arguments": args}).json()
-        return answer
-
-    def _post(self, method: str, params: dict[str, Any]) -> httpx2.Response:
-        asked = {"jsonrpc": "2.0", "id": next(self.numbers), "method": method, "params": params}
-        return self.client.post(self.path, json=asked)
-
-
 @contextlib.contextmanager
 def over_stdio(words: list[str], surface: str) -> Iterator[Wire]:
     wire = Stdio(words, surface)
@@ -69,9 +48,8 @@ def over_stdio(words: list[str], surface: str) -> Iterator[Wire]:
 def over_the_web(words: list[str], surface: str) -> Iterator[Wire]:
     _, file, _, state = words
     config = load(Asked((), file, {"state": state}))
-    accept = {"accept": "application/json"}
-    with on_the_web(config) as address, httpx2.Client(base_url=address, headers=accept, timeout=30) as client:
-        yield Http(client, surface)
+    with on_the_web(config) as address, client_of(address, surface) as client:
+        yield client
 
 
 def served(transcript: Transcript, place: Path) -> tuple[list[str], Path]:

@@ -1,12 +1,16 @@
 """All surfaces over HTTP in a thread of this process: real requests, without the wait for another Python."""
 
 import contextlib
+import itertools
 import socket
 import threading
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
+import httpx2
 import uvicorn
+from tests.server.lines import HELLO
 
 from notewright import app
 from notewright.config import SURFACES, Config
@@ -28,3 +32,36 @@ def on_the_web(config: Config) -> Iterator[str]:
             server.should_exit = True
             thread.join(20)
             assert not thread.is_alive()
+
+
+class Http:
+    """Requests to one surface, in a session where it has them."""
+
+    def __init__(self, client: httpx2.Client, surface: str) -> None:
+        self.client, self.path, self.numbers = client, f"/mcp/{surface}", itertools.count(1)
+        hello = self._post("initialize", HELLO)
+        session = hello.headers.get("mcp-session-id")
+        client.headers.update({"mcp-session-id": session} if session else {})
+        client.post(self.path, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def __call__(self, tool: str, /, **args: Any) -> str:
+        """The text of an answer that is no refusal."""
+        result = self.call(tool, args)["result"]
+        assert not result.get("isError"), result
+        return str(result["content"][0]["text"])
+
+    def call(self, tool: str, args: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = self._post("tools/call", {"name": tool, "arguments": args}).json()
+        return answer
+
+    def _post(self, method: str, params: dict[str, Any]) -> httpx2.Response:
+        asked = {"jsonrpc": "2.0", "id": next(self.numbers), "method": method, "params": params}
+        return self.client.post(self.path, json=asked)
+
+
+@contextlib.contextmanager
+def client_of(address: str, surface: str) -> Iterator[Http]:
+    """A client of one surface at an address."""
+    accept = {"accept": "application/json"}
+    with httpx2.Client(base_url=address, headers=accept, timeout=60) as client:
+        yield Http(client, surface)
