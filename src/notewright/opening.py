@@ -67,6 +67,19 @@ def close_workspace(ws: Workspace) -> None:
     ws.store.close()
 
 
+def enclosing(folder: str, config: Config) -> str | None:
+    """The nearest folder around this one that is a workspace already: it has a history, or it is an Obsidian vault."""
+    for outer in Path(folder).parents:
+        try:
+            found = outer.stat()
+        except OSError:
+            return None
+        kept = Path(config.state) / f"{found.st_dev:x}-{found.st_ino:x}" / "ledger.db"
+        if kept.exists() or (outer / ".obsidian").is_dir():
+            return str(outer)
+    return None
+
+
 class OpenShelf(engine.Shelf):
     """The workspaces of a configuration, open until closed."""
 

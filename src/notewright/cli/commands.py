@@ -2,16 +2,18 @@
 
 import argparse
 import getpass
+import shlex
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from notewright import engine, opening
 from notewright.cli import printing
 from notewright.cli.asking import chosen, moment
 from notewright.engine import Workspace
-from notewright.errors import Indexing, NotFound
+from notewright.errors import Indexing, NotFound, Unavailable
 from notewright.notes import NotePath
 
 PATIENCE = 3600.0  # seconds a command waits for a first index; it says how far it is
@@ -23,7 +25,7 @@ def search(args: argparse.Namespace) -> int:
         since = _since(ws, args)
         query = replace(
             query,
-            folder=engine.folder_path(ws, args.folder),
+            folder=engine.folder_path(ws, _typed(ws, args.folder)),
             tags=(*query.tags, *(tag.removeprefix("#") for tag in args.tag)),
             since_ns=None if since is None else int(since * 1e9),
             limit=args.limit,
@@ -51,14 +53,15 @@ def grep(args: argparse.Namespace) -> int:
 
 def links(args: argparse.Namespace) -> int:
     with _workspace(args) as ws:
-        report = engine.links(ws, engine.locate(ws, args.path), args.direction, args.depth)
+        report = engine.links(ws, engine.locate(ws, _typed(ws, args.path)), args.direction, args.depth)
         printing.links(report, args)
     return 0
 
 
 def rename(args: argparse.Namespace) -> int:
     with _workspace(args) as ws:
-        moved = engine.move(ws, _note_or_folder(ws, args.old), args.new, dry_run=args.dry_run)
+        old, new = _note_or_folder(ws, _typed(ws, args.old)), _typed(ws, args.new)
+        moved = engine.move(ws, old, new, dry_run=args.dry_run)
         printing.moved(moved, args)
     return 0
 
@@ -76,7 +79,10 @@ def log(args: argparse.Namespace) -> int:
             change = engine.change_of(ws, _whole_id(ws, args.change))
             printing.difference(change, engine.diff_of(ws, change.id), ws, args)
             return 0
-        path = None if args.path is None else _path_of_past(ws, args.path)
+        path = None if args.path is None else _path_of_past(ws, _typed(ws, args.path))
+        if args.forget and path is not None:
+            printing.forgotten(path, engine.purge(ws, path), args)
+            return 0
         asked = engine.Past(path=path, since=_since(ws, args), client=args.client, limit=args.limit + 1)
         printing.changes(engine.past(ws, asked), ws, args)
     return 0
@@ -94,8 +100,10 @@ def undo(args: argparse.Namespace) -> int:
 
 def index(args: argparse.Namespace) -> int:
     began = time.monotonic()
-    with _workspace(args) as ws:
+    with _workspace(args, indexed=not args.rebuild) as ws:
         if args.rebuild:
+            with suppress(Unavailable):  # an index that waits for notes that vanished: the folder is taken as it is
+                _until_ready(ws)
             with printing.progress() as report:
                 ws.follower.rebuild(report)
         notes, others = ws.index.count()
@@ -122,6 +130,10 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 def _workspace(args: argparse.Namespace, *, indexed: bool = True) -> Iterator[Workspace]:
     """The workspace that was named, asked by this person, its index ready."""
     workspace, config = chosen(args)
+    around = None if args.workspace else opening.enclosing(workspace.location, config)
+    if around is not None:
+        what = f"this folder lies in the workspace {around}; --workspace {shlex.quote(around)} acts on all of it"
+        print(f"notewright: {what}", file=sys.stderr, flush=True)
     ws = opening.open_workspace(workspace, config, watch=False)
     try:
         if indexed:
@@ -134,17 +146,20 @@ def _workspace(args: argparse.Namespace, *, indexed: bool = True) -> Iterator[Wo
 def _until_ready(ws: Workspace) -> None:
     """Wait for the index; a first one of many notes takes a while and shows how far it is."""
     try:
-        ws.follower.wait(0.5)
-        return
+        return ws.follower.wait(0.5)
     except Indexing:
         pass
-    until = time.monotonic() + PATIENCE
+    until, said = time.monotonic() + PATIENCE, False
     with printing.progress() as report:
         while True:
             try:
-                ws.follower.wait(0.2)
-                return
+                return ws.follower.wait(0.2)
             except Indexing as still:
+                ws.follower.may_write()  # Unavailable where the notes are gone
+                stale = ws.follower.progress().stale
+                if stale and not said:
+                    print(f"notewright: {stale}", file=sys.stderr, flush=True)
+                    said = True
                 if time.monotonic() > until:
                     raise
                 report(still.details.get("done") or 0, still.details.get("total"))
@@ -165,6 +180,16 @@ def _whole_id(ws: Workspace, raw: str) -> str:
     """A change by its id or the beginning of one."""
     begins = [change.id for change in engine.past(ws, engine.Past(limit=1000)) if change.id.startswith(raw)]
     return begins[0] if len(begins) == 1 else raw
+
+
+def _typed(ws: Workspace, raw: str) -> str:
+    """A path as people type or complete it in a shell, relative to the workspace: without `./`, and without the way to
+    the workspace."""
+    root = ws.store.full_path(NotePath("")).rstrip("/") + "/"
+    inside = raw[len(root) :] if raw.startswith(root) else raw
+    while inside.startswith("./"):
+        inside = inside[2:].lstrip("/")
+    return inside
 
 
 def _note_or_folder(ws: Workspace, raw: str) -> NotePath:

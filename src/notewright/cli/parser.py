@@ -41,16 +41,40 @@ Regular expressions that take linear time, case ignored, line by line.
   notewright grep Budget --case-sensitive --context 2
   notewright grep -F '[[Old name]]'
 """
+_LINKS = """\
+PATH is a path, a name or an alias. Links to the note come first, then its own with where they lead.
+
+  notewright links Tea
+  notewright links 'Drinks/Green tea' --direction in --depth 2
+"""
 _RENAME = """\
 Every link to the note follows, and its own relative links too. NEW ending in / is a folder to move into.
 
   notewright rename Tea 'Drinks/Green tea' --dry-run
   notewright rename 'Drafts/Plan' Projects/
 """
+_LOG = """\
+  notewright log --since 2h                           everything of the last two hours
+  notewright log Projects/Plan --client cursor        what one client did to one note, under its former names too
+  notewright log --change k7m2qd                      one change, as a diff
+  notewright log Passwords --forget                   forget what was kept of a note: a secret got into it
+"""
 _UNDO = """\
   notewright undo k7m2qd                              one change; a beginning of its id is enough
   notewright undo --client claude-code --since 2h     everything that client did in the last two hours
   notewright undo --since 2026-05-04 --dry-run        what would happen
+"""
+_CHECK = """\
+Nothing is changed. The exit code is 1 where something was found.
+
+  notewright check
+  notewright check --workspace ~/Notes --json
+"""
+_INDEX = """\
+The index is kept up to date by every command and server; it may be deleted at any time and is then built again.
+
+  notewright index
+  notewright index --rebuild                          anew, while servers go on answering
 """
 _CLIENT = """\
 Prints what to put into the client's configuration, or puts it there with --write; what is in the file stays, and a
@@ -133,7 +157,7 @@ def _finding(commands: Commands) -> None:
     search.add_argument("--folder", default="", help="only in this folder")
     search.add_argument("--tag", action="append", default=[], metavar="TAG", help="only with this tag; may be repeated")
     search.add_argument("--since", metavar="TIME", help=f"only notes changed since then: {_SINCE}")
-    search.add_argument("--limit", type=_count, default=10, metavar="N", help="at most so many (default: 10)")
+    search.add_argument("--limit", type=_number, default=10, metavar="N", help="at most so many (default: 10)")
     grep = _command(commands, "grep", "find lines by a regular expression", _GREP)
     grep.add_argument("pattern", metavar="PATTERN")
     grep.add_argument("--folder", default="", help="only in this folder")
@@ -143,11 +167,11 @@ def _finding(commands: Commands) -> None:
     grep.add_argument("-w", "--word", action="store_true", help="whole words only")
     grep.add_argument("-C", "--context", type=_count, default=0, metavar="N", help="show so many lines around each")
     grep.add_argument("--all-files", action="store_true", help="look into every text file, not only notes")
-    grep.add_argument("--limit", type=_count, default=200, metavar="N", help="at most so many lines (default: 200)")
-    links = _command(commands, "links", "show the links to and from a note")
+    grep.add_argument("--limit", type=_number, default=200, metavar="N", help="at most so many lines (default: 200)")
+    links = _command(commands, "links", "show the links to and from a note", _LINKS)
     links.add_argument("path", metavar="PATH", help="a path, a name or an alias")
     links.add_argument("--direction", choices=("in", "out", "both"), default="both")
-    links.add_argument("--depth", type=_count, default=1, metavar="N", help="follow links so many steps (default: 1)")
+    links.add_argument("--depth", type=_number, default=1, metavar="N", help="follow links so many steps (default: 1)")
 
 
 def _changing(commands: Commands) -> None:
@@ -155,12 +179,13 @@ def _changing(commands: Commands) -> None:
     rename.add_argument("old", metavar="OLD")
     rename.add_argument("new", metavar="NEW")
     rename.add_argument("--dry-run", action="store_true", help="only say what would change")
-    log = _command(commands, "log", "show what was changed through Notewright, newest first")
+    log = _command(commands, "log", "show what was changed through Notewright, newest first", _LOG)
     log.add_argument("path", nargs="?", metavar="PATH", help="only changes of this note")
     log.add_argument("--change", metavar="ID", help="one change, as a diff")
+    log.add_argument("--forget", action="store_true", help="forget the kept bytes of PATH; they cannot be undone then")
     log.add_argument("--since", metavar="TIME", help=f"only since then: {_SINCE}")
     log.add_argument("--client", metavar="NAME", help="only by this client")
-    log.add_argument("--limit", type=_count, default=20, metavar="N", help="at most so many (default: 20)")
+    log.add_argument("--limit", type=_number, default=20, metavar="N", help="at most so many (default: 20)")
     undo = _command(commands, "undo", "take changes back", _UNDO)
     undo.add_argument("change", nargs="?", metavar="ID", help="one change, as log shows it")
     undo.add_argument("--since", metavar="TIME", help=f"everything since then: {_SINCE}")
@@ -170,8 +195,8 @@ def _changing(commands: Commands) -> None:
 
 def _looking_after(commands: Commands) -> None:
     line = "report broken links, ambiguous and unportable names, bad frontmatter, and what the index has wrong"
-    _command(commands, "check", line)
-    index = _command(commands, "index", "bring the index up to date")
+    _command(commands, "check", line, _CHECK)
+    index = _command(commands, "index", "bring the index up to date", _INDEX)
     index.add_argument("--rebuild", action="store_true", help="build it anew, beside the one in use")
 
 
@@ -181,8 +206,16 @@ def _count(raw: str) -> int:
     return int(raw)
 
 
+def _number(raw: str) -> int:
+    if _count(raw) == 0:
+        raise argparse.ArgumentTypeError("it must be at least 1")
+    return int(raw)
+
+
 def _refuse_contradictions(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     if args.command == "undo" and bool(args.change) == bool(args.since or args.client):
         parser.error("undo takes either a change's ID or --since and --client; log shows the changes")
-    if args.command == "log" and args.change and (args.path or args.since or args.client):
+    if args.command == "log" and args.change and (args.path or args.since or args.client or args.forget):
         parser.error("log --change shows one change and takes no other condition")
+    if args.command == "log" and args.forget and (not args.path or args.since or args.client):
+        parser.error("log --forget takes the PATH of one note and no other condition")

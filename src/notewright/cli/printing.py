@@ -227,6 +227,11 @@ def difference(change: Change, files: tuple[Difference, ...], ws: Workspace, arg
     show(args, document, lines)
 
 
+def forgotten(path: str, versions: int, args: argparse.Namespace) -> None:
+    line = f"Forgot {amount(versions, 'version')} of {path}; what is in the notes and their trash stays"
+    show(args, {"path": path, "forgotten": versions}, [line])
+
+
 def undone(undo: Undone, args: argparse.Namespace) -> None:
     change = undo.done.id if undo.done else None
     files = sorted({step.path for step in undo.plan.steps})
