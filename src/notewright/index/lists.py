@@ -4,10 +4,11 @@ Common words cost most and tell least. So the rarest words choose who is looked 
 """
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
+from typing import Any
 
 import apsw
 
@@ -35,7 +36,6 @@ DEPTH = 100  # of each list: the best hundred change nothing, the best thirty co
 SPREADING = 30  # so many of the best share with their neighbours
 STRANGERS = 10  # so many notes without any of the words may come in by their neighbours
 FEW_ROWS = 2_000  # rows that choosing by rare words may bring, and a fiftieth of the notes
-CHUNK = 200
 MOST_WORDS = 48  # of a question that are looked for, the rarest: a page of text is a question too
 LONGEST_NAME = 10  # words of a question that are looked up as one name
 
@@ -137,7 +137,7 @@ def _any(terms: Iterable[Term]) -> str:
 
 # ---- notes and their sections -------------------------------------------------------------------------
 
-_BEST = "select rowid, -rank, places(words) from words where words match ? order by rank"
+_BEST = "select rowid, -rank as score, places(words) as noted from words where words match ? order by rank limit ?"
 _STARTS = "select id, sections from texts where id in (select value from json_each(?))"
 
 
@@ -148,29 +148,32 @@ def _asked(con: Connection, kind: _Kind) -> None:
 def _fill(con: Connection, kind: _Kind, accepts: Accepts, depth: int) -> None:
     """The best notes, with the places of the words and where their sections start."""
     _asked(con, kind)
-    con.noted = {}
-    rows = con.rows(_BEST, (kind.expression,))
-    left, size = depth, depth
-    while left > 0:
-        chunk = [(note, score) for _, (note, score, _) in zip(range(size), rows, strict=False)]
-        if not chunk:
-            break
-        allowed = accepts([note for note, _ in chunk])
-        taken = [row for row in chunk if row[0] in allowed][:left]
-        for note, score in taken:
-            kind.notes[note] = score
-            kind.found[note], covered, aliased = con.noted[note]
-            if covered:
-                kind.covered.append(note)
-            if aliased:
-                kind.aliased.append(note)
-        left, size = left - len(taken), CHUNK
+    for note, score in _best(con, _BEST, kind.expression, accepts, depth):
+        kind.notes[note] = score
+        kind.found[note], covered, aliased = con.noted[note]
+        if covered:
+            kind.covered.append(note)
+        if aliased:
+            kind.aliased.append(note)
     con.noted = {}
     kind.starts = _starts(con, kind.notes)
 
 
+def _best(con: Connection, sql: str, expression: str, accepts: Accepts, depth: int) -> list[tuple[int, float]]:
+    """The best rows that may be answered, so many if there are; what SQL noted of them is there."""
+    limit = depth
+    while True:
+        con.noted = {}
+        rows = con.table("rowid, score, noted", sql, (expression, limit))
+        allowed = accepts([row for row, _, _ in rows])
+        if len(rows) < limit or len(allowed) >= depth:
+            return [(row, score) for row, score, _ in rows if row in allowed][:depth]
+        limit *= 4
+
+
 def _starts(con: Connection, notes: Iterable[int]) -> dict[int, list[int]]:
-    return {note: list(map(int, starts.split(","))) for note, starts in con.rows(_STARTS, (json.dumps(list(notes)),))}
+    rows = con.table("id, sections", _STARTS, (json.dumps(list(notes)),))
+    return {note: list(map(int, starts.split(","))) for note, starts in rows}
 
 
 def noting_places(con: Connection) -> Callable[..., None]:
@@ -197,9 +200,9 @@ def noting_places(con: Connection) -> Callable[..., None]:
 
 # ---- linking sentences --------------------------------------------------------------------------------
 
-_BEST_SAID = "select rowid, -rank, counts(said) from said where said match ? order by rank"
+_BEST_SAID = "select rowid, -rank as score, counts(said) as noted from said where said match ? order by rank limit ?"
 _TARGETS = f"""
-select l.said, l.source, l.target, f.path, n.file from json_each(?) e
+select l.said, l.source, l.target, f.path, n.file as meant from json_each(?) e
   join links l on l.id >= e.value and l.id < e.value + 40 and l.said = e.value
   join files f on f.id = l.source
   left join names n on n.key = l.key || '.md' and n.kind = '{NAME}'"""
@@ -221,19 +224,19 @@ def _mentions(con: Connection, kind: _Kind, total: int, accepts: Accepts, depth:
     that may not be seen says is not said."""
     _asked(con, kind)
     best: dict[int, float] = {}
-    said_to: defaultdict[int, Counter[int]] = defaultdict(Counter)
-    con.noted = {}
-    left, rows = depth, con.rows(_BEST_SAID, (kind.sentences,))
-    while left > 0:
-        chunk = {said: score for _, (said, score, _) in zip(range(depth), rows, strict=False)}
-        if not chunk:
-            break
-        links = _links_of(con, list(chunk), accepts)
-        left -= len(links)
-        for said, written in links.items():
-            for target in _meant(con, written):
-                best[target] = max(best.get(target, 0.0), chunk[said])
-                said_to[target].update(con.noted[said])
+    said_to: defaultdict[int, dict[int, int]] = defaultdict(dict)
+    links: dict[int, list[_Written]] = {}
+
+    def seen(sentences: Sequence[int]) -> set[int]:
+        links.update(_links_of(con, [said for said in sentences if said not in links], accepts))
+        return links.keys() & set(sentences)
+
+    for said, score in _best(con, _BEST_SAID, kind.sentences, seen, depth):
+        for target in _meant(con, links[said]):
+            best[target] = max(best.get(target, 0.0), score)
+            words = said_to[target]
+            for word, times in con.noted[said].items():
+                words[word] = words.get(word, 0) + times
     con.noted = {}
     allowed = accepts(list(best))
     told = {note: words for note, words in said_to.items() if note in allowed}
@@ -246,13 +249,13 @@ def _mentions(con: Connection, kind: _Kind, total: int, accepts: Accepts, depth:
     ]
 
 
-_Written = tuple[int, int, str, str, int | None]  # said, source, target, the source's path, a note of that name
+_Written = list[Any]  # said, source, target, the source's path, a note of that name or None
 
 
 def _links_of(con: Connection, sentences: list[int], accepts: Accepts) -> dict[int, list[_Written]]:
     """The links of these sentences, of those that may be seen."""
     found: defaultdict[int, list[_Written]] = defaultdict(list)
-    for row in con.rows(_TARGETS, (json.dumps(sentences),)):
+    for row in con.table("said, source, target, path, meant", _TARGETS, (json.dumps(sentences),)):
         found[row[0]].append(row)
     allowed = accepts([rows[0][1] for rows in found.values()])
     return {said: rows for said, rows in found.items() if rows[0][1] in allowed}
@@ -303,7 +306,7 @@ def _names(con: Connection, kind: _Kind, question: str, total: int, accepts: Acc
     return {note: score for note, score in found.items() if note in allowed}
 
 
-def _called(con: Connection, question: str) -> Iterator[tuple[int, str, str]]:
+def _called(con: Connection, question: str) -> list[list[Any]]:
     """Notes named by a run of words of the question."""
     words = [word.strip("?.,;:!\"'()[]“”‘’") for word in question.split()][:40]
     runs = {
@@ -312,20 +315,20 @@ def _called(con: Connection, question: str) -> Iterator[tuple[int, str, str]]:
         for end in range(start + 1, min(len(words), start + LONGEST_NAME) + 1)
     }
     keys = json.dumps([key for run in runs if run for key in (run, run + ".md")])
-    yield from con.rows(
+    return con.table(
+        "file, key, kind",
         f"""select file, key, kind from names where key in (select value from json_each(?))
         and (kind in ('{ALIASED}', '{TITLED}') or (kind = '{NAME}' and key like '%.md')) limit 500""",
         (keys,),
     )
 
 
-def _keys_of(con: Connection, notes: list[int]) -> Iterator[tuple[int, str]]:
-    if notes:
-        yield from con.rows(
-            f"""select file, key from names where file in (select value from json_each(?))
-            and kind in ('{ALIASED}', '{TITLED}')""",
-            (json.dumps(notes),),
-        )
+def _keys_of(con: Connection, notes: list[int]) -> list[list[Any]]:
+    if not notes:
+        return []
+    sql = f"""select file, key from names where file in (select value from json_each(?))
+        and kind in ('{ALIASED}', '{TITLED}')"""
+    return con.table("file, key", sql, (json.dumps(notes),))
 
 
 # ---- neighbours ---------------------------------------------------------------------------------------
@@ -334,16 +337,16 @@ _EDGES = f"""
 select distinct l.source, n.file from links l join names n on n.key = l.key || '.md' and n.kind = '{NAME}'
   where l.source in (select value from json_each(?)) and n.file != l.source"""
 _DEGREE = f"""
-select e.value, (select count(*) from links where source = e.value) + (
+select e.value as note, (select count(*) from links where source = e.value) + (
   select count(*) from names n join links l on l.key = substr(n.key, 1, length(n.key) - 3)
-    where n.file = e.value and n.kind = '{NAME}')
+    where n.file = e.value and n.kind = '{NAME}') as degree
   from json_each(?) e"""
 
 
 def _spread(con: Connection, scores: Mapping[int, float], accepts: Accepts) -> dict[int, float]:
     """The best share with their neighbours. Of those that have none of the words the nearest few may come in."""
     best = nlargest(SPREADING, scores, key=scores.__getitem__)
-    edges = set(con.rows(_EDGES, (json.dumps(best),)))
+    edges = {(source, target) for source, target in con.table("source, file", _EDGES, (json.dumps(best),))}
     given: defaultdict[int, float] = defaultdict(float)
     for source, target in edges:
         if source < target or (target, source) not in edges:  # two that link to each other are neighbours once
@@ -352,5 +355,5 @@ def _spread(con: Connection, scores: Mapping[int, float], accepts: Accepts) -> d
     strangers = nlargest(STRANGERS * 4, (note for note in given if note not in scores), key=given.__getitem__)
     allowed = accepts(strangers)
     kept = [*(note for note in best if note in given), *[note for note in strangers if note in allowed][:STRANGERS]]
-    degrees = dict(con.rows(_DEGREE, (json.dumps(kept),)))
+    degrees: dict[int, int] = dict(con.table("note, degree", _DEGREE, (json.dumps(kept),)))
     return spread(scores, {note: given[note] for note in kept}, degrees)

@@ -5,12 +5,13 @@ are tuples of plain values that travel cheaply, and `prepared` by the one that h
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from notewright.index import Filing
 from notewright.index.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection
+from notewright.index.vocabulary import stems_of
 from notewright.notes import (
     Link,
     Note,
@@ -254,18 +255,10 @@ def learn(to: Connection, row: Row) -> None:
     known = {word for (word,) in to.rows("select word from vocabulary where word in (select value from json_each(?))",
                                          (json.dumps(list(words)),))}  # fmt: skip
     fresh = sorted(words - known)
-    to.db.executemany("insert into vocabulary(word, stem) values(?,?)", zip(fresh, stems(to, fresh), strict=True))
+    to.db.executemany("insert into vocabulary(word, stem) values(?,?)", zip(fresh, stems_of(to, fresh), strict=True))
 
 
 def learn_all(to: Connection) -> None:
     """The vocabulary of everything filed, in one go."""
     words = [word for (word,) in to.rows("select term from terms")]
-    to.db.executemany("insert into vocabulary(word, stem) values(?,?)", zip(words, stems(to, words), strict=True))
-
-
-def stems(to: Connection, words: list[str]) -> Iterator[str]:
-    """The stem of each word; a word that is cut or lost on the way is its own."""
-    found = to.stems("\n".join(words))
-    if len(found) == len(words):
-        return iter(found)
-    return iter([" ".join(to.stems(word)) or word for word in words])
+    to.db.executemany("insert into vocabulary(word, stem) values(?,?)", zip(words, stems_of(to, words), strict=True))

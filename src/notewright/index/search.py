@@ -122,9 +122,8 @@ def _acceptance(con: Connection, query: Query, allowed: frozenset[int] | None) -
             return set(left)
         unknown = [note for note in left if note not in seen]
         if unknown:
-            rows = con.rows(
-                "select id, path from files where id in (select value from json_each(?))", (json.dumps(unknown),)
-            )
+            sql = "select id, path from files where id in (select value from json_each(?))"
+            rows = con.table("id, path", sql, (json.dumps(unknown),))
             seen.update((note, visible(path)) for note, path in rows)
         return {note for note in left if seen.get(note)}
 
@@ -206,14 +205,14 @@ def _counts(
 
 
 def _count(con: Connection, expression: str, accepts: Accepts) -> int:
-    count = 0
-    rows = con.rows("select rowid from words where words match ?", (expression,))
-    while count < COUNTED:
-        chunk = [note for _, (note,) in zip(range(COUNTED), rows, strict=False)]
-        if not chunk:
-            break
-        count += len(accepts(chunk))
-    return min(count, COUNTED)
+    """How many notes match and may be answered, up to COUNTED."""
+    limit = COUNTED
+    while True:
+        rows = con.table("rowid", "select rowid from words where words match ? limit ?", (expression, limit))
+        count = len(accepts([note for (note,) in rows]))
+        if len(rows) < limit or count >= COUNTED:
+            return min(count, COUNTED)
+        limit *= 4
 
 
 def _unranked(

@@ -3,6 +3,7 @@
 import json
 import re
 import threading
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -25,6 +26,14 @@ class Term:
     notes: int  # notes with any form, as an upper bound
 
 
+def stems_of(con: Connection, words: list[str]) -> list[str]:
+    """The stem of each word; a word that is cut or lost on the way is its own."""
+    found = con.stems("\n".join(words))
+    if len(found) == len(words):
+        return found
+    return [" ".join(con.stems(word)) or word for word in words]
+
+
 class Vocabulary:
     """What is remembered of one generation's words between questions."""
 
@@ -38,12 +47,10 @@ class Vocabulary:
     def terms(self, con: Connection, words: Iterable[str]) -> list[Term]:
         """The words of a question that are anywhere, cut and folded as the index has them."""
         serial, notes = self._state(con)
-        found: dict[str, Term] = {}
-        for word in words:
-            for token in con.cut(index_words(word)):
-                if token not in found:
-                    found[token] = self._term(con, token, serial, notes)
-        return [term for term in found.values() if term.notes]
+        tokens = list(dict.fromkeys(con.cut(index_words("\n".join(words)))))
+        stemmed = self._stemmed(con, [token for token in tokens if _LATIN.match(token)])
+        found = [self._term(con, token, stemmed, serial, notes) for token in tokens]
+        return [term for term in found if term.notes]
 
     def notes(self, con: Connection) -> int:
         """How many notes there are."""
@@ -55,20 +62,23 @@ class Vocabulary:
             self._notes = (con.number("select count(*) from files where note=1"), serial)
         return serial, self._notes[0]
 
-    def _term(self, con: Connection, token: str, serial: int, notes: int) -> Term:
+    def _term(self, con: Connection, token: str, stemmed: Mapping[str, list[str]], serial: int, notes: int) -> Term:
         written = self._count(con, token, serial, notes)
-        forms = self._forms(con, token)
+        if len(token) == 1 and not token.isascii():
+            forms = tuple(dict.fromkeys((token, *self.containing(con, token, MOST_PAIRS))))
+        else:
+            forms = tuple(sorted({token, *stemmed.get(token, ())}))
         every = written if forms == (token,) else sum(self._count(con, form, serial, notes) for form in forms)
         return Term(token, forms, written, max(written, min(every, notes)))
 
-    def _forms(self, con: Connection, token: str) -> tuple[str, ...]:
-        if len(token) == 1 and not token.isascii():
-            return tuple(dict.fromkeys((token, *self.containing(con, token, MOST_PAIRS))))
-        if not _LATIN.match(token):
-            return (token,)
-        stem = " ".join(con.stems(token)) or token
-        forms = con.rows("select word from vocabulary where stem=? order by word limit ?", (stem, MOST_FORMS))
-        return tuple(sorted({token, *(form for (form,) in forms)}))
+    def _stemmed(self, con: Connection, tokens: list[str]) -> dict[str, list[str]]:
+        """For each of these words the words of the notes that have its stem."""
+        stems = dict(zip(tokens, stems_of(con, tokens), strict=True))
+        sql = "select stem, word from vocabulary where stem in (select value from json_each(?)) order by word"
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for stem, word in con.table("stem, word", sql, (json.dumps(list(stems.values())),)):
+            found[stem].append(word)
+        return {token: found[stem][:MOST_FORMS] for token, stem in stems.items()}
 
     def _count(self, con: Connection, word: str, serial: int, notes: int) -> int:
         """In how many notes a word is; in a big vault a figure a few changes old will do, unless it was none."""
