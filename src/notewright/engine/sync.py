@@ -28,6 +28,7 @@ BUILD_FROM = 500  # so many changed files are worth a whole new index
 FEW = 10  # below this a vault may shrink as it likes
 LOOK_AGAIN_SECONDS = 300.0
 TAKE_OVER_SECONDS = 0.2
+WATCH_SECONDS = 1.0  # how long a watch may take to begin before everything is looked at without it
 DAY_SECONDS = 86_400.0
 PLAN_SECONDS = 3.0  # how long a plan that needs every link waits for an index that is behind
 LOST_SECONDS = 10.0  # how long a vanished third must stay vanished before it is believed
@@ -177,6 +178,7 @@ class Follower:
         """Watch first, then look at everything: what changes meanwhile is hinted at and looked at again."""
         if self._watching:
             self._watch_too()
+            self._wake.wait(WATCH_SECONDS)  # it says so when it watches: one look is then enough
         self._everything = True
         looked = 0.0
         while not self._stop.is_set() and self._election.holds():
@@ -283,10 +285,12 @@ class Follower:
     def _too_many_gone(self, paths: Iterable[NotePath]) -> bool:
         """Files vanish one hint after the other when a mount goes away: what went within the last seconds counts."""
         now = time.monotonic()
-        known = sum(self._index.count())
-        gone = sum(1 for path in paths if self._index.filed(path) and self._kind(path) is None)
+        gone = sum(1 for path in paths if self._kind(path) is None and self._index.filed(path))
         self._gone = [(at, count) for at, count in self._gone if now - at < LOST_SECONDS] + [(now, gone)]
         lately = sum(count for _, count in self._gone)
+        if not lately:
+            return False
+        known = sum(self._index.count())
         return known + lately - gone >= FEW and lately * 3 > known + lately - gone
 
     def _kind(self, path: NotePath) -> str | None:

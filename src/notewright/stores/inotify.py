@@ -47,7 +47,7 @@ class Inotify:
         if self._events < 0:
             raise _error("inotify")
         try:
-            self._add("", Seen())
+            self._add("", None)
         except BaseException:
             self.close()
             raise
@@ -93,7 +93,7 @@ class Inotify:
             place += _EVENT.size + length
             yield watch, mask, os.fsdecode(data[place - length : place].rstrip(b"\0"))
 
-    def _add(self, top: str, seen: Seen) -> None:
+    def _add(self, top: str, seen: Seen | None) -> None:
         """Watch a folder and those in it, then name all they hold: files may have come before their watch did."""
         left = [top]
         with self._root.entered() as root:
@@ -120,13 +120,14 @@ class Inotify:
             raise _error("inotify watch")
         return bool(watch >= 0)
 
-    def _names(self, opened: int, prefix: str, seen: Seen) -> list[str]:
+    def _names(self, opened: int, prefix: str, seen: Seen | None) -> list[str]:
         """Everything in a folder goes to `seen`; the folders in it."""
         folders = []
         with os.scandir(opened) as names:
             for each in names:
                 if each.name[0] != ".":
-                    seen.names.add(prefix + each.name)
+                    if seen is not None:
+                        seen.names.add(prefix + each.name)
                     if each.is_dir(follow_symlinks=False):
                         folders.append(prefix + each.name)
         return folders
