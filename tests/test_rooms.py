@@ -102,7 +102,9 @@ def test_another_room_is_entered_by_its_front_door() -> None:
     wrong = [
         str(found)
         for found in filter(ours, all_imports())
-        if found.room not in ("app", "opening") and found.module.split(".")[1] != found.room and found.module.count(".") > 1
+        if found.room not in ("app", "opening")
+        and found.module.split(".")[1] != found.room
+        and found.module.count(".") > 1
     ]
     assert wrong == []
 
