@@ -340,7 +340,7 @@ def test_a_strange_key_is_written_so_that_it_is_read_again_or_refused(make: Make
         assert answer.text.startswith("invalid: ")
         assert desk.text("A.md") == FRONT
     else:
-        assert f"\n{key}: value" in desk.said("properties", path="A")
+        assert f"\n{' '.join(key.split(chr(10)))}: value" in desk.said("properties", path="A")
         assert "title: Tea\n" in desk.said("properties", path="A")
 
 
@@ -348,7 +348,7 @@ def test_a_strange_key_is_written_so_that_it_is_read_again_or_refused(make: Make
 def test_a_strange_value_is_read_again_as_it_was_set(make: MakeDesk, value: Any) -> None:
     desk = make({"A.md": FRONT})
     desk.done("properties", path="A", set={"key": value})
-    shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    shown = value if isinstance(value, str) and "\n" not in value else json.dumps(value, ensure_ascii=False)
     assert desk.said("properties", path="A").endswith(f"\nkey: {shown}")
 
 

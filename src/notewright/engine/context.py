@@ -16,6 +16,7 @@ CANDIDATES = 20
 LONGEST_PASSAGE = 6_000
 AROUND_A_PASSAGE = 60  # characters that say where it stands, beside its path and heading
 AROUND_THE_PACK = 200
+INDENT = 2  # before each line
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Passage:
     def cost(self) -> int:
         """Characters it takes in an answer."""
         named = len(self.ws.name) + len(self.path) + len(self.heading or "")
-        return len(self.text) + named + AROUND_A_PASSAGE
+        return len(self.text) + INDENT * (self.text.count("\n") + 1) + named + AROUND_A_PASSAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def _fill(candidates: Iterator[Passage], budget: int) -> tuple[tuple[Passage, ..
     left_out = 0
     for passage in candidates:
         if not kept:
-            passage = _cut(passage, max(room - (passage.cost - len(passage.text)), 1))
+            passage = _cut(passage, max(room - (passage.cost - len(passage.text)), 40))
         if passage.cost <= room:
             kept.append(passage)
             room -= passage.cost

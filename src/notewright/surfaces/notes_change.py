@@ -150,7 +150,10 @@ def _properties(call: Call, place: Place, path: str) -> str:
     if front.problem:
         raise Invalid(f"the frontmatter of {path} cannot be read: {front.problem}", hint="mend it with edit")
     count = words.amount(len(front.properties), "property", "properties")
-    lines = [f"{key}: {words.shortened(words.value(value), 2000)}" for key, value in front.properties.items()]
+    lines = [
+        f"{words.one_line(key, 200)}: {words.shortened(words.value(value), 2000)}"
+        for key, value in front.properties.items()
+    ]
     return words.bounded([f"{path} · version {words.version(reading.version)} · {count}", *lines], "read the note")
 
 

@@ -1,7 +1,6 @@
 """The tools of `notes` that read one thing: a note or part of it, a day's note, what was changed."""
 
 from collections import OrderedDict
-from collections.abc import Iterator
 
 from notewright import engine
 from notewright.engine import Past, Reading, Workspace
@@ -39,8 +38,10 @@ def shown(call: Call, place: Place, args: Args) -> str:
     text = reading.text[start:end]
     text = text.removeprefix("\ufeff") if start == 0 else text
     first = engine.line_count(reading.text, start) + 1
-    head = words.header(path, reading, total, part)
-    return "\n".join([head, *_cut(text, first, args.get("max_chars", MOST_CHARS))])
+    kept, rest = _cut(text, first, args.get("max_chars", MOST_CHARS))
+    if rest:  # said above the text too: below it, a note could say so itself
+        part = f"lines {first}-{first + max(engine.line_count(kept) - 1, 0)}, cut"
+    return "\n".join([words.header(path, reading, total, part), kept, *rest])
 
 
 def _part(reading: Reading, args: Args) -> tuple[int, int, str]:
@@ -57,20 +58,16 @@ def _part(reading: Reading, args: Args) -> tuple[int, int, str]:
     return start, end, f"lines {first}-{max(first, last)}"
 
 
-def _cut(text: str, first: int, most: int) -> Iterator[str]:
-    """The text, cut at a line end where it is longer than asked for, and how to read on."""
+def _cut(text: str, first: int, most: int) -> tuple[str, list[str]]:
+    """The text, cut at a line end where it is longer than asked for, and then a line that says how to read on."""
     if len(text) <= most:
-        yield text
-        return
+        return text, []
     whole = max(text.rfind("\n", 0, most), text.rfind("\r", 0, most)) + 1
     kept = text[: whole or most]
-    yield kept
-    following = first + engine.line_count(kept)
     left = f"cut after {len(kept):,} of {len(text):,} characters"
-    if whole:
-        yield f'[{left}: lines="{following}-" shows the rest]'
-    else:
-        yield f"[{left}, in the middle of line {first}: raise max_chars]"
+    if not whole:
+        return kept, [f"[{left}, in the middle of line {first}: raise max_chars]"]
+    return kept, [f'[{left}: lines="{first + engine.line_count(kept)}-" shows the rest]']
 
 
 def _attachment(place: Place, path: str) -> Answer:

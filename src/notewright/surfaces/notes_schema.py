@@ -154,7 +154,10 @@ DESCRIPTIONS = {
     "grep": "Every line that matches a regular expression. For exact strings, names, patterns; use search for topics.",
     "read": "The text of a note, one section, some lines, or its outline. Images come as images.",
     "list": "Folders and notes in a folder, or all that match a glob; newest or largest first if asked.",
-    "links": "What a note links to and what links to it, with the lines; broken and ambiguous links are marked.",
+    "links": (
+        "What a note links to and what links to it, with the lines; broken and ambiguous links are marked. "
+        "Of a folder: only what is broken, and notes nothing links to."
+    ),
     "context": "All that matters about a question or around a note, within a token budget, with places to cite.",
     "write": "Make a new note, or overwrite one whose version you read. Prefer edit for changes.",
     "edit": (

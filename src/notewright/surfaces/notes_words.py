@@ -14,6 +14,7 @@ MOST_CHARS = 24_000
 LAST_LINES = 300  # characters kept free for the lines that say what was left out
 HIT_BYTES = 285  # of one hit with its snippet: twenty of them fit into 6 kB
 DIFF_LINES = 40
+INDENT = "  "
 DIFF_FROM = 20_000  # lines; comparing longer texts takes too long
 LINE_CHARS = 300
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]+")
@@ -76,8 +77,9 @@ def version(full: str) -> str:
 
 
 def value(given: object) -> str:
-    """A property's value as a person would write it."""
-    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    """A property's value as a person would write it, on one line."""
+    plain = isinstance(given, str) and not _CONTROL.search(given)
+    return str(given) if plain else json.dumps(given, ensure_ascii=False)
 
 
 # ---- finding ------------------------------------------------------------------------------------------
@@ -154,14 +156,15 @@ def _around_match(one: LineMatch) -> str:
 
 
 def passages(pack: Pack, about: str, show: Callable[[Passage], str]) -> Iterator[str]:
+    """Each under a line of ours; the notes' own lines are indented, so that none of them can look like one."""
     yield f"{amount(len(pack.passages), 'passage')} about {about}:"
     for one in pack.passages:
-        heading = f" › {one.heading}" if one.heading else ""
+        heading = f" › {shortened(one.heading, 100)}" if one.heading else ""
         why = "" if one.why == "match" else f", {one.why}"
         lines = f"L{one.first_line}" if one.first_line == one.last_line else f"L{one.first_line}-{one.last_line}"
         yield ""
         yield f"## {show(one)}{heading} ({lines}{why})"
-        yield one.text
+        yield from (INDENT + line if line else "" for line in one.text.splitlines())
     if pack.left_out:
         yield ""
         yield f"[{amount(pack.left_out, 'more passage')} left out: raise budget]"
@@ -184,7 +187,7 @@ def outline(note: Note, incoming: int, outgoing: int) -> Iterator[str]:
         yield f"properties cannot be read: {shortened(note.frontmatter.problem, 200)}"
     for key, given in note.frontmatter.properties.items():
         if key.lower() != "tags":
-            yield f"{key}: {shortened(value(given), 120)}"
+            yield f"{one_line(key, 100)}: {shortened(value(given), 120)}"
     tags = list(dict.fromkeys(tag.name for tag in note.tags))
     if tags:
         yield "tags: " + ", ".join("#" + tag for tag in tags[:50])
