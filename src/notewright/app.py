@@ -27,6 +27,7 @@ from notewright.surfaces.limits import Limiter
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 DRAIN_SECONDS = 5
+TURN_SECONDS = 0.0005  # of a thread that has much to do, when others wait: a short call need not wait for a long one
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -41,6 +42,7 @@ class WebApp(Protocol):
 def serve(config: Config) -> int:
     """Serve what the configuration says, until the client goes or a signal comes."""
     log_to_stderr(config)
+    sys.setswitchinterval(TURN_SECONDS)
     opened = partial(open_library, config)
     if config["http.port"] is None:
         asked = [surface_named(name, config) for name in dict.fromkeys(config["surface"])]

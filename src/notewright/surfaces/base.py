@@ -106,11 +106,14 @@ class Call:
     transport: Transport = "stdio"
     cancelled: Callable[[], bool] = bool  # bool() is False: nobody can cancel
     report: Callable[[float, float | None, str | None], None] = _no_report
+    _bound: list[Workspace] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def workspace(self) -> Workspace:
         """The workspace this client is bound to, or the first named."""
-        return self.library.default.by(self.actor)
+        if not self._bound:
+            self._bound.append(self.library.default.by(self.actor))
+        return self._bound[0]
 
     @property
     def workspaces(self) -> tuple[Workspace, ...]:

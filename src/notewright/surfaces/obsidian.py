@@ -34,23 +34,26 @@ _HEADING = re.compile(r"#+[^\S\r\n]+\S")
 # ---- the block that opens a session -------------------------------------------------------------------
 
 
-def context(ws: Workspace) -> str:
+def context(ws: Workspace, patience: float) -> str:
     """Notes for the client and the tags there are: made once for a workspace and not again while it is open."""
-    return engine.kept(
-        ws, "obsidian context", lambda: block(engine.described(ws, OWN_TAG), engine.tags_of_properties(ws))
-    )
+
+    def made() -> str:
+        patient = engine.hurried(ws, patience)
+        return block(engine.described(patient, OWN_TAG), engine.tags_of_properties(patient))
+
+    return engine.kept(ws, "obsidian context", made)
 
 
 def begin(ws: Workspace) -> None:
     """The block tells of the vault as it was at the start, however late the first call comes."""
-    context(engine.hurried(ws, BUILD_S))
+    context(ws, BUILD_S)
 
 
 def prepare(call: Call, tool: str) -> None:
     """Make the block before the first call changes anything. A large vault may not be indexed yet: then it comes with
     a later answer, so that reading need not wait."""
     with suppress(Indexing):
-        context(engine.hurried(call.workspace, _patience(call.session)))
+        context(call.workspace, _patience(call.session))
 
 
 def _patience(session: Session) -> float:
@@ -64,7 +67,7 @@ def _patience(session: Session) -> float:
 def with_context(call: Call, answer: Answer) -> Answer:
     """The first answer of a session carries the block."""
     try:
-        told = context(engine.hurried(call.workspace, 0))
+        told = context(call.workspace, 0)
     except Indexing:
         return answer
     if not call.session.once("obsidian context"):
