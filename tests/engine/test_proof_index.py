@@ -128,7 +128,7 @@ def test_moves_and_searches_are_right_while_the_index_is_lost_again_and_again(
 ) -> None:
     ws = workspace(NOTES)
     names, moves, searches = ["Target", "Goal"], 0, 0
-    until_then = time.monotonic() + 2.5
+    until_then = time.monotonic() + 1.5
     with again_and_again(lambda: damage(tmp_path / "cache"), 0.15):
         while time.monotonic() < until_then:
             try:

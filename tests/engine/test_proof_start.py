@@ -134,17 +134,19 @@ def test_processes_that_start_at_once_all_answer_alike(tmp_path: Path) -> None:
     assert (tmp_path / "Main" / "L.md").read_text() == "[[New]]\n"
 
 
-def test_the_history_is_kept_within_its_bounds_by_whoever_follows(workspace: MakeWorkspace, tmp_path: Path) -> None:
-    ws = workspace({"Tea.md": "green\n"})
+def test_the_history_is_kept_within_its_bounds_by_whoever_follows(tmp_path: Path) -> None:
+    write_files(tmp_path / "Main", {"Tea.md": "green\n"})
+    ws = really_opened(tmp_path / "Main", tmp_path / "state", watch=False)  # a command does not tidy up
     long_ago = replace(ws, clock=lambda: time.time() - 100 * 86_400)
     old = engine.create(long_ago, NotePath("Old.md"), b"an old secret\n").change_id
     new = engine.create(ws, NotePath("New.md"), b"a new one\n").change_id
     assert [change.id for change in ws.ledger.past(Past())] == [new, old]
     close_workspace(ws)
-    ws = workspace()
+    ws = really_opened(tmp_path / "Main", tmp_path / "state")
     until(lambda: [change.id for change in ws.ledger.past(Past())] == [new])
     assert ws.ledger.blob(version_of(b"an old secret\n")) is None
     assert list(ws.ledger.first_seen(["Old.md"])) == ["Old.md"], "since when there is a note is not forgotten"
+    close_workspace(ws)
 
 
 def test_the_bytes_of_the_history_are_bounded_by_the_configuration(tmp_path: Path) -> None:
