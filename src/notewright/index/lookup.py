@@ -71,13 +71,15 @@ def _paths(con: Connection, where: str, values: Iterable[object]) -> list[NotePa
 
 def names_like(con: Connection, key: str, *, limit: int) -> list[NotePath]:
     """Names that share most runs of three letters with the key, then those most alike as a whole."""
-    runs = sorted({key[at : at + 3] for at in range(max(1, len(key) - 2))})[:24]
+    runs = list(dict.fromkeys(key[at : at + 3] for at in range(max(1, len(key) - 2))))[:24]
+    some = runs[:: max(1, (len(runs) - 1) // 4)]  # far enough apart that one slip leaves most of them
     shared = " + ".join("(instr(n.key, ?) > 0)" for _ in runs)
+    any_of = " or ".join("instr(n.key, ?)" for _ in some)
     rows = con.rows(
         f"""select distinct f.path from (select n.file, n.key, {shared} as shared from names n
-          where n.kind in ('{NAME}', '{ALIASED}', '{TITLED}') and shared > 0
+          where n.kind in ('{NAME}', '{ALIASED}', '{TITLED}') and ({any_of})
           order by shared desc, length(n.key) limit ?) s join files f on f.id = s.file where f.note=1""",
-        (*runs, max(limit, 50)),
+        (*runs, *some, max(limit, 50)),
     )
     paths = [NotePath(path) for (path,) in rows]
     return sorted(paths, key=lambda path: (-SequenceMatcher(None, key, path_key(path.stem)).ratio(), path))[:limit]
