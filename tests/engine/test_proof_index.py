@@ -19,7 +19,7 @@ from tests.engine.proving import differences, found, until
 
 from notewright import engine
 from notewright.engine import Workspace
-from notewright.errors import Busy, Indexing
+from notewright.errors import Busy, Indexing, Problem
 from notewright.notes import NotePath
 from notewright.opening import close_workspace
 
@@ -144,6 +144,26 @@ def test_moves_and_searches_are_right_while_the_index_is_lost_again_and_again(
     texts = [(tmp_path / "Main" / f"{number}.md").read_text() for number in range(COUNT)]
     assert texts == [f"apple {number}\n\n[[{names[0]}]]\n" for number in range(COUNT)]
     until(lambda: is_right(ws), 10)
+
+
+@pytest.mark.slow
+def test_an_index_deleted_while_it_is_built_is_built_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "Main").mkdir()
+    for number in range(1500):
+        (tmp_path / "Main" / f"{number}.md").write_text(f"apple {number} [[Target]]\n")
+    ws = really_opened(tmp_path / "Main", tmp_path / "state")
+    rng = random.Random(1)
+    for _ in range(6):
+        time.sleep(rng.uniform(0.01, 0.4))
+        shutil.rmtree(tmp_path / "state" / "cache", ignore_errors=True)
+    ws.follower.wait(30)
+    assert engine.grep(ws, engine.Grep("apple")).total_lines == 1500
+    assert differences(ws) == {}
+    with again_and_again(lambda: gone(tmp_path / "state" / "cache"), 0.1), suppress(Problem):
+        ws.follower.rebuild(lambda done, total: None)
+    ws.follower.wait(30)
+    assert differences(ws) == {}
+    close_workspace(ws)
 
 
 @pytest.mark.slow
