@@ -315,7 +315,7 @@ class Follower:
             self._index.settled(looked_at.name)
         self._stale, self._lost_since, self._listed = None, None, []
         self._fresh.set()
-        self._election.say(fresh=True)
+        self._election.say_fresh()
 
     def _entries(self, known: Mapping[str, str]) -> Iterable[Entry]:
         """What is there, in a stream; kept where nothing is known yet, for then all of it is needed again."""
