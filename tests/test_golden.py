@@ -73,6 +73,8 @@ def played(path: Path, place: Path, serve: Any) -> str:
     transcript = Transcript.read(path)
     words, root = served(transcript, place)
     outside = Outside(root)
+    for said in transcript.before:
+        outside.act(said)
     try:
         with serve(words, path.parent.name) as wire:
             return Player(wire, root, Words(root), outside).play(transcript)

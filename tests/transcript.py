@@ -15,6 +15,7 @@ What differs from run to run is replaced by a word in angle brackets, all of it 
 id in an answer may be used in later calls.
 """
 
+import itertools
 import json
 import os
 import re
@@ -61,6 +62,12 @@ class Transcript:
         return tomllib.loads("\n".join(lines))
 
     @property
+    def before(self) -> tuple[str, ...]:
+        """What is done outside before the first call, and so before anything is served."""
+        lines = itertools.takewhile(lambda line: not line.startswith(("> ", "* ")), self.given)
+        return tuple(line[2:] for line in lines if line.startswith("$ save "))
+
+    @property
     def stdio_only(self) -> bool:
         return "@ stdio only" in self.given
 
@@ -83,11 +90,15 @@ class Player:
 
     def play(self, transcript: Transcript) -> str:
         lines: list[str] = []
+        done = len(transcript.before)
         for line in transcript.given:
             if line.startswith(("#", "> ", "* ")) and lines and not lines[-1].startswith(("#", "$", "*")):
                 lines.append("")
             lines.append(line)
-            lines += self._done(line)
+            if done and line.startswith("$ save "):
+                done -= 1
+            else:
+                lines += self._done(line)
         return "\n".join(lines) + "\n"
 
     def _done(self, line: str) -> list[str]:

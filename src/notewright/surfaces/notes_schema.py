@@ -43,7 +43,7 @@ SEARCH = _object(
     folder=FOLDER,
     tags=_texts("All of these, children included"),
     since=_text("Modified since: YYYY-MM-DD or RFC 3339"),
-    limit=_whole(10, 50),
+    limit=_whole(10, 200),
     cursor=CURSOR,
 )
 GREP = _object(
@@ -61,7 +61,7 @@ READ = _object(
     section=_text("Heading, chain `A > B`, or ^block"),
     lines=_text('"10-40" or "40-"'),
     outline=_flag("Headings with lines and sizes, properties, tags, link counts instead of the text"),
-    max_chars=_whole(20_000, 200_000),
+    max_chars=_whole(20_000, 1_000_000),
 )
 LIST = _object(
     folder=_text("Default: the root", default=""),
@@ -74,7 +74,7 @@ LINKS = _object(
     ("path",),
     path=_text("Note; or a folder with its slash (/ is all): its broken links and the notes nothing links to"),
     direction=_text(enum=["both", "in", "out"], default="both"),
-    depth=_whole(1, 5),
+    depth=_whole(1, 10),
     mentions=_flag("Also notes that name it without a link"),
 )
 CONTEXT = _object(

@@ -8,7 +8,7 @@ from datetime import tzinfo
 
 from notewright.engine import Change, Difference, Hit, Hits, LineMatch, LinkSeen, Moved, Pack, Passage, Reading
 from notewright.notes import Note, sections
-from notewright.surfaces.places import day, stamp
+from notewright.surfaces.places import Page, day, stamp
 
 MOST_CHARS = 24_000
 LAST_LINES = 300  # characters kept free for the lines that say what was left out
@@ -36,16 +36,16 @@ def bounded(lines: Iterable[str], rest: str, last: Sequence[str] = ()) -> str:
     return "\n".join([*kept, *last])
 
 
-def paged(head: str, items: Sequence[str], rest: Callable[[int], str | None]) -> str:
-    """The items that fit below a head line; `rest` says how to get what comes after so many of them."""
+def paged(head: str, items: Sequence[str], page: Page, left: int, thing: str, many: str = "") -> str:
+    """The items that fit below a head line, of `left` that there are from here on; then how to get the rest."""
     room, kept = MOST_CHARS - LAST_LINES - len(head), 0
     for item in items:
         room -= len(item) + 1
         if room < 0:
             break
         kept += 1
-    more = rest(kept)
-    return "\n".join([head, *items[:kept], *([more] if more else [])])
+    rest = [f'[{amount(left - kept, thing, many)}: cursor="{page.cursor(kept)}"]'] if left > kept else []
+    return "\n".join([head, *items[:kept], *rest])
 
 
 def shortened(text: str, most: int = LINE_CHARS) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
@@ -12,7 +12,7 @@ from notewright import engine
 from notewright.engine import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
 from notewright.notes import NotePath
-from notewright.surfaces.base import Call
+from notewright.surfaces.base import Args, Call
 
 LONGEST = 4_096  # characters of a path; more is not quoted back
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d))?")
@@ -134,6 +134,29 @@ class Places:
 
 def _texts(problem: Problem) -> tuple[str, str]:
     return problem.message, problem.hint
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Which part of a long answer is asked for."""
+
+    about: str  # the question, so that a cursor of another one is known
+    offset: int
+    limit: int
+
+    @classmethod
+    def of(cls, tool: str, args: Args, limit: int, question: Sequence[str]) -> "Page":
+        """The page these arguments ask for; `question` names those that make it another question."""
+        about = " ".join([tool, *(repr(args.get(name)) for name in question)])
+        return cls(about, cursor_offset(args.get("cursor"), about), args.get("limit", limit))
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.limit
+
+    def cursor(self, shown: int) -> str:
+        """Where the next page begins, if so many of this one were shown."""
+        return cursor_to(self.offset + shown, self.about)
 
 
 def cursor_to(offset: int, about: str) -> str:
