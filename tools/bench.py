@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench_client import Refused
 from bench_found import Figure, figures
-from bench_references import REFERENCES, Bench, Sampler
+from bench_references import BURSTS, REFERENCES, Bench, Sampler
 from bench_rows import ROWS, Row
 from make_vault import make_vault
 
@@ -137,9 +137,9 @@ def interleaved(row: Row, bench: Bench, references: Samplers, quick: bool) -> tu
         sampler()
     for turn in range(rounds + 1):
         for name, sample in compared.items():
-            taken[name].append(sample())
+            taken[name] += [sample() for _ in range(BURSTS.get(name, 1))]
         if turn < rounds:
-            samples.append(sampler())
+            samples += [sampler() for _ in range(row.burst)]
     return samples, {name: statistics.median(found) for name, found in taken.items()}
 
 

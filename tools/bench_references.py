@@ -235,6 +235,7 @@ def fts(asked: Callable[[Bench], list[str]]) -> Callable[[Bench], Sampler]:
     return prepared
 
 
+BURSTS = {"noop": 10, "echo": 10, "sync1": 5, "fts, a rare word": 10, "fts, two prefixes": 10}
 REFERENCES: dict[str, Callable[[Bench], Sampler]] = {
     "walk": walk,
     "bytes": all_bytes,
