@@ -1,0 +1,59 @@
+"""From the store into the index, while others write."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.tasks.agent import at_work
+
+from notewright.engine import edit_note
+from notewright.engine.filing import file_paths, file_unless_written, filing
+from notewright.notes import Append, NotePath
+
+A, B = NotePath("A.md"), NotePath("B.md")
+
+
+def test_what_was_read_before_a_change_of_ours_does_not_come_over_it(workspace) -> None:
+    ws = workspace({"A.md": "old\n"})
+    ws.follower.wait(10)
+    read = filing(ws.store, ws.store.stat(A))
+    edit_note(ws, A, [Append("new\n")])
+    file_unless_written(ws.store, ws.index, [read])
+    assert ws.index.text(A) == "old\nnew\n"
+
+
+def test_what_was_gone_when_it_was_looked_at_and_is_there_again_stays(workspace) -> None:
+    ws = workspace({"A.md": "here\n"})
+    ws.follower.wait(10)
+    file_unless_written(ws.store, ws.index, (), drop=[A, B])
+    assert ws.index.text(A) == "here\n"
+
+
+def test_what_went_since_it_was_read_is_forgotten(workspace, tmp_path: Path) -> None:
+    ws = workspace({"A.md": "here\n"})
+    ws.follower.wait(10)
+    read = filing(ws.store, ws.store.stat(A))
+    os.remove(tmp_path / "Main" / "A.md")
+    file_unless_written(ws.store, ws.index, [read])
+    assert ws.index.filed(A) is None
+
+
+def test_only_what_differs_is_filed(workspace, tmp_path: Path) -> None:
+    ws = workspace({"A.md": "a\n", "B.md": "b\n"})
+    ws.follower.wait(10)
+    (tmp_path / "Main" / "B.md").write_text("changed\n")
+    assert file_paths(ws.store, ws.index, [A, B]) <= {B}
+    assert ws.index.text(B) == "changed\n"
+
+
+@pytest.mark.slow
+def test_a_note_written_while_the_index_is_first_filled_is_found_by_the_next_call(tmp_path: Path) -> None:
+    for attempt in range(8):
+        place = tmp_path / str(attempt)
+        place.mkdir()
+        with at_work(place) as agent:
+            agent("write", path="Decisions/No sandwiches", content="Bread only.\n")
+            agent("edit", path="Start here", edits=[{"append": "[[No sandwiches]]\n"}])
+            assert "← Start here.md" in agent("links", path="No sandwiches")
+        shutil.rmtree(place)
