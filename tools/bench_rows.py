@@ -77,7 +77,7 @@ def _while_indexing(bench: Bench, client: Client) -> None:
             waiting = None if answer == waiting else waiting
         bench.meanwhile.setdefault(turn, []).append((time.perf_counter() - began) * 1000)
         if waiting is not None:
-            time.sleep(0.2)
+            time.sleep(0.5)
 
 
 def processor_time(bench: Bench) -> Sampler:

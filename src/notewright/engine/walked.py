@@ -64,13 +64,16 @@ def _filed(entry: Entry) -> Filed:
 
 def folders(ws: Workspace, visible: Visible) -> list[tuple[str, int]]:
     """Every folder that holds files, with how many notes are in it and below."""
-    counts: dict[str, int] = {}
+    own: dict[str, int] = {}
     for entry in _listed(ws):
         if visible(entry.path):
             folder = entry.path.folder
-            while folder:
-                counts[folder] = counts.get(folder, 0) + entry.path.is_note
-                folder = folder.rpartition("/")[0]
+            own[folder] = own.get(folder, 0) + entry.path.is_note
+    counts: dict[str, int] = {}
+    for folder, count in own.items():
+        while folder:
+            counts[folder] = counts.get(folder, 0) + count
+            folder = folder.rpartition("/")[0]
     return sorted(counts.items())
 
 
