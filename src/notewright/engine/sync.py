@@ -157,7 +157,7 @@ class Follower:
 
     def rebuild(self, report: Callable[[int, int | None], None]) -> None:
         """A whole new index beside the old one, swapped in when it is done; everyone goes on meanwhile."""
-        self._build(sum(self._index.count()), report)
+        self._build(sum(self._index.count()) or sum(1 for _ in self._store.entries()), report)
 
     # ---- following ------------------------------------------------------------------------------------
 
