@@ -1,6 +1,7 @@
 """Words for finding: how text is cut for the index and how a question is cut in the same way, and linking sentences."""
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from notewright.notes.links import shown_markdown, shown_text
@@ -110,15 +111,11 @@ def _mentions(text: str, start: int, end: int, links: list[Link]) -> list[Mentio
 
 def _sentences(prose: str, places: list[tuple[int, Link]]) -> list[Mention]:
     found: list[Mention] = []
-    begin = 0
-    ends = _SENTENCE_END.finditer(prose)
-    stop = next(ends, None)
+    ends = [0, *(stop.end() for stop in _SENTENCE_END.finditer(prose)), len(prose)]
     for place, link in places:
-        while stop is not None and stop.end() <= place:
-            begin, stop = stop.end(), next(ends, None)
-        end = len(prose) if stop is None else stop.end()
-        sentence = prose[max(begin, place - _MOST_AROUND) : min(end, place + _MOST_AROUND)]
-        found.append(Mention(link, sentence.strip()))
+        after = min(bisect_right(ends, place), len(ends) - 1)
+        begin, end = max(ends[after - 1], place - _MOST_AROUND), min(ends[after], place + _MOST_AROUND)
+        found.append(Mention(link, prose[begin:end].strip()))
     return found
 
 
