@@ -19,6 +19,7 @@ from notewright.stores import Entry, Stored
 
 _SHORT = 50_000  # characters of a text that is kept with its meaning
 _RECENT = 500  # changes that are looked through for a name
+FEW = 20  # files that are read one by one where the index does not know them yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,13 +270,25 @@ class Dated(Protocol):
 def created(ws: Workspace, files: Sequence[Dated]) -> dict[str, float]:
     """When each file was made: its property `created`, else when it was first made through us, else modified."""
     paths = [filed.path for filed in files]
-    said, first = ws.index.property_of("created", paths), ws.ledger.first_seen(paths)
+    said, first = dict(ws.index.property_of("created", paths)), ws.ledger.first_seen(paths)
+    if len(paths) <= FEW:
+        said |= {
+            path: _told(ws, path) for path in paths if path not in said and path.is_note and not ws.index.filed(path)
+        }
     times: dict[str, float] = {}
     for filed in files:
         path = filed.path
         moment = _moment(said[path], ws) if path in said else None
         times[path] = moment or first.get(path) or filed.modified_ns / 1e9
     return times
+
+
+def _told(ws: Workspace, path: NotePath) -> object:
+    """What a note itself says of when it was made, where the index does not know the note yet."""
+    try:
+        return read(ws, path).note.frontmatter.properties.get("created")
+    except Problem:
+        return None
 
 
 def _moment(value: object, ws: Workspace) -> float | None:
