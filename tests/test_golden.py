@@ -82,7 +82,12 @@ def played(path: Path, place: Path, serve: Any) -> str:
         outside.close()
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def quick_or_slow(path: Path) -> Any:
+    """Somebody who keeps saving is waited for, two seconds each time."""
+    return pytest.param(path, marks=pytest.mark.slow) if "$ keep saving" in path.read_text() else path
+
+
+@pytest.mark.parametrize("path", map(quick_or_slow, FILES), ids=NAMES)
 def test_a_transcript_is_replayed_word_for_word(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     found = played(path, tmp_path, over_stdio)
     if request.config.getoption("--update"):

@@ -203,6 +203,13 @@ def test_writing_where_notes_are_hidden_is_forbidden_whether_they_are_there_or_n
     assert desk.refused("move", **{"from": "Open", "to": path}).startswith("forbidden: ")
 
 
+def test_a_hidden_day_is_like_a_day_without_a_note(make: MakeDesk) -> None:
+    desk = make({"daily/2026-11-02.md": "secret"}, hide=("daily/**",))
+    for date in ("2026-11-02", "2026-11-03"):
+        assert desk.refused("daily", date=date).startswith(f"not_found: there is no note for {date} (daily/{date}.md).")
+        assert desk.refused("daily", date=date, append="x").startswith(f"forbidden: writing to daily/{date}.md ")
+
+
 def test_the_twin_of_a_hidden_note_is_not_named(make: MakeDesk) -> None:
     desk = make(SECRETS, **HIDE)
     said = desk.refused("write", path="Projects/hidden", content="x")

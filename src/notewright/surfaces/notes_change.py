@@ -223,7 +223,7 @@ def daily(call: Call, args: Args) -> str:
     asked = args.get("date", "today")
     day = engine.today(ws) if asked == "today" else engine.parse_date(words.shortened(asked, 100))
     place = Place(ws, engine.daily_note(ws, day))
-    there = engine.exists(ws, place.path)
+    there = ws.access.sees(place.path) and engine.exists(ws, place.path)
     with places.saying(ws):
         if "append" in args:
             done = engine.append_daily(ws, day, args["append"], args.get("section"))
