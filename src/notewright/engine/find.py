@@ -6,6 +6,7 @@ from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.index import Hits, Query, everything
 from notewright.notes import parse_terms, query_words
 
+SENTENCE = 5  # so many words beside a phrase are a sentence that quotes something, not a search for the quotation
 LONGEST = 4_000  # characters of a question; what comes after them is not looked for
 
 
@@ -29,4 +30,16 @@ def parse_query(text: str) -> Query:
 def search(ws: Workspace, query: Query) -> Hits:
     """Ranked notes, each with its best section, as far as this reader may see."""
     sees = ws.access.sees if ws.access.hide else everything  # asking about each path costs as much as ranking
-    return by_whole_index(ws, lambda: ws.index.search(replace(query, visible=sees)))
+    asked = replace(query, visible=sees)
+    found = by_whole_index(ws, lambda: ws.index.search(asked))
+    if not query.phrases or len(found.items) >= query.limit or not _is_sentence(query):
+        return found
+    loosely = by_whole_index(ws, lambda: ws.index.search(replace(asked, phrases=())))
+    first = {hit.path for hit in found.items}
+    more = [hit for hit in loosely.items if hit.path not in first][: query.limit - len(found.items)]
+    return replace(loosely, items=(*found.items, *more))
+
+
+def _is_sentence(query: Query) -> bool:
+    quoted = {word for phrase in query.phrases for word in query_words(phrase)}
+    return query.offset == 0 and len(set(query.words) - quoted) >= SENTENCE

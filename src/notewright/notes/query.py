@@ -152,6 +152,8 @@ def _one(kind: type[All] | type[Either], members: list[Condition]) -> Condition:
 def _term(token: re.Match[str]) -> Condition | None:
     field = (token["field"] or "").lower()
     text = token["word"] if token["word"] is not None else token["phrase"]
+    if token["key"] is not None and not token["key"].strip('" '):
+        return None  # `[ ]` begins a task
     if token["key"] is not None:
         value = token["value"]
         term = Term("property", value.strip('"') if value else None, token["key"].strip('"'))
