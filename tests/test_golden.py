@@ -87,7 +87,7 @@ def quick_or_slow(path: Path) -> Any:
     return pytest.param(path, marks=pytest.mark.slow) if "$ keep saving" in path.read_text() else path
 
 
-@pytest.mark.parametrize("path", map(quick_or_slow, FILES), ids=NAMES)
+@pytest.mark.parametrize("path", [quick_or_slow(path) for path in FILES], ids=NAMES)
 def test_a_transcript_is_replayed_word_for_word(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     found = played(path, tmp_path, over_stdio)
     if request.config.getoption("--update"):
