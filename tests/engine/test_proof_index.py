@@ -44,6 +44,7 @@ def spoil(place: Path) -> None:
 def another_form(place: Path) -> None:
     for database in databases(place):
         with apsw.Connection(str(database)) as db:
+            db.set_busy_timeout(5_000)
             db.execute("pragma user_version=99")
 
 
