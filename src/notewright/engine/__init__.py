@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         rename_tag,
     )
     from notewright.engine.parts import line_count, line_span, section_span, span_of_lines
+    from notewright.engine.principal import Narrowed, Principal, admit, admit_digest, digest_of, mint
     from notewright.engine.read import (
         Level,
         Reading,
@@ -109,7 +110,7 @@ if TYPE_CHECKING:
         trash_place,
     )
     from notewright.index import Filed, Hit, Hits, Progress, Query, Selection
-    from notewright.ledger import Actor, Change, Past
+    from notewright.ledger import Actor, Change, Grant, Past, Registry, Token, WorkspaceRecord
     from notewright.stores import Entry, Stored, Version
 else:  # each part is loaded when it is first asked for
     __getattr__ = door(
@@ -135,6 +136,7 @@ else:  # each part is loaded when it is first asked for
             "mentions": "Mentioned mentions",
             "move": "Moved Relabelled delete_marked move rename_block rename_heading rename_tag",
             "parts": "line_count line_span section_span span_of_lines",
+            "principal": "Narrowed Principal admit admit_digest digest_of mint",
             "read": (
                 "Level Reading created decode entry_at exists fetch folder_path kept_text list_folder listing "
                 "likeness locate missing nearest_paths once_named read"
@@ -151,7 +153,7 @@ else:  # each part is loaded when it is first asked for
                 "relocate trash_place"
             ),
             "notewright.index": "Filed Hit Hits Progress Query Selection",
-            "notewright.ledger": "Actor Change Past",
+            "notewright.ledger": "Actor Change Grant Past Registry Token WorkspaceRecord",
             "notewright.stores": "Entry Stored Version",
         },
     )
@@ -179,6 +181,7 @@ __all__ = [
     "FoundIn",
     "FoundOrder",
     "FoundTexts",
+    "Grant",
     "Grep",
     "Hit",
     "Hits",
@@ -191,18 +194,21 @@ __all__ = [
     "Matches",
     "Mentioned",
     "Moved",
+    "Narrowed",
     "Near",
     "Pack",
     "Passage",
     "Past",
     "Place",
     "Plan",
+    "Principal",
     "Progress",
     "Put",
     "Query",
     "Ranked",
     "Ranking",
     "Reading",
+    "Registry",
     "Relabelled",
     "Replaced",
     "Selection",
@@ -210,12 +216,16 @@ __all__ = [
     "Stamped",
     "Still",
     "Stored",
+    "Token",
     "Undone",
     "Version",
     "Workspace",
+    "WorkspaceRecord",
     "Written",
     "about_note",
     "about_words",
+    "admit",
+    "admit_digest",
     "all_named",
     "all_with_name",
     "append_daily",
@@ -242,6 +252,7 @@ __all__ = [
     "delete_marked",
     "described",
     "diff_of",
+    "digest_of",
     "edit_note",
     "entry_at",
     "exists",
@@ -272,6 +283,7 @@ __all__ = [
     "locate",
     "loose_ends",
     "mentions",
+    "mint",
     "missing",
     "move",
     "named",

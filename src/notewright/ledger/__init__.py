@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from notewright.ledger.registry import Grant, Registry, Token, WorkspaceRecord
 from notewright.notes import NotePath
 
 State = Literal["recorded", "done", "taken_back"]
@@ -119,4 +120,4 @@ class Ledger(Protocol):
     def close(self) -> None: ...
 
 
-__all__ = ["Actor", "Change", "Ledger", "Past", "State", "Step"]
+__all__ = ["Actor", "Change", "Grant", "Ledger", "Past", "Registry", "State", "Step", "Token", "WorkspaceRecord"]

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,9 +9,8 @@ from typing import Any
 
 import apsw
 
-from notewright.errors import Busy, Exists, NoSpace, Unavailable
 from notewright.ledger import Actor, Change, Past, State, Step
-from notewright.ledger.schema import migrate
+from notewright.ledger.schema import migrate, words, write_ahead
 from notewright.notes import NotePath
 
 _CHANGE = "seq, id, at, user, client, surface, tool, summary, state, undone_by, emptied, made"
@@ -27,8 +25,8 @@ class SqliteLedger:
         self._alone = threading.RLock()
         self._owed: dict[str, tuple[State, tuple[Step, ...] | None]] = {}  # closings that failed: a disk was full
         db.set_busy_timeout(_WAIT_MS)
-        with _words():
-            _write_ahead(db)
+        with words("the history"):
+            write_ahead(db)
             db.execute("pragma foreign_keys = on; pragma secure_delete = on; pragma wal_autocheckpoint = 4000")
             migrate(db)
 
@@ -36,7 +34,7 @@ class SqliteLedger:
     def open(cls, folder: Path) -> "SqliteLedger":
         """The ledger kept in `folder`, which is made if it is not there. Both are for their owner's eyes only."""
         file = folder / "ledger.db"
-        with _words():
+        with words("the history"):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             file.touch(mode=0o600)
             return cls(apsw.Connection(str(file)))
@@ -124,7 +122,7 @@ class SqliteLedger:
         return self._changes(f"where {where} order by seq desc limit ? offset ?", (*values, asked.limit, asked.offset))
 
     def _changes(self, which: str, values: tuple[Any, ...]) -> list[Change]:
-        with self._alone, _words():
+        with self._alone, words("the history"):
             rows = self._db.execute(f"select {_CHANGE} from change {which}", values).fetchall()
             return [self._whole(row) for row in rows]
 
@@ -145,7 +143,7 @@ class SqliteLedger:
     def kept(self, path: str, prefix: str) -> bytes | None:
         versions = _versions("path = :path")
         question = f"select data from blob where version in ({versions}) and substr(version, 1, length(:head)) = :head"
-        with self._alone, _words():
+        with self._alone, words("the history"):
             found: list[Any] = self._db.execute(
                 f"{question} limit 2", {"path": path, "head": prefix.lower()}
             ).fetchall()
@@ -153,14 +151,14 @@ class SqliteLedger:
 
     def first_seen(self, paths: Iterable[str]) -> dict[str, float]:
         names = json.dumps(list(paths))
-        with self._alone, _words():
+        with self._alone, words("the history"):
             rows = self._db.execute(
                 "select path, at from born where path in (select value from json_each(?))", (names,)
             )
             return {str(path): float(at) for path, at in rows}
 
     def _one(self, question: str, *values: Any) -> Any:
-        with self._alone, _words():
+        with self._alone, words("the history"):
             row = self._db.execute(question, values).fetchone()
             return None if row is None else row[0]
 
@@ -177,7 +175,7 @@ class SqliteLedger:
         return gone
 
     def trim(self, *, keep_days: float, keep_bytes: int, now: float) -> None:
-        with self._alone, _words():
+        with self._alone, words("the history"):
             old = self._one("select max(seq) from change where at < ?", now - keep_days * 86_400)
             cut = max(old or 0, _over(self._db, keep_bytes))
         if not cut:
@@ -188,7 +186,7 @@ class SqliteLedger:
         self._checkpoint()
 
     def _checkpoint(self) -> None:
-        with self._alone, _words():
+        with self._alone, words("the history"):
             try:
                 self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             except apsw.BusyError:
@@ -197,7 +195,7 @@ class SqliteLedger:
     @contextmanager
     def _transaction(self, *, durable: bool) -> Iterator[apsw.Connection]:
         """All of it or none; on disk when it ends if `durable`, else with the next one that is."""
-        with self._alone, _words():
+        with self._alone, words("the history"):
             self._db.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
             self._db.execute("begin immediate")
             try:
@@ -207,39 +205,6 @@ class SqliteLedger:
                 if self._db.in_transaction:
                     self._db.execute("rollback")
                 raise
-
-
-def _write_ahead(db: apsw.Connection) -> None:
-    """SQLite does not wait by itself where several processes switch a new file over at once."""
-    for _ in range(100):
-        try:
-            db.execute("pragma journal_mode = wal")
-            return
-        except apsw.BusyError:
-            time.sleep(0.02)
-    raise Busy("the history is being set up by another process", hint="try again in a moment")
-
-
-@contextmanager
-def _words() -> Iterator[None]:
-    """SQLite's troubles as ours."""
-    try:
-        yield
-    except (apsw.BusyError, apsw.LockedError) as error:
-        raise Busy("the history is in use by another process", hint="try again in a moment") from error
-    except apsw.FullError as error:
-        raise NoSpace("the disk that holds the history is full", hint="free some space and try again") from error
-    except apsw.ConstraintError as error:
-        raise Exists("a change of this name is in the history already") from error
-    except (
-        OSError,
-        apsw.IOError,
-        apsw.CantOpenError,
-        apsw.ReadOnlyError,
-        apsw.CorruptError,
-        apsw.NotADBError,
-    ) as error:
-        raise Unavailable(f"the history cannot be used: {error}", hint="look at the state directory") from error
 
 
 def _versions(of: str) -> str:

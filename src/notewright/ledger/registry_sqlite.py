@@ -1,0 +1,154 @@
+"""The registry of a server in one SQLite file."""
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from notewright.errors import Exists
+from notewright.ledger.registry import Grant, Token, WorkspaceRecord
+from notewright.ledger.schema import migrate, words, write_ahead
+
+_TOKEN = "name, digest, grant_json, created, expires, revoked, used"
+MIGRATIONS = (
+    """
+    create table token(
+        seq integer primary key,
+        name text not null,
+        digest text not null unique,
+        grant_json text not null,
+        created real not null, expires real, revoked real, used real
+    );
+    create table workspace(
+        seq integer primary key,
+        location text not null unique,
+        settings text not null,
+        added integer not null
+    );
+    create table secret(name text primary key, data blob not null) without rowid;
+    """,
+)
+
+
+class SqliteRegistry:
+    """One connection, used by one thread at a time; other processes have their own on the same file."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+        self._alone = threading.RLock()
+        self._own = 0  # changes made here: SQLite counts only those of others
+        db.set_busy_timeout(10_000)
+        with words("the registry"):
+            write_ahead(db)
+            db.execute("pragma synchronous = full; pragma secure_delete = on")
+            migrate(db, MIGRATIONS)
+
+    @classmethod
+    def open(cls, folder: Path) -> "SqliteRegistry":
+        """The registry kept in `folder`, which is made if it is not there. Both are for their owner's eyes only."""
+        file = folder / "registry.db"
+        with words("the registry"):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file.touch(mode=0o600)
+            return cls(apsw.Connection(str(file)))
+
+    @classmethod
+    def in_memory(cls) -> "SqliteRegistry":
+        """One that is gone with its process."""
+        return cls(apsw.Connection(":memory:"))
+
+    def close(self) -> None:
+        with self._alone:
+            self._db.close()
+
+    def pulse(self) -> int:
+        with self._alone, words("the registry"):
+            return self._own + int(self._db.execute("pragma data_version").get)
+
+    # Tokens
+
+    def add_token(self, token: Token) -> None:
+        row = (token.name, token.digest, json.dumps(asdict(token.grant)), token.created, token.expires, None, None)
+        with self._writing() as db:
+            good = "name = ? and revoked is null and (expires is null or expires > ?)"
+            if db.execute(f"select 1 from token where {good}", (token.name, token.created)).fetchone():
+                hint = "revoke it first, or choose another name"
+                raise Exists(f"there is a token {token.name!r} already", hint=hint, what="token")
+            db.execute(f"insert into token({_TOKEN}) values(?, ?, ?, ?, ?, ?, ?)", row)
+
+    def token(self, digest: str) -> Token | None:
+        with self._alone, words("the registry"):
+            row = self._db.execute(f"select {_TOKEN} from token where digest = ?", (digest,)).fetchone()
+            return None if row is None else _token(row)
+
+    def tokens(self) -> list[Token]:
+        with self._alone, words("the registry"):
+            return [_token(row) for row in self._db.execute(f"select {_TOKEN} from token order by seq")]
+
+    def revoke(self, name: str, now: float) -> bool:
+        with self._writing() as db:
+            db.execute("update token set revoked = ? where name = ? and revoked is null", (now, name))
+            return db.changes() > 0
+
+    def used(self, digest: str, now: float) -> None:
+        with self._writing() as db:
+            db.execute("update token set used = ? where digest = ?", (now, digest))
+
+    # Workspaces
+
+    def records(self) -> list[WorkspaceRecord]:
+        with self._alone, words("the registry"):
+            question = "select location, settings, added from workspace order by seq"
+            rows: list[Any] = self._db.execute(question).fetchall()
+        return [WorkspaceRecord(location, json.loads(settings), bool(added)) for location, settings, added in rows]
+
+    def put_record(self, record: WorkspaceRecord) -> None:
+        with self._writing() as db:
+            row = (record.location, json.dumps(dict(record.settings)), record.added)
+            db.execute(
+                "insert into workspace(location, settings, added) values(?, ?, ?) on conflict(location)"
+                " do update set settings = excluded.settings, added = excluded.added",
+                row,
+            )
+
+    def drop_record(self, location: str) -> bool:
+        with self._writing() as db:
+            db.execute("delete from workspace where location = ?", (location,))
+            return db.changes() > 0
+
+    def secret(self, name: str) -> bytes:
+        with self._alone, words("the registry"):
+            found = self._db.execute("select data from secret where name = ?", (name,)).fetchone()
+            if found is None:
+                with self._writing() as db:
+                    db.execute("insert or ignore into secret values(?, ?)", (name, os.urandom(32)))
+                found = self._db.execute("select data from secret where name = ?", (name,)).fetchone()
+            assert found is not None
+            return bytes(found[0])
+
+    @contextmanager
+    def _writing(self) -> Iterator[apsw.Connection]:
+        with self._alone, words("the registry"):
+            self._db.execute("begin immediate")
+            try:
+                yield self._db
+            except BaseException:
+                self._db.execute("rollback")
+                raise
+            self._db.execute("commit")
+            self._own += 1
+
+
+def _token(row: tuple[Any, ...]) -> Token:
+    name, digest, grant, created, expires, revoked, used = row
+    return Token(name, digest, _grant(json.loads(grant)), created, expires, revoked, used)
+
+
+def _grant(kept: dict[str, Any]) -> Grant:
+    return Grant(**{key: tuple(value) if isinstance(value, list) else value for key, value in kept.items()})
