@@ -31,11 +31,12 @@ class Principal:
     user: str
     grant: Grant = field(default_factory=Grant)
     kind: Literal["local", "token", "oauth"] = "token"
+    admin: bool = True  # False: may use everything there is, and change none of the rules
 
     @property
     def owner(self) -> bool:
         """Whether nothing is narrowed: such a one may also change workspaces and tokens."""
-        return self.grant == Grant()
+        return self.admin and self.grant == Grant()
 
     def uses(self, surface: str) -> bool:
         return self.grant.surfaces is None or surface in self.grant.surfaces
