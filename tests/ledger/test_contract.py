@@ -57,6 +57,16 @@ def test_a_recorded_change_is_unfinished_until_it_is_closed(ledger: Ledger) -> N
     assert ids(ledger.past(Past())) == ["one"]
 
 
+def test_the_pulse_differs_after_every_step_of_a_change_and_only_then(ledger: Ledger) -> None:
+    still = ledger.pulse()
+    ledger.past(Past())
+    assert ledger.pulse() == still
+    ledger.record(change("one", step("a.md", None, A)), BLOBS)
+    recorded = ledger.pulse()
+    ledger.close_change("one", "done")
+    assert len({still, recorded, ledger.pulse()}) == 3
+
+
 def test_a_change_closed_twice_is_closed_once(ledger: Ledger) -> None:
     done(ledger, change("one", step("a.md", None, A)))
     ledger.close_change("one", "taken_back")
@@ -213,6 +223,18 @@ def test_it_is_there_again_when_opened_again(tmp_path: Path) -> None:
     assert ids(first.past(Past())) == ["one"]
     first.close()
     second.close()
+
+
+def test_the_pulse_tells_what_another_process_wrote(tmp_path: Path) -> None:
+    mine, theirs = SqliteLedger.open(tmp_path), SqliteLedger.open(tmp_path)
+    seen = [mine.pulse()]
+    for name in ("one", "two"):
+        done(theirs, change(name, step("a.md", None, A)))
+        seen.append(mine.pulse())
+    assert len(set(seen)) == 3
+    assert mine.pulse() == seen[-1]
+    mine.close()
+    theirs.close()
 
 
 def test_only_its_owner_may_read_it(tmp_path: Path) -> None:

@@ -85,6 +85,10 @@ class Ledger(Protocol):
         """
         ...
 
+    def pulse(self) -> int:
+        """Another number after anything was written, whoever wrote it. Costs next to nothing."""
+        ...
+
     def unfinished(self) -> list[Change]:
         """Recorded and not closed, oldest first."""
         ...

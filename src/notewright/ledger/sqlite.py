@@ -23,6 +23,7 @@ class SqliteLedger:
     def __init__(self, db: apsw.Connection) -> None:
         self._db = db
         self._alone = threading.RLock()
+        self._own = 0  # transactions made here: SQLite counts only those of others
         self._owed: dict[str, tuple[State, tuple[Step, ...] | None]] = {}  # closings that failed: a disk was full
         db.set_busy_timeout(_WAIT_MS)
         with words("the history"):
@@ -95,6 +96,10 @@ class SqliteLedger:
                 _mark_born(db, seq, at)
 
     # What happened
+
+    def pulse(self) -> int:
+        with self._alone, words("the history"):
+            return self._own + int(self._db.execute("pragma data_version").get)
 
     def unfinished(self) -> list[Change]:
         self._pay()
@@ -201,6 +206,7 @@ class SqliteLedger:
             try:
                 yield self._db
                 self._db.execute("commit")
+                self._own += 1
             except BaseException:
                 if self._db.in_transaction:
                     self._db.execute("rollback")
