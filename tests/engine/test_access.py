@@ -129,6 +129,11 @@ def test_a_note_over_the_limit_is_refused(workspace) -> None:
         engine.edit_note(ws, NotePath("A.md"), [engine_append("y" * 10)])
 
 
+def test_odd_files_in_hidden_folders_are_not_reported(workspace) -> None:
+    ws = workspace({"Open.md": "tea\n", "Private/back\\slash.md": "x\n"}, hide=("Private/**",))
+    assert [finding for finding in engine.check(ws) if "slash" in finding.path] == []
+
+
 def test_rules_of_the_workspace_and_of_the_caller_both_hold() -> None:
     both = Access(hide=("a/**",), write_under=("w/**",)).narrowed(Access(hide=("b/**",), write_under=("w/x/**",)))
     assert (both.sees("a/1.md"), both.sees("b/1.md"), both.sees("c.md")) == (False, False, True)

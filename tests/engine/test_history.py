@@ -8,7 +8,7 @@ from tests.engine.parts import desk, drop, put, renaming, texts, write
 
 from notewright.engine.access import Access
 from notewright.engine.changes import Plan, Put, commit, edit
-from notewright.engine.history import diff_of, past, undo, undo_since
+from notewright.engine.history import diff_of, outlook, past, undo, undo_since
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Forbidden, NotFound
 from notewright.ledger import Actor, Past
@@ -77,6 +77,37 @@ def test_later_changes_elsewhere_in_the_note_stay() -> None:
     write(ws, A="ONE\ntwo\nthree\nours\ntheirs\n")
     undo(ws, name)
     assert texts(ws) == {"A.md": "ONE\ntwo\nthree\ntheirs\n"}
+
+
+def test_a_dry_run_can_be_looked_at_file_by_file() -> None:
+    ws = desk()
+    write(ws, A="a\nb\n", B="b\n", C="c\n")
+    name = did(ws, put(ws, "A.md", "a2\nb\n"), drop(ws, "B.md"), put(ws, "N.md", "-- new\n"))
+    moved = move(ws, "C.md", "D.md")
+    told = {each.path: (each.kind, each.lines) for each in outlook(ws, undo(ws, name, dry_run=True))}
+    assert told == {
+        "A.md": ("changed", ("@@ -1,2 +1,2 @@", "-a2", "+a", " b")),
+        "B.md": ("created", ("@@ -0,0 +1 @@", "+b")),
+        "N.md": ("deleted", ("@@ -1 +0,0 @@", "--- new")),
+    }
+    (back,) = outlook(ws, undo(ws, moved, dry_run=True))
+    assert (back.path, back.kind, back.source, back.lines) == ("C.md", "moved", "D.md", ())
+
+
+def test_what_a_dry_run_does_to_hidden_notes_is_not_told() -> None:
+    ws = desk()
+    write(ws, A="a\n", Secret="b\n")
+    name = did(ws, put(ws, "A.md", "a2\n"), drop(ws, "Secret.md"))
+    undone = undo(ws, name, dry_run=True)
+    narrow = replace(ws, access=Access(hide=("Secret*",)))
+    assert [each.path for each in outlook(narrow, undone)] == ["A.md"]
+
+
+def test_a_line_that_looks_like_the_head_of_a_diff_is_shown() -> None:
+    ws = desk()
+    write(ws, A="-- old\n")
+    name = did(ws, put(ws, "A.md", "++ new\n"))
+    assert diff_of(ws, name)[0].lines == ("@@ -1 +1 @@", "--- old", "+++ new")
 
 
 def test_a_later_change_at_the_same_place_stands_in_the_way_and_is_named() -> None:

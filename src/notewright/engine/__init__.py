@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         holding,
         places,
     )
-    from notewright.engine.history import Difference, Undone, change_of, diff_of, past, purge, undo, undo_since
+    from notewright.engine.history import Difference, Undone, change_of, diff_of, outlook, past, purge, undo, undo_since
     from notewright.engine.library import Shelf
     from notewright.engine.links import LinkReport, LinkSeen, broken, incoming, links, outgoing, resolver
     from notewright.engine.loose import LooseEnds, loose_ends
@@ -129,7 +129,7 @@ else:  # each part is loaded when it is first asked for
             "found": "FoundOrder Ranked Ranking rank_texts",
             "graph": "Around Near around linked linking",
             "grep": "Find FoundIn FoundTexts Grep LineMatch Matches Place find_text grep holding places",
-            "history": "Difference Undone change_of diff_of past purge undo undo_since",
+            "history": "Difference Undone change_of diff_of outlook past purge undo undo_since",
             "library": "Shelf",
             "links": "LinkReport LinkSeen broken incoming links outgoing resolver",
             "loose": "LooseEnds loose_ends",
@@ -291,6 +291,7 @@ __all__ = [
     "new_path",
     "once_named",
     "outgoing",
+    "outlook",
     "overwrite",
     "parse_date",
     "parse_query",

@@ -88,4 +88,5 @@ def _same(ws: Workspace, entry: Entry) -> bool:
 
 def _unlisted(ws: Workspace) -> Iterator[Finding]:
     for path, why in ws.store.oddities():
-        yield Finding("file", path, None, why)
+        if ws.access.sees(path):
+            yield Finding("file", path, None, why)

@@ -11,11 +11,12 @@ from itertools import islice
 from typing import Literal
 
 from notewright.engine.access import Access
-from notewright.engine.changes import Done, Plan, commit_latest
+from notewright.engine.changes import Done, Drop, Plan, Put, commit_latest, read_or_none
 from notewright.engine.reversal import Reversal
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, NotFound
 from notewright.ledger import Change, Past, Step
+from notewright.notes import NotePath
 
 _PAGE = 100
 _LARGEST = 5_000  # lines; comparing more takes too long
@@ -85,24 +86,55 @@ def _difference(ws: Workspace, step: Step, came_from: Step | None, most: int) ->
     elif step.before is None or step.after is None:
         kind = "created" if step.before is None else "deleted"
     source = came_from.path if came_from else None
+    shown = Difference(step.path, kind, source)
     if before == step.after:
-        return Difference(step.path, kind, source)
-    texts = [_lines(ws, version) for version in (before, step.after)]
-    old, new = texts
+        return shown
+    old, new = (_lines(b"" if version is None else ws.ledger.blob(version)) for version in (before, step.after))
+    return _compared(shown, old, new, most)
+
+
+def _compared(shown: Difference, old: list[str] | None, new: list[str] | None, most: int) -> Difference:
     if old is None or new is None:
-        return Difference(step.path, kind, source, why="its bytes are not text or are no longer kept")
+        return replace(shown, why="its bytes are not text or are no longer kept")
     if max(len(old), len(new)) > _LARGEST:
-        return Difference(step.path, kind, source, why=f"too large to compare: {len(old)} lines, now {len(new)}")
-    lines = [line for line in unified_diff(old, new, lineterm="") if not line.startswith(("--- ", "+++ "))]
-    return Difference(step.path, kind, source, tuple(lines[: max(most, 0)]), cut=len(lines) > most)
+        return replace(shown, why=f"too large to compare: {len(old)} lines, now {len(new)}")
+    lines = list(islice(unified_diff(old, new, lineterm=""), 2, None))  # without its head
+    return replace(shown, lines=tuple(lines[: max(most, 0)]), cut=len(lines) > most)
 
 
-def _lines(ws: Workspace, version: str | None) -> list[str] | None:
-    data = b"" if version is None else ws.ledger.blob(version)
+def _lines(data: bytes | None) -> list[str] | None:
     try:
         return None if data is None else data.decode().splitlines()
     except UnicodeDecodeError:
         return None
+
+
+def outlook(ws: Workspace, undone: Undone, *, max_lines: int = 400) -> tuple[Difference, ...]:
+    """What a dry run would do to each file its caller may see, as it is now."""
+    gone = {step.path for step in undone.plan.steps if isinstance(step, Drop)}
+    moved = {step.source for step in undone.plan.steps if isinstance(step, Put) and step.source in gone}
+    differences, left = [], max_lines
+    for step in undone.plan.steps:
+        if step.path not in moved and ws.access.sees(step.path):
+            differences.append(_outlook(ws, step, left))
+            left -= len(differences[-1].lines)
+    return tuple(differences)
+
+
+def _outlook(ws: Workspace, step: Put | Drop, most: int) -> Difference:
+    if isinstance(step, Drop):
+        return _compared(Difference(step.path, "deleted"), _now(ws, step.path), [], most)
+    new = _now(ws, step.source or step.path) if step.data is None else _lines(step.data)
+    if step.source is None or step.seen is not None or not ws.access.sees(step.source):  # as out of the trash
+        shown = Difference(step.path, "created" if step.seen is None else "changed")
+        return _compared(shown, _now(ws, step.path), new, most)
+    shown, old = Difference(step.path, "moved", step.source), _now(ws, step.source)
+    return shown if old == new else _compared(shown, old, new, most)
+
+
+def _now(ws: Workspace, path: NotePath) -> list[str] | None:
+    stored = read_or_none(ws.store, path)
+    return _lines(b"" if stored is None else stored.data)
 
 
 def undo(ws: Workspace, change_id: str, *, dry_run: bool = False) -> Undone:
