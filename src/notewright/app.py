@@ -6,16 +6,21 @@ import getpass
 import importlib
 import logging
 import os
+import shlex
 import socket
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import FrameType
 from typing import Any, NoReturn, Protocol
+from urllib.parse import urlsplit
 
 from notewright.config import SURFACES, Config
 from notewright.errors import Invalid, Unavailable
-from notewright.opening import open_library
+from notewright.ledger import Registry
+from notewright.ledger.registry_sqlite import SqliteRegistry
+from notewright.opening import open_library, open_registry
 from notewright.server import stdio
 from notewright.server.caller import Caller
 from notewright.server.lane import Lane
@@ -43,23 +48,42 @@ def serve(config: Config) -> int:
     """Serve what the configuration says, until the client goes or a signal comes."""
     log_to_stderr(config)
     sys.setswitchinterval(TURN_SECONDS)
-    opened = partial(open_library, config)
     if config["http.port"] is None:
         asked = [surface_named(name, config) for name in dict.fromkeys(config["surface"])]
         together(asked)
-        serve_stdio(opened, asked)
-    host, port = config["http.host"], config["http.port"]
-    if host not in LOOPBACK:
-        raise Invalid(
-            f"--http {host}:{port} would open your notes to everyone on the network",
-            hint=f"use --http 127.0.0.1:{port} and a tunnel or proxy with authentication in front of it",
-            what="http",
-        )
+        serve_stdio(partial(open_library, config), asked)
+    registry = open_registry(config)
+    refuse_strangers(config, registry)
     surfaces = [surface_named(name, config) for name in SURFACES]
-    app = http_app(opened, surfaces, hosts=config["http.hosts"], origins=config["http.origins"])
+    app = http_app(partial(open_library, config, registry), surfaces, config, registry)
+    host, port = config["http.host"], config["http.port"]
     with listening(host, port) as door:
         print(_welcome(config, host, door.getsockname()[1]), file=sys.stderr, flush=True)
         return serve_http(app, door)
+
+
+def refuse_strangers(config: Config, registry: Registry) -> None:
+    """Nobody's notes are open to the network by mistake: Invalid unless somebody can be told from a stranger."""
+    beyond = _beyond_this_machine(config)
+    if beyond is None or config["auth.issuer"] or any(token.good(time.time()) for token in registry.tokens()):
+        return
+    state = f" --state {shlex.quote(config['state'])}" if config["state"] else ""
+    raise Invalid(
+        f"{beyond} would open your notes to everyone who can reach this machine",
+        hint=f"make an access token first: notewright token add NAME{state}",
+        what="http",
+    )
+
+
+def _beyond_this_machine(config: Config) -> str | None:
+    """What lets others in than those who use this machine."""
+    if config["http.host"] not in LOOPBACK:
+        return f"--http {config['http.host']}:{config['http.port']}"
+    if config["http.trusted_proxies"]:
+        return "http.trusted_proxies"
+    public = urlsplit(config["http.public_url"] or "").hostname
+    strange = [host for host in (*config["http.hosts"], public) if host and host.lower() not in LOOPBACK]
+    return f"http.hosts ({strange[0]})" if strange else None
 
 
 def log_to_stderr(config: Config) -> None:
@@ -133,16 +157,38 @@ def serve_stdio(opened: Callable[[], OpenLibrary], surfaces: Sequence[Surface]) 
 def http_app(
     opened: Callable[[], OpenLibrary],
     surfaces: Sequence[Surface],
-    *,
-    hosts: Sequence[str] = (),
-    origins: Sequence[str] = (),
+    config: Config | None = None,
+    registry: Registry | None = None,
+    **settings: Any,
 ) -> WebApp:
-    """Every surface over HTTP, as an ASGI application. The library opens meanwhile and is closed with it."""
+    """Every surface over HTTP, as an ASGI application. The library opens meanwhile and is closed with it.
+
+    `settings` are some of the configuration, by their names with `_` for the dot (`http_origins=…`).
+    """
     from notewright.server import http
+    from notewright.server.gate import Entry
     from notewright.server.sessions import Sessions
 
+    config = config or Config((), "", "")
+    values = {**config.values, **{name.replace("_", ".", 1): value for name, value in settings.items()}}
+    registry = registry or SqliteRegistry.in_memory()
+    public = urlsplit(values["http.public_url"] or "").hostname
+    entry = Entry(
+        registry,
+        user=user(),
+        closed=_beyond_this_machine(config) is not None,
+        public_url=values["http.public_url"],
+        limiter=Limiter(),
+    )
+    rules = http.Rules(
+        entry,
+        hosts=[*values["http.hosts"], *([public] if public else []), values["http.host"]],
+        origins=values["http.origins"],
+        addresses=values["http.host"] not in LOOPBACK,
+        most_bytes=values["http.max_request_bytes"],
+    )
     library = Opening(opened, surfaces)
-    return http.app(library, surfaces, library, sessions=Sessions(), user=user(), hosts=hosts, origins=origins)
+    return http.app(library, surfaces, library, rules, sessions=Sessions())
 
 
 def listening(host: str, port: int) -> socket.socket:

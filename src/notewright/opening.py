@@ -1,18 +1,26 @@
 """Opening workspaces: the one place that names a concrete store, index and ledger. The command line needs no more."""
 
+import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from notewright import engine
-from notewright.config import Config, WorkspaceConfig
+from notewright.config import Config, WorkspaceConfig, with_settings
 from notewright.engine import Workspace
-from notewright.errors import Invalid
+from notewright.errors import Invalid, Problem
 from notewright.index.sqlite import SqliteIndex
-from notewright.ledger import Ledger
+from notewright.ledger import Ledger, Registry, WorkspaceRecord
+from notewright.ledger.registry_sqlite import SqliteRegistry
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.stores.folder import FolderStore
+
+log = logging.getLogger(__name__)
+CALL_SECONDS = 60.0  # after which nobody uses a workspace any more that is not served
 
 
 def open_workspace(asked: WorkspaceConfig, config: Config, *, watch: bool = True) -> Workspace:
@@ -34,9 +42,7 @@ def open_workspace(asked: WorkspaceConfig, config: Config, *, watch: bool = True
         index=index,
         ledger=ledger,
         follower=follower,
-        access=engine.Access(read_only=asked.read_only, hide=asked.hide, write_under=asked.write_under),
-        timezone=_zone(asked.timezone),
-        limits=engine.Limits(asked.max_file_size, asked.quota_files, asked.quota_bytes),
+        **_rules(asked),
     )
     if ledger.unfinished():  # seldom: the machine of changes is not loaded for nothing
         engine.recover(ws)
@@ -44,6 +50,15 @@ def open_workspace(asked: WorkspaceConfig, config: Config, *, watch: bool = True
         engine.bootstrap(ws)
     follower.start()
     return ws
+
+
+def _rules(asked: WorkspaceConfig) -> dict[str, Any]:
+    """What may change while a workspace is open."""
+    return {
+        "access": engine.Access(read_only=asked.read_only, hide=asked.hide, write_under=asked.write_under),
+        "timezone": _zone(asked.timezone),
+        "limits": engine.Limits(asked.max_file_size, asked.quota_files, asked.quota_bytes),
+    }
 
 
 def _forgetting(ledger: Ledger, config: Config) -> Callable[[], None]:
@@ -80,26 +95,103 @@ def enclosing(folder: str, config: Config) -> str | None:
     return None
 
 
-class OpenShelf(engine.Shelf):
-    """The workspaces of a configuration, open until closed."""
+class OpenShelf:
+    """The workspaces of a configuration, open until closed. What the owner changes in the registry holds at the next
+    question: no server has to be started again."""
 
-    def close(self) -> None:
-        for workspace in self.workspaces():
+    def __init__(self, config: Config, registry: Registry | None = None) -> None:
+        self._config = config
+        self._registry = registry
+        self._lock = threading.Lock()
+        self._open: dict[str, Workspace] = {}  # by location
+        self._shelf = engine.Shelf(())
+        self._pulse: int | None = None
+        with self._lock:
+            self._follow(strict=True)
+
+    def workspaces(self) -> Sequence[Workspace]:
+        return self._now().workspaces()
+
+    @property
+    def default(self) -> Workspace:
+        return self._now().default
+
+    def named(self, id_or_name: str) -> Workspace:
+        return self._now().named(id_or_name)
+
+    def reconfigure(self, config: Config) -> None:
+        """From now on as this configuration says."""
+        with self._lock:
+            self._config = config
+            self._follow()
+
+    def _now(self) -> engine.Shelf:
+        if self._registry is not None and self._registry.pulse() != self._pulse:
+            with self._lock:
+                self._follow()
+        return self._shelf
+
+    def _follow(self, *, strict: bool = False) -> None:
+        """Open what is new, change what is there, let go of what is gone."""
+        if self._registry is not None:
+            self._pulse = self._registry.pulse()
+        shelf: list[Workspace] = []
+        for asked in as_owner_wants(self._config, self._registry):
+            try:
+                shelf.append(self._opened(asked))
+            except Problem as problem:
+                if strict and asked in self._config.workspaces:
+                    self._close(list(self._open.values()))
+                    raise
+                log.warning("the workspace %s cannot be opened: %s", asked.name, problem)
+        named = {ws.store.identity for ws in shelf}
+        gone = [location for location, ws in self._open.items() if ws.store.identity not in named]
+        closing = [self._open.pop(location) for location in gone]
+        self._shelf = engine.Shelf(shelf)
+        if closing:  # calls that are under way still use them
+            threading.Timer(CALL_SECONDS, self._close, [closing]).start()
+
+    def _opened(self, asked: WorkspaceConfig) -> Workspace:
+        there = self._open.get(asked.location)
+        if there is None:
+            there = self._open[asked.location] = open_workspace(asked, self._config)
+        return replace(there, name=asked.name, id=asked.id, **_rules(asked))
+
+    @staticmethod
+    def _close(workspaces: list[Workspace]) -> None:
+        for workspace in workspaces:
             close_workspace(workspace)
 
-
-def open_library(config: Config) -> OpenShelf:
-    """Every workspace of the configuration, in order."""
-    opened: list[Workspace] = []
-    try:
-        for asked in config.workspaces:
-            opened.append(open_workspace(asked, config))
-    except BaseException:
-        _close_all(opened)
-        raise
-    return OpenShelf(opened)
+    def close(self) -> None:
+        with self._lock:
+            self._close(list(self._open.values()))
+            self._open = {}
 
 
-def _close_all(workspaces: Sequence[Workspace]) -> None:
-    for workspace in workspaces:
-        close_workspace(workspace)
+def open_registry(config: Config) -> SqliteRegistry:
+    return SqliteRegistry.open(Path(config.state))
+
+
+def open_library(config: Config, registry: Registry | None = None) -> OpenShelf:
+    """Every workspace of the configuration, in order; with a registry also those that the owner added."""
+    return OpenShelf(config, registry)
+
+
+def as_owner_wants(config: Config, registry: Registry | None) -> Sequence[WorkspaceConfig]:
+    """The workspaces of a configuration with what their owner changed since, and those the owner added."""
+    if registry is None:
+        return config.workspaces
+    records = {record.location: record for record in registry.records()}
+    asked = [_changed(one, records.get(one.location), config) for one in config.workspaces]
+    known = {one.location for one in asked}
+    for record in records.values():
+        if record.added and record.location not in known:
+            asked.append(_changed(WorkspaceConfig("", "", record.location), record, config))
+    return asked
+
+
+def _changed(asked: WorkspaceConfig, record: WorkspaceRecord | None, config: Config) -> WorkspaceConfig:
+    if record is None:
+        return asked
+    changed = with_settings(asked, record.settings)
+    return replace(changed, read_only=changed.read_only or config["read_only"])

@@ -21,8 +21,9 @@ def test_flags_become_settings(tmp_path: Path) -> None:
 
 
 def test_what_would_be_ignored_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match=r"http\.workers is not in this version"):
-        serving_config(parse(["serve", str(tmp_path), "--http", "8484", "--workers", "3"]))
+    (tmp_path / "c.toml").write_text('[database]\nurl = "postgresql://db"\n')
+    with pytest.raises(Invalid, match=r"database\.url is not in this version"):
+        serving_config(parse(["serve", str(tmp_path), "--http", "8484", "--config", str(tmp_path / "c.toml")]))
 
 
 def test_without_flags_the_defaults_hold(tmp_path: Path) -> None:

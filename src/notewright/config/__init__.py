@@ -20,6 +20,7 @@ from notewright.config.table import NOT_YET, SETTINGS, SURFACES, WORKSPACE_SETTI
 from notewright.errors import Invalid, NotFound
 
 log = logging.getLogger(__name__)
+CHANGEABLE = tuple(one.name for one in WORKSPACE_SETTINGS if one.name not in ("location", "bootstrap"))
 _NOT_SETTINGS = {"NOTEWRIGHT_CONFIG", "NOTEWRIGHT_SHARED", "NOTEWRIGHT_SEEDS"}
 
 
@@ -208,14 +209,38 @@ def _workspace(name: str, id: str, table: Table, variables: Mapping[str, str], r
             raw, where = variables[setting.variable], setting.variable
         if raw is not None:
             made = replace(made, **{setting.name: setting.read(raw, where)})
+    _refuse_strange_zone(made)
+    if made.bootstrap not in (None, "para"):
+        raise Invalid(f"bootstrap of workspace {name!r} must be para, not {made.bootstrap!r}", what="bootstrap")
+    return replace(made, read_only=made.read_only or read_only)
+
+
+def with_settings(made: WorkspaceConfig, settings: Mapping[str, Any]) -> WorkspaceConfig:
+    """The same workspace with other settings, `name` and `id` among them; Invalid for one that does not exist."""
+    known = {setting.name: setting for setting in WORKSPACE_SETTINGS}
+    for key, raw in settings.items():
+        if key == "name":
+            made = replace(made, name=str(raw))
+        elif key == "id":
+            made = replace(made, id=str(raw))
+        elif key not in known or key in ("location", "bootstrap"):
+            raise Invalid(f"{key} cannot be set", hint=near(key, CHANGEABLE), what=key)
+        elif raw is None:
+            made = replace(made, **{key: known[key].default})
+        else:
+            made = replace(made, **{key: known[key].read(raw, f"{key} of workspace {made.name!r}")})
+    _refuse_strange_zone(made)
+    return made
+
+
+def _refuse_strange_zone(made: WorkspaceConfig) -> None:
     try:
         ZoneInfo(made.timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         hint = "use a name like Australia/Melbourne"
-        raise Invalid(f"workspace {name!r}: {made.timezone!r} is no timezone", hint=hint, what="timezone") from None
-    if made.bootstrap not in (None, "para"):
-        raise Invalid(f"bootstrap of workspace {name!r} must be para, not {made.bootstrap!r}", what="bootstrap")
-    return replace(made, read_only=made.read_only or read_only)
+        raise Invalid(
+            f"workspace {made.name!r}: {made.timezone!r} is no timezone", hint=hint, what="timezone"
+        ) from None
 
 
 def _folders(chosen: str | None, variables: Mapping[str, str], here: Path) -> tuple[str, str]:
@@ -230,6 +255,7 @@ def _folders(chosen: str | None, variables: Mapping[str, str], here: Path) -> tu
 
 
 __all__ = [
+    "CHANGEABLE",
     "SETTINGS",
     "SURFACES",
     "WORKSPACE_SETTINGS",
@@ -242,5 +268,6 @@ __all__ = [
     "load",
     "obsidian_vault",
     "user_folders",
+    "with_settings",
     "workspace_id",
 ]

@@ -151,4 +151,5 @@ def _token(row: tuple[Any, ...]) -> Token:
 
 
 def _grant(kept: dict[str, Any]) -> Grant:
-    return Grant(**{key: tuple(value) if isinstance(value, list) else value for key, value in kept.items()})
+    lists: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in kept.items()}
+    return Grant(**lists)

@@ -1,6 +1,8 @@
 """What every HTTP request passes before anybody looks at it: whose name it calls us by, and which page sent it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from ipaddress import ip_address
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -13,8 +15,20 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 class Edge:
     """Refuses what a web page could send here behind its user's back: strange Host names and strange Origins."""
 
-    def __init__(self, app: ASGIApp, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
+        *,
+        addresses: bool = False,
+        told: Callable[[str, Mapping[str, Any]], None] | None = None,
+    ) -> None:
+        """`addresses`: a Host that is an IP address is taken. A page can bind a name to us behind its user's back,
+        never an address."""
         self._app = app
+        self._addresses = addresses
+        self._told = told
         self._hosts = frozenset(name.lower() for name in (*LOOPBACK, *hosts))
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
 
@@ -22,10 +36,14 @@ class Edge:
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
         headers = Headers(scope=scope)
-        if _host_name(headers.get("host", "")) not in self._hosts:
-            return await _refuse(421, "this server does not answer to that Host name", scope, receive, send)
+        if not self._is_ours(_host_name(headers.get("host", ""))):
+            return await self._refuse(
+                "host", 421, "this server does not answer to that Host name", scope, receive, send
+            )
         if not self._may_come_from(headers.get("origin")):
-            return await _refuse(403, "this server does not answer pages of that Origin", scope, receive, send)
+            return await self._refuse(
+                "origin", 403, "this server does not answer pages of that Origin", scope, receive, send
+            )
         await self._app(scope, receive, send)
 
     def _may_come_from(self, origin: str | None) -> bool:
@@ -33,9 +51,29 @@ class Edge:
         if origin is None or origin.lower().rstrip("/") in self._origins:
             return True
         try:
-            return urlsplit(origin).hostname in self._hosts
+            return self._is_ours(urlsplit(origin).hostname or "")
         except ValueError:
             return False
+
+    def _is_ours(self, name: str) -> bool:
+        return name in self._hosts or (self._addresses and _is_address(name))
+
+    async def _refuse(self, reason: str, status: int, words: str, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._told is not None:
+            client = scope.get("client")
+            self._told("refused", {"reason": reason, "address": client[0] if client else ""})
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008, "reason": words})
+        else:
+            await JSONResponse({"error": words}, status)(scope, receive, send)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _host_name(host: str) -> str:
@@ -44,10 +82,3 @@ def _host_name(host: str) -> str:
         return (urlsplit(f"//{host.strip()}").hostname or "").rstrip(".")
     except ValueError:
         return ""
-
-
-async def _refuse(status: int, words: str, scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1008, "reason": words})
-    else:
-        await JSONResponse({"error": words}, status)(scope, receive, send)

@@ -20,15 +20,15 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from notewright.engine import Shelf
+from notewright.engine import Principal, Shelf
 from notewright.errors import Problem
 from notewright.server import mcp, shapes
 from notewright.server.caller import Caller
 from notewright.server.changes import Streams
 from notewright.server.edge import Edge
+from notewright.server.gate import VISITOR, Door, Entry, Gate, Narrow, Visitor
 from notewright.server.messages import client_name, is_message, parsed, request_id
 from notewright.server.sessions import Sessions
 from notewright.server.workers import Workers
@@ -39,31 +39,45 @@ SESSION = "mcp-session-id"
 CALLER = "notewright.caller"  # where in the ASGI scope
 
 
+@dataclass(frozen=True)
+class Rules:
+    """What holds for every request, whatever it asks for."""
+
+    entry: Entry
+    hosts: Sequence[str] = ()
+    origins: Sequence[str] = ()
+    addresses: bool = False  # a Host that is an IP address and no name is taken: no page can be bound to it
+    most_bytes: int = MOST_BYTES
+
+
 def app(
     library: Library,
     surfaces: Sequence[Surface],
     around: contextlib.AbstractContextManager[object],
+    rules: Rules,
     *,
     sessions: Sessions,
-    user: str = "",
-    hosts: Sequence[str] = (),
-    origins: Sequence[str] = (),
-    more: Sequence[Route] = (),
+    workers: Workers | None = None,
+    more: Sequence[Door] = (),
 ) -> Starlette:
     """The HTTP map of the surfaces: `/mcp/<surface>`, `/w/<workspace>/mcp/<surface>`, the aliases, and `/healthz`.
 
-    `around` is entered when serving begins and left when it has ended. `more` are routes of others. `state.leave`,
+    `around` is entered when serving begins and left when it has ended. `more` are the doors of others. `state.leave`,
     called on the event loop, ends the requests that would not end by themselves.
     """
-    workers, streams = Workers(threads=64), Streams()
-    served = {surface.name: _Served(surface, sessions, workers, streams, user) for surface in surfaces}
+    workers, streams = workers or Workers(threads=64), Streams()
+    served = {surface.name: _Served(surface, sessions, workers, streams, rules.most_bytes) for surface in surfaces}
 
-    def to(surface: str | None = None) -> ASGIApp:
-        return _Endpoint(library, served, workers, surface)
+    def to(path: str, surface: str | None = None) -> Door:
+        return Door(path, _Endpoint(library, served, workers, surface), need="read", most_bytes=rules.most_bytes + 1)
 
-    routes = [Route("/healthz", _healthz), Route("/health", _healthz), *more]
-    routes += [Route("/mcp/{surface}", to()), Route("/w/{workspace}/mcp/{surface}", to())]
-    routes += [Route("/mcp", to("notes")), Route("/{workspace}/mcp", to("cairn"))]
+    routes = [Door("/healthz", _healthz, need="open"), Door("/health", _healthz, need="open"), *more]
+    routes += [
+        to("/mcp/{surface}"),
+        to("/w/{workspace}/mcp/{surface}"),
+        to("/mcp", "notes"),
+        to("/{workspace}/mcp", "cairn"),
+    ]
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -74,22 +88,24 @@ def app(
             yield
         workers.close()
 
-    site = Starlette(routes=routes, lifespan=lifespan, middleware=_gate(hosts, origins))
+    site = Starlette(routes=routes, lifespan=lifespan, middleware=_passed(rules, routes))
     site.state.leave = streams.close
     return site
 
 
-def _gate(hosts: Sequence[str], origins: Sequence[str]) -> list[Middleware]:
-    """Who may come in; and for pages of the origins that the owner named, what their browser asks for."""
+def _passed(rules: Rules, routes: Sequence[Door]) -> list[Middleware]:
+    """What a request passes on its way in; and for pages of the origins that the owner named, what their browser asks
+    for before it sends one."""
     pages = Middleware(
         CORSMiddleware,
-        allow_origins=origins,
+        allow_origins=rules.origins,
         allow_methods=("POST", "DELETE"),
         allow_headers=("*",),
         expose_headers=(SESSION,),
         allow_private_network=True,
     )
-    return [Middleware(Edge, hosts, origins), *([pages] if origins else [])]
+    edge = Middleware(Edge, rules.hosts, rules.origins, addresses=rules.addresses, told=rules.entry.told)
+    return [edge, *([pages] if rules.origins else []), Middleware(Gate, rules.entry, routes)]
 
 
 async def _healthz(_: Request) -> Response:
@@ -107,19 +123,25 @@ class _Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         named = scope["path_params"]
-        served = self._served.get(self._surface or named["surface"])
+        visitor: Visitor = scope[VISITOR]
+        surface = self._surface or named["surface"]
+        served = self._served.get(surface)
+        library: Library | None = visitor.principal.library(self._library)
         try:
-            library = await self._bound(named["workspace"]) if "workspace" in named else self._library
+            if "workspace" in named:
+                library = await self._bound(visitor.principal, named["workspace"])
         except Problem as problem:  # it could not be opened
             return await JSONResponse({"error": str(problem)}, 503)(scope, receive, send)
         if served is None or library is None:
             missing = "Workspace not found" if library is None else "Surface not found"
             await JSONResponse({"error": missing}, 404)(scope, receive, send)
+        elif not visitor.principal.uses(surface):
+            raise Narrow(f"This token is not for the surface {surface}")
         else:
-            await served.answer(library, scope, receive, send)
+            await served.answer(library, visitor.principal.user, scope, receive, send)
 
-    async def _bound(self, workspace_id: str) -> Library | None:
-        workspaces = await self._workers.run(self._library.workspaces)
+    async def _bound(self, who: Principal, workspace_id: str) -> Library | None:
+        workspaces = await self._workers.run(who.library(self._library).workspaces)
         return next((Shelf([workspace]) for workspace in workspaces if workspace.id == workspace_id), None)
 
 
@@ -144,13 +166,15 @@ class _Asked:
 class _Served:
     """One surface over HTTP."""
 
-    def __init__(self, surface: Surface, sessions: Sessions, workers: Workers, streams: Streams, user: str) -> None:
+    def __init__(
+        self, surface: Surface, sessions: Sessions, workers: Workers, streams: Streams, most_bytes: int
+    ) -> None:
         self._surface = surface
         self._sessions = sessions
-        self._user = user
+        self._most_bytes = most_bytes
         server = mcp.build([surface], _caller, workers, streams, push=False)
         self._streaming, self._plain = (
-            StreamableHTTPSessionManager(server, stateless=True, json_response=plain, max_request_body_size=MOST_BYTES)
+            StreamableHTTPSessionManager(server, stateless=True, json_response=plain, max_request_body_size=most_bytes)
             for plain in (False, True)
         )
 
@@ -159,19 +183,20 @@ class _Served:
         async with self._streaming.run(), self._plain.run():
             yield
 
-    async def answer(self, library: Library, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(self, library: Library, user: str, scope: Scope, receive: Receive, send: Send) -> None:
         # h11 cuts blanks off header values, httptools does not: the SDK compares them
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         scope = {**scope, "headers": headers}
-        asked = await _asked(scope, receive)
+        asked = await _asked(scope, receive, self._most_bytes)
+        sessions_of = f"{self._surface.name} {user}"  # an id is good for who got it
         if scope["method"] != "POST" or asked is None:
-            return await self._other(scope["method"], Headers(scope=scope))(scope, receive, send)
-        session, minted = self._session(asked)
+            return await self._other(scope["method"], sessions_of, Headers(scope=scope))(scope, receive, send)
+        session, minted = self._session(asked, sessions_of)
         if isinstance(session, Response):
             return await session(scope, receive, send)
         reply = _Reply(send, request_id(asked.message), {SESSION: minted} if minted else {})
         gone = threading.Event()
-        scope[CALLER] = Caller(library, session, "http", self._user, gone, reply.refuse)
+        scope[CALLER] = Caller(library, session, "http", user, gone, reply.refuse)
         if asked.method == "subscriptions/listen" or (self._surface.sse and _takes_streams(scope)):
             return await self._streaming.handle_request(scope, _again(asked.body, receive), reply.send)
         leaving = asyncio.create_task(_watched(receive, gone))  # the SDK looks after that only while it streams
@@ -180,20 +205,20 @@ class _Served:
         finally:
             leaving.cancel()
 
-    def _other(self, method: str, headers: Headers) -> Response:
+    def _other(self, method: str, sessions_of: str, headers: Headers) -> Response:
         """Not a POST, or one that is too large."""
         if method == "POST":
-            return _refusal(413, f"A request may have {MOST_BYTES >> 20} MiB at most")
+            return _refusal(413, f"A request may have {self._most_bytes} bytes at most")
         if method != "DELETE":
             return JSONResponse({"error": "use POST"}, 405, {"Allow": "POST, DELETE"})
         token = headers.get(SESSION)
         if token is None:
             return _refusal(400, "Missing mcp-session-id header")
-        return Response(status_code=204) if self._sessions.end(self._surface.name, token) else _no_session()
+        return Response(status_code=204) if self._sessions.end(sessions_of, token) else _no_session()
 
-    def _session(self, asked: _Asked) -> tuple[Session | Response, str | None]:
+    def _session(self, asked: _Asked, scope: str) -> tuple[Session | Response, str | None]:
         """The session a request belongs to, with its id if it is new; or why there is none."""
-        name, scope, token = client_name(_dict(asked.message)), self._surface.name, asked.headers.get(SESSION)
+        name, token = client_name(_dict(asked.message)), asked.headers.get(SESSION)
         if asked.modern:
             return (self._sessions.of_client(scope, name) if name else Session()), None
         if asked.message is not None and not is_message(asked.message):
@@ -234,7 +259,7 @@ def _no_session(request: int | str | None = None) -> Response:
     return _refusal(404, "Session not found", request)
 
 
-async def _asked(scope: Scope, receive: Receive) -> _Asked | None:
+async def _asked(scope: Scope, receive: Receive, most_bytes: int) -> _Asked | None:
     """The whole request; None if it is larger than we take."""
     parts: list[bytes] = []
     size, more = 0, True
@@ -243,7 +268,7 @@ async def _asked(scope: Scope, receive: Receive) -> _Asked | None:
         more = message["type"] == "http.request" and message.get("more_body", False)
         parts.append(message.get("body", b""))
         size += len(parts[-1])
-        if size > MOST_BYTES:
+        if size > most_bytes:
             return None
     body = b"".join(parts)
     try:

@@ -34,6 +34,7 @@ from notewright.surfaces.base import (
     together,
 )
 from notewright.surfaces.calling import lenient, perform, well_formed
+from notewright.surfaces.limits import Limiter, Window
 from notewright.surfaces.resources import NoteResources
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Failed",
     "Image",
     "Library",
+    "Limiter",
     "NoteResources",
     "Prompt",
     "Resource",
@@ -64,6 +66,7 @@ __all__ = [
     "Template",
     "Tool",
     "Transport",
+    "Window",
     "lenient",
     "missing_codes",
     "perform",

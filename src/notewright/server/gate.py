@@ -1,0 +1,285 @@
+"""Who may come in. Everything is closed unless its door says otherwise, so that a new route cannot be forgotten.
+
+The gate finds out who asks; each door says what they need. Whoever is not known learns nothing but that: a path that is
+not there answers a stranger as one that is.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, Literal, Protocol
+from urllib.parse import quote
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from notewright.engine import Principal, Registry, admit, admit_digest
+from notewright.errors import Limited, Problem
+from notewright.surfaces import Limiter, Window
+
+VISITOR = "notewright.visitor"  # where in the ASGI scope
+COOKIE = "notewright"
+METADATA = "/.well-known/oauth-protected-resource"
+SMALL = 1 << 20  # bytes of a request that carries no notes
+GUESSES = (Window(30, 60.0, "minute"),)  # of one address, before it has to wait
+Need = Literal["open", "read", "write", "owner"]
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who sent a request, and how we know."""
+
+    principal: Principal
+    address: str
+    via: Literal["local", "bearer", "cookie"]
+    visit: str = ""  # what a form's token is bound to
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why somebody may not come in, in the words of RFC 6750."""
+
+    error: Literal["", "invalid_token", "insufficient_scope"] = ""
+    description: str = "Authentication required"
+    scope: str | None = None
+
+    @property
+    def status(self) -> int:
+        return 403 if self.error == "insufficient_scope" else 401
+
+
+class Keeper(Protocol):
+    """Knows one kind of access token."""
+
+    async def admit(self, secret: str, resource: str) -> Principal | Refused | None:
+        """Whose token this is; None if it is not of this kind. `resource` is the address that was called."""
+        ...
+
+
+class OwnTokens:
+    """The tokens of `notewright token add`."""
+
+    def __init__(self, registry: Registry, clock: Callable[[], float] = time.time) -> None:
+        self._registry = registry
+        self._clock = clock
+
+    async def admit(self, secret: str, resource: str) -> Principal | Refused | None:
+        found = admit(self._registry, secret, self._clock())
+        return None if found is None else Principal(found.name, found.grant)
+
+    def visiting(self, digest: str) -> Principal | None:
+        """Whose cookie this is, as long as its token is good."""
+        found = admit_digest(self._registry, digest, self._clock())
+        return None if found is None else Principal(found.name, found.grant)
+
+
+class Cookies(Protocol):
+    """Reads what /sign-in gave a browser: the digest of the token it signed in with."""
+
+    def read(self, value: str, now: float) -> str | None: ...
+
+
+class Door(Route):
+    """A route that says who may use it and how much they may send."""
+
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[..., Any],
+        *,
+        need: Need,
+        methods: Collection[str] | None = None,
+        most_bytes: int = SMALL,
+    ) -> None:
+        super().__init__(path, endpoint, methods=methods)
+        self.need: Need = need
+        self.most_bytes = most_bytes
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        visitor: Visitor | None = scope.get(VISITOR)
+        grant = visitor.principal.grant if visitor is not None else None
+        if self.need == "owner" and not (visitor is not None and visitor.principal.owner):
+            raise Narrow("This takes a token that nothing narrows")
+        if self.need == "write" and (grant is None or grant.read_only):
+            raise Narrow("This takes a token that may write")
+        await super().handle(scope, _bounded(scope, receive, self.most_bytes), send)
+
+
+class Narrow(HTTPException):
+    """Known, and not allowed this."""
+
+    def __init__(self, words: str) -> None:
+        said = f'Bearer error="insufficient_scope", error_description="{words}"'
+        super().__init__(403, words, {"WWW-Authenticate": said})
+
+
+def _bounded(scope: Scope, receive: Receive, most: int) -> Receive:
+    """The same request, up to so many bytes."""
+    length = Headers(scope=scope).get("content-length", "0")
+    if length.isdecimal() and int(length) > most:
+        raise HTTPException(413, f"A request here may have {most} bytes at most")
+    size = 0
+
+    async def bounded() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > most:
+            raise HTTPException(413, f"A request here may have {most} bytes at most")
+        return message
+
+    return bounded
+
+
+def visitor_of(connection: HTTPConnection) -> Visitor:
+    visitor = connection.scope[VISITOR]
+    assert isinstance(visitor, Visitor)
+    return visitor
+
+
+def base_url(scope: Scope, public_url: str | None = None) -> str:
+    """By which address the client knows us."""
+    if public_url:
+        return public_url.rstrip("/")
+    return f"{scope.get('scheme', 'http')}://{Headers(scope=scope).get('host', 'localhost')}"
+
+
+Told = Callable[[str, Mapping[str, Any]], None]
+
+
+def _untold(what: str, facts: Mapping[str, Any]) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the gate goes by."""
+
+    registry: Registry
+    keepers: Sequence[Keeper] = ()  # beside our own tokens
+    user: str = ""  # who everybody is, where no authentication was ever set up
+    closed: bool = False  # asks for authentication even so
+    cookies: Cookies | None = None
+    public_url: str | None = None
+    limiter: Limiter | None = None  # for guesses
+    told: Told = _untold  # of every refusal and every first sign of somebody
+
+
+class Gate:
+    """Puts the Visitor into the scope of every request, or answers 401."""
+
+    def __init__(self, app: ASGIApp, entry: Entry, doors: Sequence[BaseRoute]) -> None:
+        self._app = app
+        self._entry = entry
+        self._open = [door for door in doors if isinstance(door, Door) and door.need == "open"]
+        self._own = OwnTokens(entry.registry)
+        self._asked_at, self._closed = -1, True
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            return await self._app(scope, receive, send)
+        try:
+            visitor = await self._visitor(scope)
+        except Limited as problem:
+            return await self._slow_down(problem)(scope, receive, send)
+        except Problem as problem:
+            return await JSONResponse({"error": str(problem)}, 503)(scope, receive, send)
+        if isinstance(visitor, Visitor):
+            scope[VISITOR] = visitor
+        elif not any(door.matches(scope)[0] == Match.FULL for door in self._open):
+            self._entry.told("refused", {"reason": visitor.error or "unauthenticated", "address": address_of(scope)})
+            return await self._refusal(scope, visitor)(scope, receive, send)
+        await self._app(scope, receive, send)
+
+    @property
+    def required(self) -> bool:
+        """Once a token was added anybody has to show one, even if all were revoked since."""
+        pulse = self._entry.registry.pulse()
+        if pulse != self._asked_at:
+            self._closed = self._entry.closed or bool(self._entry.keepers) or bool(self._entry.registry.tokens())
+            self._asked_at = pulse
+        return self._closed
+
+    async def _visitor(self, scope: Scope) -> Visitor | Refused:
+        address = address_of(scope)
+        if not self.required:
+            return Visitor(Principal(self._entry.user, kind="local"), address, "local")
+        headers = Headers(scope=scope)
+        scheme, _, secret = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and secret.strip():
+            found = await self._known(secret.strip(), base_url(scope, self._entry.public_url) + scope["path"])
+            if isinstance(found, Principal):
+                return Visitor(found, address, "bearer", found.user)
+            self._count_guess(address)
+            return found or Refused("invalid_token", "The access token is not known, was revoked or has expired")
+        return self._by_cookie(headers, address) or Refused()
+
+    async def _known(self, secret: str, resource: str) -> Principal | Refused | None:
+        for keeper in (self._own, *self._entry.keepers):
+            found = await keeper.admit(secret, resource)
+            if found is not None:
+                return found
+        return None
+
+    def _by_cookie(self, headers: Headers, address: str) -> Visitor | None:
+        value = _cookie(headers)
+        if value is None or self._entry.cookies is None:
+            return None
+        digest = self._entry.cookies.read(value, time.time())
+        principal = self._own.visiting(digest) if digest is not None else None
+        return None if principal is None else Visitor(principal, address, "cookie", digest or "")
+
+    def _count_guess(self, address: str) -> None:
+        if self._entry.limiter is not None:
+            self._entry.limiter.count(f"guess {address}", GUESSES)
+
+    def _refusal(self, scope: Scope, refused: Refused) -> Response:
+        if _is_browser(scope):
+            asked = quote(scope["path"], safe="/")
+            return RedirectResponse(f"/sign-in?next={asked}", 303, {"Cache-Control": "no-store"})
+        metadata = base_url(scope, self._entry.public_url) + METADATA + scope["path"].rstrip("/")
+        told = {"error": refused.error or "unauthorized", "error_description": refused.description}
+        return JSONResponse(told, refused.status, {"WWW-Authenticate": challenge(refused, metadata)})
+
+    def _slow_down(self, problem: Limited) -> Response:
+        wait = str(problem.details["retry_after"])
+        return JSONResponse(
+            {"error": "too_many_attempts", "error_description": str(problem)}, 429, {"Retry-After": wait}
+        )
+
+
+def challenge(refused: Refused, metadata: str) -> str:
+    """`WWW-Authenticate` as RFC 6750 and RFC 9728 want it: a request without a token is told no error."""
+    parts = {"error": refused.error, "error_description": refused.description if refused.error else ""}
+    parts |= {"scope": refused.scope or "", "resource_metadata": metadata}
+    return "Bearer " + ", ".join(f'{name}="{_quoted(value)}"' for name, value in parts.items() if value)
+
+
+def _quoted(value: str) -> str:
+    plain = "".join(letter if 31 < ord(letter) < 127 else quote(letter) for letter in value)
+    return plain.replace("\\", "%5C").replace('"', "%22")
+
+
+def address_of(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+def _is_browser(scope: Scope) -> bool:
+    headers = Headers(scope=scope)
+    navigates = scope.get("method") in ("GET", "HEAD") and "text/html" in headers.get("accept", "")
+    return scope["type"] == "http" and navigates and "authorization" not in headers
+
+
+def _cookie(headers: Headers) -> str | None:
+    jar: SimpleCookie = SimpleCookie()
+    try:
+        jar.load(headers.get("cookie", "")[:8192])
+    except CookieError:
+        return None
+    return jar[COOKIE].value if COOKIE in jar else None
