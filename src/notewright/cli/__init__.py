@@ -54,6 +54,10 @@ def _function(command: str) -> Callable[[argparse.Namespace], int]:
         from notewright.cli.serving import serve
 
         return serve
+    if command == "token":
+        from notewright.cli.tokens import token
+
+        return token
     from notewright.cli.commands import COMMANDS
 
     return COMMANDS[command]

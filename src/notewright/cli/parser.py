@@ -83,6 +83,16 @@ copy of the file as it was is kept beside it.
   notewright client cursor ~/Notes
   notewright client claude-code ~/Notes --write --read-only
 """
+_TOKEN = """\
+Tokens are for HTTP: a server beyond this machine wants one with every request, and so does one on this machine as soon
+as a token was ever added. They are shown once, kept as hashes, and hold at once in running servers. One that nothing
+narrows may also change workspaces and tokens.
+
+  notewright token add phone --workspace Work --read-only --expires 90d
+  notewright token add inbox-bot --surface notes --write-under 'Inbox/**' --hide 'Private/**'
+  notewright token list
+  notewright token revoke phone
+"""
 _SINCE = "2026-05-04, 2026-05-04T10:00:00Z, or so long ago: 30m, 2h, 3d"
 
 
@@ -109,6 +119,7 @@ def _parser() -> "tuple[argparse.ArgumentParser, Commands]":
     _finding(commands)
     _changing(commands)
     _looking_after(commands)
+    _letting_in(commands)
     return parser, commands
 
 
@@ -198,6 +209,27 @@ def _looking_after(commands: Commands) -> None:
     _command(commands, "check", line, _CHECK)
     index = _command(commands, "index", "bring the index up to date", _INDEX)
     index.add_argument("--rebuild", action="store_true", help="build it anew, beside the one in use")
+
+
+def _letting_in(commands: Commands) -> None:
+    token = _command(commands, "token", "make, list and revoke access tokens for HTTP", _TOKEN, workspace=False)
+    verbs = token.add_subparsers(dest="what", metavar="add|list|revoke", required=True)
+    add, listed, revoke = (verbs.add_parser(verb, help=line, allow_abbrev=False) for verb, line in _TOKEN_VERBS.items())
+    add.add_argument("name", metavar="NAME", help="whom it is for; it stands in the history")
+    add.add_argument("--workspace", action="append", default=[], metavar="NAME", help="only for this; may be repeated")
+    add.add_argument("--surface", action="append", default=[], metavar="NAME", help="only for this; may be repeated")
+    add.add_argument("--read-only", action="store_true", help="may not write")
+    add.add_argument("--hide", action="append", default=[], metavar="GLOB", help="does not see this; may be repeated")
+    add.add_argument("--write-under", action="append", default=[], metavar="GLOB", help="may write only here")
+    add.add_argument("--expires", metavar="TIME", help="is good until then: 90d, 12h, 2027-01-31")
+    revoke.add_argument("name", metavar="NAME")
+    for verb in (add, listed, revoke):
+        verb.add_argument("--json", action="store_true", help="answer with one JSON document")
+        verb.add_argument("--state", metavar="DIR", default=argparse.SUPPRESS, help="as given to the server")
+        verb.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="as given to the server")
+
+
+_TOKEN_VERBS = {"add": "make a token", "list": "show all tokens", "revoke": "end a token, at once"}
 
 
 def _count(raw: str) -> int:

@@ -1,0 +1,122 @@
+"""`notewright token`: access tokens for HTTP. A running server knows them at once."""
+
+import argparse
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from notewright import engine, opening
+from notewright.cli import printing
+from notewright.cli.asking import configured
+from notewright.config import SURFACES, Config, workspace_id
+from notewright.engine import Grant, Registry, Token
+from notewright.errors import Invalid, NotFound
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def token(args: argparse.Namespace) -> int:
+    config = configured(args)
+    registry = opening.open_registry(config)
+    try:
+        return {"add": _add, "list": _list, "revoke": _revoke}[args.what](args, config, registry)
+    finally:
+        registry.close()
+
+
+def _add(args: argparse.Namespace, config: Config, registry: Registry) -> int:
+    now = time.time()
+    grant = Grant(
+        workspaces=tuple(_workspace(name, config, registry) for name in args.workspace) or None,
+        surfaces=tuple(map(_surface, args.surface)) or None,
+        read_only=args.read_only,
+        hide=tuple(args.hide),
+        write_under=tuple(args.write_under) or ("**",),
+    )
+    expires = None if args.expires is None else _to_come(args.expires, now)
+    secret = engine.mint(registry, args.name, grant, now=now, expires=expires)
+    kept = next(one for one in registry.tokens() if one.digest == engine.digest_of(secret))
+    told = f"{args.name}: {rights(kept)}\nThis is shown once: only its hash is kept. Clients send it as\n"
+    printing.show(args, _document(kept, now) | {"token": secret}, [secret], told + "  Authorization: Bearer …")
+    return 0
+
+
+def _list(args: argparse.Namespace, config: Config, registry: Registry) -> int:
+    now, tokens = time.time(), registry.tokens()
+    lines = [f"{one.name:20}  {state(one, now):22}  {rights(one)}" for one in tokens]
+    summary = "" if tokens else "There is none. notewright token add NAME makes one."
+    printing.show(args, {"tokens": [_document(one, now) for one in tokens]}, lines, summary)
+    return 0
+
+
+def _revoke(args: argparse.Namespace, config: Config, registry: Registry) -> int:
+    if not registry.revoke(args.name, time.time()):
+        names = ", ".join(one.name for one in registry.tokens() if one.good(time.time()))
+        hint = f"there is {names}" if names else "there is none"
+        raise NotFound(f"there is no token {args.name!r} to revoke", hint=hint, what="token")
+    printing.show(args, {"revoked": args.name}, [f"{args.name} is revoked. Running servers refuse it from now on."])
+    return 0
+
+
+def rights(one: Token) -> str:
+    """What a token may, in one line."""
+    grant = one.grant
+    if grant == Grant():
+        return "everything, changing workspaces and tokens too"
+    said = ["reads" if grant.read_only else "reads and writes"]
+    said += [f"in {', '.join(grant.workspaces)}"] if grant.workspaces is not None else []
+    said += [f"through {', '.join(grant.surfaces)}"] if grant.surfaces is not None else []
+    said += [f"without {', '.join(grant.hide)}"] if grant.hide else []
+    said += [f"writing under {', '.join(grant.write_under)}"] if grant.write_under != ("**",) else []
+    return ", ".join(said)
+
+
+def state(one: Token, now: float) -> str:
+    if one.revoked is not None:
+        return "revoked"
+    if one.expires is None:
+        return "good"
+    return f"{'until' if now < one.expires else 'expired'} {printing.when(one.expires)[:10]}"
+
+
+def _document(one: Token, now: float) -> dict[str, Any]:
+    times = {"created": one.created, "expires": one.expires, "revoked": one.revoked, "last_used": one.used}
+    return {
+        "name": one.name,
+        "good": one.good(now),
+        "workspaces": one.grant.workspaces,
+        "surfaces": one.grant.surfaces,
+        "read_only": one.grant.read_only,
+        "hide": one.grant.hide,
+        "write_under": one.grant.write_under,
+        **{key: None if value is None else printing.when(value) for key, value in times.items()},
+    }
+
+
+def _workspace(name: str, config: Config, registry: Registry) -> str:
+    """The id of a workspace, by its id or name. One that is not configured here is taken as it would be named."""
+    for one in opening.as_owner_wants(config, registry):
+        if name in (one.id, one.name):
+            return one.id
+    return workspace_id(name)
+
+
+def _surface(name: str) -> str:
+    known = name.replace("-", "_")
+    if known not in SURFACES:
+        raise Invalid(f"there is no surface {name!r}", hint=f"there is {', '.join(SURFACES)}", what="surface")
+    return known
+
+
+def _to_come(raw: str, now: float) -> float:
+    """`90d`, `12h`, or a date or time to come."""
+    span = re.fullmatch(r"(\d{1,5})([mhdw])", raw)
+    if span:
+        return now + timedelta(**{_UNITS[span[2]]: int(span[1])}).total_seconds()
+    try:
+        when = datetime.fromisoformat(raw)
+    except ValueError:
+        hint = "write 90d, 12h, 2027-01-31 or 2027-01-31T10:00:00Z"
+        raise Invalid(f"{raw!r} is not a time to come", hint=hint, what="expires") from None
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
