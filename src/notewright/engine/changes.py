@@ -10,7 +10,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -198,6 +198,7 @@ def _finish_others(ws: Workspace) -> None:
     for change in ws.ledger.unfinished():
         outcome = drive(machine.recovery(change), ws)
         log.info("change %s of another process: %s", change.id, outcome.state)
+        _tell(ws, change, outcome)
 
 
 def _perform(ws: Workspace, plan: Plan) -> Done:
@@ -220,10 +221,22 @@ def _carried_out(ws: Workspace, plan: Plan) -> Done:
         undoes=plan.undoes, emptied=plan.emptied, made=_new_folders(ws.store, steps),
     )  # fmt: skip
     outcome = drive(machine.carry_out(change, _worth_keeping(steps, known), sights, known), ws)
+    _tell(ws, change, outcome)
     if outcome.state == "taken_back":
         raise outcome.cause or Internal("a change was taken back without a reason")
     versions = {step.path: _version(outcome.sights.get(step.path)) for step in plan.steps}
     return Done(change.id, versions, outcome.merged, outcome.kept)
+
+
+def _tell(ws: Workspace, change: Change, outcome: Outcome) -> None:
+    """What was done is done, whatever becomes of those who are told."""
+    if outcome.state != "done":
+        return
+    steps = tuple(step for step in change.steps if step.path not in outcome.kept)
+    try:
+        ws.heard(ws, replace(change, state=outcome.state, steps=steps))
+    except Exception:
+        log.exception("change %s could not be told of", change.id)
 
 
 def _look(store: Store, plan: Plan) -> Sights:

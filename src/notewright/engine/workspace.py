@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from notewright.engine.access import Access
 from notewright.errors import Indexing
 from notewright.index import Index, Progress
-from notewright.ledger import Actor, Ledger
+from notewright.ledger import Actor, Change, Ledger
 from notewright.stores import Entry, Store
 
 
@@ -81,6 +81,10 @@ class Still:
         return None
 
 
+def _unheard(ws: "Workspace", change: Change) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Workspace:
     """A collection of notes in one store, as one caller may use it."""
@@ -96,6 +100,7 @@ class Workspace:
     timezone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     limits: Limits = field(default_factory=Limits)
     clock: Callable[[], float] = time.time
+    heard: Callable[["Workspace", Change], None] = _unheard  # told of every change set that is done, whoever did it
 
     def by(self, actor: Actor) -> "Workspace":
         """The same notes, asked for by somebody."""

@@ -7,8 +7,9 @@ MCPError may leave a handler: the SDK would put the text of any other exception 
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import mcp_types as wire
 from mcp.server import Server
@@ -49,14 +50,29 @@ COMPLETE = {"resultType": "complete"}  # asked for by the 2026 era; the SDK leav
 Callers = Callable[[Context], Caller]
 
 
+class Counts(Protocol):
+    """Who counts calls. `tool` is the name of a tool there is, `unknown`, or the method of another kind of call;
+    `outcome` is `ok`, a code of `errors`, `protocol` for a refusal that has none, or `cancelled`."""
+
+    def began(self) -> None: ...
+
+    def ended(self, surface: str, tool: str, outcome: str, seconds: float) -> None: ...
+
+
 def build(
-    surfaces: Sequence[Surface], caller_of: Callers, workers: Workers, streams: Streams, *, push: bool
+    surfaces: Sequence[Surface],
+    caller_of: Callers,
+    workers: Workers,
+    streams: Streams,
+    *,
+    push: bool,
+    counts: Counts | None = None,
 ) -> Server[Any]:
     """A server of these surfaces at once; Invalid if two claim one tool name.
 
     `push`: the wire can carry notifications at any time, so `resources/subscribe` of the 2025 era is served.
     """
-    desk, offer = Desk(caller_of, workers), shapes.Offer.of(surfaces)
+    desk, offer = Desk(caller_of, workers, counts), shapes.Offer.of(surfaces)
     tools, prompts, shelf = _Tools(desk, surfaces), _Prompts(desk, surfaces), _Shelf(desk, surfaces, streams)
     handlers: dict[str, Any] = {"on_list_tools": tools.list, "on_call_tool": tools.call}
     if offer.prompts:
@@ -83,29 +99,53 @@ def build(
 
 
 class Desk:
-    """Where calls are taken: who calls, in which thread it is done, and how a refusal leaves."""
+    """Where calls are taken: who calls, in which thread it is done, how a refusal leaves, and who counts it."""
 
-    def __init__(self, caller_of: Callers, workers: Workers) -> None:
+    def __init__(self, caller_of: Callers, workers: Workers, counts: Counts | None = None) -> None:
         self.caller_of = caller_of
         self._workers = workers
+        self._counts = counts
 
     async def initialized(self, context: Context, params: wire.NotificationParams) -> None:
         self.caller_of(context).session.initialized = True
 
-    async def run(self, context: Context, surface: str, tool: str, work: Callable[[Call], T]) -> T:
-        """`work` in a worker thread. Raises MCPError and nothing else."""
+    async def run(
+        self, context: Context, surface: str, tool: str, work: Callable[[Call], T], *, known: bool = False
+    ) -> T:
+        """`work` in a worker thread, counted. Raises MCPError and nothing else. `known`: there is such a tool."""
+        if self._counts is None or not surface:
+            return await self._run(context, surface, tool, work, _Ending())
+        label = tool if known else "unknown" if context.method == "tools/call" else context.method
+        ending, began = _Ending(), time.perf_counter()
+        self._counts.began()
+        try:
+            return await self._run(context, surface, tool, work, ending)
+        except asyncio.CancelledError:
+            ending.code = "cancelled"
+            raise
+        except MCPError:
+            ending.code = ending.code or "protocol"
+            raise
+        finally:
+            self._counts.ended(surface, label, ending.code or "ok", time.perf_counter() - began)
+
+    async def _run(self, context: Context, surface: str, tool: str, work: Callable[[Call], T], ending: "_Ending") -> T:
         caller = self.caller_of(context)
         stop = caller.gone or threading.Event()
         actor = Actor(caller.user, _client(context, caller), surface, tool)
-        call = Call(caller.library, actor, caller.session, caller.transport, stop.is_set, _reporter(context))
+        report = _reporter(context)
+        call = Call(caller.library, actor, caller.session, caller.transport, stop.is_set, report, ending.refused)
         try:
             return await self._workers.run(work, call)
         except asyncio.CancelledError:
             stop.set()
             raise
         except (RpcError, Problem) as error:
+            if isinstance(error, Problem):
+                ending.refused(error)
             raise self._refusal(caller, error) from None
         except (Exception, Cancelled) as error:
+            ending.code = "cancelled" if isinstance(error, Cancelled) else "internal"
             log.error("%s failed", tool or context.method, exc_info=error)
             raise MCPError(INTERNAL_ERROR, "Internal error") from None
 
@@ -116,6 +156,18 @@ class Desk:
         if error.status is not None and caller.refuse is not None:
             caller.refuse(error)
         return MCPError(error.code, error.message, error.data)
+
+
+class _Ending:
+    """How a call ended: the code of the problem that stood in its way."""
+
+    __slots__ = ("code",)
+
+    def __init__(self) -> None:
+        self.code = ""
+
+    def refused(self, problem: Problem) -> None:
+        self.code = problem.code
 
 
 def _client(context: Context, caller: Caller) -> str:
@@ -160,10 +212,13 @@ class _Tools:
 
     async def call(self, context: Context, params: wire.CallToolRequestParams) -> Shape:
         name, args = params.name, params.arguments or {}
-        surface = self._known[name][0] if name in self._known else self._first
+        known = name in self._known
+        surface = self._known[name][0] if known else self._first
         if surface.handshake:
             self._shaken_hands(context)
-        answer = await self._desk.run(context, surface.name, name, lambda call: perform(surface, call, name, args))
+        answer = await self._desk.run(
+            context, surface.name, name, lambda call: perform(surface, call, name, args), known=known
+        )
         return shapes.result(answer) | COMPLETE
 
     def _shaken_hands(self, context: Context) -> None:

@@ -5,6 +5,7 @@ server whose client has gone.
 """
 
 import asyncio
+import contextvars
 import queue
 import threading
 from collections.abc import Callable
@@ -29,7 +30,10 @@ class Workers:
         self._running = 0  # given out and not answered; only the event loop's thread counts
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `work` returns or raises. When the caller is cancelled, a call that has begun goes on by itself."""
+        """What `work` returns or raises. When the caller is cancelled, a call that has begun goes on by itself.
+
+        The thread sees the caller's context variables: what it logs names the request it works for.
+        """
         if self._running >= self._threads + self._waiting:
             raise Busy("too many calls at once", hint="wait for some answers, then try again")
         loop = asyncio.get_running_loop()
@@ -37,7 +41,8 @@ class Workers:
         self._running += 1
         if self._started < min(self._running, self._threads):
             self._start()
-        self._jobs.put((loop, answer, lambda: work(*args, **kwargs)))
+        here = contextvars.copy_context()
+        self._jobs.put((loop, answer, lambda: here.run(work, *args, **kwargs)))
         return await answer  # type: ignore[return-value]
 
     def close(self) -> None:

@@ -96,6 +96,10 @@ def _no_report(done: float, total: float | None, message: str | None) -> None:
     return None
 
 
+def _not_counted(problem: Problem) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call of a tool: on what, by whom, over which wire."""
@@ -106,6 +110,7 @@ class Call:
     transport: Transport = "stdio"
     cancelled: Callable[[], bool] = bool  # bool() is False: nobody can cancel
     report: Callable[[float, float | None, str | None], None] = _no_report
+    refused: Callable[[Problem], None] = _not_counted  # told why it will not happen, before the dialect says it
     _bound: list[Workspace] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from notewright.errors import Internal, Problem
+from notewright.errors import Internal, Invalid, Problem
 from notewright.surfaces.base import (
     Answer,
     Args,
@@ -30,6 +30,7 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
     """Everything that happens to a call. Raises RpcError where the dialect wants a protocol error, or Cancelled."""
     tool = tool_named(surface, name)
     if tool is None:
+        call.refused(Invalid("there is no such tool", what="tool"))
         return surface.style.unknown_tool(name)
     try:
         if surface.guard is not None:
@@ -43,7 +44,9 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
     except RpcError:
         raise
     except Exception as error:
-        return clean(_refused(surface, Failed(_problem(error, name), name, args, call)))
+        problem = _problem(error, name)
+        call.refused(problem)
+        return clean(_refused(surface, Failed(problem, name, args, call)))
 
 
 def tool_named(surface: Surface, name: str) -> Tool | None:

@@ -1,0 +1,97 @@
+"""The outermost layer of HTTP: every request gets an id, and is told of once when it is over."""
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from notewright.server.visit import NOW, Visit
+
+log = logging.getLogger(__name__)
+HEADER = b"x-request-id"
+_GIVEN = re.compile(rb"[A-Za-z0-9-]{1,64}")
+_GONE = 499  # nobody waits for the answer any more
+
+
+@dataclass(slots=True)
+class Passage:
+    """How a request went: what the wire saw of it."""
+
+    method: str
+    route: str = ""  # the pattern of the route, never the path; "" where there is no such route
+    status: int = 0
+    seconds: float = 0.0
+    size: int = 0  # bytes of the answer's body
+
+
+class Watch(Protocol):
+    def finished(self, visit: Visit, passage: Passage) -> None: ...
+
+
+def nobody(address: str) -> bool:
+    """No proxy is trusted."""
+    return False
+
+
+class Trace:
+    """Tells `watch` of every request. An id is taken from a request only if a trusted proxy sent it."""
+
+    def __init__(self, app: ASGIApp, watch: Watch, trusted: Callable[[str], bool] = nobody) -> None:
+        self._app = app
+        self._watch = watch
+        self._trusted = trusted
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        client = scope.get("client")
+        address = client[0] if client else ""
+        visit, passage = Visit(self._id(scope, address), address), Passage(scope["method"])
+        given = (HEADER, visit.id.encode())
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                passage.status = message["status"]
+                message = {**message, "headers": [*message.get("headers", ()), given]}
+            elif message["type"] == "http.response.body":
+                passage.size += len(message.get("body", b""))
+            await send(message)
+
+        began = time.perf_counter()
+        before = NOW.set(visit)
+        try:
+            await self._app(scope, receive, sent)
+        except asyncio.CancelledError:
+            passage.status = passage.status or _GONE
+            raise
+        except Exception:
+            await self._failed(passage, visit, scope, receive, sent)
+        finally:
+            passage.seconds = time.perf_counter() - began
+            passage.route = getattr(scope.get("route"), "path", "")
+            visitor = scope.get("notewright.visitor")
+            if visitor is not None:
+                visit.user, visit.via, visit.address = visitor.principal.user, visitor.via, visitor.address
+            self._watch.finished(visit, passage)
+            NOW.reset(before)
+
+    def _id(self, scope: Scope, address: str) -> str:
+        for name, value in scope["headers"]:
+            if name == HEADER and self._trusted(address) and _GIVEN.fullmatch(value):
+                return str(value, "ascii")
+        return secrets.token_hex(8)
+
+    async def _failed(self, passage: Passage, visit: Visit, scope: Scope, receive: Receive, send: Send) -> None:
+        """Our fault: whole in the log, and to the client no more than where to look for it."""
+        log.exception("a request failed")
+        if passage.status:
+            raise  # half an answer is out: the server cuts the connection
+        told = {"error": "internal", "error_description": "something went wrong here", "request": visit.id}
+        await JSONResponse(told, 500)(scope, receive, send)
