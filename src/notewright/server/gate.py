@@ -24,7 +24,8 @@ from notewright.surfaces import Limiter, Window
 
 VISITOR = "notewright.visitor"  # where in the ASGI scope
 COOKIE = "notewright"
-METADATA = "/.well-known/oauth-protected-resource"
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
+METADATA = "notewright.metadata"  # where in the scope the address of that document is
 SMALL = 1 << 20  # bytes of a request that carries no notes
 GUESSES = (Window(30, 60.0, "minute"),)  # of one address, before it has to wait
 Need = Literal["open", "read", "write", "owner"]
@@ -101,20 +102,24 @@ class Door(Route):
         self.most_bytes = most_bytes
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        visitor: Visitor | None = scope.get(VISITOR)
-        grant = visitor.principal.grant if visitor is not None else None
-        if self.need == "owner" and not (visitor is not None and visitor.principal.owner):
-            raise Narrow("This takes a token that nothing narrows")
-        if self.need == "write" and (grant is None or grant.read_only):
-            raise Narrow("This takes a token that may write")
+        if self.need == "owner" and not _principal(scope).owner:
+            raise Narrow(scope, "This takes a token that nothing narrows", "notes:admin")
+        if self.need == "write" and _principal(scope).grant.read_only:
+            raise Narrow(scope, "This takes a token that may write", "notes:write")
         await super().handle(scope, _bounded(scope, receive, self.most_bytes), send)
 
 
-class Narrow(HTTPException):
-    """Known, and not allowed this."""
+def _principal(scope: Scope) -> Principal:
+    visitor = scope[VISITOR]
+    assert isinstance(visitor, Visitor)
+    return visitor.principal
 
-    def __init__(self, words: str) -> None:
-        said = f'Bearer error="insufficient_scope", error_description="{words}"'
+
+class Narrow(HTTPException):
+    """Known, and not allowed this; `wanted` is the scope that would do."""
+
+    def __init__(self, scope: Scope, words: str, wanted: str | None = None) -> None:
+        said = challenge(Refused("insufficient_scope", words, wanted), scope[METADATA])
         super().__init__(403, words, {"WWW-Authenticate": said})
 
 
@@ -167,7 +172,8 @@ class Entry:
     cookies: Cookies | None = None
     public_url: str | None = None
     limiter: Limiter | None = None  # for guesses
-    told: Told = _untold  # of every refusal and every first sign of somebody
+    scope: str = ""  # what a client without a token is told to ask its issuer for
+    told: Told = _untold  # of every refusal
 
 
 class Gate:
@@ -183,6 +189,7 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
+        scope[METADATA] = base_url(scope, self._entry.public_url) + WELL_KNOWN + scope["path"].rstrip("/")
         try:
             visitor = await self._visitor(scope)
         except Limited as problem:
@@ -215,9 +222,10 @@ class Gate:
             found = await self._known(secret.strip(), base_url(scope, self._entry.public_url) + scope["path"])
             if isinstance(found, Principal):
                 return Visitor(found, address, "bearer", found.user)
-            self._count_guess(address)
+            if found is None or found.error == "invalid_token":
+                self._count_guess(address)
             return found or Refused("invalid_token", "The access token is not known, was revoked or has expired")
-        return self._by_cookie(headers, address) or Refused()
+        return self._by_cookie(headers, address) or Refused(scope=self._entry.scope or None)
 
     async def _known(self, secret: str, resource: str) -> Principal | Refused | None:
         for keeper in (self._own, *self._entry.keepers):
@@ -242,9 +250,8 @@ class Gate:
         if _is_browser(scope):
             asked = quote(scope["path"], safe="/")
             return RedirectResponse(f"/sign-in?next={asked}", 303, {"Cache-Control": "no-store"})
-        metadata = base_url(scope, self._entry.public_url) + METADATA + scope["path"].rstrip("/")
         told = {"error": refused.error or "unauthorized", "error_description": refused.description}
-        return JSONResponse(told, refused.status, {"WWW-Authenticate": challenge(refused, metadata)})
+        return JSONResponse(told, refused.status, {"WWW-Authenticate": challenge(refused, scope[METADATA])})
 
     def _slow_down(self, problem: Limited) -> Response:
         wait = str(problem.details["retry_after"])

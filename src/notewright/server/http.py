@@ -136,7 +136,7 @@ class _Endpoint:
             missing = "Workspace not found" if library is None else "Surface not found"
             await JSONResponse({"error": missing}, 404)(scope, receive, send)
         elif not visitor.principal.uses(surface):
-            raise Narrow(f"This token is not for the surface {surface}")
+            raise Narrow(scope, f"This token is not for the surface {surface}", f"surface:{surface}")
         else:
             await served.answer(library, visitor.principal.user, scope, receive, send)
 

@@ -1,0 +1,80 @@
+"""`notewright token`."""
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from notewright.cli import main
+from notewright.cli.tokens import _to_come
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(["token", *words])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_a_token_is_shown_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = ("--state", str(tmp_path))
+    code, out, err = run(capsys, "add", "phone", *state)
+    assert code == 0
+    assert re.fullmatch(r"nw_[\w-]{43}\n", out)
+    assert "shown once" in err
+    code, listed, _ = run(capsys, "list", *state, "--json")
+    assert out.strip() not in listed
+    assert json.loads(listed)["tokens"][0]["name"] == "phone"
+    assert out.strip().encode() not in b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+
+def test_what_a_token_may_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "add",
+        "bot",
+        "--state",
+        str(tmp_path),
+        "--workspace",
+        "My Notes",
+        "--surface",
+        "second-brain",
+        "--read-only",
+    ]
+    _, out, _ = run(capsys, *words, "--hide", "Private/**", "--write-under", "Inbox/**", "--expires", "90d", "--json")
+    made = json.loads(out)
+    assert made["token"].startswith("nw_")
+    assert (made["workspaces"], made["surfaces"], made["read_only"]) == (["my-notes"], ["second_brain"], True)
+    assert (made["hide"], made["write_under"]) == (["Private/**"], ["Inbox/**"])
+    _, out, _ = run(capsys, "list", "--state", str(tmp_path))
+    assert "reads, in my-notes, through second_brain, without Private/**, writing under Inbox/**" in out
+
+
+def test_a_revoked_token_is_listed_as_that(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = ("--state", str(tmp_path))
+    run(capsys, "add", "phone", *state)
+    assert run(capsys, "revoke", "phone", *state)[0] == 0
+    assert re.search(r"phone +revoked", run(capsys, "list", *state)[1])
+    code, _, err = run(capsys, "revoke", "phone", *state)
+    assert (code, "there is no token 'phone' to revoke" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--surface", "nodes"], "there is no surface 'nodes'"),
+        (["--expires", "soon"], "is not a time to come"),
+        (["--expires", "2001-01-01"], "expired already"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    code, out, err = run(capsys, "add", "phone", "--state", str(tmp_path), *words)
+    assert (code, out) == (1, "")
+    assert said in err
+
+
+def test_times_to_come_are_written_as_people_write_them() -> None:
+    now = time.time()
+    assert _to_come("90d", now) == now + 90 * 86_400
+    assert _to_come("12h", now) == now + 12 * 3600
+    assert _to_come("2027-01-31", now) == _to_come("2027-01-31T00:00:00Z", now)

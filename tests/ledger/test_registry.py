@@ -1,0 +1,116 @@
+"""What is kept for a whole server: tokens, the owner's changes, secrets."""
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from notewright.errors import Exists, Unavailable
+from notewright.ledger import Grant, Token, WorkspaceRecord
+from notewright.ledger.registry_sqlite import SqliteRegistry
+
+PHONE = Token("phone", "d1", Grant(("work",), ("notes",), True, ("Private/**",), ("Inbox/**",)), 100.0, 200.0)
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[SqliteRegistry]:
+    made = SqliteRegistry.open(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_token_comes_back_as_it_was_given(registry: SqliteRegistry) -> None:
+    registry.add_token(PHONE)
+    assert registry.token("d1") == PHONE
+    assert registry.tokens() == [PHONE]
+    assert registry.token("d2") is None
+
+
+def test_a_name_can_be_used_again_when_its_token_is_revoked_or_has_expired(registry: SqliteRegistry) -> None:
+    registry.add_token(PHONE)
+    with pytest.raises(Exists, match="phone"):
+        registry.add_token(Token("phone", "d2", Grant(), 150.0))
+    registry.add_token(Token("phone", "d3", Grant(), 200.0))  # the first has expired by then
+    assert registry.revoke("phone", 210.0)
+    registry.add_token(Token("phone", "d4", Grant(), 220.0))
+    assert [token.good(230.0) for token in registry.tokens()] == [False, False, True]
+
+
+def test_revoking_twice_is_told(registry: SqliteRegistry) -> None:
+    registry.add_token(PHONE)
+    assert registry.revoke("phone", 1.0)
+    assert not registry.revoke("phone", 2.0)
+    assert not registry.revoke("nobody", 2.0)
+    assert registry.tokens()[0].revoked == 1.0
+
+
+def test_every_change_is_felt_in_another_process(registry: SqliteRegistry, tmp_path: Path) -> None:
+    felt = registry.pulse()
+    other = f"""
+import pathlib
+from notewright.ledger import Grant, Token
+from notewright.ledger.registry_sqlite import SqliteRegistry
+SqliteRegistry.open(pathlib.Path({str(tmp_path)!r})).add_token(Token("a", "b", Grant(), 1.0))
+"""
+    subprocess.run([sys.executable, "-c", other], check=True)
+    assert registry.pulse() != felt
+    assert [token.name for token in registry.tokens()] == ["a"]
+
+
+@pytest.mark.parametrize("change", ["add_token", "revoke", "put_record", "drop_record"])
+def test_every_change_of_ones_own_is_felt_too(registry: SqliteRegistry, change: str) -> None:
+    registry.add_token(PHONE)
+    registry.put_record(WorkspaceRecord("x"))
+    felt = registry.pulse()
+    if change == "add_token":
+        registry.add_token(Token("b", "d2", Grant(), 1.0))
+    elif change == "revoke":
+        registry.revoke("phone", 2.0)
+    elif change == "put_record":
+        registry.put_record(WorkspaceRecord("y"))
+    else:
+        registry.drop_record("x")
+    assert registry.pulse() != felt
+    assert registry.pulse() == registry.pulse()
+
+
+def test_a_workspace_keeps_its_place_when_it_is_changed(registry: SqliteRegistry) -> None:
+    for name in ("b", "a"):
+        registry.put_record(WorkspaceRecord(name, {"timezone": "UTC"}, added=True))
+    registry.put_record(WorkspaceRecord("b", {"hide": ["X/**"]}))
+    assert registry.records() == [
+        WorkspaceRecord("b", {"hide": ["X/**"]}),
+        WorkspaceRecord("a", {"timezone": "UTC"}, True),
+    ]
+    assert registry.drop_record("b")
+    assert not registry.drop_record("b")
+    assert [record.location for record in registry.records()] == ["a"]
+
+
+def test_a_secret_is_the_same_for_everybody_and_different_for_every_use(
+    registry: SqliteRegistry, tmp_path: Path
+) -> None:
+    secret = registry.secret("sessions")
+    assert len(secret) == 32
+    assert registry.secret("cookies") != secret
+    again = SqliteRegistry.open(tmp_path)
+    assert again.secret("sessions") == secret
+    again.close()
+
+
+def test_nobody_else_on_the_machine_can_read_it(registry: SqliteRegistry, tmp_path: Path) -> None:
+    registry.add_token(PHONE)
+    for name in os.listdir(tmp_path):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) & 0o077 == 0, name
+
+
+def test_one_that_a_newer_program_wrote_is_refused(tmp_path: Path) -> None:
+    registry = SqliteRegistry.open(tmp_path)
+    registry._db.execute("pragma user_version = 99")
+    registry.close()
+    with pytest.raises(Unavailable, match="newer"):
+        SqliteRegistry.open(tmp_path)
