@@ -8,7 +8,7 @@ SEEDS  ?= 1000000
 BIN       := .venv/bin
 INSTALLED := .venv/.installed
 CLIENTS   := tests/clients/node_modules/.installed
-PACKAGES  := rg:ripgrep strace:strace npm:npm node:nodejs
+PACKAGES  := rg:ripgrep strace:strace npm:npm node:nodejs chromium:chromium
 
 .PHONY: help reference install serve test check format bench torture dist constraints clients system clean
 

@@ -83,10 +83,10 @@ def test_both_the_rules_of_the_workspace_and_of_the_caller_hold(workspace: MakeW
     mine = Principal("bot", Grant(hide=("Tea.md",), write_under=("Inbox/**",))).narrow(ws)
     assert [path for path in ("Tea.md", "Private/Key.md", "Inbox/A.md") if mine.access.sees(path)] == ["Inbox/A.md"]
     with pytest.raises(Forbidden):
-        engine.create(mine, NotePath("Elsewhere.md"), "text")
-    engine.create(mine, NotePath("Inbox/B.md"), "text")
+        engine.create(mine, NotePath("Elsewhere.md"), b"text")
+    engine.create(mine, NotePath("Inbox/B.md"), b"text")
     with pytest.raises(ReadOnly):
-        engine.create(Principal("bot", Grant(read_only=True)).narrow(ws), NotePath("Inbox/C.md"), "text")
+        engine.create(Principal("bot", Grant(read_only=True)).narrow(ws), NotePath("Inbox/C.md"), b"text")
 
 
 def test_an_owner_is_one_whom_nothing_narrows() -> None:
