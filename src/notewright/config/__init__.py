@@ -143,6 +143,12 @@ def user_folders(environ: Mapping[str, str] | None = None) -> UserFolders:
     return UserFolders(home, Path(variables.get("XDG_CONFIG_HOME") or home / ".config"))
 
 
+def count_in(folder: str | Path) -> None:
+    """From here on this process and its children count what they do in files of this folder, so that any of them can
+    tell the sum. prometheus_client is told so by a variable, and asks for it when it is loaded."""
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+
+
 def _warn_of_unknown(variables: Mapping[str, str]) -> None:
     known = {setting.variable for setting in (*SETTINGS, *WORKSPACE_SETTINGS)} | _NOT_SETTINGS
     for name in variables:
