@@ -271,6 +271,7 @@ __all__ = [
     "Setting",
     "UserFolders",
     "WorkspaceConfig",
+    "count_in",
     "load",
     "obsidian_vault",
     "user_folders",

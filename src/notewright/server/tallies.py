@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,23 @@ GONE = "gone"  # stands where a process's number would
 
 
 def fresh(folder: Path) -> None:
-    """An empty folder, for a server that begins: what another one counted is not ours."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for file in folder.glob("*.db"):
-        file.unlink(missing_ok=True)
+    """An empty folder for a server that begins, named by the number of its process. Those of servers that have ended
+    are removed: their numbers are over."""
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for other in folder.parent.iterdir():
+        if other == folder or not _lives(other.name):
+            shutil.rmtree(other, ignore_errors=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def _lives(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
 
 
 def gone(folder: Path, process: int) -> None:

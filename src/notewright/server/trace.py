@@ -1,6 +1,5 @@
 """The outermost layer of HTTP: every request gets an id, and is told of once when it is over."""
 
-import asyncio
 import logging
 import re
 import secrets
@@ -51,9 +50,7 @@ class Trace:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        client = scope.get("client")
-        address = client[0] if client else ""
-        visit, passage = Visit(self._id(scope, address), address), Passage(scope["method"])
+        visit, passage = Visit(self._id(scope), scope), Passage(scope["method"])
         given = (HEADER, visit.id.encode())
 
         async def sent(message: Message) -> None:
@@ -68,23 +65,19 @@ class Trace:
         before = NOW.set(visit)
         try:
             await self._app(scope, receive, sent)
-        except asyncio.CancelledError:
-            passage.status = passage.status or _GONE
-            raise
         except Exception:
             await self._failed(passage, visit, scope, receive, sent)
         finally:
+            passage.status = passage.status or _GONE
             passage.seconds = time.perf_counter() - began
             passage.route = getattr(scope.get("route"), "path", "")
-            visitor = scope.get("notewright.visitor")
-            if visitor is not None:
-                visit.user, visit.via, visit.address = visitor.principal.user, visitor.via, visitor.address
             self._watch.finished(visit, passage)
             NOW.reset(before)
 
-    def _id(self, scope: Scope, address: str) -> str:
+    def _id(self, scope: Scope) -> str:
+        client = scope.get("client")
         for name, value in scope["headers"]:
-            if name == HEADER and self._trusted(address) and _GIVEN.fullmatch(value):
+            if name == HEADER and client and self._trusted(client[0]) and _GIVEN.fullmatch(value):
                 return str(value, "ascii")
         return secrets.token_hex(8)
 
