@@ -9,22 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-
-from notewright.config import SURFACES
-from notewright.server import gate
-from notewright.server.gate import METADATA, Door
 from notewright.server.oauth_scopes import BASIC
 
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
 _ENDPOINT = re.compile(r"/mcp|/mcp/(\w+)|/w/[\w-]{1,64}/mcp/(\w+)|/[\w-]{1,64}/mcp", re.ASCII)
-_PUBLIC = {"Access-Control-Allow-Origin": "*", "Cache-Control": "max-age=300"}
-_PREFLIGHT = {
-    "Access-Control-Allow-Origin": "*",
-    "Access-Control-Allow-Methods": "GET",
-    "Access-Control-Allow-Headers": "*",
-    "Access-Control-Max-Age": "86400",
-}
 
 
 def resource_metadata(
@@ -46,31 +34,10 @@ def resource_metadata(
 def metadata_url(base_url: str, path: str) -> str:
     """Where the document for this path is; what is no MCP endpoint belongs to the server as a whole."""
     base, path = urlsplit(base_url.rstrip("/")), path.rstrip("/")
-    return f"{base.scheme}://{base.netloc}{METADATA}{base.path}{path if _ENDPOINT.fullmatch(path) else ''}"
+    return f"{base.scheme}://{base.netloc}{WELL_KNOWN}{base.path}{path if _ENDPOINT.fullmatch(path) else ''}"
 
 
-def doors(
-    public_url: str | None = None,
-    issuer: str | None = None,
-    scopes: Sequence[str] = BASIC,
-    surfaces: Sequence[str] = SURFACES,
-) -> list[Door]:
-    """Where the documents are served."""
-
-    async def document(request: Request) -> Response:
-        if request.method == "OPTIONS":
-            return Response(status_code=204, headers=_PREFLIGHT)
-        base = gate.base_url(request.scope, public_url)
-        path = _endpoint("/" + request.path_params.get("path", ""), urlsplit(base).path, surfaces)
-        if path is None:
-            return JSONResponse({"error": "There is no such resource"}, 404, _PUBLIC)
-        return JSONResponse(resource_metadata(base, path, issuer, scopes), headers=_PUBLIC)
-
-    methods = ("GET", "OPTIONS")
-    return [Door(place, document, need="open", methods=methods) for place in (METADATA, METADATA + "/{path:path}")]
-
-
-def _endpoint(asked: str, prefix: str, surfaces: Sequence[str]) -> str | None:
+def endpoint(asked: str, prefix: str, surfaces: Sequence[str]) -> str | None:
     """The path of an endpoint of ours, without what a proxy puts before it; empty for the whole server."""
     path = asked.removeprefix(prefix).rstrip("/") if f"{asked}/".startswith(f"{prefix}/") else asked.rstrip("/")
     found = _ENDPOINT.fullmatch(path)
