@@ -11,15 +11,14 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from types import FrameType
 from typing import Any, NoReturn, Protocol
 from urllib.parse import urlsplit
 
 from notewright.config import SURFACES, Config
 from notewright.errors import Invalid, Unavailable
 from notewright.ledger import Registry
-from notewright.ledger.registry_sqlite import SqliteRegistry
 from notewright.opening import open_library, open_registry
 from notewright.server import stdio
 from notewright.server.caller import Caller
@@ -52,20 +51,25 @@ def serve(config: Config) -> int:
         asked = [surface_named(name, config) for name in dict.fromkeys(config["surface"])]
         together(asked)
         serve_stdio(partial(open_library, config), asked)
-    registry = open_registry(config)
-    refuse_strangers(config, registry)
-    surfaces = [surface_named(name, config) for name in SURFACES]
-    app = http_app(partial(open_library, config, registry), surfaces, config, registry)
+    with contextlib.closing(open_registry(config)) as registry:
+        refuse_strangers(config, registry)
     host, port = config["http.host"], config["http.port"]
     with listening(host, port) as door:
         print(_welcome(config, host, door.getsockname()[1]), file=sys.stderr, flush=True)
-        return serve_http(app, door)
+        from notewright import web
+
+        return web.work(config, door)
 
 
 def refuse_strangers(config: Config, registry: Registry) -> None:
     """Nobody's notes are open to the network by mistake: Invalid unless somebody can be told from a stranger."""
-    beyond = _beyond_this_machine(config)
-    if beyond is None or config["auth.issuer"] or any(token.good(time.time()) for token in registry.tokens()):
+    beyond = beyond_this_machine(config)
+    if beyond is None:
+        return
+    if config["auth.issuer"] and not (config["http.public_url"] or config["auth.audience"]):
+        hint = 'set [http] public_url = "https://…", the address that clients use'
+        raise Invalid("tokens of an issuer cannot be judged without our own address", hint=hint, what="http.public_url")
+    if config["auth.issuer"] or any(token.good(time.time()) for token in registry.tokens()):
         return
     state = f" --state {shlex.quote(config['state'])}" if config["state"] else ""
     raise Invalid(
@@ -75,7 +79,7 @@ def refuse_strangers(config: Config, registry: Registry) -> None:
     )
 
 
-def _beyond_this_machine(config: Config) -> str | None:
+def beyond_this_machine(config: Config) -> str | None:
     """What lets others in than those who use this machine."""
     if config["http.host"] not in LOOPBACK:
         return f"--http {config['http.host']}:{config['http.port']}"
@@ -158,37 +162,17 @@ def http_app(
     opened: Callable[[], OpenLibrary],
     surfaces: Sequence[Surface],
     config: Config | None = None,
-    registry: Registry | None = None,
     **settings: Any,
 ) -> WebApp:
-    """Every surface over HTTP, as an ASGI application. The library opens meanwhile and is closed with it.
+    """Some surfaces over HTTP, as an ASGI application by itself: what is kept is gone with it.
 
     `settings` are some of the configuration, by their names with `_` for the dot (`http_origins=…`).
     """
-    from notewright.server import http
-    from notewright.server.gate import Entry
-    from notewright.server.sessions import Sessions
+    from notewright import web
 
     config = config or Config((), "", "")
     values = {**config.values, **{name.replace("_", ".", 1): value for name, value in settings.items()}}
-    registry = registry or SqliteRegistry.in_memory()
-    public = urlsplit(values["http.public_url"] or "").hostname
-    entry = Entry(
-        registry,
-        user=user(),
-        closed=_beyond_this_machine(config) is not None,
-        public_url=values["http.public_url"],
-        limiter=Limiter(),
-    )
-    rules = http.Rules(
-        entry,
-        hosts=[*values["http.hosts"], *([public] if public else []), values["http.host"]],
-        origins=values["http.origins"],
-        addresses=values["http.host"] not in LOOPBACK,
-        most_bytes=values["http.max_request_bytes"],
-    )
-    library = Opening(opened, surfaces)
-    return http.app(library, surfaces, library, rules, sessions=Sessions())
+    return web.alone(replace(config, values=values), opened, surfaces)
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -203,25 +187,6 @@ def listening(host: str, port: int) -> socket.socket:
         words = f"port {port} of {host} cannot be had: {(error.strerror or str(error)).lower()}"
         raise Unavailable(words, hint="choose another, as in --http 8485") from None
     return door
-
-
-def serve_http(app: WebApp, door: socket.socket) -> int:
-    """Until a signal comes; then requests have a few seconds to end."""
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            asyncio.get_running_loop().call_soon_threadsafe(app.state.leave)
-            super().handle_exit(sig, frame)
-
-    told = logging.getLevelName(logging.root.level).lower()
-    settings = uvicorn.Config(
-        app, log_level=told, access_log=False, server_header=False, timeout_graceful_shutdown=DRAIN_SECONDS
-    )
-    server = Server(settings)
-    with contextlib.suppress(KeyboardInterrupt):
-        server.run([door])
-    return 0 if server.started else 1
 
 
 def user() -> str:

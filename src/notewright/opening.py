@@ -1,6 +1,7 @@
 """Opening workspaces: the one place that names a concrete store, index and ledger. The command line needs no more."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,20 +11,26 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from notewright import engine
-from notewright.config import Config, WorkspaceConfig, with_settings
-from notewright.engine import Workspace
+from notewright.config import Config, WorkspaceConfig
+from notewright.config.owning import as_owner_wants
+from notewright.engine import Change, Workspace
 from notewright.errors import Invalid, Problem
 from notewright.index.sqlite import SqliteIndex
-from notewright.ledger import Ledger, Registry, WorkspaceRecord
+from notewright.ledger import Ledger, Registry
 from notewright.ledger.registry_sqlite import SqliteRegistry
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.stores.folder import FolderStore
 
 log = logging.getLogger(__name__)
+Heard = Callable[[Workspace, engine.Change], None]
+Heard = Callable[[Workspace, Change], None]
 CALL_SECONDS = 60.0  # after which nobody uses a workspace any more that is not served
+AGAIN_SECONDS = 30.0  # between two attempts to open a workspace that could not be
 
 
-def open_workspace(asked: WorkspaceConfig, config: Config, *, watch: bool = True) -> Workspace:
+def open_workspace(
+    asked: WorkspaceConfig, config: Config, *, watch: bool = True, heard: Heard | None = None
+) -> Workspace:
     """A workspace ready for its first call: what a dead process left is finished, and the index is being followed.
 
     Without `watch` the index is brought up to date once, for a command that ends soon.
@@ -44,6 +51,8 @@ def open_workspace(asked: WorkspaceConfig, config: Config, *, watch: bool = True
         follower=follower,
         **_rules(asked),
     )
+    if heard is not None:
+        ws = replace(ws, heard=heard)
     if ledger.unfinished():  # seldom: the machine of changes is not loaded for nothing
         engine.recover(ws)
     if asked.bootstrap == "para":
@@ -97,15 +106,22 @@ def enclosing(folder: str, config: Config) -> str | None:
 
 class OpenShelf:
     """The workspaces of a configuration, open until closed. What the owner changes in the registry holds at the next
-    question: no server has to be started again."""
+    question: no server has to be started again.
 
-    def __init__(self, config: Config, registry: Registry | None = None) -> None:
+    Without a registry that of the state folder is followed as soon as there is one; workspaces that were added are for
+    those who serve with it."""
+
+    def __init__(self, config: Config, registry: Registry | None = None, heard: Heard | None = None) -> None:
+        """`heard` is told of every change set that is done."""
         self._config = config
+        self._heard = heard
         self._registry = registry
-        self._lock = threading.Lock()
+        self._kept: SqliteRegistry | None = None
+        self._lock, self._opening = threading.Lock(), threading.Lock()
         self._open: dict[str, Workspace] = {}  # by location
         self._shelf = engine.Shelf(())
         self._pulse: int | None = None
+        self._try_again = math.inf  # when what could not be opened is tried again
         with self._lock:
             self._follow(strict=True)
 
@@ -126,36 +142,54 @@ class OpenShelf:
             self._follow()
 
     def _now(self) -> engine.Shelf:
-        if self._registry is not None and self._registry.pulse() != self._pulse:
+        if self._is_behind():
             with self._lock:
-                self._follow()
+                if self._is_behind():
+                    self._follow()
         return self._shelf
 
+    def _is_behind(self) -> bool:
+        registry = self._owners()
+        changed = registry is not None and registry.pulse() != self._pulse
+        return changed or time.monotonic() >= self._try_again
+
+    def _owners(self) -> Registry | None:
+        """What the owner changed: one stat where nothing ever was."""
+        if self._registry is None and self._kept is None and _registry_file(self._config).exists():
+            with self._opening:
+                if self._kept is None:
+                    self._kept = open_registry(self._config)
+        return self._registry or self._kept
+
     def _follow(self, *, strict: bool = False) -> None:
-        """Open what is new, change what is there, let go of what is gone."""
-        if self._registry is not None:
-            self._pulse = self._registry.pulse()
-        shelf: list[Workspace] = []
-        for asked in as_owner_wants(self._config, self._registry):
-            try:
-                shelf.append(self._opened(asked))
-            except Problem as problem:
-                if strict and asked in self._config.workspaces:
-                    self._close(list(self._open.values()))
-                    raise
-                log.warning("the workspace %s cannot be opened: %s", asked.name, problem)
+        """Open what is new, change what is there, let go of what is gone. Nobody who asks meanwhile is told the old."""
+        registry = self._owners()
+        pulse = registry.pulse() if registry is not None else None
+        asked = as_owner_wants(self._config, registry, added=self._registry is not None)
+        shelf = [ws for one in asked if (ws := self._opened(one, strict)) is not None]
         named = {ws.store.identity for ws in shelf}
         gone = [location for location, ws in self._open.items() if ws.store.identity not in named]
         closing = [self._open.pop(location) for location in gone]
-        self._shelf = engine.Shelf(shelf)
+        self._try_again = math.inf if len(shelf) == len(asked) else time.monotonic() + AGAIN_SECONDS
+        self._shelf, self._pulse = engine.Shelf(shelf), pulse
         if closing:  # calls that are under way still use them
-            threading.Timer(CALL_SECONDS, self._close, [closing]).start()
+            later = threading.Timer(CALL_SECONDS, self._close, [closing])
+            later.daemon = True
+            later.start()
 
-    def _opened(self, asked: WorkspaceConfig) -> Workspace:
-        there = self._open.get(asked.location)
-        if there is None:
-            there = self._open[asked.location] = open_workspace(asked, self._config)
-        return replace(there, name=asked.name, id=asked.id, **_rules(asked))
+    def _opened(self, asked: WorkspaceConfig, strict: bool) -> Workspace | None:
+        """A workspace as it is wanted now; None for one that cannot be opened beside others that can."""
+        try:
+            there = self._open.get(asked.location)
+            if there is None:
+                there = self._open[asked.location] = open_workspace(asked, self._config, heard=self._heard)
+            return replace(there, name=asked.name, id=asked.id, **_rules(asked))
+        except Problem as problem:
+            if strict and any(asked.location == one.location for one in self._config.workspaces):
+                self._close(list(self._open.values()))
+                raise
+            log.warning("the workspace %s cannot be opened: %s", asked.name, problem)
+            return None
 
     @staticmethod
     def _close(workspaces: list[Workspace]) -> None:
@@ -166,32 +200,41 @@ class OpenShelf:
         with self._lock:
             self._close(list(self._open.values()))
             self._open = {}
+            if self._kept is not None:
+                self._kept.close()
 
 
 def open_registry(config: Config) -> SqliteRegistry:
     return SqliteRegistry.open(Path(config.state))
 
 
-def open_library(config: Config, registry: Registry | None = None) -> OpenShelf:
+def _registry_file(config: Config) -> Path:
+    return Path(config.state) / "registry.db"
+
+
+def as_owned(config: Config, *, added: bool = True) -> Config:
+    """The same configuration with what the owner changed, if anything ever was; for a command that ends soon."""
+    if not _registry_file(config).exists():
+        return config
+    registry = open_registry(config)
+    try:
+        return replace(config, workspaces=as_owner_wants(config, registry, added=added))
+    finally:
+        registry.close()
+
+
+def open_library(config: Config, registry: Registry | None = None, heard: Heard | None = None) -> OpenShelf:
     """Every workspace of the configuration, in order; with a registry also those that the owner added."""
-    return OpenShelf(config, registry)
+    return OpenShelf(config, registry, heard)
 
 
-def as_owner_wants(config: Config, registry: Registry | None) -> Sequence[WorkspaceConfig]:
-    """The workspaces of a configuration with what their owner changed since, and those the owner added."""
-    if registry is None:
-        return config.workspaces
-    records = {record.location: record for record in registry.records()}
-    asked = [_changed(one, records.get(one.location), config) for one in config.workspaces]
-    known = {one.location for one in asked}
-    for record in records.values():
-        if record.added and record.location not in known:
-            asked.append(_changed(WorkspaceConfig("", "", record.location), record, config))
-    return asked
-
-
-def _changed(asked: WorkspaceConfig, record: WorkspaceRecord | None, config: Config) -> WorkspaceConfig:
-    if record is None:
-        return asked
-    changed = with_settings(asked, record.settings)
-    return replace(changed, read_only=changed.read_only or config["read_only"])
+__all__ = [
+    "OpenShelf",
+    "as_owned",
+    "as_owner_wants",
+    "close_workspace",
+    "enclosing",
+    "open_library",
+    "open_registry",
+    "open_workspace",
+]

@@ -1,14 +1,16 @@
 """What every HTTP request passes before anybody looks at it: whose name it calls us by, and which page sent it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from ipaddress import ip_address
-from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from notewright.server import visit
+
+PUBLIC = "/.well-known/"  # documents that pages of other origins may read
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -22,13 +24,11 @@ class Edge:
         origins: Iterable[str] = (),
         *,
         addresses: bool = False,
-        told: Callable[[str, Mapping[str, Any]], None] | None = None,
     ) -> None:
         """`addresses`: a Host that is an IP address is taken. A page can bind a name to us behind its user's back,
         never an address."""
         self._app = app
         self._addresses = addresses
-        self._told = told
         self._hosts = frozenset(name.lower() for name in (*LOOPBACK, *hosts))
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
 
@@ -40,7 +40,7 @@ class Edge:
             return await self._refuse(
                 "host", 421, "this server does not answer to that Host name", scope, receive, send
             )
-        if not self._may_come_from(headers.get("origin")):
+        if not (self._may_come_from(headers.get("origin")) or scope["path"].startswith(PUBLIC)):
             return await self._refuse(
                 "origin", 403, "this server does not answer pages of that Origin", scope, receive, send
             )
@@ -59,9 +59,7 @@ class Edge:
         return name in self._hosts or (self._addresses and _is_address(name))
 
     async def _refuse(self, reason: str, status: int, words: str, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._told is not None:
-            client = scope.get("client")
-            self._told("refused", {"reason": reason, "address": client[0] if client else ""})
+        visit.refuse(reason)
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008, "reason": words})
         else:

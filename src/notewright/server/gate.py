@@ -20,12 +20,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from notewright.engine import Principal, Registry, admit, admit_digest
 from notewright.errors import Limited, Problem
+from notewright.server.resource import metadata_url
 from notewright.surfaces import Limiter, Window
 
 VISITOR = "notewright.visitor"  # where in the ASGI scope
 COOKIE = "notewright"
-WELL_KNOWN = "/.well-known/oauth-protected-resource"
-METADATA = "notewright.metadata"  # where in the scope the address of that document is
+METADATA_URL = "notewright.metadata"  # where in the scope the address of that document is
 SMALL = 1 << 20  # bytes of a request that carries no notes
 GUESSES = (Window(30, 60.0, "minute"),)  # of one address, before it has to wait
 Need = Literal["open", "read", "write", "owner"]
@@ -119,7 +119,7 @@ class Narrow(HTTPException):
     """Known, and not allowed this; `wanted` is the scope that would do."""
 
     def __init__(self, scope: Scope, words: str, wanted: str | None = None) -> None:
-        said = challenge(Refused("insufficient_scope", words, wanted), scope[METADATA])
+        said = challenge(Refused("insufficient_scope", words, wanted), scope[METADATA_URL])
         super().__init__(403, words, {"WWW-Authenticate": said})
 
 
@@ -189,17 +189,18 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
-        scope[METADATA] = base_url(scope, self._entry.public_url) + WELL_KNOWN + scope["path"].rstrip("/")
+        scope[METADATA_URL] = metadata_url(base_url(scope, self._entry.public_url), scope["path"])
         try:
             visitor = await self._visitor(scope)
         except Limited as problem:
+            self._entry.told("refused", {"reason": "rate"})
             return await self._slow_down(problem)(scope, receive, send)
         except Problem as problem:
             return await JSONResponse({"error": str(problem)}, 503)(scope, receive, send)
         if isinstance(visitor, Visitor):
             scope[VISITOR] = visitor
         elif not any(door.matches(scope)[0] == Match.FULL for door in self._open):
-            self._entry.told("refused", {"reason": visitor.error or "unauthenticated", "address": address_of(scope)})
+            self._entry.told("refused", {"reason": visitor.error or "unauthenticated"})
             return await self._refusal(scope, visitor)(scope, receive, send)
         await self._app(scope, receive, send)
 
@@ -251,7 +252,7 @@ class Gate:
             asked = quote(scope["path"], safe="/")
             return RedirectResponse(f"/sign-in?next={asked}", 303, {"Cache-Control": "no-store"})
         told = {"error": refused.error or "unauthorized", "error_description": refused.description}
-        return JSONResponse(told, refused.status, {"WWW-Authenticate": challenge(refused, scope[METADATA])})
+        return JSONResponse(told, refused.status, {"WWW-Authenticate": challenge(refused, scope[METADATA_URL])})
 
     def _slow_down(self, problem: Limited) -> Response:
         wait = str(problem.details["retry_after"])

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,19 +18,22 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from notewright.engine import Principal, Shelf
 from notewright.errors import Problem
-from notewright.server import mcp, shapes
+from notewright.server import mcp, shapes, visit
 from notewright.server.caller import Caller
 from notewright.server.changes import Streams
 from notewright.server.edge import Edge
 from notewright.server.gate import VISITOR, Door, Entry, Gate, Narrow, Visitor
 from notewright.server.messages import client_name, is_message, parsed, request_id
+from notewright.server.operations import Operations
+from notewright.server.proxies import Proxies
 from notewright.server.sessions import Sessions
+from notewright.server.trace import Trace
 from notewright.server.workers import Workers
 from notewright.surfaces import INVALID_REQUEST, Library, RpcError, Session, Surface
 
@@ -47,31 +50,35 @@ class Rules:
     hosts: Sequence[str] = ()
     origins: Sequence[str] = ()
     addresses: bool = False  # a Host that is an IP address and no name is taken: no page can be bound to it
+    proxies: Sequence[str] = ()  # addresses and networks whose word about the client is taken
     most_bytes: int = MOST_BYTES
 
 
 def app(
     library: Library,
     surfaces: Sequence[Surface],
-    around: contextlib.AbstractContextManager[object],
     rules: Rules,
     *,
     sessions: Sessions,
-    workers: Workers | None = None,
+    operations: Operations,
+    workers: Workers,
     more: Sequence[Door] = (),
+    around: Sequence[contextlib.AbstractAsyncContextManager[object]] = (),
+    leave: Callable[[], None] = lambda: None,
 ) -> Starlette:
-    """The HTTP map of the surfaces: `/mcp/<surface>`, `/w/<workspace>/mcp/<surface>`, the aliases, and `/healthz`.
+    """The HTTP map of the surfaces: `/mcp/<surface>`, `/w/<workspace>/mcp/<surface>`, the aliases; and of operations.
 
-    `around` is entered when serving begins and left when it has ended. `more` are the doors of others. `state.leave`,
-    called on the event loop, ends the requests that would not end by themselves.
+    `around` are entered when serving begins and left when it has ended. `more` are the doors of others. `state.leave`,
+    called on the event loop, ends the requests that would not end by themselves; it calls `leave`.
     """
-    workers, streams = workers or Workers(threads=64), Streams()
-    served = {surface.name: _Served(surface, sessions, workers, streams, rules.most_bytes) for surface in surfaces}
+    streams = Streams()
+    desk = _Desk(sessions, workers, streams, operations, rules.most_bytes)
+    served = {surface.name: _Served(surface, desk) for surface in surfaces}
 
     def to(path: str, surface: str | None = None) -> Door:
         return Door(path, _Endpoint(library, served, workers, surface), need="read", most_bytes=rules.most_bytes + 1)
 
-    routes = [Door("/healthz", _healthz, need="open"), Door("/health", _healthz, need="open"), *more]
+    routes = [*operations.doors(workers), *more]
     routes += [
         to("/mcp/{surface}"),
         to("/w/{workspace}/mcp/{surface}"),
@@ -82,18 +89,22 @@ def app(
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as stack:
-            stack.enter_context(around)
-            for one in served.values():
-                await stack.enter_async_context(one.running())
+            for one in around:
+                await stack.enter_async_context(one)
+            for surface in served.values():
+                await stack.enter_async_context(surface.running())
             yield
-        workers.close()
 
-    site = Starlette(routes=routes, lifespan=lifespan, middleware=_passed(rules, routes))
-    site.state.leave = streams.close
+    def leaving() -> None:
+        streams.close()
+        leave()
+
+    site = Starlette(routes=routes, lifespan=lifespan, middleware=_passed(rules, routes, operations))
+    site.state.leave = leaving
     return site
 
 
-def _passed(rules: Rules, routes: Sequence[Door]) -> list[Middleware]:
+def _passed(rules: Rules, routes: Sequence[Door], operations: Operations) -> list[Middleware]:
     """What a request passes on its way in; and for pages of the origins that the owner named, what their browser asks
     for before it sends one."""
     pages = Middleware(
@@ -104,12 +115,15 @@ def _passed(rules: Rules, routes: Sequence[Door]) -> list[Middleware]:
         expose_headers=(SESSION,),
         allow_private_network=True,
     )
-    edge = Middleware(Edge, rules.hosts, rules.origins, addresses=rules.addresses, told=rules.entry.told)
-    return [edge, *([pages] if rules.origins else []), Middleware(Gate, rules.entry, routes)]
-
-
-async def _healthz(_: Request) -> Response:
-    return JSONResponse({"status": "ok"})
+    trusted = Proxies(rules.proxies)
+    proxies = Middleware(ProxyHeadersMiddleware, trusted_hosts=list(rules.proxies))
+    return [
+        Middleware(Trace, operations, trusted),
+        *([proxies] if rules.proxies else []),
+        Middleware(Edge, rules.hosts, rules.origins, addresses=rules.addresses),
+        *([pages] if rules.origins else []),
+        Middleware(Gate, rules.entry, routes),
+    ]
 
 
 class _Endpoint:
@@ -134,6 +148,7 @@ class _Endpoint:
             return await JSONResponse({"error": str(problem)}, 503)(scope, receive, send)
         if served is None or library is None:
             missing = "Workspace not found" if library is None else "Surface not found"
+            visit.refuse("hidden")
             await JSONResponse({"error": missing}, 404)(scope, receive, send)
         elif not visitor.principal.uses(surface):
             raise Narrow(scope, f"This token is not for the surface {surface}", f"surface:{surface}")
@@ -163,18 +178,27 @@ class _Asked:
         return self.message.get("method") if isinstance(self.message, dict) else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """What all surfaces share."""
+
+    sessions: Sessions
+    workers: Workers
+    streams: Streams
+    operations: Operations
+    most_bytes: int
+
+
 class _Served:
     """One surface over HTTP."""
 
-    def __init__(
-        self, surface: Surface, sessions: Sessions, workers: Workers, streams: Streams, most_bytes: int
-    ) -> None:
+    def __init__(self, surface: Surface, desk: _Desk) -> None:
         self._surface = surface
-        self._sessions = sessions
-        self._most_bytes = most_bytes
-        server = mcp.build([surface], _caller, workers, streams, push=False)
+        self._sessions = desk.sessions
+        self._most_bytes = most = desk.most_bytes
+        server = mcp.build([surface], _caller, desk.workers, desk.streams, push=False, counts=desk.operations)
         self._streaming, self._plain = (
-            StreamableHTTPSessionManager(server, stateless=True, json_response=plain, max_request_body_size=most_bytes)
+            StreamableHTTPSessionManager(server, stateless=True, json_response=plain, max_request_body_size=most)
             for plain in (False, True)
         )
 

@@ -1,0 +1,165 @@
+"""Putting the parts together that serve over HTTP: one process or several, one configuration or the next."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from urllib.parse import urlsplit
+
+import uvicorn
+from starlette.applications import Starlette
+
+from notewright.app import LOOPBACK, beyond_this_machine, log_to_stderr, refuse_strangers, surface_named, user
+from notewright.config import SURFACES, Config
+from notewright.ledger import Registry
+from notewright.ledger.registry_sqlite import SqliteRegistry
+from notewright.opening import OpenShelf, open_library, open_registry
+from notewright.server import http, oauth, resource_doors
+from notewright.server.audit import Audit, audit_file
+from notewright.server.cookies import Cookies
+from notewright.server.gate import Door, Entry
+from notewright.server.library import Opening, OpenLibrary
+from notewright.server.operations import Operations
+from notewright.server.sessions import Sessions
+from notewright.server.workers import Workers
+from notewright.surfaces import Limiter, Surface
+
+log = logging.getLogger(__name__)
+Around = contextlib.AbstractAsyncContextManager[object]
+DRAIN_SECONDS = 5
+THREADS = 64  # for calls, in each process
+
+
+class Site:
+    """What one process serves. The application is made anew when the configuration changes; this stays."""
+
+    def __init__(
+        self, config: Config, registry: Registry | None = None, opened: Callable[[], OpenLibrary] | None = None
+    ) -> None:
+        """`opened` opens the library; without it, the workspaces of the configuration and those the owner added."""
+        self.config = config
+        self.registry = registry or open_registry(config)
+        self.audit = Audit(audit_file(config["audit_log"], config.state) if config.state else None)
+        self.library = Opening(opened or self._open)
+        self.workers = Workers(threads=THREADS)
+        self.limiter = Limiter()
+        self.sessions = Sessions(self.registry.secret("sessions"))
+        self._shelf: OpenShelf | None = None
+
+    def _open(self) -> OpenShelf:
+        self._shelf = open_library(self.config, self.registry, heard=self.audit.wrote)
+        return self._shelf
+
+    def __enter__(self) -> "Site":
+        self.library.begin()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.library.close()
+        self.workers.close()
+        self.audit.close()
+        self.registry.close()
+
+    def reconfigure(self, config: Config) -> None:
+        """Workspaces, rights and limits as they are written now. Where we listen, and how many of us, stays."""
+        refuse_strangers(config, self.registry)
+        self.config = config
+        log_to_stderr(config)
+        if self._shelf is not None:
+            self._shelf.reconfigure(config)
+
+    def app(self, surfaces: Sequence[Surface] | None = None, around: Sequence[Around] = ()) -> Starlette:
+        """The application of the configuration as it is now."""
+        config, registry = self.config, self.registry
+        surfaces = [surface_named(name, config) for name in SURFACES] if surfaces is None else surfaces
+        issuer = _issuer(config)
+        cookies = Cookies(registry.secret("cookies"))
+        operations = Operations(self.library, self.audit, state=Path(config.state), cache=Path(config.cache))
+        entry = Entry(
+            registry,
+            keepers=[issuer] if issuer is not None else [],
+            user=user(),
+            closed=beyond_this_machine(config) is not None,
+            cookies=cookies,
+            public_url=config["http.public_url"],
+            limiter=self.limiter,
+            scope=issuer.asks if issuer is not None else "",
+            told=operations.told,
+        )
+        return http.app(
+            self.library,
+            surfaces,
+            _rules(config, entry),
+            sessions=self.sessions,
+            operations=operations,
+            workers=self.workers,
+            more=self._doors(surfaces, issuer),
+            around=[*around, *([issuer] if issuer is not None else [])],
+        )
+
+    def _doors(self, surfaces: Sequence[Surface], issuer: "oauth.Issuer | None") -> list[Door]:
+        names = [surface.name for surface in surfaces]
+        public = self.config["http.public_url"]
+        if issuer is None:
+            return resource_doors.doors(public, surfaces=names)
+        return resource_doors.doors(public, self.config["auth.issuer"], issuer.scopes, names)
+
+
+def _issuer(config: Config) -> "oauth.Issuer | None":
+    if not config["auth.issuer"]:
+        return None
+    names = ("issuer", "audience", "scopes", "user_claim", "introspection_url", "client_id", "client_secret_file")
+    asked = {name: config[f"auth.{name}"] for name in names}
+    return oauth.Issuer(oauth.trust(**asked, public_url=config["http.public_url"]))
+
+
+def _rules(config: Config, entry: Entry) -> http.Rules:
+    public = urlsplit(config["http.public_url"] or "").hostname
+    host = config["http.host"]
+    return http.Rules(
+        entry,
+        hosts=[*config["http.hosts"], *([public] if public else []), host],
+        origins=config["http.origins"],
+        addresses=host not in LOOPBACK,
+        proxies=config["http.trusted_proxies"],
+        most_bytes=config["http.max_request_bytes"],
+    )
+
+
+def alone(config: Config, opened: Callable[[], OpenLibrary], surfaces: Sequence[Surface]) -> Starlette:
+    """An application that needs no state directory and ends its site with itself."""
+    site = Site(config, SqliteRegistry.in_memory(), opened)
+
+    @contextlib.asynccontextmanager
+    async def open_site() -> AsyncIterator[None]:
+        with site:
+            yield
+
+    return site.app(surfaces, around=[open_site()])
+
+
+def work(config: Config, door: socket.socket) -> int:
+    """One process that answers."""
+    with Site(config) as site:
+        app = site.app()
+
+        class Server(uvicorn.Server):
+            def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+                asyncio.get_running_loop().call_soon_threadsafe(app.state.leave)
+                super().handle_exit(sig, frame)
+
+        settings = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=DRAIN_SECONDS,
+        )
+        server = Server(settings)
+        with contextlib.suppress(KeyboardInterrupt):
+            server.run([door])
+        return 0 if server.started else 1
