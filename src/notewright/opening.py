@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from notewright import engine
 from notewright.config import Config, WorkspaceConfig
 from notewright.config.owning import as_owner_wants
-from notewright.engine import Change, Workspace
+from notewright.engine import Workspace
 from notewright.errors import Invalid, Problem
 from notewright.index.sqlite import SqliteIndex
 from notewright.ledger import Ledger, Registry
@@ -23,7 +23,6 @@ from notewright.stores.folder import FolderStore
 
 log = logging.getLogger(__name__)
 Heard = Callable[[Workspace, engine.Change], None]
-Heard = Callable[[Workspace, Change], None]
 CALL_SECONDS = 60.0  # after which nobody uses a workspace any more that is not served
 AGAIN_SECONDS = 30.0  # between two attempts to open a workspace that could not be
 
@@ -119,6 +118,7 @@ class OpenShelf:
         self._kept: SqliteRegistry | None = None
         self._lock, self._opening = threading.Lock(), threading.Lock()
         self._open: dict[str, Workspace] = {}  # by location
+        self._leaving: list[Workspace] = []  # no longer served
         self._shelf = engine.Shelf(())
         self._pulse: int | None = None
         self._try_again = math.inf  # when what could not be opened is tried again
@@ -173,9 +173,16 @@ class OpenShelf:
         self._try_again = math.inf if len(shelf) == len(asked) else time.monotonic() + AGAIN_SECONDS
         self._shelf, self._pulse = engine.Shelf(shelf), pulse
         if closing:  # calls that are under way still use them
-            later = threading.Timer(CALL_SECONDS, self._close, [closing])
+            self._leaving += closing
+            later = threading.Timer(CALL_SECONDS, self._let_go, [closing])
             later.daemon = True
             later.start()
+
+    def _let_go(self, closing: list[Workspace]) -> None:
+        with self._lock:
+            left = [ws for ws in closing if any(ws is one for one in self._leaving)]
+            self._leaving = [ws for ws in self._leaving if not any(ws is one for one in left)]
+            self._close(left)
 
     def _opened(self, asked: WorkspaceConfig, strict: bool) -> Workspace | None:
         """A workspace as it is wanted now; None for one that cannot be opened beside others that can."""
@@ -198,8 +205,8 @@ class OpenShelf:
 
     def close(self) -> None:
         with self._lock:
-            self._close(list(self._open.values()))
-            self._open = {}
+            self._close([*self._open.values(), *self._leaving])
+            self._open, self._leaving = {}, []
             if self._kept is not None:
                 self._kept.close()
 

@@ -24,12 +24,15 @@ def configured(
 
 
 def chosen(args: argparse.Namespace) -> tuple[WorkspaceConfig, Config]:
-    """The workspace of `--workspace`: one of the configuration by its name, else a location; else this folder."""
-    config = configured(args)
+    """The workspace of `--workspace`: one of the configuration or of the owner by its name, else a location; else this
+    folder. What the owner changed of it holds."""
+    from notewright import opening
+
+    config = opening.as_owned(configured(args))
     for workspace in config.workspaces:
         if args.workspace in (workspace.name, workspace.id):
             return workspace, config
-    here = configured(args, (args.workspace or ".",))
+    here = opening.as_owned(configured(args, (args.workspace or ".",)), added=False)
     for workspace in config.workspaces:  # a folder that is configured brings its settings with it
         if workspace.location == here.workspaces[0].location:
             return workspace, config

@@ -4,6 +4,7 @@ Everything here is small and read on every request, so it can be asked cheaply w
 """
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -49,6 +50,10 @@ class Registry(Protocol):
 
     def pulse(self) -> int:
         """Another number after every change, whoever made it. Costs next to nothing."""
+        ...
+
+    def together(self) -> AbstractContextManager[None]:
+        """What is read and written inside is one step among all processes: all of it, or nothing if it raises."""
         ...
 
     def add_token(self, token: Token) -> None:

@@ -71,6 +71,11 @@ class SqliteRegistry:
         with self._alone, words("the registry"):
             return self._own + int(self._db.execute("pragma data_version").get)
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        with self._writing():
+            yield
+
     # Tokens
 
     def add_token(self, token: Token) -> None:
@@ -135,6 +140,9 @@ class SqliteRegistry:
     @contextmanager
     def _writing(self) -> Iterator[apsw.Connection]:
         with self._alone, words("the registry"):
+            if self._db.in_transaction:  # a part of what is done together
+                yield self._db
+                return
             self._db.execute("begin immediate")
             try:
                 yield self._db

@@ -1,0 +1,293 @@
+"""What an owner changes of a server that runs: which workspaces it has, what they are called, what holds in them.
+
+The configuration says what is served, the registry what its owner changed since. Both the command line and the JSON API
+come here, so that a name, a place or a value is refused by both in the same words. Every change is one step of the
+registry: it is checked against everything that holds at that moment, and it happens whole or not at all.
+"""
+
+import logging
+import os
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from notewright.config import CHANGEABLE, Config, WorkspaceConfig, with_settings, workspace_id
+from notewright.config.places import absolute, kind_of, refuse_inside, refuse_overlap
+from notewright.config.rooting import folder_beneath, segments_of
+from notewright.config.table import WORKSPACE_SETTINGS, near
+from notewright.engine import Registry, WorkspaceRecord
+from notewright.errors import Exists, Invalid, NotFound, Problem
+from notewright.notes import glob_matcher
+
+log = logging.getLogger(__name__)
+
+LONGEST_NAME = 100  # characters
+MOST_GLOBS = 100
+MOST = 1 << 53  # what every reader of JSON can count to
+_JOINERS = "\u200c\u200d"  # letters of some scripts and pictures need them
+Settings = Mapping[str, Any]
+
+
+# ---- what holds ---------------------------------------------------------------------------------------
+
+
+def as_owner_wants(config: Config, registry: Registry | None, *, added: bool = True) -> tuple[WorkspaceConfig, ...]:
+    """The workspaces of a configuration with what their owner changed since, and those the owner added.
+
+    The configuration may have changed too: where a name given here is borne by another workspace by now, the one of
+    the configuration holds, and what was added and cannot stand beside the others is not served.
+    """
+    if registry is None:
+        return config.workspaces
+    records = {record.location: record for record in registry.records()}
+    served: list[WorkspaceConfig] = []
+    for number, one in enumerate(config.workspaces):
+        changed = _changed(one, records.get(one.location), config)
+        if _clash(changed, [*served, *config.workspaces[number + 1 :]]):
+            log.warning("the workspace %s cannot be called %s: that is another one's name", one.name, changed.name)
+            changed = replace(changed, name=one.name, id=one.id)
+        served.append(changed)
+    for record in records.values() if added else ():
+        if record.added and all(record.location != one.location for one in config.workspaces):
+            served += _beside(served, record, config)
+    return tuple(served)
+
+
+def _changed(asked: WorkspaceConfig, record: WorkspaceRecord | None, config: Config) -> WorkspaceConfig:
+    if record is None:
+        return asked
+    changed = with_settings(asked, record.settings)
+    return replace(changed, read_only=changed.read_only or config["read_only"])
+
+
+def _beside(served: Sequence[WorkspaceConfig], record: WorkspaceRecord, config: Config) -> list[WorkspaceConfig]:
+    """A workspace that was added, unless it cannot be served beside these."""
+    try:
+        added = _changed(WorkspaceConfig("", "", record.location), record, config)
+        if other := _clash(added, served):
+            raise Exists(f"another workspace is called {other.name}")
+        _refuse_place(added, served, config)
+    except Problem as problem:
+        log.warning("the workspace in %s is not served: %s", record.location, problem)
+        return []
+    return [added]
+
+
+def found(config: Config, registry: Registry, which: str, *, by_location: bool = False) -> WorkspaceConfig:
+    """The workspace of that id or name; on the owner's own command line also that in a folder, served or not."""
+    served = as_owner_wants(config, registry)
+    for one in served:
+        if which in (one.id, one.name):
+            return one
+    if by_location and (os.sep in which or os.path.isdir(which)):
+        return _in_folder(config, registry, served, absolute(which, Path.cwd()))
+    hint = near(which, [one.name for one in served])
+    raise NotFound(f"there is no workspace {which!r}", hint=hint, what="workspace", workspace=which)
+
+
+def _in_folder(config: Config, registry: Registry, served: Sequence[WorkspaceConfig], location: str) -> WorkspaceConfig:
+    """A server may have been told of it on its command line, which we cannot know."""
+    for one in served:
+        if one.location == location:
+            return one
+    record = next((record for record in registry.records() if record.location == location), None)
+    return _changed(_unchanged(config, location), record, config)
+
+
+def _unchanged(config: Config, location: str) -> WorkspaceConfig:
+    """What the configuration says of a folder, or what a server says that was told of nothing but the folder."""
+    name = location.rpartition("/")[2] or "notes"
+    told = (one for one in config.workspaces if one.location == location)
+    return next(told, WorkspaceConfig(name, workspace_id(name), location))
+
+
+# ---- changing it --------------------------------------------------------------------------------------
+
+
+def add_folder(
+    config: Config, registry: Registry, name: str, location: str, settings: Settings | None = None
+) -> WorkspaceConfig:
+    """Serve a folder that is there, from now on."""
+    if kind_of(location) != "folder":
+        raise Invalid(f"{location} is not a folder", hint="this version serves folders", what="location")
+    place = absolute(location, Path.cwd())
+    with registry.together():
+        record = _new(config, registry, name, place, settings or {})
+        registry.put_record(record)
+    return found(config, registry, record.settings["id"])
+
+
+def add_beneath(
+    config: Config, registry: Registry, name: str, location: str | None, settings: Settings | None = None
+) -> WorkspaceConfig:
+    """Serve a folder beneath `workspaces_root`, which is made if it is not there: all that comes over a network may
+    name. Without a location it is called like the workspace's id."""
+    root = _root(config)
+    if location is None:
+        location = workspace_id(_good_name(name), _ids(config, registry))
+    segments = segments_of(location, root)
+    with folder_beneath(root, segments), registry.together():
+        record = _new(config, registry, name, "/".join((root, *segments)), settings or {})
+        registry.put_record(record)
+    return found(config, registry, record.settings["id"])
+
+
+def _root(config: Config) -> str:
+    root = config["workspaces_root"]
+    if root is None:
+        hint = "use notewright workspace add on the machine itself, or set workspaces_root to a folder for them"
+        raise Invalid("this server makes no workspaces", hint=hint, what="workspaces_root")
+    place = os.path.realpath(Path(root).expanduser())
+    if not os.path.isdir(place):
+        hint = "make it, or set workspaces_root to a folder that is there"
+        raise Invalid("the folder of workspaces_root is not there", hint=hint, what="workspaces_root")
+    return place
+
+
+def _new(config: Config, registry: Registry, name: str, location: str, settings: Settings) -> WorkspaceRecord:
+    """The record of a workspace that is not served yet. What was set for its folder before still holds."""
+    served = as_owner_wants(config, registry)
+    before = next((record for record in registry.records() if record.location == location), WorkspaceRecord(location))
+    kept = dict(before.settings)
+    kept["name"] = _good_name(name)
+    kept.setdefault("id", workspace_id(kept["name"], _ids(config, registry)))
+    kept = _merged(kept, settings)
+    asked = with_settings(WorkspaceConfig("", "", location), kept)
+    _refuse_place(asked, served, config)
+    _refuse_clash(asked, served)
+    return WorkspaceRecord(location, kept, added=True)
+
+
+def _ids(config: Config, registry: Registry) -> list[str]:
+    """Every id that is, or may be, in use."""
+    recorded = [str(record.settings["id"]) for record in registry.records() if "id" in record.settings]
+    return [*(one.id for one in as_owner_wants(config, registry)), *recorded]
+
+
+def change(
+    config: Config, registry: Registry, which: str, changes: Settings, *, by_location: bool = False
+) -> WorkspaceConfig:
+    """Another name, or other settings: None is what the configuration says. The id, and so every address, stays."""
+    with registry.together():
+        one = found(config, registry, which, by_location=by_location)
+        records = {record.location: record for record in registry.records()}
+        record = records.get(one.location, WorkspaceRecord(one.location))
+        settings = _merged(_renamed(dict(record.settings), one, changes, record.added), changes)
+        changed = replace(record, settings=settings)
+        if "name" in changes:
+            others = [other for other in as_owner_wants(config, registry) if other.location != one.location]
+            _refuse_clash(_changed(_unchanged(config, one.location), changed, config), others)
+        if settings or record.added:
+            registry.put_record(changed)
+        else:
+            registry.drop_record(one.location)
+    return _in_folder(config, registry, as_owner_wants(config, registry), one.location)
+
+
+def _renamed(settings: dict[str, Any], one: WorkspaceConfig, changes: Settings, added: bool) -> dict[str, Any]:
+    if "name" not in changes:
+        return settings
+    if changes["name"] is not None:
+        return {**settings, "name": _good_name(changes["name"]), "id": one.id}
+    if added:
+        raise Invalid("a workspace that was added needs a name", hint="give it another one", what="name")
+    return {key: value for key, value in settings.items() if key not in ("name", "id")}
+
+
+def drop(config: Config, registry: Registry, which: str, *, by_location: bool = False) -> WorkspaceConfig:
+    """Serve it no longer. Its notes stay where they are, and so does their history."""
+    with registry.together():
+        one = found(config, registry, which, by_location=by_location)
+        added = any(record.added and record.location == one.location for record in registry.records())
+        if not added or any(one.location == named.location for named in config.workspaces):
+            hint = "take it out there, or start the server without it"
+            raise Invalid(f"{one.name!r} is served because the configuration names it", hint=hint, what="workspace")
+        registry.drop_record(one.location)
+    return one
+
+
+# ---- what is refused ----------------------------------------------------------------------------------
+
+
+def _merged(kept: dict[str, Any], changes: Settings) -> dict[str, Any]:
+    """Settings with some changed; None takes one back."""
+    merged = dict(kept)
+    for key, raw in changes.items():
+        if key == "name":
+            continue
+        if key not in CHANGEABLE:
+            raise Invalid(f"{key} cannot be set", hint=near(key, CHANGEABLE), what=key)
+        if raw is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _good_value(key, raw)
+    with_settings(WorkspaceConfig(str(kept.get("name", "")), "", ""), merged)
+    return merged
+
+
+def _good_value(key: str, raw: Any) -> Any:
+    setting = next(setting for setting in WORKSPACE_SETTINGS if setting.name == key)
+    value = setting.read(raw, key)
+    if setting.kind == "number" and not (0 if setting.default is None else 1) <= value <= MOST:
+        raise Invalid(f"{key} cannot be {value}", hint=setting.help, what=key)
+    if setting.kind != "list":
+        return value
+    if len(value) > MOST_GLOBS:
+        raise Invalid(f"{key} has {len(value)} globs", hint=f"{MOST_GLOBS} at most", what=key)
+    if key == "write_under" and not value:
+        raise Invalid("write_under names no place", hint="set read_only to take no writes at all", what=key)
+    for glob in value:
+        glob_matcher(glob)
+    return list(value)
+
+
+def _good_name(raw: str) -> str:
+    """A name as it is shown: what cannot be seen, or turns around what stands beside it, is not in it."""
+    name = unicodedata.normalize("NFC", raw.encode("utf-8", "replace").decode()).strip()
+    odd = [letter for letter in name if not letter.isprintable() and letter not in _JOINERS]
+    if not name or len(name) > LONGEST_NAME or odd or name[0] == "." or any(mark in name for mark in "/\\="):
+        hint = f"use 1 to {LONGEST_NAME} letters, digits and blanks, without / \\ = and without a dot in front"
+        raise Invalid(f"{raw[:LONGEST_NAME]!r} is no name for a workspace", hint=hint, what="name")
+    return name
+
+
+def name_key(name: str) -> str:
+    """What two names share that look the same: case, width, composition and what cannot be seen are left out."""
+    plain = "".join(letter for letter in unicodedata.normalize("NFKC", name) if letter not in _JOINERS)
+    return unicodedata.normalize("NFKC", plain.casefold())
+
+
+def _clash(one: WorkspaceConfig, others: Iterable[WorkspaceConfig]) -> WorkspaceConfig | None:
+    """Another workspace that could be meant by the same word."""
+    for other in others:
+        if other.id in (one.id, one.name) or one.id == other.name or name_key(other.name) == name_key(one.name):
+            return other
+    return None
+
+
+def _refuse_clash(one: WorkspaceConfig, others: Iterable[WorkspaceConfig]) -> None:
+    other = _clash(one, others)
+    if other is not None:
+        raise Exists(
+            f"there is a workspace {other.name!r} ({other.id}) already", hint="choose another name", what="workspace"
+        )
+
+
+def _refuse_place(one: WorkspaceConfig, served: Sequence[WorkspaceConfig], config: Config) -> None:
+    """Its notes are in no other workspace, and nothing of ours is among them."""
+    for other in served:
+        if other.location == one.location or _same_folder(other.location, one.location):
+            raise Exists(f"that folder is served already, as {other.name!r}", hint="name another one", what="location")
+    refuse_overlap((place.location, place.name) for place in (*served, one))
+    for ours in (config.state, config.cache):
+        refuse_inside(ours, one.location, chosen=config["state"] is not None)
+
+
+def _same_folder(one: str, other: str) -> bool:
+    """Two ways to one folder, as on a disk that does not tell capitals from small letters."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
