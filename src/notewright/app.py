@@ -20,7 +20,7 @@ from notewright.config import SURFACES, Config
 from notewright.errors import Invalid, Unavailable
 from notewright.ledger import Registry
 from notewright.opening import open_library, open_registry
-from notewright.server import stdio
+from notewright.server import logs, stdio
 from notewright.server.caller import Caller
 from notewright.server.lane import Lane
 from notewright.server.library import Opening, OpenLibrary
@@ -93,9 +93,7 @@ def beyond_this_machine(config: Config) -> str | None:
 def log_to_stderr(config: Config) -> None:
     """As much as was asked for; of the libraries nothing below a warning. Octarine's own setting holds for it alone."""
     asked = _level(config["log_level"])
-    logging.basicConfig(
-        stream=sys.stderr, level=max(asked, logging.WARNING), format="%(levelname)s %(name)s: %(message)s"
-    )
+    logs.to_stderr(max(asked, logging.WARNING), config["log_format"])
     logging.getLogger("notewright").setLevel(asked)
     if config.octarine.log_level:
         for module in ("octarine", "octarine_words"):
