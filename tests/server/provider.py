@@ -178,7 +178,9 @@ def forged(key: Mapping[str, Any], claims: Mapping[str, Any], algorithm: str = "
     """A token that this private key signs, whatever it says."""
     named = {"kid": key["kid"], "typ": "at+jwt"} | header
     made = jwt.PyJWK(dict(key), algorithm).key
-    return jwt.encode(dict(claims), made, algorithm, {name: value for name, value in named.items() if value is not None})
+    return jwt.encode(
+        dict(claims), made, algorithm, {name: value for name, value in named.items() if value is not None}
+    )
 
 
 def public(keys: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
