@@ -14,7 +14,7 @@ from notewright.engine.changes import Plan, Put, commit, commit_latest, edit, re
 from notewright.engine.machine import End, route
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Exists, Forbidden, Internal, NoSpace, NotFound, NotText
-from notewright.ledger import Past, Step
+from notewright.ledger import Change, Past, Step
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes import NotePath
 from notewright.stores import Stored, version_of
@@ -331,3 +331,42 @@ def test_twenty_threads_appending_to_one_note_lose_nothing(kind: str, tmp_path: 
     ws.ledger.close()
     assert len(lines) == 60
     assert set(lines) == {f"{number}-{count}" for number in range(20) for count in range(3)}
+
+
+def test_who_listens_is_told_of_a_change_set_when_it_is_done() -> None:
+    heard: list[tuple[str, Change]] = []
+    ws = desk(heard=lambda ws, change: heard.append((ws.id, change)))
+    write(ws, B="b\n")
+    done = commit(ws, Plan((put(ws, "A.md", "a\n"), drop(ws, "B.md")), "both"))
+    ((where, change),) = heard
+    assert (where, change.id, change.state, change.actor) == ("desk", done.id, "done", ws.actor)
+    assert [(step.path, step.after is None) for step in change.steps] == [(A, False), (B, True)]
+
+
+def test_who_listens_is_told_of_what_a_dead_process_had_begun() -> None:
+    heard: list[Change] = []
+    left = killed(RENAME, ("write", "L1.md"), lambda ws: renaming(ws, "Old.md", "New.md"))
+    ws = desk(left.store, left.ledger, heard=lambda ws, change: heard.append(change))
+    recover(ws)
+    assert [change.id for change in heard] == [change.id for change in ws.ledger.past(Past())]
+    recover(ws)
+    assert len(heard) == 1
+
+
+def test_nobody_is_told_of_what_did_not_happen() -> None:
+    heard: list[Change] = []
+    ws = desk(heard=lambda ws, change: heard.append(change))
+    write(ws, A="a\n")
+    commit(ws, Plan((put(ws, "A.md", "a\n"),), "nothing new"))
+    with pytest.raises(Conflict):
+        commit(ws, Plan((Put(A, b"b\n", version_of(b"old\n")),), "too late"))
+    assert heard == []
+
+
+def test_a_listener_that_fails_fails_no_change() -> None:
+    def fail(ws: Workspace, change: Change) -> None:
+        raise OSError("no room")
+
+    ws = desk(heard=fail)
+    assert commit(ws, Plan((put(ws, "A.md", "a\n"),), "made")).id
+    assert texts(ws) == {"A.md": "a\n"}

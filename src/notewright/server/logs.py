@@ -16,11 +16,11 @@ from notewright.server.visit import NOW
 
 Form = Literal["text", "json"]
 FORMS: tuple[Form, ...] = ("text", "json")
-_MARKS = ("nw_", "eyj", "bearer ")  # one of them is in every secret: most lines are not looked at any closer
+_MARKS = ("nw_", "eyj", "bearer")  # one of them is in every secret: most lines are not looked at any closer
 _SECRET = re.compile(
     r"(?<![a-z0-9])nw_[\w-]{6,}"  # a token of ours
     r"|(?<![a-z0-9])eyJ[\w-]{4,}\.[\w-]+(?:\.[\w-]*)?"  # a JSON web token
-    r"|(?<=bearer )[^\s\"',;]+",
+    r"|\b(bearer\s+)[^\s\"',;]+",
     re.IGNORECASE | re.ASCII,
 )
 _JSON = json.JSONEncoder(default=str)
@@ -50,7 +50,7 @@ def _thread_failed(args: threading.ExceptHookArgs) -> None:
 def scrubbed(text: str) -> str:
     """The text without what looks like an access token."""
     small = text.lower()
-    return _SECRET.sub("[secret]", text) if any(mark in small for mark in _MARKS) else text
+    return _SECRET.sub(r"\1[secret]", text) if any(mark in small for mark in _MARKS) else text
 
 
 def rfc3339(seconds: float) -> str:
