@@ -7,12 +7,16 @@ from notewright.doors import door
 if TYPE_CHECKING:
     from notewright.engine.access import Access
     from notewright.engine.across import back_across, forward_across, full_name
+    from notewright.engine.backup import BackupResult, back_up
+    from notewright.engine.backup_schedule import Schedule, backup_due, next_backup
     from notewright.engine.bootstrap import bootstrap
+    from notewright.engine.bulk import Skipped
     from notewright.engine.cards import Card, cards, indexed_text
     from notewright.engine.changes import Done, Drop, Edited, Plan, Put, commit, commit_latest, recover
     from notewright.engine.check import Finding, check
     from notewright.engine.context import Pack, Passage, about_note, about_words
     from notewright.engine.daily import append_daily, daily_note, daily_text, parse_date, today
+    from notewright.engine.exporting import Exported, export_zip, zip_pieces
     from notewright.engine.files import (
         BACKUPS,
         Replaced,
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
         places,
     )
     from notewright.engine.history import Difference, Undone, change_of, diff_of, outlook, past, purge, undo, undo_since
+    from notewright.engine.importing import ImportReport, bring_in
     from notewright.engine.library import Shelf
     from notewright.engine.links import LinkReport, LinkSeen, broken, incoming, links, outgoing, resolver
     from notewright.engine.loose import LooseEnds, loose_ends
@@ -74,6 +79,7 @@ if TYPE_CHECKING:
         once_named,
         read,
     )
+    from notewright.engine.restore import BackupListed, Restored, backups, restore, restore_to
     from notewright.engine.stamped import Stamped, body_of, patch_or_begin, patch_stamped, write_stamped
     from notewright.engine.sync import Follower
     from notewright.engine.vaults import (
@@ -118,18 +124,23 @@ else:  # each part is loaded when it is first asked for
         {
             "access": "Access",
             "across": "back_across forward_across full_name",
+            "backup": "BackupResult back_up",
+            "backup_schedule": "Schedule backup_due next_backup",
             "bootstrap": "bootstrap",
+            "bulk": "Skipped",
             "cards": "Card cards indexed_text",
             "changes": "Done Drop Edited Plan Put commit commit_latest recover",
             "check": "Finding check",
             "context": "Pack Passage about_note about_words",
             "daily": "append_daily daily_note daily_text parse_date today",
+            "exporting": "Exported export_zip zip_pieces",
             "files": "BACKUPS Replaced backup_place fetch_copy is_folder replace_with_copy size_of walk",
             "find": "parse_query search",
             "found": "FoundOrder Ranked Ranking rank_texts",
             "graph": "Around Near around linked linking",
             "grep": "Find FoundIn FoundTexts Grep LineMatch Matches Place find_text grep holding places",
             "history": "Difference Undone change_of diff_of outlook past purge undo undo_since",
+            "importing": "ImportReport bring_in",
             "library": "Shelf",
             "links": "LinkReport LinkSeen broken incoming links outgoing resolver",
             "loose": "LooseEnds loose_ends",
@@ -141,6 +152,7 @@ else:  # each part is loaded when it is first asked for
                 "Level Reading created decode entry_at exists fetch folder_path kept_text list_folder listing "
                 "likeness locate missing nearest_paths once_named read"
             ),
+            "restore": "BackupListed Restored backups restore restore_to",
             "stamped": "Stamped body_of patch_or_begin patch_stamped write_stamped",
             "sync": "Follower",
             "vaults": (
@@ -165,6 +177,8 @@ __all__ = [
     "Access",
     "Actor",
     "Around",
+    "BackupListed",
+    "BackupResult",
     "Card",
     "Change",
     "Deleted",
@@ -173,6 +187,7 @@ __all__ = [
     "Drop",
     "Edited",
     "Entry",
+    "Exported",
     "Filed",
     "Find",
     "Finding",
@@ -185,6 +200,7 @@ __all__ = [
     "Grep",
     "Hit",
     "Hits",
+    "ImportReport",
     "Level",
     "Limits",
     "LineMatch",
@@ -211,8 +227,11 @@ __all__ = [
     "Registry",
     "Relabelled",
     "Replaced",
+    "Restored",
+    "Schedule",
     "Selection",
     "Shelf",
+    "Skipped",
     "Stamped",
     "Still",
     "Stored",
@@ -232,9 +251,13 @@ __all__ = [
     "around",
     "as_there",
     "back_across",
+    "back_up",
+    "backup_due",
     "backup_place",
+    "backups",
     "body_of",
     "bootstrap",
+    "bring_in",
     "broken",
     "by_name",
     "cards",
@@ -256,6 +279,7 @@ __all__ = [
     "edit_note",
     "entry_at",
     "exists",
+    "export_zip",
     "fetch",
     "fetch_copy",
     "find_text",
@@ -289,6 +313,7 @@ __all__ = [
     "named",
     "nearest_paths",
     "new_path",
+    "next_backup",
     "once_named",
     "outgoing",
     "outlook",
@@ -311,6 +336,8 @@ __all__ = [
     "rename_tag",
     "replace_with_copy",
     "resolver",
+    "restore",
+    "restore_to",
     "search",
     "section_span",
     "size_of",
@@ -325,4 +352,5 @@ __all__ = [
     "walk",
     "with_tags",
     "write_stamped",
+    "zip_pieces",
 ]
