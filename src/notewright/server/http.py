@@ -32,6 +32,7 @@ from notewright.server.gate import VISITOR, Door, Entry, Gate, Narrow, Visitor
 from notewright.server.messages import client_name, is_message, parsed, request_id
 from notewright.server.operations import Operations
 from notewright.server.proxies import Proxies
+from notewright.server.quick import Quick
 from notewright.server.sessions import Sessions
 from notewright.server.trace import Trace
 from notewright.server.workers import Workers
@@ -196,6 +197,7 @@ class _Served:
         self._surface = surface
         self._sessions = desk.sessions
         self._most_bytes = most = desk.most_bytes
+        self._quick = Quick(surface, desk.workers, desk.operations)
         server = mcp.build([surface], _caller, desk.workers, desk.streams, push=False, counts=desk.operations)
         self._streaming, self._plain = (
             StreamableHTTPSessionManager(server, stateless=True, json_response=plain, max_request_body_size=most)
@@ -220,12 +222,17 @@ class _Served:
             return await session(scope, receive, send)
         reply = _Reply(send, request_id(asked.message), {SESSION: minted} if minted else {})
         gone = threading.Event()
-        scope[CALLER] = Caller(library, session, "http", user, gone, reply.refuse)
-        if asked.method == "subscriptions/listen" or (self._surface.sse and _takes_streams(scope)):
+        scope[CALLER] = caller = Caller(library, session, "http", user, gone, reply.refuse)
+        call = None if asked.modern else self._quick.takes(asked.message, asked.headers)
+        if call is None and (asked.method == "subscriptions/listen" or (self._surface.sse and _takes_streams(scope))):
             return await self._streaming.handle_request(scope, _again(asked.body, receive), reply.send)
         leaving = asyncio.create_task(_watched(receive, gone))  # the SDK looks after that only while it streams
         try:
-            await self._plain.handle_request(scope, _again(asked.body, _never), reply.send)
+            if call is not None:
+                response = await self._quick.answer(call, caller)
+                await response(scope, receive, send)
+            else:
+                await self._plain.handle_request(scope, _again(asked.body, _never), reply.send)
         finally:
             leaving.cancel()
 
