@@ -86,7 +86,7 @@ def signed_claims(token: str, keys: Iterable[jwt.PyJWK]) -> dict[str, Any]:
     for key in keys:
         try:
             return jwt.decode(token, key, algorithms=[key.algorithm_name], options=_SIGNATURE_ONLY)
-        except jwt.InvalidTokenError:
+        except (jwt.PyJWTError, ValueError, TypeError):  # a key may be unfit, too
             continue
     raise Untrusted("The access token's signature is wrong")
 

@@ -32,6 +32,7 @@ MOST_KEYS = 64
 MOST_TRIED = 8  # of them on one token
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _FAMILIES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+_CURVES = {"ES256": ["P-256"], "ES384": ["P-384"], "ES512": ["P-521"], "EdDSA": ["Ed25519", "Ed448"]}
 
 
 class NoAnswer(Exception):
@@ -248,7 +249,7 @@ def _made(key: Mapping[str, Any], algorithm: str) -> jwt.PyJWK | None:
     """The key for this algorithm, if it is one for it."""
     if algorithm not in ALGORITHMS or key.get("kty") != _FAMILIES[algorithm[:2]]:
         return None
-    if key.get("alg", algorithm) != algorithm:
+    if key.get("alg", algorithm) != algorithm or key.get("crv") not in _CURVES.get(algorithm, [key.get("crv")]):
         return None
     try:
         return jwt.PyJWK(dict(key), algorithm)
