@@ -61,10 +61,14 @@ class Narrowed:
     def __init__(self, library: Workspaces, principal: Principal) -> None:
         self._library = library
         self._principal = principal
+        self._allowed: Sequence[Workspace] | None = None
 
     def workspaces(self) -> Sequence[Workspace]:
-        who = self._principal
-        return tuple(who.narrow(ws) for ws in self._library.workspaces() if who.sees(ws.id))
+        """Those there were when it was first asked: made for one request, it is one thing throughout."""
+        if self._allowed is None:
+            who = self._principal
+            self._allowed = tuple(who.narrow(ws) for ws in self._library.workspaces() if who.sees(ws.id))
+        return self._allowed
 
     @property
     def default(self) -> Workspace:

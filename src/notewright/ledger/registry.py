@@ -49,7 +49,8 @@ class Registry(Protocol):
     """Any thread may call; several processes may share one. What returned is durable."""
 
     def pulse(self) -> int:
-        """Another number after every change, whoever made it. Costs next to nothing."""
+        """Another number after every change, whoever made it: at once for one's own, within a hundredth of a second for
+        others'. Costs next to nothing."""
         ...
 
     def together(self) -> AbstractContextManager[None]:

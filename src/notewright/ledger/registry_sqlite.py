@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -15,6 +16,7 @@ from notewright.errors import Exists
 from notewright.ledger.registry import Grant, Token, WorkspaceRecord
 from notewright.ledger.schema import migrate, words, write_ahead
 
+FEEL_SECONDS = 0.01  # within which a change of another process is felt
 _TOKEN = "name, digest, grant_json, created, expires, revoked, used"
 MIGRATIONS = (
     """
@@ -43,6 +45,7 @@ class SqliteRegistry:
         self._db = db
         self._alone = threading.RLock()
         self._own = 0  # changes made here: SQLite counts only those of others
+        self._felt, self._felt_at = 0, -1.0
         db.set_busy_timeout(10_000)
         with words("the registry"):
             write_ahead(db)
@@ -68,8 +71,11 @@ class SqliteRegistry:
             self._db.close()
 
     def pulse(self) -> int:
-        with self._alone, words("the registry"):
-            return self._own + int(self._db.execute("pragma data_version").get)
+        now = time.monotonic()
+        if now - self._felt_at > FEEL_SECONDS:  # threads that all ask at once would wait for each other
+            with self._alone, words("the registry"):
+                self._felt, self._felt_at = int(self._db.execute("pragma data_version").get), now
+        return self._own + self._felt
 
     @contextmanager
     def together(self) -> Iterator[None]:

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from notewright.engine import Principal, Registry, admit, admit_digest
+from notewright.engine import Principal, Registry, Token, admit_digest, digest_of
 from notewright.errors import Limited, Problem
 from notewright.server.resource import metadata_url
 from notewright.surfaces import Limiter, Window
@@ -28,6 +28,7 @@ COOKIE = "notewright"
 METADATA_URL = "notewright.metadata"  # where in the scope the address of that document is
 SMALL = 1 << 20  # bytes of a request that carries no notes
 GUESSES = (Window(30, 60.0, "minute"),)  # of one address, before it has to wait
+LONG_AGO = 300.0  # seconds after which the last use of a token is noted again
 Need = Literal["open", "read", "write", "owner"]
 
 
@@ -68,15 +69,24 @@ class OwnTokens:
     def __init__(self, registry: Registry, clock: Callable[[], float] = time.time) -> None:
         self._registry = registry
         self._clock = clock
+        self._pulse = -1
+        self._known: dict[str, Token] = {}  # those that came since anything changed: few, and good a moment ago
 
     async def admit(self, secret: str, resource: str) -> Principal | Refused | None:
-        found = admit(self._registry, secret, self._clock())
-        return None if found is None else Principal(found.name, found.grant)
+        return self.visiting(digest_of(secret))
 
     def visiting(self, digest: str) -> Principal | None:
-        """Whose cookie this is, as long as its token is good."""
-        found = admit_digest(self._registry, digest, self._clock())
-        return None if found is None else Principal(found.name, found.grant)
+        """Whose this is, as long as the token is good."""
+        pulse, now = self._registry.pulse(), self._clock()
+        if pulse != self._pulse:
+            self._pulse, self._known = pulse, {}
+        found = self._known.get(digest)
+        if found is None or not found.good(now) or now - (found.used or 0) > LONG_AGO:
+            found = admit_digest(self._registry, digest, now)
+            if found is None:
+                return None
+            self._known[digest] = found
+        return Principal(found.name, found.grant)
 
 
 class Cookies(Protocol):
