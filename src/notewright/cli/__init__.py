@@ -58,6 +58,10 @@ def _function(command: str) -> Callable[[argparse.Namespace], int]:
         from notewright.cli.tokens import token
 
         return token
+    if command == "workspace":
+        from notewright.cli.owning import workspace
+
+        return workspace
     from notewright.cli.commands import COMMANDS
 
     return COMMANDS[command]

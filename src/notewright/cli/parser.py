@@ -93,6 +93,17 @@ narrows may also change workspaces and tokens.
   notewright token list
   notewright token revoke phone
 """
+_WORKSPACE = """\
+What is changed here holds at once in every server that runs with the same state, and for commands and clients that
+start later. NAME is a workspace's name or id, or its folder. Settings are timezone, read_only, hide, write_under,
+max_file_size, quota_files and quota_bytes; lists are written with commas.
+
+  notewright workspace add Work=~/work/notes read_only=true
+  notewright workspace set Work read_only= hide='Private/**,Drafts/**'
+  notewright workspace rename Work Office               its id, and so every address, stays
+  notewright workspace list
+  notewright workspace remove Office                    served no longer; the notes stay where they are
+"""
 _SINCE = "2026-05-04, 2026-05-04T10:00:00Z, or so long ago: 30m, 2h, 3d"
 
 
@@ -120,6 +131,7 @@ def _parser() -> "tuple[argparse.ArgumentParser, Commands]":
     _changing(commands)
     _looking_after(commands)
     _letting_in(commands)
+    _owning(commands)
     return parser, commands
 
 
@@ -230,6 +242,32 @@ def _letting_in(commands: Commands) -> None:
 
 
 _TOKEN_VERBS = {"add": "make a token", "list": "show all tokens", "revoke": "end a token, at once"}
+
+
+def _owning(commands: Commands) -> None:
+    line = "add, list, rename, change and remove the workspaces that are served"
+    workspace = _command(commands, "workspace", line, _WORKSPACE, workspace=False)
+    verbs = workspace.add_subparsers(dest="what", metavar="|".join(_WORKSPACE_VERBS), required=True)
+    made = {verb: verbs.add_parser(verb, help=line, allow_abbrev=False) for verb, line in _WORKSPACE_VERBS.items()}
+    made["add"].add_argument("location", metavar="[NAME=]LOCATION", help="the folder, and what it is called")
+    for verb in ("rename", "set", "remove"):
+        made[verb].add_argument("name", metavar="NAME")
+    made["rename"].add_argument("new", metavar="NEW")
+    made["add"].add_argument("settings", nargs="*", metavar="KEY=VALUE")
+    made["set"].add_argument("settings", nargs="+", metavar="KEY=VALUE", help="KEY= takes a setting back")
+    for one in made.values():
+        one.add_argument("--json", action="store_true", help="answer with one JSON document")
+        one.add_argument("--state", metavar="DIR", default=argparse.SUPPRESS, help="as given to the server")
+        one.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="as given to the server")
+
+
+_WORKSPACE_VERBS = {
+    "add": "serve another folder",
+    "list": "show the workspaces and what is set for them",
+    "rename": "call a workspace something else",
+    "set": "change what holds in a workspace",
+    "remove": "serve one no longer that was added",
+}
 
 
 def _count(raw: str) -> int:

@@ -28,10 +28,17 @@ def serving_config(args: argparse.Namespace) -> Config:
         "http.workers": args.workers,
     }
     config = configured(args, tuple(args.locations), flags)
-    if not config.workspaces:
+    if not config.workspaces and not (port is not None and _has_added(config)):
         args.usage = True
         raise Invalid("there is nothing to serve", hint="name a folder: notewright serve ~/Notes", what="location")
     return config
+
+
+def _has_added(config: Config) -> bool:
+    """Over HTTP also those are served that the owner added, and those that may be made later."""
+    from notewright import opening
+
+    return config["workspaces_root"] is not None or bool(opening.as_owned(config).workspaces)
 
 
 def _address(args: argparse.Namespace) -> tuple[str | None, int]:

@@ -274,6 +274,7 @@ __all__ = [
     "count_in",
     "load",
     "obsidian_vault",
+    "split_location",
     "user_folders",
     "with_settings",
     "workspace_id",

@@ -245,7 +245,7 @@ def _good_value(key: str, raw: Any) -> Any:
 
 def _good_name(raw: str) -> str:
     """A name as it is shown: what cannot be seen, or turns around what stands beside it, is not in it."""
-    name = unicodedata.normalize("NFC", raw.encode("utf-8", "replace").decode()).strip()
+    name = unicodedata.normalize("NFC", raw).strip()
     odd = [letter for letter in name if not letter.isprintable() and letter not in _JOINERS]
     if not name or len(name) > LONGEST_NAME or odd or name[0] == "." or any(mark in name for mark in "/\\="):
         hint = f"use 1 to {LONGEST_NAME} letters, digits and blanks, without / \\ = and without a dot in front"
