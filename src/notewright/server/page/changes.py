@@ -1,0 +1,161 @@
+"""One change, and taking it back: what it did, what an undo would do, and the undo itself."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from notewright import engine
+from notewright.engine import Change, Difference, Undone, Workspace
+from notewright.errors import Conflict, Invalid, Problem
+from notewright.server.page.activity import Row, since_time
+from notewright.server.page.addresses import change_url, workspace_url
+from notewright.server.page.frame import Asked, moment
+
+MOST_LINES = 1_000  # of all differences of one page together
+MOST_LETTERS = 2_000  # of one line
+MOST_FILES = 200
+MARKS = {"+": "added", "-": "removed", "@": "place"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A difference for the page: each line with what it is, in a word and as its first character."""
+
+    what: Difference
+    lines: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, difference: Difference) -> "Shown":
+        return cls(difference, tuple((MARKS.get(line[:1], "same"), _cut(line)) for line in difference.lines))
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= MOST_LETTERS else f"{line[:MOST_LETTERS]} … ({len(line) - MOST_LETTERS:,} more letters)"
+
+
+def _differences(found: tuple[Difference, ...]) -> dict[str, object]:
+    return {"differences": [Shown.of(each) for each in found[:MOST_FILES]], "unshown": max(len(found) - MOST_FILES, 0)}
+
+
+def change(asked: Asked) -> Response:
+    one = engine.change_of(asked.ws, asked.params["change"])
+    found = engine.diff_of(asked.ws, one.id, max_lines=MOST_LINES)
+    return asked.page(
+        "change.html",
+        here="activity",
+        ws=asked.ws,
+        row=Row(asked.ws, one),
+        may_undo=may_write(asked.ws) and one.undone_by is None,
+        undo_since=_since_url(asked.ws, one) if may_write(asked.ws) else None,
+        done=asked.query.get("done") == "undo" and bool(one.undoes),
+        **_differences(found),
+    )
+
+
+def may_write(ws: Workspace) -> bool:
+    return not ws.access.read_only
+
+
+def _since_url(ws: Workspace, one: Change) -> str:
+    """To everything its client did from this change on."""
+    said = {"client": one.actor.client, "user": one.actor.user, "since": repr(one.at)}
+    return f"{workspace_url(ws, 'undo')}?{urlencode(said)}"
+
+
+# ---- taking back --------------------------------------------------------------------------------------
+
+TakeBack = Callable[[bool], Undone]  # with whether it is a dry run
+
+
+def undo(asked: Asked) -> Response:
+    """What taking back one change would do."""
+    name = asked.params["change"]
+    one = engine.change_of(asked.ws, name)
+    return _preview(
+        asked, lambda dry: engine.undo(asked.ws, name, dry_run=dry), back=change_url(asked.ws, name), one=one
+    )
+
+
+def undo_now(asked: Asked) -> Response:
+    return _done(asked, engine.undo(asked.ws, asked.params["change"]))
+
+
+def undo_since(asked: Asked) -> Response:
+    """What taking back everything of one client since a time would do."""
+    chosen = _Since.of(asked.ws, asked.query.get)
+    what = f"everything {chosen.who} changed since {moment(chosen.at, asked.ws.timezone)}"
+    return _preview(asked, lambda dry: chosen.undo(asked.ws, dry), back="/", what=what, fields=chosen.fields)
+
+
+def undo_since_now(asked: Asked) -> Response:
+    chosen = _Since.of(asked.ws, lambda name: asked.said(name) if name in asked.form else None)
+    return _done(asked, chosen.undo(asked.ws, False))
+
+
+@dataclass(frozen=True, slots=True)
+class _Since:
+    """Whose changes, since when. The client is always said, be it by an empty name: the command line has none."""
+
+    client: str
+    user: str | None
+    at: float
+    fields: dict[str, str]
+
+    @classmethod
+    def of(cls, ws: Workspace, said: Callable[[str], str | None]) -> "_Since":
+        client, user, since = said("client"), said("user"), said("since")
+        if client is None or not since:
+            raise Invalid("say whose changes, and since when", hint="begin from a change in the activity", what="since")
+        fields = {"client": client, "since": since} | ({"user": user} if user is not None else {})
+        return cls(client, user, since_time(since, ws), fields)
+
+    @property
+    def who(self) -> str:
+        by = f" of {self.user}" if self.user else ""
+        return (self.client or "the command line") + by
+
+    def undo(self, ws: Workspace, dry_run: bool) -> Undone:
+        return engine.undo_since(ws, self.at, client=self.client, user=self.user, dry_run=dry_run)
+
+
+def _preview(
+    asked: Asked, take_back: TakeBack, *, back: str, what: str = "", one: Change | None = None,
+    fields: dict[str, str] | None = None,
+) -> Response:  # fmt: skip
+    """What would happen, with a button; or what stands in the way."""
+    values: dict[str, object] = {"what": what, "row": Row(asked.ws, one) if one else None, "back": back}
+    values |= {"fields": fields or {}, "action": asked.request.url.path, "changes": [], "obstacles": []}
+    try:
+        undone = take_back(True)
+    except Conflict as problem:
+        return asked.page(
+            "undo.html", 409, here="activity", ws=asked.ws, **values | _obstacles(asked.ws, problem), **_differences(())
+        )
+    seen = [Row(asked.ws, change) for change in _visible(asked.ws, undone.changes)]
+    shown = _differences(engine.outlook(asked.ws, undone, max_lines=MOST_LINES))
+    values |= {"problem": None, "changes": [] if one else seen, "may": may_write(asked.ws)}
+    return asked.page("undo.html", here="activity", ws=asked.ws, **values, **shown)
+
+
+def _visible(ws: Workspace, changes: tuple[Change, ...]) -> list[Change]:
+    """As this visitor may see them."""
+    found = []
+    for each in changes[:MOST_FILES]:
+        try:
+            found.append(engine.change_of(ws, each.id))
+        except Problem:
+            continue
+    return found
+
+
+def _obstacles(ws: Workspace, problem: Conflict) -> dict[str, object]:
+    obstacles = problem.details.get("obstacles", ())
+    return {"problem": problem, "may": False, "obstacles": obstacles[:MOST_FILES]}
+
+
+def _done(asked: Asked, undone: Undone) -> Response:
+    """To the change that took it back."""
+    done = undone.done
+    return asked.go(f"{change_url(asked.ws, done.id)}?done=undo" if done and done.id else "/")

@@ -1,0 +1,173 @@
+"""The activity as it happens: a stream of server-sent events for every page that is open.
+
+Changes are made by many processes, so the histories themselves are watched: a number that tells whether anything was
+written is read twice a second, and only while somebody listens. A stream may tell of a change again that its page has
+already: rows have names, and the page knows them.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from starlette.responses import Response, StreamingResponse
+
+from notewright import engine
+from notewright.engine import Narrowed, Registry, Workspace
+from notewright.errors import Problem
+from notewright.server.page.activity import Filter, Row, rows
+from notewright.server.page.frame import HEADERS, render
+from notewright.server.workers import Workers
+from notewright.surfaces import Library
+
+log = logging.getLogger(__name__)
+
+TICK = 0.5  # seconds between two looks
+HEARTBEAT = 15.0
+LONGEST = 600.0  # seconds of one stream: then the browser comes again, and is asked again who it is
+MOST_STREAMS = 64
+MOST_NEWS = 100  # changes told at once; of more only how many
+MOST_UPDATES = 50
+LATE = 10.0  # seconds between the time a change bears and its being done
+
+
+@dataclass(eq=False)
+class Look:
+    """What one page shows, and what it has been told of."""
+
+    library: Narrowed
+    chosen: Filter
+    after: float | None  # the newest change the page has; None: tell what comes from now on
+    known: dict[str, set[str]] = field(default_factory=dict)
+
+    def news(self) -> list[str]:
+        """Events for everything that is new since the last time."""
+        workspaces = self.library.workspaces()
+        found: list[Row] = []
+        for ws in self.chosen.among(workspaces):
+            newest = rows([ws], self.chosen, MOST_NEWS + 1)
+            known = self.known.get(ws.id)
+            found += [row for row in newest if not (self._begun(row) if known is None else row.change.id in known)]
+            self.known[ws.id] = {row.change.id for row in newest}
+        if len(found) > MOST_NEWS:
+            return [_event("many", {"said": f"More than {MOST_NEWS} changes at once"})]
+        several = len(workspaces) > 1
+        found.sort(key=lambda row: row.change.at)
+        return [text for row in found for text in _told(row, several)]
+
+    def _begun(self, row: Row) -> bool:
+        """Whether the page had this one when it was made."""
+        return self.after is None or row.change.at <= self.after - LATE
+
+
+def _told(row: Row, several: bool) -> Iterator[str]:
+    yield _event("change", _shown(row, several), row.change.at)
+    for old in _taken_back(row.ws, row.change.undoes):
+        yield _event("update", _shown(old, several))
+
+
+def _taken_back(ws: Workspace, names: Iterable[str], deep: bool = True) -> Iterator[Row]:
+    """Changes whose rows say something else now: those an undo took back, and those that stand again by it."""
+    for name in list(names)[:MOST_UPDATES]:
+        try:
+            change = engine.change_of(ws, name)
+        except Problem:
+            continue
+        yield Row(ws, change)
+        if deep:
+            yield from _taken_back(ws, change.undoes, deep=False)
+
+
+def _shown(row: Row, several: bool) -> dict[str, str]:
+    who = row.change.actor.client or row.change.actor.user or "somebody"
+    return {
+        "key": row.key,
+        "html": render("row.html", row=row, several=several),
+        "said": f"{who}: {row.change.summary}",
+    }
+
+
+def _event(kind: str, value: dict[str, str], at: float | None = None) -> str:
+    place = f"id: {at!r}\n" if at is not None else ""
+    return f"{place}event: {kind}\ndata: {json.dumps(value)}\n\n"
+
+
+class Feed:
+    """The streams that are open. On the event loop alone; `close` ends them all."""
+
+    def __init__(
+        self,
+        library: Library,
+        workers: Workers,
+        registry: Registry,
+        *,
+        most: int = MOST_STREAMS,
+        tick: float = TICK,
+        heartbeat: float = HEARTBEAT,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._library, self._workers, self._registry = library, workers, registry
+        self._most, self._tick, self._heartbeat, self._clock = most, tick, heartbeat, clock
+        self._open: dict[Look, asyncio.Event] = {}
+        self._watching: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def stream(self, look: Look) -> Response:
+        """A stream for one page, or the refusal of one too many."""
+        headers = HEADERS | {"X-Accel-Buffering": "no"}
+        if self._closed or len(self._open) >= self._most:
+            return Response("Too many pages are open", 503, {**headers, "Retry-After": "30"}, "text/plain")
+        return StreamingResponse(self._events(look), 200, headers, "text/event-stream")
+
+    def close(self) -> None:
+        self._closed = True
+        for woken in self._open.values():
+            woken.set()
+
+    async def _events(self, look: Look) -> AsyncIterator[str]:
+        woken = self._open[look] = asyncio.Event()
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch())
+        try:
+            end, rules = self._clock() + LONGEST, self._registry.pulse()
+            yield "retry: 1000\n: here we are\n\n"
+            woken.set()  # what happened since the page was made
+            while self._clock() < end:
+                heard = await _within(woken, self._heartbeat)
+                if self._closed or self._registry.pulse() != rules:
+                    return  # somebody may have lost a right: whoever still has it comes again
+                woken.clear()
+                yield "".join(await self._workers.run(look.news)) if heard else ": still here\n\n"
+        except Problem as problem:  # the browser comes again
+            log.debug("a stream of changes ended: %s", problem)
+        finally:
+            del self._open[look]
+
+    async def _watch(self) -> None:
+        """Wake the streams when anything was written, as long as there are any."""
+        seen: dict[str, int] = {}
+        while self._open and not self._closed:
+            try:
+                now = await self._workers.run(self._pulses)
+            except Exception:  # a workspace was just closed, or everybody is busy
+                log.debug("the histories could not be watched", exc_info=True)
+                now = seen
+            if now != seen:
+                for woken in self._open.values():
+                    woken.set()
+            seen = now
+            await asyncio.sleep(self._tick)
+
+    def _pulses(self) -> dict[str, int]:
+        pulses = {ws.id: ws.ledger.pulse() for ws in self._library.workspaces()}
+        return pulses | {"": self._registry.pulse()}
+
+
+async def _within(woken: asyncio.Event, seconds: float) -> bool:
+    try:
+        await asyncio.wait_for(woken.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,116 @@
+"""The web page on real folders: served in a thread of this process, looked at over real HTTP."""
+
+import contextlib
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import uvicorn
+from tests.conftest import write_files
+
+from notewright import app, engine, web
+from notewright.config import Config, WorkspaceConfig
+from notewright.engine import Actor, Grant, Workspace
+from notewright.ledger import Registry
+from notewright.ledger.registry_sqlite import SqliteRegistry
+from notewright.notes import Append, NotePath
+from notewright.opening import close_workspace, open_workspace
+from notewright.server import page
+from notewright.server.cookies import Cookies
+
+HTML = {"accept": "text/html"}
+
+
+@dataclass
+class Site:
+    """A served page. `agent` is another process's way to the same notes."""
+
+    base: str
+    config: Config
+    registry: Registry
+    opened: list[Workspace] = field(default_factory=list)
+
+    def client(self, token: str | None = None, **headers: str) -> httpx2.Client:
+        """A browser without scripts: signed in by cookie where it has a token."""
+        client = httpx2.Client(base_url=self.base, headers=HTML | headers, timeout=30, follow_redirects=True)
+        if token is not None:
+            page = client.get("/sign-in")
+            done = client.post("/sign-in", data={"token": token, "csrf": csrf(page), "next": "/"})
+            assert done.status_code == 200 and "Activity" in done.text, done.text
+        return client
+
+    def token(self, name: str = "me", **narrow: Any) -> str:
+        return engine.mint(self.registry, name, Grant(**narrow), now=time.time())
+
+    def agent(self, name: str = "claude", workspace: int = 0) -> Workspace:
+        """The same notes with an index and a ledger of its own, as a stdio server has them."""
+        ws = open_workspace(self.config.workspaces[workspace], self.config, watch=False)
+        self.opened.append(ws)
+        return ws.by(Actor("ann", name, "notes", "edit"))
+
+    def place(self, workspace: int = 0) -> Path:
+        return Path(self.config.workspaces[workspace].location)
+
+
+def append(ws: Workspace, path: str, text: str) -> str:
+    """An agent adds a line; the name of the change."""
+    done = engine.edit_note(ws, NotePath(path), [Append(text)])
+    assert done.change_id
+    return done.change_id
+
+
+def csrf(page: httpx2.Response) -> str:
+    found = re.search(r'name="csrf" value="(\w+)"', page.text)
+    assert found, page.text
+    return found[1]
+
+
+def words(page: httpx2.Response) -> str:
+    """What a reader sees, without the tags."""
+    text = re.sub(r"<(script|style|title).*?</\1>", "", page.text, flags=re.S)
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", text)))
+
+
+def config_of(place: Path, files: Mapping[str, Mapping[str, str | bytes]], **settings: Any) -> Config:
+    """A configuration of these workspaces, by name; `settings` are those of the first."""
+    asked = []
+    for name, content in files.items():
+        write_files(place / name, content)
+        asked.append(WorkspaceConfig(name, name.lower(), str(place / name), **(settings if not asked else {})))
+    return Config(tuple(asked), str(place / "state"), str(place / "cache"))
+
+
+class WithPage(web.Site):
+    """A site with the page in it."""
+
+    def _doors(self, surfaces: Any, issuer: Any) -> list[Any]:
+        cookies = Cookies(self.registry.secret("cookies"))
+        desk = page.Desk(self.library, self.workers, self.registry, cookies, limiter=self.limiter, audit=self.audit)
+        self.feed = page.Feed(self.library, self.workers, self.registry)
+        return [*super()._doors(surfaces, issuer), *page.routes(desk, self.feed)]
+
+
+@contextlib.contextmanager
+def served(config: Config, registry: Registry | None = None) -> Iterator[Site]:
+    with WithPage(config, registry or SqliteRegistry.in_memory()) as whole:
+        site = whole.app([app.surface_named("notes", config)])
+        server = uvicorn.Server(uvicorn.Config(site, log_level="error", timeout_graceful_shutdown=5))
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+            thread.start()
+            looked_at = Site(f"http://127.0.0.1:{listening.getsockname()[1]}", config, whole.registry)
+            try:
+                yield looked_at
+            finally:
+                for ws in looked_at.opened:
+                    close_workspace(ws)
+                server.should_exit = True
+                thread.join(20)
+                assert not thread.is_alive()
