@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         once_named,
         read,
     )
+    from notewright.engine.rebuilding import Rebuilding, Rebuilt, begin_rebuild, rebuilt
     from notewright.engine.restore import BackupListed, Restored, backups, restore, restore_to
     from notewright.engine.stamped import Stamped, body_of, patch_or_begin, patch_stamped, write_stamped
     from notewright.engine.sync import Follower
@@ -153,6 +154,7 @@ else:  # each part is loaded when it is first asked for
                 "likeness locate missing nearest_paths once_named read"
             ),
             "restore": "BackupListed Restored backups restore restore_to",
+            "rebuilding": "Rebuilding Rebuilt begin_rebuild rebuilt",
             "stamped": "Stamped body_of patch_or_begin patch_stamped write_stamped",
             "sync": "Follower",
             "vaults": (
@@ -224,6 +226,8 @@ __all__ = [
     "Ranked",
     "Ranking",
     "Reading",
+    "Rebuilding",
+    "Rebuilt",
     "Registry",
     "Relabelled",
     "Replaced",
@@ -255,6 +259,7 @@ __all__ = [
     "backup_due",
     "backup_place",
     "backups",
+    "begin_rebuild",
     "body_of",
     "bootstrap",
     "bring_in",
@@ -329,6 +334,7 @@ __all__ = [
     "quota_share",
     "rank_texts",
     "read",
+    "rebuilt",
     "recover",
     "relocate",
     "rename_block",

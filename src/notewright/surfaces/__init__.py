@@ -33,7 +33,7 @@ from notewright.surfaces.base import (
     missing_codes,
     together,
 )
-from notewright.surfaces.calling import lenient, perform, well_formed
+from notewright.surfaces.calling import conforming, lenient, perform, well_formed
 from notewright.surfaces.limits import Limiter, Window
 from notewright.surfaces.resources import NoteResources
 
@@ -67,6 +67,7 @@ __all__ = [
     "Tool",
     "Transport",
     "Window",
+    "conforming",
     "lenient",
     "missing_codes",
     "perform",

@@ -102,15 +102,19 @@ def _has_surrogates(text: str) -> bool:
 
 def checked(tool: Tool, args: Args) -> Args:
     """The arguments, if the tool's schema takes them; else BadArgument with the mistake to mend first."""
+    return conforming(tool.schema, _validator(tool), args)
+
+
+def conforming(schema: Schema, validator: jsonschema_rs.Draft202012Validator, args: Args) -> Args:
+    """The same for any schema of an object."""
     for name, value in args.items():
         if _not_text(name) or _not_text(value):
             name = well_formed(name)
             raise BadArgument(f"{name} holds a lone surrogate, which is not text", "surrogate", name)
-    validator = _validator(tool)
     try:
         if validator.is_valid(args):
             return whole_numbers(args)
-        faults = [_fault(tool.schema, error) for error in validator.iter_errors(args)]
+        faults = [_fault(schema, error) for error in validator.iter_errors(args)]
     except ValueError:  # nested deeper than the validator goes
         raise BadArgument("the arguments are nested too deeply", "shape", "") from None
     raise min(faults, key=lambda fault: _ORDER.index(fault.fault))
