@@ -3,6 +3,7 @@
 import json
 import logging
 import multiprocessing
+import re
 import resource
 import signal
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any
 
 import pytest
 from tests.engine.parts import desk, drop, put, write
+from tests.server.watched import eventually, watched
 
 from notewright import engine
-from notewright.engine import Plan, commit
+from notewright.engine import Past, Plan, commit
 from notewright.server.audit import ALL_MINUTE, EACH_MINUTE, Audit, audit_file
 from notewright.server.visit import NOW, Visit
 
@@ -197,3 +199,102 @@ def test_a_secret_that_strayed_into_it_is_not_written(tmp_path: Path) -> None:
     secret = "nw_" + "x" * 43
     Audit(tmp_path / "audit.jsonl").admin("token_added", user="ann", token=secret)
     assert "xxxx" not in (tmp_path / "audit.jsonl").read_text(encoding="ascii")
+
+
+WRITES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("notes", "write", {"path": "Heron", "content": "one [[Reed]]\n"}),
+    ("notes", "write", {"path": "Reed", "content": "two\n"}),
+    ("notes", "edit", {"path": "Reed", "edits": [{"append": "more"}]}),
+    ("notes", "move", {"from": "Reed", "to": "Sedge"}),
+    ("notes", "daily", {"append": "seen"}),
+    ("notes", "delete", {"path": "Sedge"}),
+    ("cairn", "cairn_write", {"path": "crane", "content": "grey"}),
+    ("obsidian", "create_note", {"name": "Stork", "content": "white"}),
+    ("second_brain", "write", {"path": "ibis.md", "content": "black"}),
+    ("octarine", "octarine_write_note", {"workspace": "Private Diary", "note_path": "Egret.md", "content": "pale"}),
+)
+
+
+def test_every_write_over_http_is_in_it_once_with_who_and_where(tmp_path: Path) -> None:
+    with watched(tmp_path) as server:
+        token = server.token("anna")
+        for surface, tool, args in WRITES:
+            with server.client(surface, token) as client:
+                client(tool, **args)
+        with server.client("notes", token) as client:
+            newest = client("history", limit=1)
+            client("undo", change=re.findall(r"\b[a-z0-9]{8}\b", newest)[0])
+            client.call("write", {"path": "Heron", "content": "refused: it exists"})
+        history = server.site.library.default.ledger.past(Past(limit=100))
+        told = [line for line in server.audit() if line["event"] == "write"]
+    assert [line["change"] for line in told] == [change.id for change in reversed(history)]
+    assert [(line["surface"], line["tool"]) for line in told] == [
+        *((surface, tool) for surface, tool, _ in WRITES),
+        ("notes", "undo"),
+    ]
+    for line, change in zip(told, reversed(history), strict=True):
+        assert line["paths"] == [step.path for step in change.steps] and line["files"] == len(change.steps)
+        assert (line["user"], line["client"], line["workspace"]) == ("anna", "tester", "private-diary")
+        assert re.fullmatch("[0-9a-f]{16}", line["request"]) and line["address"] == "127.0.0.1"
+    text = json.dumps(told)
+    assert not any(word in text for word in ("grey", "white", "black", "pale", "seen", "refused", token))
+
+
+def test_who_comes_and_who_is_turned_away_is_in_it(tmp_path: Path) -> None:
+    with watched(tmp_path) as server:
+        reader = server.token("reader", read_only=True, surfaces=("notes",))
+        server.get("/mcp/notes")
+        server.get("/mcp/notes", authorization="Bearer nw_" + "wrong" * 8)
+        server.get("/healthz", host="evil.example")
+        server.get("/healthz", origin="https://evil.example")
+        with server.client("notes", reader) as notes:
+            notes.call("write", {"path": "Heron", "content": "x"})
+            notes.client.post("/mcp/lens", json={})
+            notes.client.post("/w/nowhere/mcp/notes", json={})
+        told = eventually(lambda: len(server.audit()) >= 8 and server.audit())
+    seen = [
+        (line["event"], line.get("reason") or line["via"], line.get("status"), line.get("user", "")) for line in told
+    ]
+    assert sorted(seen, key=str) == [
+        ("refused", "forbidden", 403, "reader"),
+        ("refused", "hidden", 404, "reader"),
+        ("refused", "host", 421, ""),
+        ("refused", "invalid_token", 401, ""),
+        ("refused", "origin", 403, ""),
+        ("refused", "read_only", 200, "reader"),
+        ("refused", "unauthenticated", 401, ""),
+        ("sign_in", "bearer", None, "reader"),
+    ]
+    assert all(line["address"] == "127.0.0.1" and line["request"] for line in told)
+    assert [(line["reason"], line["tool"]) for line in told if "tool" in line] == [("read_only", "write")]
+    assert not any(word in json.dumps(told) for word in ("wrong", reader, "evil.example", "nw_"))
+
+
+def test_behind_a_trusted_proxy_the_address_is_that_of_the_client(tmp_path: Path) -> None:
+    with watched(tmp_path, http_trusted_proxies="127.0.0.1") as server:
+        token = server.token("anna")
+        server.get("/mcp/notes", **{"x-forwarded-for": "203.0.113.9"})
+        with server.client("notes", token) as notes:
+            notes.client.headers["x-forwarded-for"] = "203.0.113.7"
+            notes("write", path="Heron", content="x")
+        told = eventually(lambda: len(server.audit()) >= 4 and server.audit())
+    assert {(line["event"], line["address"]) for line in told} >= {
+        ("refused", "203.0.113.9"),
+        ("write", "203.0.113.7"),
+        ("sign_in", "203.0.113.7"),
+    }
+
+
+def test_turned_off_nothing_is_kept_and_everything_works(tmp_path: Path) -> None:
+    with watched(tmp_path, audit_log="off") as server:
+        with server.client("notes") as notes:
+            notes("write", path="Heron", content="x")
+        assert server.get("/healthz", host="evil.example").status_code == 421
+        assert not (server.state / "audit.jsonl").exists()
+
+
+def test_it_is_where_the_setting_says(tmp_path: Path) -> None:
+    with watched(tmp_path, audit_log=str(tmp_path / "log" / "notes.jsonl")) as server:
+        with server.client("notes") as notes:
+            notes("write", path="Heron", content="x")
+        assert [line["event"] for line in lines(tmp_path / "log" / "notes.jsonl")] == ["write"]

@@ -5,10 +5,10 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 import uvicorn
@@ -18,6 +18,16 @@ from tests.web import Http, client_of
 from notewright.config import Asked, Config, load
 from notewright.engine import Grant, mint
 from notewright.web import Site
+
+T = TypeVar("T")
+
+
+def eventually(look: Callable[[], T], seconds: float = 20) -> T:
+    """What `look` gives as soon as it is true: what is said of a request is said when its answer is out already."""
+    until = time.monotonic() + seconds
+    while not (found := look()) and time.monotonic() < until:
+        time.sleep(0.005)
+    return found
 
 
 @dataclass(frozen=True)
@@ -80,9 +90,9 @@ def config_of(folder: Path, **settings: Any) -> Config:
 
 
 @contextlib.contextmanager
-def watched(folder: Path, **settings: Any) -> Iterator[Watched]:
-    """Served until the end of the block."""
-    with Site(config_of(folder, **settings)) as site, socket.create_server(("127.0.0.1", 0)) as door:
+def watched(folder: Path, opened: Callable[[], Any] | None = None, **settings: Any) -> Iterator[Watched]:
+    """Served until the end of the block. `opened` opens another library than that of the configuration."""
+    with Site(config_of(folder, **settings), opened=opened) as site, socket.create_server(("127.0.0.1", 0)) as door:
         server = uvicorn.Server(
             uvicorn.Config(site.app(), log_config=None, proxy_headers=False, timeout_graceful_shutdown=5)
         )
