@@ -12,7 +12,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urljoin, urlsplit
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 import httpx2
 import jwt
@@ -36,6 +36,8 @@ CLIENTS = [
         | {"grant_types": ["authorization_code", "refresh_token"]}
         for name in ("app", "opaque-app")
     ),
+    {"client_id": "plain-agent", "client_secret": "plain", "grant_types": ["client_credentials"], "redirect_uris": []}
+    | {"response_types": []},  # for who does not encode it
     {"client_id": "notewright", "client_secret": SECRET, "grant_types": [], "redirect_uris": [], "response_types": []},
 ]
 
@@ -112,12 +114,15 @@ class Provider:
         self._post("/token/revocation", {"token": token}, client)
 
     def _code(self, asked: Mapping[str, str], user: str) -> str:
-        """Follow the browser's way: sign in, agree, and be sent back with a code."""
+        return self.agreed(f"{self.issuer}/auth?{urlencode(asked)}", user)["code"]
+
+    def agreed(self, url: str, user: str) -> dict[str, str]:
+        """Go the browser's way: sign in, agree, and be sent back with a code."""
         with httpx2.Client(timeout=20) as browser:
-            came = browser.get(f"{self.issuer}/auth", params=asked)
+            came = browser.get(url)
             for _ in range(12):
                 if came.is_redirect and came.headers["location"].startswith(CALLBACK):
-                    return parse_qs(urlsplit(came.headers["location"]).query)["code"][0]
+                    return dict(parse_qsl(urlsplit(came.headers["location"]).query))
                 if came.is_redirect:
                     came = browser.get(urljoin(str(came.url), came.headers["location"]))
                     continue
