@@ -265,7 +265,7 @@ def test_workspaces_are_found_by_name_or_id(here: Path) -> None:
 
 def test_every_setting_says_what_it_is_for() -> None:
     for setting in (*SETTINGS, *WORKSPACE_SETTINGS):
-        assert setting.help and setting.kind in ("text", "flag", "number", "list")
+        assert setting.help and setting.kind in ("text", "flag", "number", "list", "path")
         assert setting.variable == "NOTEWRIGHT_" + setting.name.replace(".", "_").upper()
 
 
@@ -274,3 +274,14 @@ def test_the_environment_of_this_process_is_the_one_that_counts(here: Path, monk
     monkeypatch.chdir(here)
     assert load(Asked(("Work",)))["log_level"] == "error"
     assert os.getcwd() == str(here)
+
+
+def test_paths_are_relative_to_where_they_were_said(tmp_path: Path) -> None:
+    home, here = tmp_path / "etc", tmp_path / "here"
+    home.mkdir()
+    here.mkdir()
+    (home / "c.toml").write_text('audit_log = "off"\n[backup]\nto = "backups"\n[http]\ntls_key = "/key.pem"\n')
+    config = load(Asked(file=str(home / "c.toml")), environ={"NOTEWRIGHT_HTTP_TLS_CERT": "cert.pem"}, folder=str(here))
+    assert config["backup.to"] == str(home / "backups")
+    assert config["http.tls_cert"] == str(here / "cert.pem")
+    assert (config["http.tls_key"], config["audit_log"], config["workspaces_root"]) == ("/key.pem", "off", None)

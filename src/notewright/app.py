@@ -126,7 +126,7 @@ def _welcome(config: Config, host: str, port: int) -> str:
     names = ", ".join(f"{workspace.name} ({workspace.location})" for workspace in config.workspaces)
     endpoints = "\n".join(f"  {name:13}{base}/mcp/{name}" for name in SURFACES)
     return (
-        f"Notewright serves {names}\n{endpoints}\n"
+        f"Notewright serves {names}\nSee what agents do, search and read:\n  {base}/\nTools for agents:\n{endpoints}\n"
         f"Connect Claude Code:\n  claude mcp add --transport http notewright {base}/mcp\n"
         "Other clients: add the notes address above as a streamable HTTP server. Stop with Ctrl-C."
     )

@@ -14,10 +14,11 @@ from starlette.applications import Starlette
 
 from notewright.app import LOOPBACK, beyond_this_machine, log_to_stderr, refuse_strangers, surface_named, user
 from notewright.config import SURFACES, Config
+from notewright.engine import BackupResult, Schedule
 from notewright.ledger import Registry
 from notewright.ledger.registry_sqlite import SqliteRegistry
 from notewright.opening import OpenShelf, open_library, open_registry
-from notewright.server import http, oauth, resource_doors
+from notewright.server import http, oauth, page, resource_doors
 from notewright.server.audit import Audit, audit_file
 from notewright.server.cookies import Cookies
 from notewright.server.gate import Door, Entry
@@ -48,6 +49,7 @@ class Site:
         self.limiter = Limiter()
         self.sessions = Sessions(self.registry.secret("sessions"))
         self._shelf: OpenShelf | None = None
+        self._schedule: Schedule | None = None
 
     def _open(self) -> OpenShelf:
         self._shelf = open_library(self.config, self.registry, heard=self.audit.wrote)
@@ -55,9 +57,11 @@ class Site:
 
     def __enter__(self) -> "Site":
         self.library.begin()
+        self._keep_backups()
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._end_backups()
         self.library.close()
         self.workers.close()
         self.audit.close()
@@ -70,6 +74,22 @@ class Site:
         log_to_stderr(config)
         if self._shelf is not None:
             self._shelf.reconfigure(config)
+        self._end_backups()
+        self._keep_backups()
+
+    def _keep_backups(self) -> None:
+        if to := self.config["backup.to"]:
+            at, days = self.config["backup.at"], self.config["backup.keep_days"]
+            self._schedule = Schedule(self.library.workspaces, to, at=at, keep_days=days, told=self._backed_up)
+            self._schedule.start()
+
+    def _end_backups(self) -> None:
+        if self._schedule is not None:
+            self._schedule.close()
+            self._schedule = None
+
+    def _backed_up(self, result: BackupResult) -> None:
+        self.audit.admin("backup", user="", success=result.success, files=result.files_backed_up)
 
     def app(self, surfaces: Sequence[Surface] | None = None, around: Sequence[Around] = ()) -> Starlette:
         """The application of the configuration as it is now."""
@@ -89,6 +109,9 @@ class Site:
             scope=issuer.asks if issuer is not None else "",
             told=operations.told,
         )
+        public = config["http.public_url"]
+        desk = page.Desk(self.library, self.workers, registry, cookies, public, self.limiter, self.audit)
+        feed = page.Feed(self.library, self.workers, registry)
         return http.app(
             self.library,
             surfaces,
@@ -96,7 +119,8 @@ class Site:
             sessions=self.sessions,
             operations=operations,
             workers=self.workers,
-            more=self._doors(surfaces, issuer),
+            more=[*self._doors(surfaces, issuer), *page.routes(desk, feed)],
+            leave=feed.close,
             around=[*around, *([issuer] if issuer is not None else [])],
         )
 

@@ -25,7 +25,9 @@ BOTH = {"accept": "application/json, text/event-stream"}
 @pytest.fixture(scope="module")
 def base() -> Iterator[str]:
     """The address of a server with four surfaces and two workspaces."""
-    site = app.http_app(lambda: Shelf("Main", "Other"), [ECHO, STRICT, NOTES, CAIRN], http_origins=("https://good.example",))
+    site = app.http_app(
+        lambda: Shelf("Main", "Other"), [ECHO, STRICT, NOTES, CAIRN], http_origins=("https://good.example",)
+    )
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(site, log_level="warning", timeout_graceful_shutdown=2))

@@ -13,6 +13,7 @@ from notewright.config import SURFACES, Config, workspace_id
 from notewright.engine import Grant, Registry, Token
 from notewright.errors import Invalid, NotFound
 
+OTHER_WAYS = ("api", "page")  # beside the tool surfaces, what a token can be for
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -103,9 +104,9 @@ def _workspace(name: str, config: Config, registry: Registry) -> str:
 
 
 def _surface(name: str) -> str:
-    known = name.replace("-", "_")
-    if known not in SURFACES:
-        raise Invalid(f"there is no surface {name!r}", hint=f"there is {', '.join(SURFACES)}", what="surface")
+    known, there = name.replace("-", "_"), (*SURFACES, *OTHER_WAYS)
+    if known not in there:
+        raise Invalid(f"there is no surface {name!r}", hint=f"there is {', '.join(there)}", what="surface")
     return known
 
 

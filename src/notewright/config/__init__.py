@@ -89,12 +89,13 @@ def load(asked: Asked, *, environ: Mapping[str, str] | None = None, folder: str 
     _warn_of_unknown(variables)
     place = asked.file or variables.get("NOTEWRIGHT_CONFIG")
     written = _read_file(here / Path(place).expanduser()) if place else {}
-    values = _values(asked.flags, variables, written)
+    beside = (here / Path(place).expanduser()).parent if place else here
+    values = _values(asked.flags, variables, written, here, beside)
     values["surface"] = tuple(map(_surface, values["surface"]))
     octarine, theirs, common = Octarine(), dict[str, Table](), Table()
     if "octarine" in values["surface"] or values["http.port"] is not None:
         octarine, theirs, common = read_octarine(variables, here)
-    tables = _tables(asked.locations, written, theirs, here, (here / place).parent if place else here)
+    tables = _tables(asked.locations, written, theirs, here, beside)
     workspaces: list[WorkspaceConfig] = []
     for name, table in tables.items():
         taken = {workspace.id for workspace in workspaces}
@@ -168,7 +169,10 @@ def _read_file(place: Path) -> dict[str, Any]:
     return written
 
 
-def _values(flags: Mapping[str, Any], variables: Mapping[str, str], written: Mapping[str, Any]) -> dict[str, Any]:
+def _values(
+    flags: Mapping[str, Any], variables: Mapping[str, str], written: Mapping[str, Any], here: Path, beside: Path
+) -> dict[str, Any]:
+    """Every setting. Paths in the file are relative to it, others to the working directory."""
     values: dict[str, Any] = {}
     for setting in SETTINGS:
         section, _, key = setting.name.rpartition(".")
@@ -179,7 +183,15 @@ def _values(flags: Mapping[str, Any], variables: Mapping[str, str], written: Map
             values[setting.name] = setting.read(variables[setting.variable], setting.variable)
         else:
             values[setting.name] = setting.default if in_file is None else setting.read(in_file, setting.name)
+            if setting.kind == "path":
+                values[setting.name] = _placed(values[setting.name], beside)
+        if setting.kind == "path":
+            values[setting.name] = _placed(values[setting.name], here)
     return values
+
+
+def _placed(path: str | None, beside: Path) -> str | None:
+    return path if path is None or path == "off" else str(beside / Path(path).expanduser())
 
 
 def _surface(name: str) -> str:

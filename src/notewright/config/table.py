@@ -16,7 +16,7 @@ class Setting:
     name: str
     default: Any
     help: str
-    kind: str = "text"  # text, flag, number, list
+    kind: str = "text"  # text, flag, number, list, path (relative to where it was said)
 
     @property
     def variable(self) -> str:
@@ -24,9 +24,9 @@ class Setting:
 
     def read(self, raw: Any, where: str) -> Any:
         """A value from a flag, the file or a variable (which is text) as what this setting is, or Invalid."""
-        value = _READERS[self.kind](raw)
+        value = _READERS.get(self.kind, _text)(raw)
         if value is None:
-            raise Invalid(f"{where} must be {_KINDS[self.kind]}, not {raw!r}", hint=self.help, what=self.name)
+            raise Invalid(f"{where} must be {_KINDS.get(self.kind, "a text")}, not {raw!r}", hint=self.help, what=self.name)
         return value
 
 
@@ -38,15 +38,17 @@ SETTINGS = (
     Setting("rate_limits", True, "Hold callers to the call limits of Second Brain and Octarine", "flag"),
     Setting("log_level", "warning", "How much to log on stderr: debug, info, warning, error"),
     Setting("log_format", "text", "How the log is written: text or json"),
-    Setting("audit_log", None, "File for the audit log, or off; without it audit.jsonl beside the ledger"),
-    Setting("workspaces_root", None, "Folder beneath which the JSON API may make workspaces; without it, nowhere"),
+    Setting("audit_log", None, "File for the audit log, or off; without it audit.jsonl beside the ledger", "path"),
+    Setting(
+        "workspaces_root", None, "Folder in which the JSON API may make workspaces; without it, nowhere", "path"
+    ),
     Setting("http.host", "127.0.0.1", "Address to listen on"),
     Setting("http.port", None, "Port to listen on; without one MCP is spoken on stdio", "number"),
     Setting("http.hosts", (), "Host names clients may use, beside those of this machine", "list"),
     Setting("http.origins", (), "Web origins that may call", "list"),
     Setting("http.public_url", None, "Address clients use, as in https://notes.example.com; else what they asked for"),
-    Setting("http.tls_cert", None, "Certificate file for HTTPS"),
-    Setting("http.tls_key", None, "Key file for HTTPS"),
+    Setting("http.tls_cert", None, "Certificate file for HTTPS", "path"),
+    Setting("http.tls_key", None, "Key file for HTTPS", "path"),
     Setting("http.trusted_proxies", (), "Addresses whose X-Forwarded-… headers are believed", "list"),
     Setting("http.workers", 1, "Processes that answer", "number"),
     Setting("http.max_request_bytes", 67_108_864, "Bytes one request may have", "number"),
@@ -59,9 +61,9 @@ SETTINGS = (
     Setting("auth.user_claim", "sub", "OAuth: the claim that names the user in the history"),
     Setting("auth.introspection_url", None, "OAuth: where opaque tokens are asked about; else as the issuer says"),
     Setting("auth.client_id", None, "OAuth: as whom we ask about opaque tokens"),
-    Setting("auth.client_secret_file", None, "OAuth: file with the secret for that"),
+    Setting("auth.client_secret_file", None, "OAuth: file with the secret for that", "path"),
     Setting("database.url", None, "PostgreSQL for index and ledger of many replicas"),
-    Setting("backup.to", None, "Folder for backups"),
+    Setting("backup.to", None, "Folder for backups", "path"),
     Setting("backup.at", "02:00", "When, in UTC"),
     Setting("backup.keep_days", 30, "For how many days they are kept", "number"),
     Setting("history.keep_days", 90, "For how many days changes can be undone", "number"),
@@ -81,7 +83,13 @@ WORKSPACE_SETTINGS = (
     Setting("bootstrap", None, "para: Second Brain's folders, once, in an empty workspace"),
 )
 _SECTIONS = {setting.name.split(".")[0] for setting in SETTINGS if "." in setting.name}
-_KINDS = {"flag": "true or false", "number": "a whole number", "list": "a list of texts", "text": "a text"}
+_KINDS = {
+    "flag": "true or false",
+    "number": "a whole number",
+    "list": "a list of texts",
+    "text": "a text",
+    "path": "a path",
+}
 
 
 def refuse_unknown(written: Mapping[str, Any], place: str) -> None:
@@ -142,4 +150,10 @@ def _text(raw: Any) -> str | None:
     return raw if isinstance(raw, str) and raw else None
 
 
-_READERS: dict[str, Callable[[Any], Any]] = {"flag": _flag, "number": _number, "list": _list, "text": _text}
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "flag": _flag,
+    "number": _number,
+    "list": _list,
+    "text": _text,
+    "path": _text,
+}

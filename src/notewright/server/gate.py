@@ -259,7 +259,8 @@ class Gate:
 
     def _refusal(self, scope: Scope, refused: Refused) -> Response:
         if _is_browser(scope):
-            asked = quote(scope["path"], safe="/")
+            query = scope.get("query_string", b"").decode("latin-1")
+            asked = quote(scope["path"] + (f"?{query}" if query else ""), safe="/")
             return RedirectResponse(f"/sign-in?next={asked}", 303, {"Cache-Control": "no-store"})
         told = {"error": refused.error or "unauthorized", "error_description": refused.description}
         return JSONResponse(told, refused.status, {"WWW-Authenticate": challenge(refused, scope[METADATA_URL])})
