@@ -26,7 +26,8 @@ class Setting:
         """A value from a flag, the file or a variable (which is text) as what this setting is, or Invalid."""
         value = _READERS.get(self.kind, _text)(raw)
         if value is None:
-            raise Invalid(f"{where} must be {_KINDS.get(self.kind, "a text")}, not {raw!r}", hint=self.help, what=self.name)
+            kind = _KINDS.get(self.kind, "a text")
+            raise Invalid(f"{where} must be {kind}, not {raw!r}", hint=self.help, what=self.name)
         return value
 
 
