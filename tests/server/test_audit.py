@@ -16,7 +16,7 @@ from tests.server.watched import eventually, watched
 
 from notewright import engine
 from notewright.engine import Past, Plan, commit
-from notewright.server.audit import ALL_MINUTE, EACH_MINUTE, Audit, audit_file
+from notewright.server.audit import ALL_MINUTE, EACH_MINUTE, KEPT, MOST_BYTES, MOST_PATHS, Audit, audit_file
 from notewright.server.visit import NOW, Visit
 
 
@@ -298,3 +298,20 @@ def test_it_is_where_the_setting_says(tmp_path: Path) -> None:
         with server.client("notes") as notes:
             notes("write", path="Heron", content="x")
         assert [line["event"] for line in lines(tmp_path / "log" / "notes.jsonl")] == ["write"]
+
+
+def test_the_guide_shows_lines_as_they_are_and_the_bounds_that_hold(tmp_path: Path) -> None:
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "operations.md").read_text(encoding="utf-8")
+    shown = [json.loads(line) for line in guide.splitlines() if line.startswith('    {"time": "…", "event"')]
+    audit, ann = Audit(tmp_path / "audit.jsonl"), visit(user="anna")
+    commit(ws := desk(heard=audit.wrote), Plan((put(ws, "Tea.md", "text\n"),), "made"))
+    audit.refused(visit(), "invalid_token", 401)
+    audit.came(ann)
+    audit.admin("token_added", user="anna", token="laptop")
+    told = {line["event"]: line for line in lines(tmp_path / "audit.jsonl")}
+    of_a_request = {"request", "address"}
+    for line in shown:
+        assert set(line) - of_a_request == set(told[line["event"]]) - of_a_request
+    assert {line["event"] for line in shown} == set(told)
+    assert f"reason {EACH_MINUTE} refusals a minute" in guide and f"of all together {ALL_MINUTE}" in guide
+    assert f"Over {MOST_BYTES // 1_000_000} MB" in guide and KEPT == 5 and f"{MOST_PATHS} are named" in guide

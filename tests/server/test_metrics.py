@@ -15,7 +15,7 @@ from notewright import errors
 from notewright.config import Asked, load
 from notewright.opening import open_library
 from notewright.server import tallies
-from notewright.server.metrics import Found, Metrics, space_of
+from notewright.server.metrics import REASONS, Found, Metrics, space_of
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +75,18 @@ def test_what_a_dialect_says_in_its_own_words_is_counted_by_what_was_wrong(
         before = Since(server, "notewright_calls_total", surface=surface, tool=tool, outcome=outcome)
         client.call(tool, args)
         assert before() == 1
+
+
+def test_a_call_that_wants_to_hear_of_its_progress_is_counted_as_any_other(server: Watched) -> None:
+    good = Since(server, "notewright_calls_total", surface="notes", tool="search", outcome="ok")
+    bad = Since(server, "notewright_calls_total", surface="notes", tool="read", outcome="not_found")
+    odd = Since(server, "notewright_calls_total", surface="lens", tool="unknown", outcome="invalid")
+    meta = {"_meta": {"progressToken": 1}}
+    with server.client("notes") as notes, server.client("lens") as lens:
+        notes._post("tools/call", {"name": "search", "arguments": {"query": "heron"}, **meta})
+        notes._post("tools/call", {"name": "read", "arguments": {"path": "nowhere"}, **meta})
+        lens._post("tools/call", {"name": "nonsense", "arguments": {}, **meta})
+    assert (good(), bad(), odd()) == (1, 1, 1)
 
 
 def test_tools_there_are_not_are_counted_as_one(server: Watched) -> None:
@@ -201,6 +213,31 @@ def test_every_code_of_a_problem_may_be_an_outcome() -> None:
     found = samples(metrics.text(None).decode())
     assert {dict(labels)["outcome"] for labels in found["notewright_calls_total"]} == errors.codes()
     assert found["notewright_calls_in_flight"][()] == 0
+
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "operations.md"
+
+
+def test_the_guide_names_every_number_with_its_labels_and_no_other(server: Watched) -> None:
+    told = re.findall(r"^\| `(notewright_\w+)` \| ([\w, ]*) ?\|", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
+    with server.client("notes") as notes:
+        notes("search", query="heron")
+        server.get("/healthz", host="evil.example")
+    text = server.get("/metrics").text
+    typed = set(re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE))
+    assert {name for name, _ in told} == typed | {"notewright_backup_last_success_time_seconds"}
+    found = samples(text)
+    for name, labels in told:
+        for have in found.get(name, found.get(f"{name}_count", {})):
+            assert ", ".join(label for label, _ in have) == ", ".join(sorted(labels.strip().split(", "))).strip(), name
+
+
+def test_the_guide_names_every_outcome_and_reason() -> None:
+    text = GUIDE.read_text(encoding="utf-8")
+    outcomes = text[text.index("- `outcome` is") : text.index("- `tool` is")]
+    assert set(re.findall(r"`(\w+)`", outcomes)) == errors.codes() | {"outcome", "ok", "protocol", "cancelled"}
+    reasons = text[text.index("- `reason` is") : text.index("- `workspace` is")]
+    assert set(re.findall(r"`(\w+)`", reasons)) == {*REASONS.values(), "reason", "hidden", "origin", "busy"}
 
 
 COUNT = """
