@@ -1,0 +1,262 @@
+"""How we listen: uvicorn, with every connection bounded in number, in size and in time.
+
+uvicorn by itself takes a head of any size, waits for its end for ever, and for the rest of a body too. Here a client
+that keeps us waiting is shown out: `Limits` says for what, and for how long.
+
+Connections are accepted one at a time per turn of the event loop. Several processes that share one door each see that
+somebody stands there; whoever is idle is there first. uvicorn's way (everybody who waits, at once) hands a whole burst
+to the one process that happened to wake up: `processes.py` has the numbers.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import resource
+import socket
+import ssl
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from notewright.config import Config
+from notewright.errors import Invalid
+from notewright.server.bounded import LINGER, PROTOCOL, Bounded, Limits, said
+from notewright.server.tls import Tls
+
+log = logging.getLogger(__name__)
+DRAIN_SECONDS = 25  # for requests under way when we are to stop; the supervisor waits a little longer
+HANDSHAKE_SECONDS = 10.0
+TURNED_AWAY = 64  # connections that are being told that there is no room
+KEEPALIVE = [
+    (getattr(socket, name), value)
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPALIVE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+    if hasattr(socket, name)
+]
+PAUSE = 1.0  # seconds, after the system had no file descriptor left
+OTHER_FILES = 1024  # file descriptors beside those of connections
+
+
+def settings(config: Config, tls: Tls | None = None) -> dict[str, Any]:
+    """What `uvicorn.Config` is to be told."""
+    proxies = trusted(config["http.trusted_proxies"])
+    return {
+        "http": PROTOCOL,
+        "ws": "none",
+        "lifespan": "on",
+        "workers": 1,  # else a variable of the environment decides
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "proxy_headers": bool(proxies),  # uvicorn believes everybody on this machine unless it is told not to
+        "forwarded_allow_ips": proxies,
+        "timeout_keep_alive": int(Limits().idle_seconds),
+        "timeout_graceful_shutdown": DRAIN_SECONDS,
+        "h11_max_incomplete_event_size": Limits().head_bytes,
+        "ssl_context_factory": None if tls is None else _given(tls.context),
+    }
+
+
+def _given(context: ssl.SSLContext) -> Callable[..., ssl.SSLContext]:
+    return lambda *_: context
+
+
+def trusted(proxies: Iterable[str]) -> list[str]:
+    """Whose X-Forwarded-… headers are believed: addresses and networks, or Invalid for what is neither."""
+    return [written for proxy in proxies for written in _ways_to_write(proxy)]
+
+
+def _ways_to_write(proxy: str) -> list[str]:
+    try:
+        network = ipaddress.ip_network(proxy)
+    except ValueError:
+        hint = "name its address or network, as in 10.0.0.5 or 10.0.0.0/24"
+        raise Invalid(f"{proxy!r} is no address of a proxy", hint=hint, what="http.trusted_proxies") from None
+    if network.version == 6:
+        return [proxy]
+    mapped = f"::ffff:{network.network_address}/{96 + network.prefixlen}"  # its name where we listen on IPv6
+    return [proxy, str(ipaddress.ip_network(mapped))]
+
+
+class Server(uvicorn.Server):
+    """uvicorn with bounded connections. A signal ends `run`, which then simply returns.
+
+    `leaving` is called on the event loop when the first signal comes; a second one ends everything at once.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, *, leaving: Callable[[], object] | None = None, limits: Limits | None = None
+    ) -> None:
+        super().__init__(config)
+        self._leaving = leaving
+        self._limits = limits or Limits()
+        self._places = _Places(self._limits.connections)
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:
+            self.force_exit = True
+        elif self._leaving is not None:
+            asyncio.get_running_loop().call_soon_threadsafe(self._leaving)
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        assert sockets is not None, "whoever serves has opened a door"
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            self.should_exit = True
+            return
+        _make_room(self._limits.connections)
+        doorways = [_Doorway(door, self._connection, self.config.ssl, self._places) for door in sockets]
+        self.servers = doorways  # type: ignore[assignment]  # uvicorn closes them and waits until they are closed
+        for doorway in doorways:
+            doorway.open()
+        self._sweep()
+        self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+
+    def _connection(self) -> asyncio.Protocol:
+        made = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+            _loop=asyncio.get_running_loop(),
+        )
+        assert isinstance(made, Bounded)
+        made.limits, made.left = self._limits, self._places.give_back
+        return made
+
+    def _sweep(self) -> None:
+        """Look after those who keep us waiting. Now and then is enough, and costs a request nothing."""
+        loop = asyncio.get_running_loop()
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, Bounded):
+                connection.look(loop.time())
+        self._sweeping = loop.call_later(self._limits.every, self._sweep)
+
+
+def _make_room(connections: int) -> None:
+    """As many file descriptors as we may need, if the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        except (ValueError, OSError):
+            log.warning("there are %d file descriptors; %d connections may need more", soft, connections)
+
+
+@dataclass(slots=True)
+class _Places:
+    """How many more connections there may be, those included that have not yet shaken hands."""
+
+    free: int
+
+    def take(self) -> bool:
+        if self.free <= 0:
+            return False
+        self.free -= 1
+        return True
+
+    def give_back(self) -> None:
+        self.free += 1
+
+
+@dataclass(eq=False)
+class _Doorway:
+    """Lets connections in from one listening socket, one per turn of the loop, as long as there is room."""
+
+    door: socket.socket
+    connection: Callable[[], asyncio.Protocol]
+    tls: ssl.SSLContext | None
+    places: _Places
+    closed: bool = False
+
+    def __post_init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._entering: set[asyncio.Task[None]] = set()
+        self._turned: set[asyncio.Protocol] = set()
+
+    def open(self) -> None:
+        if not self.closed:
+            self.door.setblocking(False)
+            self._loop.add_reader(self.door.fileno(), self._somebody)
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._loop.remove_reader(self.door.fileno())
+
+    async def wait_closed(self) -> None:
+        return None
+
+    def _somebody(self) -> None:
+        try:
+            client, _ = self.door.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return  # another process was there first, or they have gone
+        except OSError as error:
+            log.error("nobody can be let in: %s", error)
+            self._loop.remove_reader(self.door.fileno())
+            self._loop.call_later(PAUSE, self.open)
+            return
+        entering = self._loop.create_task(self._enter(client))
+        self._entering.add(entering)
+        entering.add_done_callback(self._entering.discard)
+
+    async def _enter(self, client: socket.socket) -> None:
+        if self.places.take():
+            if not await self._let(client, self.connection):
+                self.places.give_back()
+        elif len(self._turned) < TURNED_AWAY:
+            await self._let(client, self._no_room)
+        else:
+            client.close()
+
+    async def _let(self, client: socket.socket, to: Callable[[], asyncio.Protocol]) -> bool:
+        """Whether they came through: TLS, where there is, and in time."""
+        if client.family != socket.AF_UNIX:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a stream's client may vanish without a word
+            for option, value in KEEPALIVE:
+                client.setsockopt(socket.IPPROTO_TCP, option, value)
+        patience = HANDSHAKE_SECONDS if self.tls else None
+        try:
+            transport, _ = await self._loop.connect_accepted_socket(
+                to, client, ssl=self.tls, ssl_handshake_timeout=patience
+            )
+        except (OSError, TimeoutError):
+            client.close()
+            return False
+        if self.closed:
+            transport.close()
+        return True
+
+    def _no_room(self) -> asyncio.Protocol:
+        return _NoRoom(self._turned)
+
+
+class _NoRoom(asyncio.Protocol):
+    """Says so, and is gone in a moment."""
+
+    def __init__(self, turned: set[asyncio.Protocol]) -> None:
+        self._turned = turned
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._turned.add(self)
+        transport.write(said(503, "Too many connections", retry_after=1))
+        if transport.can_write_eof():
+            transport.write_eof()
+            asyncio.get_running_loop().call_later(LINGER, transport.abort)
+        else:
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._turned.discard(self)
