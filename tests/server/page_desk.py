@@ -22,8 +22,6 @@ from notewright.ledger import Registry
 from notewright.ledger.registry_sqlite import SqliteRegistry
 from notewright.notes import Append, NotePath
 from notewright.opening import close_workspace, open_workspace
-from notewright.server import page
-from notewright.server.cookies import Cookies
 
 HTML = {"accept": "text/html"}
 
@@ -87,19 +85,9 @@ def config_of(place: Path, files: Mapping[str, Mapping[str, str | bytes]], **set
     return Config(tuple(asked), str(place / "state"), str(place / "cache"))
 
 
-class WithPage(web.Site):
-    """A site with the page in it."""
-
-    def _doors(self, surfaces: Any, issuer: Any) -> list[Any]:
-        cookies = Cookies(self.registry.secret("cookies"))
-        desk = page.Desk(self.library, self.workers, self.registry, cookies, limiter=self.limiter, audit=self.audit)
-        self.feed = page.Feed(self.library, self.workers, self.registry)
-        return [*super()._doors(surfaces, issuer), *page.routes(desk, self.feed)]
-
-
 @contextlib.contextmanager
 def served(config: Config, registry: Registry | None = None) -> Iterator[Site]:
-    with WithPage(config, registry or SqliteRegistry.in_memory()) as whole:
+    with web.Site(config, registry or SqliteRegistry.in_memory()) as whole:
         site = whole.app([app.surface_named("notes", config)])
         server = uvicorn.Server(uvicorn.Config(site, log_level="error", timeout_graceful_shutdown=5))
         with socket.create_server(("127.0.0.1", 0)) as listening:

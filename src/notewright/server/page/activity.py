@@ -43,9 +43,10 @@ class Row:
         return [step.path for step in self.change.steps if not (step.after is None and step.path in left)]
 
     @property
-    def notes(self) -> list[tuple[str, str]]:
-        """The first of them, with where they are."""
-        return [(path, note_url(self.ws, path)) for path in self.paths[:MOST_NAMED]]
+    def notes(self) -> list[tuple[str, str | None]]:
+        """The first of them, with where they are; nowhere, if this change deleted them."""
+        gone = {step.path for step in self.change.steps if step.after is None}
+        return [(path, None if path in gone else note_url(self.ws, path)) for path in self.paths[:MOST_NAMED]]
 
     @property
     def more(self) -> int:

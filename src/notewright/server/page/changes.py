@@ -1,5 +1,6 @@
 """One change, and taking it back: what it did, what an undo would do, and the undo itself."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -28,10 +29,14 @@ class Shown:
 
     @classmethod
     def of(cls, difference: Difference) -> "Shown":
-        return cls(difference, tuple((MARKS.get(line[:1], "same"), _cut(line)) for line in difference.lines))
+        return cls(difference, tuple((MARKS.get(line[:1], "same"), _words(line)) for line in difference.lines))
 
 
-def _cut(line: str) -> str:
+def _words(line: str) -> str:
+    """A line of a difference; where the next ones stand, in words."""
+    place = re.match(r"@@ -\d+(?:,\d+)? \+(\d+)", line)
+    if place:
+        return f"Line {max(int(place[1]), 1)}"
     return line if len(line) <= MOST_LETTERS else f"{line[:MOST_LETTERS]} … ({len(line) - MOST_LETTERS:,} more letters)"
 
 
