@@ -25,7 +25,7 @@ from notewright.errors import Busy, Exists, Forbidden, Invalid, NoSpace, NotFoun
 log = logging.getLogger(__name__)
 
 LOCK = ".notewright-backup.lock"
-GRAIN_NS = 2_000_000_000  # the coarsest time a file system keeps
+_GRAINS_NS = (1, 100, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000)  # how finely file systems keep a time
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _LEFT = re.compile(r"\.(\d{4}-\d\d-\d\d)\.(partial|old|gone)", re.ASCII)
 _NO_LINKS = {errno.EPERM, errno.EACCES, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
@@ -218,8 +218,8 @@ class NewDay:
                 return False
             if not stat.S_ISREG(found.st_mode) or found.st_size != kept.size:
                 return False
-            if abs(found.st_mtime_ns - kept.modified_ns) > GRAIN_NS:
-                return False
+            if not any(found.st_mtime_ns == kept.modified_ns // grain * grain for grain in _GRAINS_NS):
+                return False  # somebody wrote to it since
             target = self._room(place)
             try:
                 os.link(source, target, follow_symlinks=False)
