@@ -20,7 +20,7 @@ from notewright.errors import Unavailable
 from notewright.ledger.registry_sqlite import SqliteRegistry
 from notewright.server import oauth
 from notewright.server.gate import Refused
-from notewright.server.oauth import Issuer, Trust, trust
+from notewright.server.oauth import REMEMBERED, Issuer, Trust, trust
 
 BASE = "https://notes.example.com"
 HERE = f"{BASE}/mcp/notes"
@@ -282,18 +282,20 @@ def test_a_flood_of_made_up_key_names_is_not_passed_on(issuing: Provider) -> Non
 
 def test_a_key_that_the_issuer_changed_is_learned_at_once_and_the_old_one_forgotten() -> None:
     with provider() as issuing:
-        old_key, old = issuing.keys[0], issuing.token(HERE)
+        old_key, old, ticks = issuing.keys[0], issuing.token(HERE), [0.0]
 
         async def ask() -> list[Found]:
-            async with Issuer(trust(issuing.issuer)) as issuer:
+            async with Issuer(trust(issuing.issuer), ticks=lambda: ticks[0]) as issuer:
                 first = await issuer.admit(old, HERE)
                 issuing.rotate()
                 new = await issuer.admit(issuing.token(HERE), HERE)
-                return [first, new, await issuer.admit(forged(old_key, claims_of(issuing)), HERE)]
+                forgery = await issuer.admit(forged(old_key, claims_of(issuing)), HERE)
+                ticks[0] += REMEMBERED
+                return [first, new, forgery, await issuer.admit(old, HERE)]
 
-        first, new, gone = asyncio.run(ask())
+        first, new, forgery, gone = asyncio.run(ask())
     assert isinstance(first, Principal) and isinstance(new, Principal)
-    assert refusal(gone)[0] == "invalid_token"
+    assert refusal(forgery)[0] == refusal(gone)[0] == "invalid_token"
 
 
 def test_while_the_issuer_is_down_its_known_keys_go_on_and_nothing_else_does(secret_file: str) -> None:

@@ -13,8 +13,8 @@ from notewright.engine import Principal
 from notewright.errors import Busy, Unavailable
 from notewright.server import oauth_ask
 from notewright.server.gate import Refused
-from notewright.server.oauth import Issuer, trust
-from notewright.server.oauth_ask import NO_FOR, YES_FOR, Recent
+from notewright.server.oauth import REMEMBERED, Issuer, trust
+from notewright.server.oauth_ask import NO_FOR, Recent
 
 HERE = "https://notes.example.com/mcp/notes"
 ASK = "/introspect"
@@ -115,7 +115,7 @@ def test_a_yes_is_remembered_for_half_a_minute_and_a_no_for_seconds(issuing: Sit
         counted = []
         for said in (says(), says(active=False)):
             issuing.put(ASK, said)
-            for later in (0, NO_FOR - 1, 1, YES_FOR - NO_FOR - 1, 1):
+            for later in (0, NO_FOR - 1, 1, REMEMBERED - NO_FOR - 1, 1):
                 at += later
                 await issuer.admit(f"opaque-{said['active']}", HERE)
                 counted.append(issuing.visits[ASK])

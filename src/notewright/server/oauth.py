@@ -3,8 +3,12 @@
 A token is for us if its audience (RFC 8707) is `auth.audience`; or, where that is not set, the address that was called
 (`https://notes.example.com/mcp/notes`), or this whole server (`https://notes.example.com`, with or without a slash).
 One endpoint's token does not open another, and a path between the two opens nothing.
+
+What a good token says is remembered for half a minute, by the SHA-256 of the token: that long it can be used after it
+was revoked, or its key was, and no longer than until it ends.
 """
 
+import hashlib
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -16,13 +20,14 @@ from urllib.parse import urlsplit
 from notewright.engine import Principal
 from notewright.errors import Invalid
 from notewright.server.gate import Refused
-from notewright.server.oauth_ask import Introspection
+from notewright.server.oauth_ask import Introspection, Recent
 from notewright.server.oauth_claims import Claims, Untrusted, believed, canonical, header_of, signed_claims
 from notewright.server.oauth_keys import Provider, client, is_safe
 from notewright.server.oauth_scopes import BASIC, ScopeNames, rights, scope_names
 
 OURS = "nw_"  # how the tokens of `notewright token add` begin: they are nobody else's business
 MOST_LETTERS = 16 << 10  # of one token
+REMEMBERED = 30.0  # seconds
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750
 
 
@@ -106,6 +111,7 @@ class Issuer:
         self._now = now
         self._http = client()
         self._provider = Provider(trust.issuer, self._http, ticks)
+        self._good: Recent[Claims] = Recent(ticks)
         self._introspection = None
         if trust.client is not None:
             self._introspection = Introspection(
@@ -141,7 +147,7 @@ class Issuer:
         if secret.startswith(OURS) or len(secret) > MOST_LETTERS or not _TOKEN.fullmatch(secret):
             return None
         try:
-            claims = await self._claims(secret)
+            claims = await self._known(secret)
         except Untrusted as problem:
             return Refused("invalid_token", str(problem), self.asks)
         if claims is None:
@@ -150,11 +156,21 @@ class Issuer:
             return Refused("invalid_token", "The access token was issued for another resource", self.asks)
         return self._principal(claims)
 
-    async def _claims(self, token: str) -> Claims | None:
+    async def _known(self, token: str) -> Claims | None:
         """What a token says that is good; None if we have no way to know."""
+        name = hashlib.sha256(token.encode()).hexdigest()
+        known = self._good.get(name)
+        if known is not None and known.expires > self._now():
+            return known
+        found = await self._claims(token, name)
+        if found is not None:
+            self._good.put(name, found, REMEMBERED)
+        return found
+
+    async def _claims(self, token: str, name: str) -> Claims | None:
         header = header_of(token)
         if header is None:
-            return None if self._introspection is None else await self._introspection.claims(token)
+            return None if self._introspection is None else await self._introspection.claims(token, name)
         if header.issuer != self._trust.issuer:  # before its keys are looked for
             raise Untrusted("The access token is of another issuer")
         said = signed_claims(token, await self._provider.keys_for(header))

@@ -1,12 +1,10 @@
 """Opaque access tokens: what the issuer says of one when it is asked (RFC 7662).
 
-It is asked once for many calls: a yes is remembered for half a minute, which is how long a token that was revoked there
-can still be used here, and a no for five seconds. What is remembered is known by the SHA-256 of the token, never by the
-token.
+It is asked once for all who wait, and a no is remembered for five seconds, by the SHA-256 of the token and never by the
+token itself.
 """
 
 import asyncio
-import hashlib
 import logging
 import time
 from collections import OrderedDict
@@ -23,9 +21,8 @@ from notewright.server.oauth_keys import NoAnswer, Provider, answer
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-YES_FOR = 30.0  # seconds
-NO_FOR = 5.0
-MOST = 4096  # remembered of each kind: made-up tokens push out made-up tokens only
+NO_FOR = 5.0  # seconds
+MOST = 4096  # remembered
 AT_ONCE = 32  # questions under way
 
 
@@ -72,15 +69,14 @@ class Introspection:
         self._auth = httpx2.BasicAuth(*map(quote_plus, client))  # RFC 6749 §2.3.1: as in a form
         self._url = url
         self._now = now
-        self._good: Recent[Claims] = Recent(ticks)
         self._bad: Recent[str] = Recent(ticks)
         self._asking: dict[str, asyncio.Task[Claims | Untrusted | Unavailable]] = {}
 
-    async def claims(self, token: str) -> Claims:
-        """What the issuer says of a token that is good; Untrusted if it is not, Unavailable if nobody says."""
-        name = hashlib.sha256(token.encode()).hexdigest()
-        if (known := self._good.get(name)) is not None and known.expires > self._now():
-            return known
+    async def claims(self, token: str, name: str) -> Claims:
+        """What the issuer says of a token that is good; Untrusted if it is not, Unavailable if nobody says.
+
+        `name` is by what it is remembered.
+        """
         if (why := self._bad.get(name)) is not None:
             raise Untrusted(why)
         if name not in self._asking:
@@ -100,9 +96,7 @@ class Introspection:
 
     async def _ask(self, name: str, token: str) -> Claims | Untrusted | Unavailable:
         try:
-            claims = await self._told(token)
-            self._good.put(name, claims, YES_FOR)
-            return claims
+            return await self._told(token)
         except Untrusted as problem:
             self._bad.put(name, str(problem), NO_FOR)
             return problem

@@ -212,7 +212,7 @@ class Provider:
         try:
             return key_set(await answer(self._http, await self.endpoint("jwks_uri")))
         except Unavailable as problem:
-            raise NoAnswer(problem.message) from problem
+            raise NoAnswer("where its keys are is not known") from problem
 
 
 class KeySet:
