@@ -8,6 +8,7 @@ import logging
 import re
 import sys
 import threading
+from abc import ABC, abstractmethod
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -58,15 +59,15 @@ def rfc3339(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class _Lines(logging.Formatter):
+class _Lines(logging.Formatter, ABC):
     """Secrets are looked for in the finished line: arguments and tracebacks hold them too."""
 
     def format(self, record: logging.LogRecord) -> str:
         visit = NOW.get()
         return scrubbed(self.line(record, visit.id if visit is not None else None))
 
-    def line(self, record: logging.LogRecord, request: str | None) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def line(self, record: logging.LogRecord, request: str | None) -> str: ...
 
     def trouble(self, record: logging.LogRecord) -> str:
         """The traceback, if there is one."""
