@@ -71,7 +71,7 @@ def said(answer: httpx2.Response) -> dict[str, str]:
     return dict(re.findall(r'(\w+)="([^"]*)"', rest))
 
 
-@pytest.mark.parametrize("path", ["/mcp/notes", "/mcp", "/w/work/mcp/notes", "/w/not-there/mcp/notes", "/work/mcp"])
+@pytest.mark.parametrize("path", ["/mcp/notes", "/mcp", "/w/work/mcp/notes", "/w/not-there/mcp/notes", "/examples/mcp"])
 def test_who_comes_without_a_token_is_told_where_to_get_one(served: Served, path: str) -> None:
     answer = served.post(path, None)
     assert answer.status_code == 401
