@@ -15,7 +15,7 @@ from notewright import errors
 from notewright.config import Asked, load
 from notewright.opening import open_library
 from notewright.server import tallies
-from notewright.server.metrics import REASONS, Found, Metrics, space_of
+from notewright.server.metrics import CUT_OFF, REASONS, Found, Metrics, space_of
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +237,14 @@ def test_the_guide_names_every_outcome_and_reason() -> None:
     outcomes = text[text.index("- `outcome` is") : text.index("- `tool` is")]
     assert set(re.findall(r"`(\w+)`", outcomes)) == errors.codes() | {"outcome", "ok", "protocol", "cancelled"}
     reasons = text[text.index("- `reason` is") : text.index("- `workspace` is")]
-    assert set(re.findall(r"`(\w+)`", reasons)) == {*REASONS.values(), "reason", "hidden", "origin", "busy"}
+    assert set(re.findall(r"`(\w+)`", reasons)) == {
+        *REASONS.values(),
+        *CUT_OFF.values(),
+        "malformed",
+        "reason",
+        "hidden",
+        "origin",
+    }
 
 
 COUNT = """

@@ -32,6 +32,8 @@ REASONS = {  # of a refusal, where nobody said it
     429: "rate",
 }
 
+CUT_OFF = {408: "slow", 431: "too_large", 503: "busy"}  # of a connection that did not get as far as a request
+
 
 class Metrics:
     """Counts. With `shared`, a folder, what all workers count is added up by whichever of them is asked."""

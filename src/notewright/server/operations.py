@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from notewright.server import ready
 from notewright.server.audit import Audit
 from notewright.server.gate import Door
-from notewright.server.metrics import CONTENT_TYPE, REASONS, Found, Metrics, space_of
+from notewright.server.metrics import CONTENT_TYPE, CUT_OFF, REASONS, Found, Metrics, space_of
 from notewright.server.ready import Glance, Standing
 from notewright.server.trace import Passage
 from notewright.server.visit import NOW, Visit, refuse
@@ -86,6 +86,10 @@ class Operations:
             self.audit.came(visit)
         if access.isEnabledFor(logging.INFO):
             _log(visit, passage, reason)
+
+    def cut_off(self, status: int) -> None:
+        """A connection was ended before there was a request to speak of: too large a head, too slow, no room."""
+        self.metrics.refused(CUT_OFF.get(status, "malformed"))
 
     def doors(self, workers: Workers) -> list[Door]:
         """Health and readiness for anybody, numbers for those who may come in."""
