@@ -113,6 +113,8 @@ def add_folder(
     if kind_of(location) != "folder":
         raise Invalid(f"{location} is not a folder", hint="this version serves folders", what="location")
     place = absolute(location, Path.cwd())
+    if not os.access(place, os.R_OK | os.X_OK):
+        raise Invalid(f"{place} cannot be read", hint="name a folder that is yours", what="location")
     with registry.together():
         record = _new(config, registry, name, place, settings or {})
         registry.put_record(record)
