@@ -21,6 +21,7 @@ from notewright.errors import Invalid, Unavailable
 from notewright.ledger import Registry
 from notewright.opening import open_library, open_registry
 from notewright.server import logs, stdio
+from notewright.server.audit import Audit, audit_file
 from notewright.server.caller import Caller
 from notewright.server.lane import Lane
 from notewright.server.library import Opening, OpenLibrary
@@ -98,6 +99,13 @@ def log_to_stderr(config: Config) -> None:
     if config.octarine.log_level:
         for module in ("octarine", "octarine_words"):
             logging.getLogger(f"notewright.surfaces.{module}").setLevel(_level(config.octarine.log_level))
+
+
+def tell_audit(config: Config, action: str, **facts: Any) -> None:
+    """Something the owner did by command, into the audit log of the servers that use this state."""
+    audit = Audit(audit_file(config["audit_log"], config.state))
+    audit.admin(action, user=user(), **facts)
+    audit.close()
 
 
 def _level(name: str) -> int:

@@ -48,6 +48,7 @@ class Site:
         self.workers = Workers(threads=THREADS)
         self.limiter = Limiter()
         self.sessions = Sessions(self.registry.secret("sessions"))
+        self.operations = Operations(self.library, self.audit, state=Path(config.state), cache=Path(config.cache))
         self._shelf: OpenShelf | None = None
         self._schedule: Schedule | None = None
 
@@ -97,7 +98,7 @@ class Site:
         surfaces = [surface_named(name, config) for name in SURFACES] if surfaces is None else surfaces
         issuer = _issuer(config)
         cookies = Cookies(registry.secret("cookies"))
-        operations = Operations(self.library, self.audit, state=Path(config.state), cache=Path(config.cache))
+        operations = self.operations
         entry = Entry(
             registry,
             keepers=[issuer] if issuer is not None else [],

@@ -78,3 +78,14 @@ def test_times_to_come_are_written_as_people_write_them() -> None:
     assert _to_come("90d", now) == now + 90 * 86_400
     assert _to_come("12h", now) == now + 12 * 3600
     assert _to_come("2027-01-31", now) == _to_come("2027-01-31T00:00:00Z", now)
+
+
+def test_who_made_and_revoked_tokens_stands_in_the_audit_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret = run(capsys, "add", "phone", "--state", str(tmp_path))[1].strip()
+    run(capsys, "revoke", "phone", "--state", str(tmp_path))
+    told = (tmp_path / "state" / "audit.jsonl").read_text()
+    lines = [json.loads(line) for line in told.splitlines()]
+    assert [(line["action"], line["token"]) for line in lines] == [("token_added", "phone"), ("token_revoked", "phone")]
+    assert secret not in told
