@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import MakeWorkspace, write_files
-from tests.engine.keeping import day, files, times
+from tests.engine.keeping import day, files, folder_desk, times
+from tests.engine.mounting import small_disk
 
 from notewright import engine
 from notewright.engine import Past, Workspace, bulk
-from notewright.errors import Busy, Conflict, Exists, Invalid, NotFound, ReadOnly
+from notewright.errors import Busy, Conflict, Exists, Invalid, NoSpace, NotFound, ReadOnly
 from notewright.notes import NotePath
 
 NOTES: dict[str, str | bytes] = {
@@ -140,18 +141,30 @@ def test_what_is_much_becomes_several_changes(kept: Workspace, tmp_path: Path, m
 
 
 def test_what_stops_in_the_middle_says_how_to_take_back_the_part_that_is_done(
-    kept: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk, "MOST_FILES", 1)
-    before = files(tmp_path / "Main") | {"Latin.md/in the way.md": b"x"}
-    write_files(tmp_path / "Main", {"Latin.md/in the way.md": "x"})
-    with pytest.raises(Exists) as refused:
-        engine.restore(kept, tmp_path / "to")
-    done = [change.id for change in engine.past(kept, Past())]
-    assert len(done) == 2 and refused.value.hint.startswith(f"a part is done; undo takes it back: {done[1]}, {done[0]}")
-    for change in done:
-        engine.undo(kept, change)
-    assert files(tmp_path / "Main") == before
+    write_files(tmp_path / "whole", {"A.md": "small\n", "B.bin": os.urandom(400_000)})
+    engine.back_up([folder_desk(tmp_path / "whole")], tmp_path / "to", now=day(0))
+    with small_disk(tmp_path / "disk", 200):
+        ws = folder_desk(tmp_path / "disk")
+        with pytest.raises(NoSpace) as refused:
+            engine.restore(ws, tmp_path / "to")
+        done = [change.id for change in engine.past(ws, Past())]
+        assert refused.value.hint.startswith(f"a part is done; undo takes it back: {done[0]}") and len(done) == 1
+        assert files(tmp_path / "disk") == {"A.md": b"small\n"}
+        engine.undo(ws, done[0])
+        assert files(tmp_path / "disk") == {}
+
+
+def test_a_folder_that_has_the_name_of_a_note_is_in_the_way_of_that_note_only(kept: Workspace, tmp_path: Path) -> None:
+    write_files(tmp_path / "Main", {"Latin.md/in the way.md": "x", "Odd": "a file where a folder was"})
+    done = engine.restore(kept, tmp_path / "to")
+    assert [(one.path, one.reason) for one in done.skipped] == [
+        ("Latin.md", "exists"),
+        ('Odd/What?: "x" .md', "exists"),
+    ]
+    assert (done.created, done.replaced) == (("Empty.md",), ("Drinks/cup.png", "Tea.md"))
 
 
 def test_a_note_saved_while_it_is_restored_is_not_lost(kept: Workspace, tmp_path: Path) -> None:

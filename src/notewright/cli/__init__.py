@@ -62,6 +62,10 @@ def _function(command: str) -> Callable[[argparse.Namespace], int]:
         from notewright.cli.owning import workspace
 
         return workspace
+    if command in ("backup", "restore", "export", "import"):
+        from notewright.cli.keeping import KEEPING
+
+        return KEEPING[command]
     from notewright.cli.commands import COMMANDS
 
     return COMMANDS[command]

@@ -20,12 +20,12 @@ PATIENCE = 3600.0  # seconds a command waits for a first index; it says how far 
 
 
 def search(args: argparse.Namespace) -> int:
-    with _workspace(args) as ws:
+    with opened(args) as ws:
         query = engine.parse_query(" ".join(args.words))
         since = _since(ws, args)
         query = replace(
             query,
-            folder=engine.folder_path(ws, _typed(ws, args.folder)),
+            folder=engine.folder_path(ws, typed(ws, args.folder)),
             tags=(*query.tags, *(tag.removeprefix("#") for tag in args.tag)),
             since_ns=None if since is None else int(since * 1e9),
             limit=args.limit,
@@ -46,40 +46,40 @@ def grep(args: argparse.Namespace) -> int:
         context=args.context,
         limit=args.limit,
     )
-    with _workspace(args) as ws:
+    with opened(args) as ws:
         printing.matches(engine.grep(ws, asked), args)
     return 0
 
 
 def links(args: argparse.Namespace) -> int:
-    with _workspace(args) as ws:
-        report = engine.links(ws, engine.locate(ws, _typed(ws, args.path)), args.direction, args.depth)
+    with opened(args) as ws:
+        report = engine.links(ws, engine.locate(ws, typed(ws, args.path)), args.direction, args.depth)
         printing.links(report, args)
     return 0
 
 
 def rename(args: argparse.Namespace) -> int:
-    with _workspace(args) as ws:
-        old, new = _note_or_folder(ws, _typed(ws, args.old)), _typed(ws, args.new)
+    with opened(args) as ws:
+        old, new = _note_or_folder(ws, typed(ws, args.old)), typed(ws, args.new)
         moved = engine.move(ws, old, new, dry_run=args.dry_run)
         printing.moved(moved, args)
     return 0
 
 
 def check(args: argparse.Namespace) -> int:
-    with _workspace(args) as ws:
+    with opened(args) as ws:
         found = engine.check(ws)
         printing.findings(found, args)
     return 1 if found else 0
 
 
 def log(args: argparse.Namespace) -> int:
-    with _workspace(args, indexed=False) as ws:
+    with opened(args, indexed=False) as ws:
         if args.change:
             change = engine.change_of(ws, _whole_id(ws, args.change))
             printing.difference(change, engine.diff_of(ws, change.id), ws, args)
             return 0
-        path = None if args.path is None else _path_of_past(ws, _typed(ws, args.path))
+        path = None if args.path is None else _path_of_past(ws, typed(ws, args.path))
         if args.forget and path is not None:
             printing.forgotten(path, engine.purge(ws, path), args)
             return 0
@@ -89,7 +89,7 @@ def log(args: argparse.Namespace) -> int:
 
 
 def undo(args: argparse.Namespace) -> int:
-    with _workspace(args) as ws:
+    with opened(args) as ws:
         if args.change:
             undone = engine.undo(ws, _whole_id(ws, args.change), dry_run=args.dry_run)
         else:
@@ -100,7 +100,7 @@ def undo(args: argparse.Namespace) -> int:
 
 def index(args: argparse.Namespace) -> int:
     began = time.monotonic()
-    with _workspace(args, indexed=not args.rebuild) as ws:
+    with opened(args, indexed=not args.rebuild) as ws:
         if args.rebuild:
             with suppress(Unavailable):  # an index that waits for notes that vanished: the folder is taken as it is
                 _until_ready(ws)
@@ -127,7 +127,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 
 @contextmanager
-def _workspace(args: argparse.Namespace, *, indexed: bool = True) -> Iterator[Workspace]:
+def opened(args: argparse.Namespace, *, indexed: bool = True) -> Iterator[Workspace]:
     """The workspace that was named, asked by this person, its index ready."""
     workspace, config = chosen(args)
     around = None if args.workspace else opening.enclosing(workspace.location, config)
@@ -182,7 +182,7 @@ def _whole_id(ws: Workspace, raw: str) -> str:
     return begins[0] if len(begins) == 1 else raw
 
 
-def _typed(ws: Workspace, raw: str) -> str:
+def typed(ws: Workspace, raw: str) -> str:
     """A path as people type or complete it in a shell, relative to the workspace: without `./`, and without the way to
     the workspace."""
     root = ws.store.full_path(NotePath("")).rstrip("/") + "/"

@@ -2,9 +2,11 @@
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from typing import TypeAlias
 
 from notewright import __version__
+from notewright.cli import keeping_parser
 
 CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "zed", "windsurf", "gemini-cli", "codex-cli")
 
@@ -130,6 +132,7 @@ def _parser() -> "tuple[argparse.ArgumentParser, Commands]":
     _finding(commands)
     _changing(commands)
     _looking_after(commands)
+    keeping_parser.add(partial(_command, commands))
     _letting_in(commands)
     _owning(commands)
     return parser, commands
@@ -283,6 +286,7 @@ def _number(raw: str) -> int:
 
 
 def _refuse_contradictions(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    keeping_parser.settle(parser, args)
     if args.command == "undo" and bool(args.change) == bool(args.since or args.client):
         parser.error("undo takes either a change's ID or --since and --client; log shows the changes")
     if args.command == "log" and args.change and (args.path or args.since or args.client or args.forget):

@@ -267,7 +267,7 @@ def indexed(notes: int, others: int, seconds: float, args: argparse.Namespace) -
 
 
 @contextmanager
-def progress() -> Iterator[Report]:
+def progress(what: str = "Indexing") -> Iterator[Report]:
     """A bar on stderr while something long goes on; nothing where nobody watches."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
@@ -275,7 +275,7 @@ def progress() -> Iterator[Report]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("Indexing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("index", total=None)
+        task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -9,13 +9,14 @@ from itertools import count
 
 from notewright.engine.changes import Drop, Plan, Put, commit_latest, read_or_none
 from notewright.engine.workspace import Workspace
-from notewright.errors import Forbidden, Problem
+from notewright.errors import Forbidden, NotFound, Problem
 from notewright.notes import NotePath
 from notewright.stores import version_of
 
 MOST_FILES = 1_000  # of one change set, for nobody else can write while it lasts
 MOST_BYTES = 64 << 20  # new and old ones together, for they are in memory and in the history
 LARGEST = 256 << 20  # a larger file is not kept in a history
+MOST_REFUSALS = 20  # of single files by the file system, before the rest of a change set is given up too
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +145,9 @@ def _fetched(ws: Workspace, one: Coming) -> tuple[bytes | None, int]:
         there = read_or_none(ws.store, one.path)
     except Forbidden as problem:
         raise NotComing("not_allowed", problem.message) from None
-    old = None if there is None else version_of(there.data)
-    if old is not None and old == one.sha256:
+    if there is None and (what := _in_the_way(ws, one.path)):
+        raise NotComing("exists", what)
+    if there is not None and version_of(there.data) == one.sha256:
         return None, 0
     data = one.fetch()
     if there is not None and there.data == data:
@@ -153,8 +155,39 @@ def _fetched(ws: Workspace, one: Coming) -> tuple[bytes | None, int]:
     return data, len(data) + (len(there.data) if there else 0)
 
 
+def _in_the_way(ws: Workspace, path: NotePath) -> str:
+    """What keeps a new file from being made: a folder of its name, or a file where its folder should be."""
+    here = path
+    while here:
+        try:
+            kind = ws.store.stat(here).kind
+        except (NotFound, Forbidden):
+            here = NotePath(here.folder)
+            continue
+        if here == path:
+            return f"{here} is a {kind}"
+        return f"{here} is a file" if kind in ("file", "placeholder") else ""
+    return ""
+
+
 def _committed(ws: Workspace, batch: _Batch, summary: Callable[[int], str], overwrite: bool, dry_run: bool) -> Came:
-    """One batch as one change set."""
+    """One batch as one change set, without the files that the file system does not let be written."""
+    refused: list[Skipped] = []
+    while True:
+        try:
+            came = _tried(ws, batch, summary, overwrite, dry_run)
+        except Forbidden as problem:
+            path = problem.details.get("path")
+            if path not in batch.files or len(refused) >= MOST_REFUSALS:
+                raise
+            del batch.files[path]
+            refused.append(Skipped(path, "not_allowed", problem.message))
+        else:
+            came.skipped += refused
+            return came
+
+
+def _tried(ws: Workspace, batch: _Batch, summary: Callable[[int], str], overwrite: bool, dry_run: bool) -> Came:
     outcome: list[Came] = []
 
     def make() -> Plan:
