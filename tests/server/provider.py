@@ -179,8 +179,9 @@ def provider(*, path: str = "", port: int = 0) -> Iterator[Provider]:
         running.close()
 
 
-def forged(key: Mapping[str, Any], claims: Mapping[str, Any], algorithm: str = "RS256", **header: Any) -> str:
+def forged(key: Mapping[str, Any], claims: Mapping[str, Any], **header: Any) -> str:
     """A token that this private key signs, whatever it says."""
+    algorithm = {"RSA": "RS256", "EC": "ES256", "OKP": "EdDSA"}[key["kty"]]
     named = {"kid": key["kid"], "typ": "at+jwt"} | header
     made = jwt.PyJWK(dict(key), algorithm).key
     return jwt.encode(

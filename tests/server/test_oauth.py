@@ -100,6 +100,7 @@ def test_an_id_token_is_no_access_token_even_where_it_is_for_us(issuing: Provide
     got = issuing.signed_in("alice", HERE, "openid notes:read")
     kind = ("invalid_token", "This is a token of another kind, not an access token")
     assert refusal(one(trust(issuing.issuer, audience="app"), got["id_token"])) == kind
+    tokens = []
     for claims in (
         claims_of(issuing, scope=None),
         claims_of(issuing, nonce="n"),
@@ -109,16 +110,17 @@ def test_an_id_token_is_no_access_token_even_where_it_is_for_us(issuing: Provide
         claims_of(issuing, typ="Refresh"),
         claims_of(issuing, events={}),
     ):
-        assert refusal(one(trust(issuing.issuer), forged(issuing.keys[0], claims, typ="JWT"))) == kind
+        tokens.append(forged(issuing.keys[2], claims, typ="JWT"))
     for typ in ("id+jwt", "logout+jwt", "dpop+jwt"):
-        assert refusal(one(trust(issuing.issuer), forged(issuing.keys[0], claims_of(issuing), typ=typ))) == kind
+        tokens.append(forged(issuing.keys[2], claims_of(issuing), typ=typ))
+    assert [refusal(found) for found in admitted(trust(issuing.issuer), tokens)] == [kind] * len(tokens)
 
 
 def test_older_access_tokens_do_not_say_what_they_are_and_are_taken_for_their_scopes(issuing: Provider) -> None:
     for said in ({"typ": None}, {"typ": "JWT"}, {"typ": "application/at+jwt"}):
-        assert isinstance(one(trust(issuing.issuer), forged(issuing.keys[0], claims_of(issuing), **said)), Principal)
+        assert isinstance(one(trust(issuing.issuer), forged(issuing.keys[2], claims_of(issuing), **said)), Principal)
     for claims in (claims_of(issuing, scope=None, scp=["notes:read"]), claims_of(issuing, scope=["notes:read", "x"])):
-        assert isinstance(one(trust(issuing.issuer), forged(issuing.keys[0], claims, typ=None)), Principal)
+        assert isinstance(one(trust(issuing.issuer), forged(issuing.keys[2], claims, typ=None)), Principal)
 
 
 @pytest.mark.parametrize(
@@ -169,9 +171,9 @@ def test_behind_a_path_the_rest_of_the_host_is_somebody_elses(issuing: Provider)
 
 def test_one_of_several_audiences_is_enough_and_none_is_not(issuing: Provider) -> None:
     several = claims_of(issuing, aud=["https://other.example.com", HERE])
-    assert isinstance(one(trust(issuing.issuer), forged(issuing.keys[0], several)), Principal)
+    assert isinstance(one(trust(issuing.issuer), forged(issuing.keys[2], several)), Principal)
     for aud in (None, [], "", 7, {"of": HERE}):
-        found = one(trust(issuing.issuer), forged(issuing.keys[0], claims_of(issuing, aud=aud)))
+        found = one(trust(issuing.issuer), forged(issuing.keys[2], claims_of(issuing, aud=aud)))
         assert refusal(found) == ("invalid_token", "The access token was issued for another resource")
 
 
@@ -190,14 +192,14 @@ def test_claims_that_are_wrong_are_refused_though_the_signature_is_right(issuing
         "somebody with a line break": claims_of(issuing, sub="a\nb", client_id=None),
         "bound to a key": claims_of(issuing, cnf={"jkt": "x"}),
     }
-    tokens = [forged(issuing.keys[0], claims) for claims in wrong.values()]
+    tokens = [forged(issuing.keys[2], claims) for claims in wrong.values()]
     found = dict(zip(wrong, admitted(trust(issuing.issuer), tokens), strict=True))
     assert {name: refusal(answer)[0] for name, answer in found.items()} == dict.fromkeys(wrong, "invalid_token")
 
 
 def test_a_clock_that_is_a_little_ahead_does_no_harm(issuing: Provider) -> None:
     soon = int(time.time()) + 20
-    token = forged(issuing.keys[0], claims_of(issuing, iat=soon, nbf=soon))
+    token = forged(issuing.keys[2], claims_of(issuing, iat=soon, nbf=soon))
     assert isinstance(one(trust(issuing.issuer), token), Principal)
 
 
@@ -254,19 +256,19 @@ def test_a_key_that_comes_with_the_token_is_not_believed(issuing: Provider) -> N
             forged(stranger, claims_of(issuing), kid="RSA-1", **with_key),
             forged(stranger, claims_of(issuing), kid=None),
             forged(stranger, claims_of(issuing), kid="mine"),
-            forged(issuing.keys[0], claims_of(issuing), crit=["exp"], exp=1),
+            forged(issuing.keys[2], claims_of(issuing), crit=["exp"], exp=1),
         ],
     ):
         assert refusal(found)[0] == "invalid_token"
 
 
 def test_a_token_without_a_key_name_is_tried_with_the_keys_there_are(issuing: Provider) -> None:
-    assert isinstance(one(trust(issuing.issuer), forged(issuing.keys[0], claims_of(issuing), kid=None)), Principal)
+    assert isinstance(one(trust(issuing.issuer), forged(issuing.keys[2], claims_of(issuing), kid=None)), Principal)
 
 
 def test_a_flood_of_made_up_key_names_is_not_passed_on(issuing: Provider) -> None:
     stranger, good = keys()[2], issuing.token(HERE)
-    tokens = [forged(stranger, claims_of(issuing), "EdDSA", kid=f"made-up-{number}") for number in range(200)]
+    tokens = [forged(stranger, claims_of(issuing), kid=f"made-up-{number}") for number in range(200)]
 
     async def ask() -> list[Found]:
         async with Issuer(trust(issuing.issuer)) as issuer:
@@ -320,7 +322,7 @@ def test_while_the_issuer_is_down_its_known_keys_go_on_and_nothing_else_does(sec
 def test_an_issuer_with_a_path_is_found_and_its_name_is_compared_letter_by_letter() -> None:
     with provider(path="/realms/home") as issuing:
         assert isinstance(one(trust(issuing.issuer), issuing.token(HERE)), Principal)
-        elsewhere = forged(issuing.keys[0], claims_of(issuing, iss=f"{issuing.issuer}/"))
+        elsewhere = forged(issuing.keys[2], claims_of(issuing, iss=f"{issuing.issuer}/"))
         with pytest.raises(Unavailable):
             one(trust(f"{issuing.issuer}/"), elsewhere)
 
@@ -417,7 +419,7 @@ def test_people_are_called_by_the_claim_that_the_owner_chose(issuing: Provider) 
         ({"sub": None}, "agent"),
         ({"email": ["a"], "sub": None, "client_id": None, "azp": "other"}, "other"),
     ]:
-        found = one(by_mail, forged(issuing.keys[0], claims_of(issuing, **changed)))
+        found = one(by_mail, forged(issuing.keys[2], claims_of(issuing, **changed)))
         assert isinstance(found, Principal) and found.user == f"{host}/{name}"
 
 
