@@ -28,11 +28,12 @@ AGAIN_SECONDS = 30.0  # between two attempts to open a workspace that could not 
 
 
 def open_workspace(
-    asked: WorkspaceConfig, config: Config, *, watch: bool = True, heard: Heard | None = None
+    asked: WorkspaceConfig, config: Config, *, watch: bool = True, follow: bool = True, heard: Heard | None = None
 ) -> Workspace:
     """A workspace ready for its first call: what a dead process left is finished, and the index is being followed.
 
-    Without `watch` the index is brought up to date once, for a command that ends soon.
+    Without `watch` the index is brought up to date once, for a command that ends soon; without `follow` it is left as
+    it is, for one that asks it nothing and writes nothing.
     """
     if asked.kind != "folder":
         raise Invalid(f"{asked.location} is not a folder", hint="this version serves folders", what="location")
@@ -56,7 +57,8 @@ def open_workspace(
         engine.recover(ws)
     if asked.bootstrap == "para":
         engine.bootstrap(ws)
-    follower.start()
+    if follow:
+        follower.start()
     return ws
 
 

@@ -127,14 +127,14 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 
 @contextmanager
-def opened(args: argparse.Namespace, *, indexed: bool = True) -> Iterator[Workspace]:
-    """The workspace that was named, asked by this person, its index ready."""
+def opened(args: argparse.Namespace, *, indexed: bool = True, follow: bool = True) -> Iterator[Workspace]:
+    """The workspace that was named, asked by this person, its index ready; `follow`: or on the way to be."""
     workspace, config = chosen(args)
     around = None if args.workspace else opening.enclosing(workspace.location, config)
     if around is not None:
         what = f"this folder lies in the workspace {around}; --workspace {shlex.quote(around)} acts on all of it"
         print(f"notewright: {what}", file=sys.stderr, flush=True)
-    ws = opening.open_workspace(workspace, config, watch=False)
+    ws = opening.open_workspace(workspace, config, watch=False, follow=follow)
     try:
         if indexed:
             _until_ready(ws)

@@ -62,7 +62,7 @@ def restore(args: argparse.Namespace) -> int:
 
 
 def export(args: argparse.Namespace) -> int:
-    with opened(args, indexed=False) as ws:
+    with opened(args, indexed=False, follow=False) as ws:
         if args.file == "-":
             if sys.stdout.isatty():
                 args.usage = True
@@ -115,14 +115,14 @@ def _place(args: argparse.Namespace, given: str | None, config: Config, flag: st
 def _shelf(args: argparse.Namespace, config: Config) -> Iterator[Sequence[Workspace]]:
     """All the workspaces of the configuration where none was named, open; else the one."""
     if args.workspace or not config.workspaces:
-        with opened(args, indexed=False) as ws:
+        with opened(args, indexed=False, follow=False) as ws:
             yield [ws]
         return
     with ExitStack() as closing:
         shelf = []
         owned = opening.as_owned(config)
         for asked in owned.workspaces:
-            shelf.append(opening.open_workspace(asked, owned, watch=False))
+            shelf.append(opening.open_workspace(asked, owned, watch=False, follow=False))
             closing.callback(opening.close_workspace, shelf[-1])
         yield shelf
 
