@@ -24,7 +24,7 @@ class Setting:
 
     def read(self, raw: Any, where: str) -> Any:
         """A value from a flag, the file or a variable (which is text) as what this setting is, or Invalid."""
-        value = _READERS.get(self.kind, _text)(raw)
+        value = _READERS[self.kind](raw)
         if value is None:
             kind = _KINDS.get(self.kind, "a text")
             raise Invalid(f"{where} must be {kind}, not {raw!r}", hint=self.help, what=self.name)
@@ -40,9 +40,7 @@ SETTINGS = (
     Setting("log_level", "warning", "How much to log on stderr: debug, info, warning, error"),
     Setting("log_format", "text", "How the log is written: text or json"),
     Setting("audit_log", None, "File for the audit log, or off; without it audit.jsonl beside the ledger", "path"),
-    Setting(
-        "workspaces_root", None, "Folder in which the JSON API may make workspaces; without it, nowhere", "path"
-    ),
+    Setting("workspaces_root", None, "Folder in which the JSON API may make workspaces; without it, nowhere", "path"),
     Setting("http.host", "127.0.0.1", "Address to listen on"),
     Setting("http.port", None, "Port to listen on; without one MCP is spoken on stdio", "number"),
     Setting("http.hosts", (), "Host names clients may use, beside those of this machine", "list"),
