@@ -343,6 +343,18 @@ def test_another_folder_of_the_same_name_does_not_take_the_place_of_todays_backu
     assert files(to / "2026-05-04") == {"Tea.md": b"a\n"}
 
 
+def test_the_last_backup_of_a_workspace_that_is_gone_stays(workspace: MakeWorkspace, tmp_path: Path) -> None:
+    """Its disk may be away, or somebody took it out of the configuration by mistake."""
+    work, home = workspace({"Tea.md": "tea\n"}, "Work"), workspace({"Tea.md": "more\n"}, "Home")
+    to = tmp_path / "to"
+    for number in (0, 1, 2):
+        engine.back_up([work, home], to, now=day(number))
+    assert engine.back_up([work], to, now=day(60)).removed == ("2026-05-04", "2026-05-05")
+    assert engine.back_up([work], to, now=day(61)).removed == ()
+    assert BackupFolder(to).dates()[0] == "2026-05-06"
+    assert engine.back_up([work, home], to, now=day(62)).removed == ("2026-05-06",)
+
+
 # ---- where it goes ------------------------------------------------------------------------------------
 
 

@@ -114,12 +114,13 @@ def _made(
             run.go(sum(len(earlier.files) for earlier in runs[:done]))
         errors = tuple(error for run in runs for error in run.told(several))
         parts = [run.part() for run in runs] + [_carried(part, backups, day, today) for part in others]
-        made = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-        day.finish(Manifest(today, made, tuple(sorted(parts, key=lambda part: part.id)), errors))
+        stamp = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+        made = Manifest(today, stamp, tuple(sorted(parts, key=lambda part: part.id)), errors)
+        day.finish(made)
     except BaseException:
         day.abandon()
         raise
-    removed = () if errors else _removed(backups, moment.date(), keep_days)
+    removed = () if errors else _removed(backups, made, moment.date(), keep_days)
     new = [size for run in runs for size in run.new.values()]
     skipped = sum(len(run.files) - len(run.new) - len(run.stale) for run in runs)
     return BackupResult(not errors, len(new), skipped, sum(new), errors, today, removed)
@@ -139,17 +140,31 @@ def _location(ws: Workspace) -> str:
     return ws.store.full_path(NotePath("")).rstrip("/")
 
 
-def _removed(backups: BackupFolder, today: date, keep_days: int) -> tuple[str, ...]:
-    """Let go of the days that are old enough, now that there is a newer one. What cannot be removed stays."""
-    removed = []
+def _removed(backups: BackupFolder, made: Manifest, today: date, keep_days: int) -> tuple[str, ...]:
+    """Let go of the days that are old enough, now that there is a newer one. What cannot be removed stays, and so does
+    the last backup of a workspace that was not among those `made` now: perhaps its disk is only away."""
+    removed: list[str] = []
     for day in backups.dates():
         try:
-            if date.fromisoformat(day) <= today - timedelta(days=keep_days):
+            if date.fromisoformat(day) > today - timedelta(days=keep_days):
+                break
+            missing = [part for part in backups.manifest(day).parts if not _holds(made, part)]
+            if not missing or _are_newer(backups, missing, day):
                 backups.remove(day)
                 removed.append(day)
         except (ValueError, Problem) as problem:
             log.warning("the backup of %s was not removed: %s", day, problem)
     return tuple(removed)
+
+
+def _holds(manifest: Manifest, part: Part) -> bool:
+    return any(part.id == other.id or part.location == other.location != "" for other in manifest.parts)
+
+
+def _are_newer(backups: BackupFolder, parts: Sequence[Part], day: str) -> bool:
+    """Whether every one of these workspaces is in a backup after that day."""
+    newer = [later for later in backups.dates() if later > day]
+    return all(any(_holds(backups.manifest(later), part) for later in newer) for part in parts)
 
 
 @dataclass
@@ -285,7 +300,7 @@ def _base(before: Manifest | None, ws: Workspace) -> Part | None:
     """The same workspace in the backup before, be it under another name."""
     if before is None:
         return None
-    return before.part(ws.id) or next((part for part in before.parts if part.location == _location(ws)), None)
+    return before.part(ws.id) or next((part for part in before.parts if part.location == _location(ws) != ""), None)
 
 
 def _carried(part: Part, backups: BackupFolder, day: NewDay, date: str) -> Part:
