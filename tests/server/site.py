@@ -26,6 +26,7 @@ class Site:
         self.address = address
         self.pages: dict[str, Page | None] = {}
         self.visits: Counter[str] = Counter()
+        self.encodings: set[str | None] = set()  # that visitors said they understand
         self.forms: list[Mapping[str, list[str]]] = []
         self.closing = threading.Event()
 
@@ -40,6 +41,7 @@ def site() -> Iterator[Site]:
 
         def do_GET(self) -> None:
             running.visits[self.path] += 1
+            running.encodings.add(self.headers["accept-encoding"])
             page = running.pages.get(self.path, Page(b"{}", 404))
             if page is None:
                 running.closing.wait(20)

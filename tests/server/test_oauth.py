@@ -282,6 +282,13 @@ def test_a_flood_of_made_up_key_names_is_not_passed_on(issuing: Provider) -> Non
     assert issuing.count("/jwks") - before <= 2
 
 
+def test_a_token_of_another_issuer_is_not_looked_up_at_ours(issuing: Provider) -> None:
+    before = issuing.count("/jwks")
+    other = forged(keys()[2], claims_of(issuing, iss="https://id.example"), kid="of-others")
+    assert refusal(one(trust(issuing.issuer), other)) == ("invalid_token", "The access token is of another issuer")
+    assert issuing.count("/jwks") == before
+
+
 def test_a_key_that_the_issuer_changed_is_learned_at_once_and_the_old_one_forgotten() -> None:
     with provider() as issuing:
         old_key, old, ticks = issuing.keys[0], issuing.token(HERE), [0.0]

@@ -146,6 +146,7 @@ def test_an_answer_without_end_and_one_that_is_packed_are_given_up(issuing: Site
     ):
         issuing.pages[JWKS] = page
         assert ask(issuing.address) == "Unavailable"
+    assert issuing.encodings == {"identity"}  # so that a good issuer packs nothing
 
 
 def test_an_issuer_that_does_not_answer_is_not_waited_for_long(issuing: Site, monkeypatch: pytest.MonkeyPatch) -> None:
