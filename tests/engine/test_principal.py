@@ -55,6 +55,14 @@ def test_a_token_has_a_plain_name(name: str) -> None:
         engine.mint(SqliteRegistry.in_memory(), name, Grant(), now=1.0)
 
 
+@pytest.mark.parametrize("grant", [Grant(hide=("Private/[",)), Grant(write_under=("",)), Grant(hide=("{a",))])
+def test_a_pattern_that_is_none_is_refused_when_the_token_is_made(grant: Grant) -> None:
+    registry = SqliteRegistry.in_memory()
+    with pytest.raises(Invalid, match="not a glob"):
+        engine.mint(registry, "phone", grant, now=100.0)
+    assert registry.tokens() == []
+
+
 def test_a_token_that_is_over_before_it_begins_is_not_made() -> None:
     with pytest.raises(Invalid, match="expired already"):
         engine.mint(SqliteRegistry.in_memory(), "a", Grant(), now=100.0, expires=100.0)

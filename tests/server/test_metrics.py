@@ -166,11 +166,17 @@ def test_every_number_has_a_help_text_and_our_prefix(server: Watched) -> None:
     assert not any(name.endswith("_created") for name in samples(text))
 
 
-def test_with_tokens_the_numbers_are_for_those_who_have_one(tmp_path: Path) -> None:
+def test_with_tokens_the_numbers_are_for_those_who_see_everything_and_for_tokens_made_for_them(tmp_path: Path) -> None:
     with watched(tmp_path) as server:
-        token = server.token("scraper", read_only=True, surfaces=())
+        token = server.token("scraper", surfaces=("metrics",))
         assert server.get("/metrics").status_code == 401
         assert server.get("/metrics", authorization="Bearer nw_wrong").status_code == 401
+        whole = server.token("reader", read_only=True)
+        assert server.get("/metrics", authorization=f"Bearer {whole}").status_code == 200
+        narrowed: list[dict[str, Any]] = [{"surfaces": ()}, {"workspaces": ("x",)}, {"hide": ("Private/**",)}]
+        for number, rules in enumerate(narrowed):
+            narrow = server.token(f"narrow {number}", **rules)
+            assert server.get("/metrics", authorization=f"Bearer {narrow}").status_code == 403
         numbers = server.numbers(authorization=f"Bearer {token}")
         assert numbers["notewright_http_refused_total"][(("reason", "unauthenticated"),)] == 2
         assert server.get("/healthz").status_code == 200

@@ -13,7 +13,7 @@ from notewright.config import SURFACES, Config, workspace_id
 from notewright.engine import Grant, Registry, Token
 from notewright.errors import Invalid, NotFound
 
-OTHER_WAYS = ("api", "page")  # beside the tool surfaces, what a token can be for
+OTHER_WAYS = ("api", "page", "metrics")  # beside the tool surfaces, what a token can be for
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 

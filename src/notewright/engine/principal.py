@@ -13,6 +13,7 @@ from notewright.engine.access import Access
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound
 from notewright.ledger import Grant, Registry, Token
+from notewright.notes import glob_matcher
 
 PREFIX = "nw_"
 _REMEMBERED = 300.0  # seconds between two notes of a token's last use
@@ -94,10 +95,12 @@ class Narrowed:
 
 
 def mint(registry: Registry, name: str, grant: Grant, *, now: float, expires: float | None = None) -> str:
-    """A new access token. It is told once: only its hash is kept."""
+    """A new access token. It is told once: only its hash is kept. Invalid for a name or pattern that is none."""
     if not re.fullmatch(r"[\w][\w .@+-]{0,63}", name):
         hint = "use letters, digits, spaces and . @ + - _, at most 64"
         raise Invalid(f"{name!r} is no name for a token", hint=hint, what="name")
+    for glob in (*grant.hide, *grant.write_under):
+        glob_matcher(glob)  # refused now, by whom made it, and not at every request
     if expires is not None and expires <= now:
         raise Invalid("the token would have expired already", hint="name a time to come, as in 90d", what="expires")
     secret = PREFIX + secrets.token_urlsafe(32)

@@ -10,9 +10,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from notewright.engine import Principal
 from notewright.server import ready
 from notewright.server.audit import Audit
-from notewright.server.gate import Door
+from notewright.server.gate import VISITOR, Door, Narrow, visitor_of
 from notewright.server.metrics import CONTENT_TYPE, CUT_OFF, REASONS, Found, Metrics, space_of
 from notewright.server.ready import Glance, Standing
 from notewright.server.trace import Passage
@@ -21,6 +22,7 @@ from notewright.server.workers import Workers
 from notewright.surfaces import Library
 
 access = logging.getLogger("notewright.access")
+COUNTS = "metrics"  # the numbers among the surfaces that a token may be narrowed to
 SCRAPE_SECONDS = 5.0  # for what has to be looked up
 # Why a token was refused, by the kind of refusal that it is.
 _KINDS = {"invalid_token": "unauthenticated", "insufficient_scope": "forbidden"}
@@ -99,11 +101,15 @@ class Operations:
         async def alive(_: Request) -> Response:
             return JSONResponse({"status": "ok"})
 
-        async def readiness(_: Request) -> Response:
-            status, words = ready.told(await standings.now())
+        async def readiness(request: Request) -> Response:
+            visitor = request.scope.get(VISITOR)
+            counts = visitor is not None and may_count(visitor.principal)
+            status, words = ready.told(await standings.now(), counts=counts)
             return JSONResponse(words, status, {"Cache-Control": "no-store"})
 
-        async def numbers(_: Request) -> Response:
+        async def numbers(request: Request) -> Response:
+            if not may_count(visitor_of(request).principal):
+                raise Narrow(request.scope, "This token is not for the numbers of the server", f"surface:{COUNTS}")
             text = await workers.run(self.metrics.text, await found.now())
             return Response(text, headers={"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"})
 
@@ -122,6 +128,13 @@ class Operations:
 
     def _found(self) -> Found:
         return Found([space_of(ws, *self._places) for ws in self._library.workspaces()], self._backed_up())
+
+
+def may_count(who: Principal) -> bool:
+    """The numbers are of the whole server: for whom nothing is hidden from, and for tokens that were made for them."""
+    grant = who.grant
+    sees_all = grant.workspaces is None and grant.surfaces is None and not grant.hide
+    return sees_all or COUNTS in (grant.surfaces or ())
 
 
 def _log(visit: Visit, passage: Passage, reason: str) -> None:

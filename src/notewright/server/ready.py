@@ -1,6 +1,6 @@
 """Whether we are of use: the notes can be reached, and questions are answered by an index that is up to date.
 
-Anybody may ask, so the answer holds counts and nothing that has a name.
+Anybody may ask, so the answer holds nothing that has a name; how many notes there are is told to those who may count.
 """
 
 import asyncio
@@ -59,15 +59,15 @@ def _reachable(ws: Workspace) -> bool:
     return True
 
 
-def told(standings: Sequence[Standing] | None) -> tuple[int, dict[str, Any]]:
+def told(standings: Sequence[Standing] | None, *, counts: bool = True) -> tuple[int, dict[str, Any]]:
     """The status and the words for it; None: nobody could tell in time, or the library is not open."""
     if standings is None:
-        return 503, {"ready": False, "store": "unknown", "workspaces": []}
+        return 503, {"ready": False, "store": "unknown"} | ({"workspaces": []} if counts else {})
     ready = bool(standings) and all(one.ready for one in standings)
     reachable = all(one.reachable for one in standings)
     spaces = [{"index": one.index, "done": one.done, "total": one.total} for one in standings]
     store = "reachable" if reachable else "unreachable"
-    return (200 if ready else 503), {"ready": ready, "store": store, "workspaces": spaces}
+    return (200 if ready else 503), {"ready": ready, "store": store} | ({"workspaces": spaces} if counts else {})
 
 
 class Glance(Generic[T]):

@@ -15,6 +15,7 @@ from notewright.server.page.snippets import snippets
 
 DAYS = {"30": 30, "90": 90, "365": 365}  # without one it does not expire
 MOST_PATTERNS = 100
+WAYS = (*SURFACES, PAGE, "api", "metrics")  # what a token can be narrowed to
 ABOUT = {
     "notes": "our own: search, read, edit, history, undo",
     "cairn": "the tools of Cairn",
@@ -52,7 +53,7 @@ def _page(asked: Asked, status: int = 200, **values: object) -> Response:
         "snippets": snippets(address, token=who.kind != "local") if surface else [],
         "may": grant_words(who.grant),
         "tokens": _tokens(asked) if who.owner else None,
-        "all_surfaces": [*SURFACES, PAGE],
+        "all_surfaces": WAYS,
     }  # fmt: skip
     return asked.page("connect.html", status, here="connect", **shown | values)
 
@@ -102,7 +103,7 @@ def _grant(asked: Asked) -> Grant:
     known = {ws.id for ws in asked.library.workspaces()}
     workspaces = tuple(asked.form.get("workspaces", ()))
     surfaces = tuple(asked.form.get("surfaces", ()))
-    if not known.issuperset(workspaces) or not {*SURFACES, PAGE}.issuperset(surfaces):
+    if not known.issuperset(workspaces) or not set(surfaces) <= set(WAYS):
         raise Invalid("there is no such workspace or surface", hint="open the page again", what="workspaces")
     return Grant(
         workspaces=workspaces or None,
