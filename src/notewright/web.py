@@ -1,12 +1,10 @@
 """Putting the parts together that serve over HTTP: one process or several, one configuration or the next."""
 
-import asyncio
 import contextlib
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from types import FrameType
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -18,8 +16,9 @@ from notewright.engine import BackupResult, Schedule
 from notewright.ledger import Registry
 from notewright.ledger.registry_sqlite import SqliteRegistry
 from notewright.opening import OpenShelf, open_library, open_registry
-from notewright.server import http, oauth, page, resource_doors
+from notewright.server import api, http, listening, oauth, page, resource_doors, tls
 from notewright.server.audit import Audit, audit_file
+from notewright.server.bounded import Limits
 from notewright.server.cookies import Cookies
 from notewright.server.gate import Door, Entry
 from notewright.server.library import Opening, OpenLibrary
@@ -30,7 +29,6 @@ from notewright.surfaces import Limiter, Surface
 
 log = logging.getLogger(__name__)
 Around = contextlib.AbstractAsyncContextManager[object]
-DRAIN_SECONDS = 5
 THREADS = 64  # for calls, in each process
 
 
@@ -120,10 +118,14 @@ class Site:
             sessions=self.sessions,
             operations=operations,
             workers=self.workers,
-            more=[*self._doors(surfaces, issuer), *page.routes(desk, feed)],
+            more=[*self._doors(surfaces, issuer), *page.routes(desk, feed), *self._api(cookies)],
             leave=feed.close,
             around=[*around, *([issuer] if issuer is not None else [])],
         )
+
+    def _api(self, cookies: Cookies) -> list[Door]:
+        told = self.audit.admin
+        return api.routes(self.library, self.workers, self.registry, self.config, cookies=cookies, audit=told)
 
     def _doors(self, surfaces: Sequence[Surface], issuer: "oauth.Issuer | None") -> list[Door]:
         names = [surface.name for surface in surfaces]
@@ -170,21 +172,8 @@ def work(config: Config, door: socket.socket) -> int:
     """One process that answers."""
     with Site(config) as site:
         app = site.app()
-
-        class Server(uvicorn.Server):
-            def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-                asyncio.get_running_loop().call_soon_threadsafe(app.state.leave)
-                super().handle_exit(sig, frame)
-
-        settings = uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=DRAIN_SECONDS,
-        )
-        server = Server(settings)
-        with contextlib.suppress(KeyboardInterrupt):
-            server.run([door])
+        told = listening.settings(config, tls.opened(config)) | {"proxy_headers": False}  # the application does it
+        bounds = Limits(connections=config["http.max_connections"])
+        server = listening.Server(uvicorn.Config(app, **told), leaving=app.state.leave, limits=bounds)
+        server.run([door])
         return 0 if server.started else 1
