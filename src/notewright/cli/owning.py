@@ -1,7 +1,7 @@
 """`notewright workspace`: which folders are served and what holds in them. A running server knows at once."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,9 @@ def workspace(args: argparse.Namespace) -> int:
 
 def _add(args: argparse.Namespace, config: Config, registry: Registry) -> int:
     name, location = split_location(args.location, Path.cwd())
-    one = owning.add_folder(config, registry, name, location, _pairs(args.settings))
+    pairs = _pairs(args.settings)
+    one = owning.add_folder(config, registry, name, location, pairs)
+    _tell(config, "workspace_added", one, pairs)
     said = f"{one.name} is {one.location}; servers that run with this state serve it from now on"
     printing.show(args, document(one, registry), [said], f"Its address is /w/{one.id}/…")
     return 0
@@ -44,6 +46,7 @@ def _list(args: argparse.Namespace, config: Config, registry: Registry) -> int:
 
 def _rename(args: argparse.Namespace, config: Config, registry: Registry) -> int:
     one = owning.change(config, registry, args.name, {"name": args.new}, by_location=True)
+    _tell(config, "workspace_changed", one, ["name"])
     printing.show(
         args, document(one, registry), [f"{args.name} is called {one.name} now"], f"Its address stays /w/{one.id}/…"
     )
@@ -51,7 +54,9 @@ def _rename(args: argparse.Namespace, config: Config, registry: Registry) -> int
 
 
 def _set(args: argparse.Namespace, config: Config, registry: Registry) -> int:
-    one = owning.change(config, registry, args.name, _pairs(args.settings), by_location=True)
+    pairs = _pairs(args.settings)
+    one = owning.change(config, registry, args.name, pairs, by_location=True)
+    _tell(config, "workspace_changed", one, pairs)
     printing.show(args, document(one, registry), _lines(one, registry), _where(one, config, registry))
     return 0
 
@@ -64,9 +69,16 @@ def _where(one: WorkspaceConfig, config: Config, registry: Registry) -> str:
 
 def _remove(args: argparse.Namespace, config: Config, registry: Registry) -> int:
     one = owning.drop(config, registry, args.name, by_location=True)
+    _tell(config, "workspace_dropped", one)
     said = f"{one.name} is not served any more; its notes stay in {one.location}"
     printing.show(args, {"removed": one.id, "name": one.name, "location": one.location}, [said])
     return 0
+
+
+def _tell(config: Config, action: str, one: WorkspaceConfig, settings: Iterable[str] = ()) -> None:
+    from notewright import app
+
+    app.tell_audit(config, action, workspace=one.id, settings=sorted(settings))
 
 
 _VERBS = {"add": _add, "list": _list, "rename": _rename, "set": _set, "remove": _remove}

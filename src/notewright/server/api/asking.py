@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -152,7 +153,7 @@ class Page:
         about = hashlib.sha256(repr((asked.operation, asked.named, sorted(question.items()))).encode()).hexdigest()[:12]
         size, cursor = asked.query.get("limit", limit), asked.query.get("cursor")
         if not cursor:
-            return cls(about, size, 0, now)
+            return cls(about, size, 0, math.ceil(now * 1000) / 1000)  # the same in the cursor, to the last digit
         found = re.fullmatch(rf"([0-9a-f]{{1,8}})-([0-9a-f]{{1,16}})-{about}", cursor, re.ASCII)
         if found is None:
             raise Invalid("this cursor belongs to another question", hint="leave it out to begin again", what="cursor")
@@ -160,7 +161,7 @@ class Page:
 
     def next(self, more: bool) -> str | None:
         """The cursor for what follows, if anything does."""
-        return f"{self.offset + self.limit:x}-{int(self.until * 1000):x}-{self.about}" if more else None
+        return f"{self.offset + self.limit:x}-{round(self.until * 1000):x}-{self.about}" if more else None
 
 
 def moment(raw: str, zone: ZoneInfo, what: str = "since") -> float:

@@ -16,7 +16,7 @@ DIFF_LINES = 2000
 
 def list_changes(asked: Asked) -> dict[str, Any]:
     ws, query = asked.workspace(), asked.query
-    page = Page.of(asked, 50, now=time.time() + 1)
+    page = Page.of(asked, 50, now=time.time())
     past = Past(
         path=query.get("path"),
         since=moment(query["since"], ws.timezone) if "since" in query else None,

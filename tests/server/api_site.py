@@ -1,0 +1,80 @@
+"""The whole site with the JSON API over real HTTP, for its tests."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import uvicorn
+from tests.conftest import write_files
+from tests.web import Http
+
+from notewright.config import Asked, Config, load
+from notewright.engine import Grant, mint
+from notewright.web import Site
+
+NOTES = {
+    "Tea.md": "---\ntags: [drink]\nsteeped: 3\n---\n# Tea\n\nGreen tea is hot.\n\n## Water\n\nAs in [[Milk]].\n",
+    "Milk.md": "White, for [[Tea]] and [[Nobody]].\n",
+    "Projects/Plan.md": "A plan about tea.\n",
+    "Private/Diary.md": "Nobody reads about tea here. [[Tea]]\n",
+}
+
+
+@dataclass(frozen=True)
+class Served:
+    """A site and a way to ask it."""
+
+    address: str
+    site: Site
+    folder: Path
+
+    @contextlib.contextmanager
+    def client(self, token: str | None = None, **headers: str) -> Iterator[httpx2.Client]:
+        headers |= {"authorization": f"Bearer {token}"} if token else {}
+        with httpx2.Client(base_url=self.address, headers=headers, timeout=60) as client:
+            yield client
+
+    @contextlib.contextmanager
+    def surface(self, surface: str, token: str | None = None) -> Iterator[Http]:
+        with self.client(token, accept="application/json") as client:
+            yield Http(client, surface)
+
+    def token(self, name: str, **narrowed: Any) -> str:
+        return mint(self.site.registry, name, Grant(**narrowed), now=time.time())
+
+
+def config_of(folder: Path, *names: str, notes: Mapping[str, str] = NOTES, **flags: Any) -> Config:
+    """Workspaces of these names, each with some notes. Settings are those of the table with `__` for the dot."""
+    for name in names:
+        write_files(folder / name, notes)
+    given = {"state": str(folder / "kept"), **{key.replace("__", "."): value for key, value in flags.items()}}
+    return load(Asked(tuple(f"{name}={folder / name}" for name in names), flags=given), environ={}, folder=str(folder))
+
+
+@contextlib.contextmanager
+def served(folder: Path, config: Config) -> Iterator[Served]:
+    """Until the end of the block."""
+    with Site(config) as site, socket.create_server(("127.0.0.1", 0)) as door:
+        made = uvicorn.Config(site.app(), log_config=None, proxy_headers=False, timeout_graceful_shutdown=5)
+        server = uvicorn.Server(made)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
+        thread.start()
+        try:
+            yield Served(f"http://127.0.0.1:{door.getsockname()[1]}", site, folder)
+        finally:
+            server.should_exit = True
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+def eventually(look: Callable[[], Any], seconds: float = 30) -> Any:
+    until = time.monotonic() + seconds
+    while not (found := look()) and time.monotonic() < until:
+        time.sleep(0.02)
+    return found
