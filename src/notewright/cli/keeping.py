@@ -247,5 +247,7 @@ def _undo_hint(summary: str, changes: Sequence[str]) -> str:
     """Each change can be taken back by itself, the last one first."""
     if not changes:
         return summary
-    many = f" It was much, so it is {len(changes)} changes:" if len(changes) > 1 else ""
-    return f"{summary}. Take it back:{many}" + "".join(f" notewright undo {one};" for one in changes[::-1]).rstrip(";")
+    undo = "; ".join(f"notewright undo {one}" for one in reversed(changes))
+    if len(changes) == 1:
+        return f"{summary}. Take it back: {undo}"
+    return f"{summary}. It was much, so these are {len(changes)} changes; take them back: {undo}"

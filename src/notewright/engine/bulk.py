@@ -13,7 +13,7 @@ from notewright.errors import Forbidden, NotFound, Problem
 from notewright.notes import NotePath
 from notewright.stores import version_of
 
-MOST_FILES = 1_000  # of one change set, for nobody else can write while it lasts
+MOST_FILES = 2_000  # of one change set, for nobody else can write while it lasts
 MOST_BYTES = 64 << 20  # new and old ones together, for they are in memory and in the history
 LARGEST = 256 << 20  # a larger file is not kept in a history
 MOST_REFUSALS = 20  # of single files by the file system, before the rest of a change set is given up too

@@ -62,7 +62,7 @@ def arrivals(source: Source) -> Iterator[Iterator[Arrival]]:
 def _opened(source: str | BinaryIO) -> Iterator[zipfile.ZipFile]:
     try:
         archive = zipfile.ZipFile(source)
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, OverflowError, EOFError, OSError) as error:
+    except (zipfile.BadZipFile, ValueError, RuntimeError, OverflowError, EOFError, OSError) as error:
         raise Invalid(f"that is no zip file that can be read: {error}", hint="pack it anew", what="source") from None
     with archive:
         listed = archive.infolist()
