@@ -54,6 +54,10 @@ def serve(config: Config) -> int:
         serve_stdio(partial(open_library, config), asked)
     with contextlib.closing(open_registry(config)) as registry:
         refuse_strangers(config, registry)
+    if config["auth.issuer"]:
+        from notewright.server import oauth
+
+        oauth.trust_of(config)  # what is wrong with it is said before anybody is welcomed
     host, port = config["http.host"], config["http.port"]
     with listening(host, port) as door:
         print(_welcome(config, host, door.getsockname()[1]), file=sys.stderr, flush=True)

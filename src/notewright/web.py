@@ -138,9 +138,7 @@ class Site:
 def _issuer(config: Config) -> "oauth.Issuer | None":
     if not config["auth.issuer"]:
         return None
-    names = ("issuer", "audience", "scopes", "user_claim", "introspection_url", "client_id", "client_secret_file")
-    asked = {name: config[f"auth.{name}"] for name in names}
-    return oauth.Issuer(oauth.trust(**asked, public_url=config["http.public_url"]))
+    return oauth.Issuer(oauth.trust_of(config))
 
 
 def _rules(config: Config, entry: Entry) -> http.Rules:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
+from notewright.config import Config
 from notewright.engine import Principal
 from notewright.errors import Invalid
 from notewright.server.gate import Refused
@@ -80,6 +81,12 @@ def trust(
     client = (client_id, secret) if client_id is not None else None
     names = scope_names(scopes)
     return Trust(issuer, audience, names, user_claim, public_url, introspection_url, client)
+
+
+def trust_of(config: Config) -> Trust:
+    """What the configuration says; Invalid with a hint where something is wrong."""
+    names = ("issuer", "audience", "scopes", "user_claim", "introspection_url", "client_id", "client_secret_file")
+    return trust(**{name: config[f"auth.{name}"] for name in names}, public_url=config["http.public_url"])
 
 
 def _refuse_address(setting: str, url: str, issuer: str) -> None:
