@@ -44,7 +44,7 @@ def test_an_old_version_of_tls_is_refused(tmp_path: Path) -> None:
     with pytest.warns(DeprecationWarning):
         context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
     with listening_to(Echo(), given) as port:
-        with connected(port) as client, pytest.raises(OSError, match="EOF|PROTOCOL_VERSION|reset"):
+        with connected(port) as client, pytest.raises(OSError, match=r"EOF|PROTOCOL_VERSION|reset"):
             context.wrap_socket(client)
         context.maximum_version = ssl.TLSVersion.TLSv1_2
         with context.wrap_socket(connected(port)) as newer:

@@ -3,9 +3,9 @@
 uvicorn by itself takes a head of any size, waits for its end for ever, and for the rest of a body too. Here a client
 that keeps us waiting is shown out: `Limits` says for what, and for how long.
 
-Connections are accepted one at a time per turn of the event loop. Several processes that share one door each see that
-somebody stands there; whoever is idle is there first. uvicorn's way (everybody who waits, at once) hands a whole burst
-to the one process that happened to wake up: `processes.py` has the numbers.
+Connections are accepted one at a time per turn of the event loop, and left to another process behind the same door if
+that one has fewer. uvicorn's way (everybody who waits, at once) hands a whole burst to whichever process wakes up
+first: `processes.py` has the numbers.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ import uvicorn
 from notewright.config import Config
 from notewright.errors import Invalid
 from notewright.server.bounded import LINGER, PROTOCOL, Bounded, Limits, said
+from notewright.server.processes import Seat
 from notewright.server.tls import Tls
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ KEEPALIVE = [
     for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPALIVE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
     if hasattr(socket, name)
 ]
+POLITE, MOST_POLITE = 0.001, 20  # seconds, and times, that a client is left to a process that has fewer
 PAUSE = 1.0  # seconds, after the system had no file descriptor left
 OTHER_FILES = 1024  # file descriptors beside those of connections
 
@@ -83,16 +85,22 @@ def _ways_to_write(proxy: str) -> list[str]:
 class Server(uvicorn.Server):
     """uvicorn with bounded connections. A signal ends `run`, which then simply returns.
 
-    `leaving` is called on the event loop when the first signal comes; a second one ends everything at once.
+    `leaving` is called on the event loop when the first signal comes; a second one ends everything at once. `seat` is
+    this process's among those that share the door.
     """
 
     def __init__(
-        self, config: uvicorn.Config, *, leaving: Callable[[], object] | None = None, limits: Limits | None = None
+        self,
+        config: uvicorn.Config,
+        *,
+        leaving: Callable[[], object] | None = None,
+        limits: Limits | None = None,
+        seat: Seat | None = None,
     ) -> None:
         super().__init__(config)
         self._leaving = leaving
         self._limits = limits or Limits()
-        self._places = _Places(self._limits.connections)
+        self._places = _Places(self._limits.connections, seat or Seat())
         self._sweeping: asyncio.TimerHandle | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -128,7 +136,7 @@ class Server(uvicorn.Server):
             app_state=self.lifespan.state,
             _loop=asyncio.get_running_loop(),
         )
-        assert isinstance(made, Bounded)
+        assert isinstance(made, Bounded), "uvicorn.Config wants our settings"
         made.limits, made.left = self._limits, self._places.give_back
         return made
 
@@ -153,20 +161,36 @@ def _make_room(connections: int) -> None:
             log.warning("there are %d file descriptors; %d connections may need more", soft, connections)
 
 
-@dataclass(slots=True)
 class _Places:
     """How many more connections there may be, those included that have not yet shaken hands."""
 
-    free: int
+    def __init__(self, most: int, seat: Seat) -> None:
+        self._most = most
+        self._seat = seat
+        self._taken = 0
+        self._tell()
 
     def take(self) -> bool:
-        if self.free <= 0:
+        if self._taken >= self._most:
             return False
-        self.free -= 1
+        self._taken += 1
+        self._tell()
         return True
 
     def give_back(self) -> None:
-        self.free += 1
+        self._taken -= 1
+        self._tell()
+
+    def close(self) -> None:
+        self._seat.leave()
+
+    @property
+    def too_many(self) -> int:
+        """How many more of them are ours than anybody else's behind the same door."""
+        return self._seat.more_than_others()
+
+    def _tell(self) -> None:
+        self._seat.write(self._taken)
 
 
 @dataclass(eq=False)
@@ -183,6 +207,7 @@ class _Doorway:
         self._loop = asyncio.get_running_loop()
         self._entering: set[asyncio.Task[None]] = set()
         self._turned: set[asyncio.Protocol] = set()
+        self._politely = 0  # times in a row that we left the next client to the others
 
     def open(self) -> None:
         if not self.closed:
@@ -192,24 +217,31 @@ class _Doorway:
     def close(self) -> None:
         if not self.closed:
             self.closed = True
+            self.places.close()
             self._loop.remove_reader(self.door.fileno())
 
     async def wait_closed(self) -> None:
         return None
 
     def _somebody(self) -> None:
+        if self._politely < min(self.places.too_many, MOST_POLITE):
+            self._politely += 1
+            return self._look_away(POLITE)
+        self._politely = 0
         try:
             client, _ = self.door.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return  # another process was there first, or they have gone
         except OSError as error:
             log.error("nobody can be let in: %s", error)
-            self._loop.remove_reader(self.door.fileno())
-            self._loop.call_later(PAUSE, self.open)
-            return
+            return self._look_away(PAUSE)
         entering = self._loop.create_task(self._enter(client))
         self._entering.add(entering)
         entering.add_done_callback(self._entering.discard)
+
+    def _look_away(self, seconds: float) -> None:
+        self._loop.remove_reader(self.door.fileno())
+        self._loop.call_later(seconds, self.open)
 
     async def _enter(self, client: socket.socket) -> None:
         if self.places.take():

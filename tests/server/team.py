@@ -1,0 +1,69 @@
+"""Workers of a bare application, for the tests of what looks after them: `python team.py PLAN FOLDER`.
+
+Says its port on the first line. Every worker tells its number and process id to whoever asks; in FOLDER each start
+leaves a line, and so does each SIGHUP.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from notewright.server import processes
+
+PLAN, FOLDER = sys.argv[1], Path(sys.argv[2])
+
+
+class App:
+    def __init__(self, seat: processes.Seat) -> None:
+        self.told = f"{seat.number} {os.getpid()}".encode()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await receive()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, note, "again")
+            await send({"type": "lifespan.startup.complete"})
+            note("begun")
+            await receive()
+            return await send({"type": "lifespan.shutdown.complete"})
+        if scope["path"] == "/slow":
+            note("slow")
+            await asyncio.sleep(0.7)
+        if scope["path"] == "/hang":
+            note("hang")
+            time.sleep(60)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": self.told})
+
+
+def note(what: str) -> None:
+    with (FOLDER / what).open("a") as file:
+        file.write(f"{os.getpid()}\n")
+
+
+def work(seat: processes.Seat) -> int:
+    if PLAN == "broken" or (PLAN == "half" and seat.number == 1):
+        note("tried")
+        raise ValueError("the disk is on fire")
+    import uvicorn
+
+    from notewright.config import Config
+    from notewright.server import listening
+
+    told = listening.settings(Config((), "", "", {"http.trusted_proxies": ()}))
+    server = listening.Server(uvicorn.Config(App(seat), **told), seat=seat)
+    server.run([door])
+    return 0 if server.started else 1
+
+
+if __name__ == "__main__":
+    door = socket.create_server(("127.0.0.1", 0), backlog=512)
+    print(door.getsockname()[1], flush=True)
+    code = processes.run(2, work, doors=[door], patience=3 if PLAN == "hasty" else 20)
+    heavy = {"uvicorn", "starlette", "mcp", "asyncio", "uvloop"} & set(sys.modules) - {"asyncio"}
+    print("heavy:", *sorted(heavy), flush=True)
+    sys.exit(code)

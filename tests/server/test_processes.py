@@ -1,0 +1,245 @@
+"""Worker processes: started, replaced, stopped, and never left behind."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.server.listener import GET, answer, connected, heard, until
+
+from notewright.server.processes import Seat, terminal_gone
+
+TEAM = Path(__file__).with_name("team.py")
+ONCE = GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
+
+
+class Team:
+    """Two real workers and the process that looks after them."""
+
+    def __init__(self, folder: Path, plan: str = "plain") -> None:
+        words = [sys.executable, str(TEAM), plan, str(folder)]
+        self.folder = folder
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline())
+
+    def noted(self, what: str) -> list[int]:
+        place = self.folder / what
+        return [int(line) for line in place.read_text().split()] if place.exists() else []
+
+    def started(self, count: int = 2) -> "Team":
+        assert until(lambda: len(self.noted("begun")) >= count, 30)
+        return self
+
+    def ask(self, path: str = "/") -> tuple[int, int]:
+        """Which worker answered, and its process."""
+        with connected(self.port) as client:
+            client.sendall(ONCE.replace(b"/ ", path.encode() + b" ", 1))
+            told = heard(client)
+        number, pid = told.split(b"\r\n\r\n", 1)[1].split(b"\r\n")[1].split()
+        return int(number), int(pid)
+
+    def ended(self) -> tuple[int, str, str]:
+        said, complained = self.process.communicate(timeout=40)
+        return self.process.returncode, said, complained
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+
+
+@contextlib.contextmanager
+def team(folder: Path, plan: str = "plain") -> Iterator[Team]:
+    made = Team(folder, plan)
+    try:
+        yield made
+    finally:
+        made.process.kill()
+        made.process.communicate()
+        for pid in {*made.noted("begun"), *made.noted("tried")}:
+            assert until(lambda pid=pid: not alive(pid), 30)  # type: ignore[misc]
+
+
+def alive(pid: int) -> bool:
+    """Somebody of that number who is not merely waiting to be buried."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def in_background(asked: Team, path: str) -> tuple[threading.Thread, list[tuple[int, int]]]:
+    answers: list[tuple[int, int]] = []
+    thread = threading.Thread(target=lambda: answers.append(asked.ask(path)))
+    thread.start()
+    return thread, answers
+
+
+def test_both_workers_answer_and_clients_are_spread_over_them(folder: Path) -> None:
+    with team(folder) as two:
+        two.started()
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(connected(two.port)) for _ in range(20)]
+            for client in clients:
+                client.sendall(GET)
+            who = Counter(answer(client).split(b"\r\n\r\n", 1)[1].split()[1] for client in clients)
+        assert len(who) == 2 and min(who.values()) >= 5
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_is_replaced_and_the_other_goes_on_answering(folder: Path) -> None:
+    with team(folder) as two:
+        two.started()
+        number, pid = two.ask()
+        os.kill(pid, signal.SIGKILL)
+        assert until(lambda: not alive(pid))
+        answers = {two.ask()[1] for _ in range(5)}
+        assert pid not in answers
+        two.started(3)
+        assert until(lambda: two.ask()[0] == number)
+        assert two.process.poll() is None
+
+
+@pytest.mark.slow
+def test_sigterm_lets_a_request_end_and_lets_nobody_else_in(folder: Path) -> None:
+    with team(folder) as two:
+        two.started()
+        thread, answers = in_background(two, "/slow")
+        assert until(lambda: bool(two.noted("slow")))
+        two.process.send_signal(signal.SIGTERM)
+        assert until(lambda: refused(two.port), 5)
+        thread.join(20)
+        assert answers
+        code, said, complained = two.ended()
+        assert code == 0 and said == "heavy:\n", complained
+
+
+def refused(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5):
+            return False
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+def test_ctrl_c_at_the_terminal_is_a_stop_like_any_other(folder: Path) -> None:
+    with team(folder) as two:
+        two.started()
+        thread, answers = in_background(two, "/slow")
+        assert until(lambda: bool(two.noted("slow")))
+        os.kill(two.process.pid, signal.SIGINT)
+        thread.join(20)
+        assert answers and two.ended()[0] == 0
+
+
+def test_workers_are_in_a_group_of_their_own_so_that_ctrl_c_reaches_them_once(folder: Path) -> None:
+    with team(folder) as two:
+        two.started()
+        assert all(os.getpgid(pid) != os.getpgid(two.process.pid) for pid in two.noted("begun"))
+
+
+@pytest.mark.slow
+def test_a_worker_that_does_not_end_is_ended(folder: Path) -> None:
+    with team(folder, "hasty") as two:
+        two.started()
+        with connected(two.port) as client:
+            client.sendall(GET.replace(b"/ ", b"/hang "))
+            assert until(lambda: bool(two.noted("hang")))
+            two.process.send_signal(signal.SIGTERM)
+            code, _, complained = two.ended()
+        assert code == 1 and "did not end in time" in complained
+
+
+def test_a_second_signal_ends_everything_at_once(folder: Path) -> None:
+    with team(folder) as two:
+        two.started()
+        with connected(two.port) as client:
+            client.sendall(GET.replace(b"/ ", b"/hang "))
+            assert until(lambda: bool(two.noted("hang")))
+            two.process.send_signal(signal.SIGTERM)
+            assert until(lambda: sum(map(alive, two.noted("begun"))) == 1)
+            two.process.send_signal(signal.SIGTERM)
+            assert two.ended()[0] == 1
+
+
+@pytest.mark.slow
+def test_sighup_reaches_every_worker(folder: Path) -> None:
+    with team(folder) as two:
+        two.started()
+        two.process.send_signal(signal.SIGHUP)
+        assert until(lambda: set(two.noted("again")) == set(two.noted("begun")))
+        assert two.process.poll() is None and two.ask()
+
+
+@pytest.mark.slow
+def test_when_the_parent_is_killed_the_workers_end(folder: Path) -> None:
+    with team(folder) as two:
+        two.started()
+        thread, answers = in_background(two, "/slow")
+        assert until(lambda: bool(two.noted("slow")))
+        two.process.kill()
+        thread.join(20)
+        assert answers  # what was begun is finished
+        assert until(lambda: not any(map(alive, two.noted("begun"))), 30)
+        assert refused(two.port)
+
+
+def test_workers_that_all_fail_at_the_start_end_with_words(folder: Path) -> None:
+    with team(folder, "broken") as two:
+        code, _, complained = two.ended()
+        assert code == 1
+        assert "the disk is on fire" in complained and "no worker gets as far as working" in complained
+
+
+@pytest.mark.slow
+def test_one_that_cannot_begin_is_tried_again_less_and_less_often_while_the_other_serves(folder: Path) -> None:
+    with team(folder, "half") as two:
+        two.started(1)
+        assert until(lambda: len(two.noted("tried")) >= 3)
+        assert two.ask()[0] == 0 and two.process.poll() is None
+        assert len(two.noted("tried")) < 20
+
+
+def test_who_has_more_clients_than_another_knows_by_how_many() -> None:
+    board = memoryview(bytearray(12)).cast("i")
+    seats = [Seat(number, board) for number in range(3)]
+    for seat, clients in zip(seats, (5, 2, 9), strict=True):
+        seat.write(clients)
+    assert [seat.more_than_others() for seat in seats] == [3, 0, 7]
+    seats[1].leave()
+    assert [seats[0].more_than_others(), seats[2].more_than_others()] == [0, 4]
+    assert Seat().more_than_others() == 0
+
+
+def test_a_terminal_that_is_closed_is_told_from_one_that_is_not_there() -> None:
+    assert not terminal_gone()
+    mine, theirs = os.openpty()
+    watch = """if True:
+        import os
+        from notewright.server.processes import terminal_gone
+        print(terminal_gone(), flush=True)
+        try:
+            os.read(0, 1)
+        except OSError:
+            pass
+        print(terminal_gone(), flush=True)
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", watch], stdin=theirs, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as child:
+        assert child.stdout is not None
+        os.close(theirs)
+        assert child.stdout.readline() == "False\n"
+        os.close(mine)
+        assert child.stdout.readline() == "True\n"
