@@ -121,6 +121,7 @@ class OpenShelf:
         self._lock, self._opening = threading.Lock(), threading.Lock()
         self._open: dict[str, Workspace] = {}  # by location
         self._leaving: list[Workspace] = []  # no longer served
+        self._complained: dict[str, str] = {}  # what was said of those that cannot be opened
         self._shelf = engine.Shelf(())
         self._pulse: int | None = None
         self._try_again = math.inf  # when what could not be opened is tried again
@@ -192,12 +193,15 @@ class OpenShelf:
             there = self._open.get(asked.location)
             if there is None:
                 there = self._open[asked.location] = open_workspace(asked, self._config, heard=self._heard)
+            self._complained.pop(asked.location, None)
             return replace(there, name=asked.name, id=asked.id, **_rules(asked))
         except Problem as problem:
             if strict and any(asked.location == one.location for one in self._config.workspaces):
                 self._close(list(self._open.values()))
                 raise
-            log.warning("the workspace %s cannot be opened: %s", asked.name, problem)
+            if self._complained.get(asked.location) != str(problem):
+                log.warning("the workspace %s cannot be opened: %s", asked.name, problem)
+            self._complained[asked.location] = str(problem)
             return None
 
     @staticmethod

@@ -5,6 +5,7 @@ come here, so that a name, a place or a value is refused by both in the same wor
 registry: it is checked against everything that holds at that moment, and it happens whole or not at all.
 """
 
+import functools
 import logging
 import os
 import unicodedata
@@ -46,13 +47,19 @@ def as_owner_wants(config: Config, registry: Registry | None, *, added: bool = T
     for number, one in enumerate(config.workspaces):
         changed = _changed(one, records.get(one.location), config)
         if _clash(changed, [*served, *config.workspaces[number + 1 :]]):
-            log.warning("the workspace %s cannot be called %s: that is another one's name", one.name, changed.name)
+            _warn(f"the workspace {one.name} cannot be called {changed.name}: that is another one's name")
             changed = replace(changed, name=one.name, id=one.id)
         served.append(changed)
     for record in records.values() if added else ():
         if record.added and all(record.location != one.location for one in config.workspaces):
             served += _beside(served, record, config)
     return tuple(served)
+
+
+@functools.lru_cache(maxsize=256)
+def _warn(words: str) -> None:
+    """Once: this is looked at again and again."""
+    log.warning("%s", words)
 
 
 def _changed(asked: WorkspaceConfig, record: WorkspaceRecord | None, config: Config) -> WorkspaceConfig:
@@ -70,7 +77,7 @@ def _beside(served: Sequence[WorkspaceConfig], record: WorkspaceRecord, config: 
             raise Exists(f"another workspace is called {other.name}")
         _refuse_place(added, served, config)
     except Problem as problem:
-        log.warning("the workspace in %s is not served: %s", record.location, problem)
+        _warn(f"the workspace in {record.location} is not served: {problem}")
         return []
     return [added]
 

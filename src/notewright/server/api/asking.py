@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import math
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -37,6 +38,11 @@ class Site:
     registry: Registry
     config: Config
     audit: Told
+
+    @property
+    def scratch(self) -> str | None:
+        """Where a large upload waits: where nobody else looks, and there is room for the notes' index too."""
+        return self.config.cache if self.config.cache and os.path.isdir(self.config.cache) else None
 
 
 @dataclass(frozen=True)

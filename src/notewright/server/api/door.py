@@ -89,7 +89,7 @@ class ApiDoor(Door):
         one = self.operation
         query, named = query_of(request, one.query), dict(request.path_params)
         if one.uploads:
-            with tempfile.SpooledTemporaryFile(IN_MEMORY) as file:
+            with tempfile.SpooledTemporaryFile(IN_MEMORY, dir=self._site.scratch) as file:
                 upload = cast(BinaryIO, file)
                 await self._take_in(request, upload)
                 asked = Asked(self._site, visitor, one.name, named, query, upload=upload)
