@@ -8,7 +8,8 @@ SEEDS  ?= 1000000
 BIN       := .venv/bin
 INSTALLED := .venv/.installed
 CLIENTS   := tests/clients/node_modules/.installed
-PACKAGES  := rg:ripgrep strace:strace npm:npm node:nodejs chromium:chromium
+PACKAGES  := rg:ripgrep strace:strace npm:npm node:nodejs chromium:chromium \
+             caddy:caddy nginx:nginx-light curl:curl systemd-analyze:systemd
 
 .PHONY: help reference install serve test check format bench torture dist constraints clients system clean
 
@@ -70,12 +71,14 @@ $(CLIENTS): tests/clients/package.json tests/clients/package-lock.json | system
 	@if (cd tests/clients && npm install --no-save --loglevel error); then touch $@; \
 	else echo "npm could not install the MCP clients: their tests will be skipped" >&2; fi
 
-# Debian packages the tests use, where we may install them.
+# Debian packages the tests use, where we may install them. Their services are not started: policy-rc.d answers for that.
 system:
-	@missing=""; for pair in $(PACKAGES); do \
+	@PATH="$$PATH:/usr/sbin:/sbin"; missing=""; for pair in $(PACKAGES); do \
 	  command -v "$${pair%%:*}" >/dev/null || missing="$$missing $${pair##*:}"; done; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  policy=/usr/sbin/policy-rc.d; if [ ! -e $$policy ]; then \
+	    trap "rm -f $$policy" EXIT; printf '#!/bin/sh\nexit 101\n' >$$policy; chmod 755 $$policy; fi; \
 	  apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi || true; \
 	for pair in $(PACKAGES); do command -v "$${pair%%:*}" >/dev/null \
