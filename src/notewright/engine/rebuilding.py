@@ -87,27 +87,24 @@ def begin_rebuild(folder: Path) -> Rebuilding | None:
 
 def rebuilt(ws: Workspace, folder: Path) -> Rebuilt:
     """How it is with the index in this folder, whichever process works on it."""
-    now = ws.index.progress()
-    if now.building:
-        return Rebuilt("running", now.done, now.total)
-    told = _told(folder / "rebuild")
-    if told is None:
-        return Rebuilt("running")
+    now, (held, told) = ws.index.progress(), _told(folder / "rebuild")
+    began, ended = told.get("began"), told.get("ended")
+    if now.building or held:
+        return Rebuilt("running", now.done if now.building else 0, now.total, began=began if held else None)
     if told.get("status") == "running":
-        return Rebuilt("failed", message="the server ended before the index was built", began=told.get("began"))
+        return Rebuilt("failed", message="the server ended before the index was built", began=began)
     if told.get("status") not in ("done", "failed"):
         return Rebuilt("idle")
-    return Rebuilt(told["status"], None, None, str(told.get("message")), told.get("began"), told.get("ended"))
+    return Rebuilt(told["status"], None, None, str(told.get("message", "")), began, ended)
 
 
-def _told(file: Path) -> dict[str, Any] | None:
-    """What the file says; None while somebody holds it."""
-    try:
-        with file.open("rb") as opened:
+def _told(file: Path) -> tuple[bool, dict[str, Any]]:
+    """Whether somebody holds the file, and what it says."""
+    held, told = False, None
+    with contextlib.suppress(OSError, ValueError), file.open("rb") as opened:
+        try:
             fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            told = json.loads(opened.read(10_000))
-    except BlockingIOError:
-        return None
-    except (OSError, ValueError):
-        return {}
-    return told if isinstance(told, dict) else {}
+        except BlockingIOError:
+            held = True
+        told = json.loads(opened.read(10_000))
+    return held, told if isinstance(told, dict) else {}
