@@ -13,14 +13,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn, Protocol
 from urllib.parse import urlsplit
 
-from notewright.config import SURFACES, Config
-from notewright.errors import Invalid, Unavailable
+from notewright.config import SURFACES, Config, count_in
+from notewright.errors import Invalid, Problem, Unavailable
 from notewright.ledger import Registry
 from notewright.opening import open_library, open_registry
-from notewright.server import logs, stdio
+from notewright.server import logs, processes, stdio, tls
 from notewright.server.audit import Audit, audit_file
 from notewright.server.caller import Caller
 from notewright.server.lane import Lane
@@ -31,7 +32,7 @@ from notewright.surfaces import Session, Surface, together
 from notewright.surfaces.limits import Limiter
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-DRAIN_SECONDS = 5
+Reread = Callable[[], Config]
 TURN_SECONDS = 0.0005  # of a thread that has much to do, when others wait: a short call need not wait for a long one
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -44,26 +45,62 @@ class WebApp(Protocol):
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
 
 
-def serve(config: Config) -> int:
-    """Serve what the configuration says, until the client goes or a signal comes."""
+def serve(config: Config, reread: Reread | None = None) -> int:
+    """Serve what the configuration says, until the client goes or a signal comes.
+
+    `reread` gives the configuration as it is written now: what SIGHUP asks for.
+    """
     log_to_stderr(config)
     sys.setswitchinterval(TURN_SECONDS)
     if config["http.port"] is None:
         asked = [surface_named(name, config) for name in dict.fromkeys(config["surface"])]
         together(asked)
         serve_stdio(partial(open_library, config), asked)
-    with contextlib.closing(open_registry(config)) as registry:
-        refuse_strangers(config, registry)
-    if config["auth.issuer"]:
-        from notewright.server import oauth
-
-        oauth.trust_of(config)  # what is wrong with it is said before anybody is welcomed
+    refuse_mistakes(config)
     host, port = config["http.host"], config["http.port"]
     with listening(host, port) as door:
         print(_welcome(config, host, door.getsockname()[1]), file=sys.stderr, flush=True)
+        if config["http.workers"] > 1:
+            return _work_together(config, reread or (lambda: config), door)
         from notewright import web
 
-        return web.work(config, door)
+        return web.work(config, reread or (lambda: config), door)
+
+
+def refuse_mistakes(config: Config) -> None:
+    """What is wrong with serving over HTTP is said before anybody is welcomed, and not by every worker."""
+    with contextlib.closing(open_registry(config)) as registry:
+        refuse_strangers(config, registry)
+    tls.opened(config)
+    if config["auth.issuer"]:
+        from notewright.server import oauth
+
+        oauth.trust_of(config)
+
+
+def _work_together(config: Config, reread: Reread, door: socket.socket) -> int:
+    """Several processes at one door. What they count they count together, and that is set up before any of them."""
+    counts = Path(config.state) / "metrics" / str(os.getpid())
+    count_in(counts)
+    from notewright.server import tallies
+
+    tallies.fresh(counts)
+    now = [config]
+
+    def work(seat: processes.Seat) -> int:
+        from notewright import web
+
+        return web.work(now[0], reread, door, seat, counts)
+
+    def reloading() -> None:
+        try:
+            refuse_mistakes(asked := reread())
+        except Problem:
+            return  # the workers say what is wrong
+        now[0] = asked  # for those that take the place of others
+
+    workers = config["http.workers"]
+    return processes.run(workers, work, doors=[door], died=lambda pid: tallies.gone(counts, pid), reloading=reloading)
 
 
 def refuse_strangers(config: Config, registry: Registry) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import uvicorn
 from starlette.applications import Starlette
 
-from notewright.app import LOOPBACK, beyond_this_machine, log_to_stderr, refuse_strangers, surface_named, user
+from notewright.app import LOOPBACK, Reread, beyond_this_machine, log_to_stderr, refuse_strangers, surface_named, user
 from notewright.config import SURFACES, Config
 from notewright.engine import BackupResult, Schedule
 from notewright.ledger import Registry
@@ -23,6 +23,7 @@ from notewright.server.cookies import Cookies
 from notewright.server.gate import Door, Entry
 from notewright.server.library import Opening, OpenLibrary
 from notewright.server.operations import Operations
+from notewright.server.processes import Seat
 from notewright.server.sessions import Sessions
 from notewright.server.workers import Workers
 from notewright.surfaces import Limiter, Surface
@@ -36,9 +37,14 @@ class Site:
     """What one process serves. The application is made anew when the configuration changes; this stays."""
 
     def __init__(
-        self, config: Config, registry: Registry | None = None, opened: Callable[[], OpenLibrary] | None = None
+        self,
+        config: Config,
+        registry: Registry | None = None,
+        opened: Callable[[], OpenLibrary] | None = None,
+        counts: Path | None = None,
     ) -> None:
-        """`opened` opens the library; without it, the workspaces of the configuration and those the owner added."""
+        """`opened` opens the library; without it, the workspaces of the configuration and those the owner added.
+        `counts` is where several processes count together."""
         self.config = config
         self.registry = registry or open_registry(config)
         self.audit = Audit(audit_file(config["audit_log"], config.state) if config.state else None)
@@ -46,7 +52,9 @@ class Site:
         self.workers = Workers(threads=THREADS)
         self.limiter = Limiter()
         self.sessions = Sessions(self.registry.secret("sessions"))
-        self.operations = Operations(self.library, self.audit, state=Path(config.state), cache=Path(config.cache))
+        self.operations = Operations(
+            self.library, self.audit, state=Path(config.state), cache=Path(config.cache), shared=counts
+        )
         self._shelf: OpenShelf | None = None
         self._schedule: Schedule | None = None
 
@@ -166,12 +174,14 @@ def alone(config: Config, opened: Callable[[], OpenLibrary], surfaces: Sequence[
     return site.app(surfaces, around=[open_site()])
 
 
-def work(config: Config, door: socket.socket) -> int:
-    """One process that answers."""
-    with Site(config) as site:
+def work(
+    config: Config, reread: Reread, door: socket.socket, seat: Seat | None = None, counts: Path | None = None
+) -> int:
+    """One process that answers, at its seat among several, which count together in `counts`."""
+    with Site(config, counts=counts) as site:
         app = site.app()
         told = listening.settings(config, tls.opened(config)) | {"proxy_headers": False}  # the application does it
         bounds = Limits(connections=config["http.max_connections"])
-        server = listening.Server(uvicorn.Config(app, **told), leaving=app.state.leave, limits=bounds)
+        server = listening.Server(uvicorn.Config(app, **told), leaving=app.state.leave, limits=bounds, seat=seat)
         server.run([door])
         return 0 if server.started else 1

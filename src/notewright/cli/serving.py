@@ -13,7 +13,7 @@ def serve(args: argparse.Namespace) -> int:
     config = serving_config(args)
     from notewright import app
 
-    return app.serve(config)
+    return app.serve(config, lambda: serving_config(args))
 
 
 def serving_config(args: argparse.Namespace) -> Config:

@@ -76,14 +76,23 @@ def _board(workers: int) -> memoryview:
 Work = Callable[[Seat], int]
 
 
-def run(workers: int, work: Work, *, doors: Sequence[socket.socket] = (), patience: float = PATIENCE) -> int:
+def run(
+    workers: int,
+    work: Work,
+    *,
+    doors: Sequence[socket.socket] = (),
+    patience: float = PATIENCE,
+    died: Callable[[int], None] = lambda pid: None,
+    reloading: Callable[[], None] = lambda: None,
+) -> int:
     """Do `work` in so many processes until a signal comes; the exit code.
 
     Each is given its seat, numbered from 0; one that ends is replaced by another in its seat. SIGTERM and SIGINT let
     all finish, up to `patience`; a second one ends them at once. SIGHUP is handed on. If this process dies, so do they.
     `doors` are closed here as soon as they are to stop, so that nobody waits at a door that nobody opens any more.
+    `died` is told of every process that has ended; `reloading` is called when SIGHUP comes, before it is handed on.
     """
-    return _Team(workers, work, doors, patience).run()
+    return _Team(workers, work, doors, patience, died, reloading).run()
 
 
 def terminal_gone() -> bool:
@@ -109,7 +118,16 @@ class _Place:
 
 
 class _Team:
-    def __init__(self, workers: int, work: Work, doors: Sequence[socket.socket], patience: float) -> None:
+    def __init__(
+        self,
+        workers: int,
+        work: Work,
+        doors: Sequence[socket.socket],
+        patience: float,
+        died: Callable[[int], None],
+        reloading: Callable[[], None],
+    ) -> None:
+        self._died, self._reloading = died, reloading
         board = _board(workers)
         self._places = [_Place(Seat(number, board)) for number in range(workers)]
         self._work = work
@@ -176,6 +194,7 @@ class _Team:
         if heard == signal.SIGCHLD:
             return
         if heard == signal.SIGHUP and not terminal_gone():
+            self._reloading()
             self._tell(signal.SIGHUP)
         elif self._stop_by is None:
             self._stop(self._patience)
@@ -220,6 +239,7 @@ class _Team:
         self._proven = self._proven or any(time.monotonic() - one.begun >= EARLY for one in self._working())
         pid, place.pid = place.pid, 0
         place.seat.leave()
+        self._died(pid)
         if self._stop_by is not None:
             return
         own_fault = lived < EARLY and code not in FROM_OUTSIDE
