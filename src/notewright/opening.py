@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -158,7 +159,7 @@ class OpenShelf:
 
     def _owners(self) -> Registry | None:
         """What the owner changed: one stat where nothing ever was."""
-        if self._registry is None and self._kept is None and _registry_file(self._config).exists():
+        if self._registry is None and self._kept is None and _has_registry(self._config):
             with self._opening:
                 if self._kept is None:
                     self._kept = open_registry(self._config)
@@ -221,13 +222,13 @@ def open_registry(config: Config) -> SqliteRegistry:
     return SqliteRegistry.open(Path(config.state))
 
 
-def _registry_file(config: Config) -> Path:
-    return Path(config.state) / "registry.db"
+def _has_registry(config: Config) -> bool:
+    return os.path.exists(os.path.join(config.state, "registry.db"))
 
 
 def as_owned(config: Config, *, added: bool = True) -> Config:
     """The same configuration with what the owner changed, if anything ever was; for a command that ends soon."""
-    if not _registry_file(config).exists():
+    if not _has_registry(config):
         return config
     registry = open_registry(config)
     try:

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from tests.server.api_site import NOTES, Served, config_of, eventually, served
 
 from notewright import errors
-from notewright.server.api import operations
+from notewright.server.api import operations, problems
 from notewright.server.api.problems import STATUS
 from notewright.server.gate import Door
 
@@ -380,6 +380,32 @@ def _csrf(html: str) -> str:
 
 def test_every_code_there_is_has_a_status() -> None:
     assert set(STATUS) == errors.codes()
+
+
+@pytest.mark.parametrize(
+    ("problem", "status", "wait"),
+    [
+        (errors.Limited("too many", retry_after=17.4, limit=1, window=60), 429, "17"),
+        (errors.Busy("somebody is there"), 503, "1"),
+        (errors.Indexing("not yet", done=1, total=2), 503, "2"),
+        (errors.Unavailable("gone"), 503, "5"),
+        (errors.Quota("full"), 507, None),
+        (errors.NoSpace("full"), 507, None),
+        (errors.TooLarge("large"), 413, None),
+        (errors.Internal("ours"), 500, None),
+    ],
+)
+def test_a_problem_that_passes_says_when_to_come_again(problem: errors.Problem, status: int, wait: str | None) -> None:
+    answer = problems.refused(problem)
+    assert (answer.status_code, answer.headers.get("retry-after")) == (status, wait)
+    assert json.loads(bytes(answer.body))["error"] == {"code": problem.code, "message": problem.message, "hint": ""}
+
+
+def test_what_nobody_expected_is_told_as_our_fault_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    answer = problems.failed(RuntimeError("the password is tea"), "read_note")
+    assert answer.status_code == 500
+    assert b"password" not in bytes(answer.body)
+    assert "the password is tea" in caplog.text
 
 
 def test_a_head_request_is_answered_without_a_body(client: httpx2.Client) -> None:
