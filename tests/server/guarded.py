@@ -183,14 +183,15 @@ def configured(place: Path, **settings: Any) -> Config:
 
 
 @contextlib.contextmanager
-def guarded(place: Path, *, limits: Limits | None = None, **settings: Any) -> Iterator[Guarded]:
-    """Served as `notewright serve --http` does it, in a thread of this process."""
+def guarded(place: Path, *, limits: Limits | None = None, tokens: bool = True, **settings: Any) -> Iterator[Guarded]:
+    """Served as `notewright serve --http` does it, in a thread of this process. Without tokens everybody who comes is
+    the owner."""
     config = configured(place, **settings)
     with Site(config) as site:
         app = site.app()
         with serving(app, config, limits) as port:
             running = Guarded(port, site, app, place)
-            running.tokens |= _tokens(running)
+            running.tokens |= _tokens(running) if tokens else {}
             running.change = _changed(site)
             yield running
 

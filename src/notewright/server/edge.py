@@ -1,5 +1,6 @@
 """What every HTTP request passes before anybody looks at it: whose name it calls us by, and which page sent it."""
 
+import re
 from collections.abc import Iterable
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -10,8 +11,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from notewright.server import visit
 
-PUBLIC = "/.well-known/"  # documents that pages of other origins may read
+PUBLIC = "/.well-known/oauth-protected-resource"  # documents that pages of other origins may read
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^][\s:/?#@\\]+?))\.?(?::\d{1,5})?", re.IGNORECASE | re.ASCII)
 
 
 class Edge:
@@ -29,31 +31,34 @@ class Edge:
         never an address."""
         self._app = app
         self._addresses = addresses
-        self._hosts = frozenset(name.lower() for name in (*LOOPBACK, *hosts))
+        self._hosts = frozenset(name.lower() for name in (*LOOPBACK, *hosts) if name)
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
         headers = Headers(scope=scope)
-        if not self._is_ours(_host_name(headers.get("host", ""))):
+        name = _host_name(headers.get("host", ""))
+        if not self._is_ours(name):
             return await self._refuse(
                 "host", 421, "this server does not answer to that Host name", scope, receive, send
             )
-        if not (self._may_come_from(headers.get("origin")) or scope["path"].startswith(PUBLIC)):
+        if not (self._may_come_from(headers.get("origin"), name) or scope["path"].startswith(PUBLIC)):
             return await self._refuse(
                 "origin", 403, "this server does not answer pages of that Origin", scope, receive, send
             )
         await self._app(scope, receive, send)
 
-    def _may_come_from(self, origin: str | None) -> bool:
-        """No page at all, a page of ours, or one that the owner named."""
+    def _may_come_from(self, origin: str | None, called: str) -> bool:
+        """No page at all, a page of ours, or one that the owner named. Of addresses only the one that was called is
+        ours: anybody can have a page at an address."""
         if origin is None or origin.lower().rstrip("/") in self._origins:
             return True
         try:
-            return self._is_ours(urlsplit(origin).hostname or "")
+            name = urlsplit(origin).hostname or ""
         except ValueError:
             return False
+        return name in self._hosts or (name == called and self._is_ours(name))
 
     def _is_ours(self, name: str) -> bool:
         return name in self._hosts or (self._addresses and _is_address(name))
@@ -75,8 +80,6 @@ def _is_address(name: str) -> bool:
 
 
 def _host_name(host: str) -> str:
-    """`[::1]:8000` is `::1`, `LocalHost:80` is `localhost`."""
-    try:
-        return (urlsplit(f"//{host.strip()}").hostname or "").rstrip(".")
-    except ValueError:
-        return ""
+    """`[::1]:8000` is `::1`, `LocalHost:80` is `localhost`; "" for what is no name and port."""
+    found = _HOST.fullmatch(host.strip())
+    return (found[1] or found[2]).lower() if found else ""
