@@ -10,6 +10,7 @@ from notewright.cli import main
 from notewright.cli.parser import parse
 from notewright.cli.serving import serving_config
 from notewright.errors import Invalid
+from notewright.opening import as_owned
 
 
 class Owner:
@@ -200,6 +201,14 @@ def test_what_is_set_for_a_folder_holds_for_commands_on_it(owner: Owner) -> None
     assert [hit["path"] for hit in json.loads(out)["hits"]] == ["Open.md"]
     code, _, err = owner.run("rename", "Open", "Closed", *here)
     assert (code, "read-only" in err) == (1, True)
+
+
+def test_what_only_a_server_knows_by_name_is_named_by_its_folder_and_keeps_its_id(owner: Owner) -> None:
+    code, _, err = owner("rename", "Main", "Home")
+    assert (code, "by its folder" in err) == (1, True)
+    assert owner("rename", owner.folder("Notes"), "Home")[0] == 0
+    served = serving_config(parse(["serve", f"Main={owner.folder('Notes')}", "--state", owner.state]))
+    assert [(one.id, one.name) for one in as_owned(served).workspaces] == [("main", "Home")]
 
 
 def test_commands_know_a_workspace_that_was_added_by_its_name(owner: Owner) -> None:

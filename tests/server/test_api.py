@@ -370,6 +370,11 @@ def test_a_browser_that_signed_in_must_mean_it(closed: Served) -> None:
         asked = {"name": "made"}
         assert "x-notewright" in refused(browser.post("/api/v1/tokens", json=asked), 403, "forbidden")
         told(browser.post("/api/v1/tokens", json=asked, headers={"x-notewright": "1"}), 201)
+        ours = _csrf(browser.get("/connect", headers={"accept": "text/html"}).text)
+        told(browser.post("/api/v1/tokens", json={"name": "too"}, headers={"x-csrf-token": ours}), 201)
+        for wrong in ("", "0" * 64, ours[:-1]):
+            answer = browser.post("/api/v1/tokens", json={"name": "three"}, headers={"x-csrf-token": wrong})
+            refused(answer, 403, "forbidden")
 
 
 def _csrf(html: str) -> str:

@@ -53,6 +53,11 @@ def _rename(args: argparse.Namespace, config: Config, registry: Registry) -> int
     return 0
 
 
+def _same_address(one: WorkspaceConfig, registry: Registry) -> str:
+    known = any(record.location == one.location and "id" in record.settings for record in registry.records())
+    return f"Its address stays /w/{one.id}/…" if known else "Its address stays as it is"
+
+
 def _set(args: argparse.Namespace, config: Config, registry: Registry) -> int:
     pairs = _pairs(args.settings)
     one = owning.change(config, registry, args.name, pairs, by_location=True)

@@ -91,6 +91,8 @@ def found(config: Config, registry: Registry, which: str, *, by_location: bool =
     if by_location and (os.sep in which or os.path.isdir(which)):
         return _in_folder(config, registry, served, absolute(which, Path.cwd()))
     hint = near(which, [one.name for one in served])
+    if by_location:
+        hint += "; one that only a server's command line names is named here by its folder"
     raise NotFound(f"there is no workspace {which!r}", hint=hint, what="workspace", workspace=which)
 
 
@@ -183,7 +185,8 @@ def change(
         one = found(config, registry, which, by_location=by_location)
         records = {record.location: record for record in registry.records()}
         record = records.get(one.location, WorkspaceRecord(one.location))
-        settings = _merged(_renamed(dict(record.settings), one, changes, record.added), changes)
+        known = record.added or one.location in {told.location for told in config.workspaces}
+        settings = _merged(_renamed(dict(record.settings), one, changes, record.added, known), changes)
         changed = replace(record, settings=settings)
         if "name" in changes:
             others = [other for other in as_owner_wants(config, registry) if other.location != one.location]
@@ -195,11 +198,14 @@ def change(
     return _in_folder(config, registry, as_owner_wants(config, registry), one.location)
 
 
-def _renamed(settings: dict[str, Any], one: WorkspaceConfig, changes: Settings, added: bool) -> dict[str, Any]:
+def _renamed(
+    settings: dict[str, Any], one: WorkspaceConfig, changes: Settings, added: bool, known: bool
+) -> dict[str, Any]:
     if "name" not in changes:
         return settings
     if changes["name"] is not None:
-        return {**settings, "name": _good_name(changes["name"]), "id": one.id}
+        kept = {"id": one.id} if known else {}  # only a server knows the id of what its command line names
+        return {**settings, "name": _good_name(changes["name"]), **kept}
     if added:
         raise Invalid("a workspace that was added needs a name", hint="give it another one", what="name")
     return {key: value for key, value in settings.items() if key not in ("name", "id")}
