@@ -47,6 +47,18 @@ def said(answer: Any) -> str:
     return json.dumps(answer, default=lambda value: asdict(value) if is_dataclass(value) else str(value))
 
 
+@pytest.mark.parametrize("pattern", ["Private", "Private/", "/Private", "./Private/", "/Private/**", "Private/**"])
+def test_a_folder_is_hidden_whole_however_its_pattern_is_written(pattern: str) -> None:
+    access = Access(hide=(pattern,))
+    assert not any(access.sees(path) for path in ("Private", "Private/A.md", "Private/Deep/B.md"))
+    assert all(access.sees(path) for path in ("Privateer.md", "Not/Private.md", "private/A.md"))
+
+
+@pytest.mark.parametrize("pattern", ["", "/", "**", "**/"])
+def test_a_pattern_of_nothing_in_particular_hides_everything(pattern: str) -> None:
+    assert not any(Access(hide=(pattern,)).sees(path) for path in ("A.md", "Deep/B.md"))
+
+
 QUESTIONS: dict[str, Callable[[Workspace], Any]] = {
     "search": lambda ws: engine.search(ws, engine.parse_query("tea zanzibar")),
     "search by tag": lambda ws: engine.search(ws, Query(tags=("zanzibar",))),

@@ -258,6 +258,16 @@ def test_hidden_notes_are_absent_from_the_past_and_out_of_reach_of_undo() -> Non
     assert texts(ws) == {"Old.md": "note\n", "L.md": "[[Old]]\n", "Private/P.md": "[[Old]] secret\n"}
 
 
+def test_who_may_not_see_all_of_a_change_is_not_told_what_else_is_in_it() -> None:
+    ws = desk()
+    both = did(ws, put(ws, "Open.md", "a"), put(ws, "Private/Zanzibar.md", "b"))
+    guest = replace(ws, access=Access(hide=("Private/**",)))
+    with pytest.raises(Forbidden) as refused:
+        undo(guest, both)
+    assert "Zanzibar" not in str(refused.value) + repr(refused.value.details)
+    assert "Zanzibar" not in repr(past(guest, Past())) + repr(diff_of(guest, both))
+
+
 def test_undo_needs_the_right_to_write_there() -> None:
     ws = desk()
     name = did(ws, put(ws, "A.md", "a\n"))

@@ -18,8 +18,10 @@ class Access:
 
     @cached_property
     def _hidden(self) -> tuple[Callable[[str], bool], ...]:
-        folders = tuple(pattern[:-3] for pattern in self.hide if pattern.endswith("/**") and pattern[:-3])
-        return tuple(glob_matcher(pattern) for pattern in self.hide + folders)
+        """A pattern that fits a folder hides all of it, be it written `Private`, `Private/` or `Private/**`: who makes a
+        mistake hides too much."""
+        names = [pattern.removeprefix("./").strip("/").removesuffix("/**") or "**" for pattern in self.hide]
+        return tuple(glob_matcher(pattern) for name in dict.fromkeys(names) for pattern in (name, f"{name}/**"))
 
     @cached_property
     def _writable(self) -> tuple[Callable[[str], bool], ...]:

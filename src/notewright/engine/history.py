@@ -14,7 +14,7 @@ from notewright.engine.access import Access
 from notewright.engine.changes import Done, Drop, Plan, Put, commit_latest, read_or_none
 from notewright.engine.reversal import Reversal
 from notewright.engine.workspace import Workspace
-from notewright.errors import Conflict, NotFound
+from notewright.errors import Conflict, Forbidden, NotFound
 from notewright.ledger import Change, Past, Step
 from notewright.notes import NotePath
 
@@ -200,8 +200,12 @@ def _may_undo(access: Access, change: Change) -> None:
     removes = any(step.after is None for step in change.steps)
     for step in change.steps:
         follows = removes and step.before is not None and step.after is not None
-        if not follows and not step.path.is_hidden:
-            access.may_write(step.path)
+        if follows or step.path.is_hidden:
+            continue
+        if not access.read_only and not access.sees(step.path):
+            hint = "who may see all of it can take it back"
+            raise Forbidden("a part of this change is out of your reach", hint=hint, by="rule")
+        access.may_write(step.path)
 
 
 def purge(ws: Workspace, path: str) -> int:
