@@ -18,8 +18,8 @@ class Access:
 
     @cached_property
     def _hidden(self) -> tuple[Callable[[str], bool], ...]:
-        """A pattern that fits a folder hides all of it, be it written `Private`, `Private/` or `Private/**`: who makes a
-        mistake hides too much."""
+        """A pattern that fits a folder hides all of it, be it written `Private`, `Private/` or `Private/**`: a mistake
+        hides too much, not too little."""
         names = [pattern.removeprefix("./").strip("/").removesuffix("/**") or "**" for pattern in self.hide]
         return tuple(glob_matcher(pattern) for name in dict.fromkeys(names) for pattern in (name, f"{name}/**"))
 

@@ -198,11 +198,11 @@ def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> Un
 def _may_undo(access: Access, change: Change) -> None:
     """Rewriting links belongs to a move or delete wherever they stand; every other file needs the right to write."""
     removes = any(step.after is None for step in change.steps)
-    for step in change.steps:
+    for step in sorted(change.steps, key=lambda step: not access.sees(step.path)):
         follows = removes and step.before is not None and step.after is not None
         if follows or step.path.is_hidden:
             continue
-        if not access.read_only and not access.sees(step.path):
+        if not access.sees(step.path):
             hint = "who may see all of it can take it back"
             raise Forbidden("a part of this change is out of your reach", hint=hint, by="rule")
         access.may_write(step.path)
