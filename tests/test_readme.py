@@ -9,7 +9,7 @@ import pytest
 
 from notewright.config import Config, WorkspaceConfig
 from notewright.engine import Actor
-from notewright.opening import OpenShelf, open_workspace
+from notewright.opening import open_library
 from notewright.surfaces import Call, perform
 from notewright.surfaces.notes import SURFACE
 
@@ -28,8 +28,7 @@ def exchange() -> list[tuple[str, dict[str, object], str]]:
 def call(tmp_path: Path) -> Call:
     shutil.copytree(ROOT / "examples" / "notes", tmp_path / "notes")
     asked = WorkspaceConfig("Examples", "examples", str(tmp_path / "notes"))
-    ws = open_workspace(asked, Config((asked,), str(tmp_path / "state"), str(tmp_path / "cache")))
-    shelf = OpenShelf([ws])
+    shelf = open_library(Config((asked,), str(tmp_path / "state"), str(tmp_path / "cache")))
     yield Call(shelf, Actor("reader", "readme", "notes", ""))
     shelf.close()
 

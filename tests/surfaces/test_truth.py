@@ -11,7 +11,7 @@ import pytest
 
 from notewright.config import Config, Octarine, WorkspaceConfig
 from notewright.engine import Actor
-from notewright.opening import OpenShelf, open_workspace
+from notewright.opening import open_library
 from notewright.surfaces import Answer, Call, Surface, cairn, lens, notes, obsidian, octarine, perform, second_brain
 
 VAULTS = [
@@ -45,7 +45,7 @@ class Served:
 def served(request: pytest.FixtureRequest, shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     kept = tmp_path_factory.mktemp("kept")
     asked = WorkspaceConfig("Vault", "vault", str(shared / "vaults" / request.param / "vault"), read_only=True)
-    shelf = OpenShelf([open_workspace(asked, Config((asked,), str(kept / "state"), str(kept / "cache")))])
+    shelf = open_library(Config((asked,), str(kept / "state"), str(kept / "cache")))
     yield Served(Call(shelf, Actor("u", "c")), shared / "truth" / request.param)
     shelf.close()
 
