@@ -18,6 +18,7 @@ from typing import Any, NoReturn, Protocol
 from urllib.parse import urlsplit
 
 from notewright.config import SURFACES, Config, count_in
+from notewright.engine import MemoryTraffic
 from notewright.errors import Invalid, Problem, Unavailable
 from notewright.ledger import Registry
 from notewright.opening import open_library, open_registry
@@ -29,7 +30,6 @@ from notewright.server.library import Opening, OpenLibrary
 from notewright.server.out import Out
 from notewright.server.workers import Workers
 from notewright.surfaces import Session, Surface, together
-from notewright.surfaces.limits import Limiter
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 Reread = Callable[[], Config]
@@ -159,7 +159,7 @@ def _level(name: str) -> int:
 def surface_named(name: str, config: Config) -> Surface:
     """A surface of the configuration, loaded now; call limits as configured."""
     module = importlib.import_module(f"notewright.surfaces.{name}")
-    limiter = Limiter() if config["rate_limits"] else None
+    limiter = MemoryTraffic() if config["rate_limits"] else None
     if name == "second_brain":
         surface: Surface = module.surface(limiter)
     elif name == "octarine":

@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 
 from notewright.app import LOOPBACK, Reread, beyond_this_machine, log_to_stderr, refuse_strangers, surface_named, user
 from notewright.config import SURFACES, Config
-from notewright.engine import BackupResult, Schedule
+from notewright.engine import BackupResult, MemoryTraffic, Schedule
 from notewright.ledger import Registry
 from notewright.ledger.registry_sqlite import SqliteRegistry
 from notewright.opening import OpenShelf, open_library, open_registry
@@ -26,7 +26,7 @@ from notewright.server.operations import Operations
 from notewright.server.processes import Seat
 from notewright.server.sessions import Sessions
 from notewright.server.workers import Workers
-from notewright.surfaces import Limiter, Surface
+from notewright.surfaces import Surface
 
 log = logging.getLogger(__name__)
 Around = contextlib.AbstractAsyncContextManager[object]
@@ -50,7 +50,7 @@ class Site:
         self.audit = Audit(audit_file(config["audit_log"], config.state) if config.state else None)
         self.library = Opening(opened or self._open)
         self.workers = Workers(threads=THREADS)
-        self.limiter = Limiter()
+        self.limiter = MemoryTraffic()
         self.sessions = Sessions(self.registry.secret("sessions"))
         self.operations = Operations(
             self.library, self.audit, state=Path(config.state), cache=Path(config.cache), shared=counts

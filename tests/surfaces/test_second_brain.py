@@ -13,10 +13,9 @@ from tests.conftest import write_files
 
 from notewright import errors
 from notewright.config import Config, WorkspaceConfig
-from notewright.engine import Actor, Limits, Past, Shelf, Workspace, past, undo
+from notewright.engine import Actor, Limits, MemoryTraffic, Past, Shelf, Workspace, past, undo
 from notewright.opening import close_workspace, open_workspace
 from notewright.surfaces import Answer, Call, RpcError, Surface, missing_codes, perform
-from notewright.surfaces.limits import Limiter
 from notewright.surfaces.second_brain import surface
 
 SURFACE = surface(None)
@@ -547,7 +546,7 @@ def test_a_long_answer_is_cut_at_an_entry(workspace: Callable[..., Workspace]) -
 
 def test_calls_are_counted_in_three_windows(still: Brain) -> None:
     now = [0.0]
-    brain = Brain(still.ws, surface(Limiter(clock=lambda: now[0])))
+    brain = Brain(still.ws, surface(MemoryTraffic(lambda: now[0])))
     for _ in range(100):
         brain.refused("read")  # what fails counts too
         now[0] += 0.125
@@ -562,7 +561,7 @@ def test_calls_are_counted_in_three_windows(still: Brain) -> None:
 
 def test_hours_and_days_are_held_too(still: Brain) -> None:
     now = [0.0]
-    brain = Brain(still.ws, surface(Limiter(clock=lambda: now[0])))
+    brain = Brain(still.ws, surface(MemoryTraffic(lambda: now[0])))
     for _ in range(1000):
         brain.refused("read")
         now[0] += 1
@@ -578,7 +577,7 @@ def test_hours_and_days_are_held_too(still: Brain) -> None:
 
 def test_over_http_the_status_says_it(still: Brain) -> None:
     now = [0.0]
-    brain = Brain(still.ws, surface(Limiter(clock=lambda: now[0])))
+    brain = Brain(still.ws, surface(MemoryTraffic(lambda: now[0])))
     call = brain.caller("read", transport="http")
     for _ in range(100):
         perform(brain.surface, call, "read", {"path": "README.md"})

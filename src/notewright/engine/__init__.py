@@ -117,7 +117,18 @@ if TYPE_CHECKING:
         trash_place,
     )
     from notewright.index import Filed, Hit, Hits, Progress, Query, Selection
-    from notewright.ledger import Actor, Change, Grant, Past, Registry, Token, WorkspaceRecord
+    from notewright.ledger import (
+        Actor,
+        Change,
+        Grant,
+        MemoryTraffic,
+        Past,
+        Registry,
+        Token,
+        Traffic,
+        Window,
+        WorkspaceRecord,
+    )
     from notewright.stores import Entry, Stored, Version
 else:  # each part is loaded when it is first asked for
     __getattr__ = door(
@@ -167,7 +178,7 @@ else:  # each part is loaded when it is first asked for
                 "relocate trash_place"
             ),
             "notewright.index": "Filed Hit Hits Progress Query Selection",
-            "notewright.ledger": "Actor Change Grant Past Registry Token WorkspaceRecord",
+            "notewright.ledger": "Actor Change Grant MemoryTraffic Past Registry Token Traffic Window WorkspaceRecord",
             "notewright.stores": "Entry Stored Version",
         },
     )
@@ -210,6 +221,7 @@ __all__ = [
     "LinkSeen",
     "LooseEnds",
     "Matches",
+    "MemoryTraffic",
     "Mentioned",
     "Moved",
     "Narrowed",
@@ -240,8 +252,10 @@ __all__ = [
     "Still",
     "Stored",
     "Token",
+    "Traffic",
     "Undone",
     "Version",
+    "Window",
     "Workspace",
     "WorkspaceRecord",
     "Written",

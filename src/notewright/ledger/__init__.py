@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from notewright.ledger.registry import Grant, Registry, Token, WorkspaceRecord
+from notewright.ledger.traffic import MemoryTraffic, Traffic, Window
 from notewright.notes import NotePath
 
 State = Literal["recorded", "done", "taken_back"]
@@ -124,4 +125,18 @@ class Ledger(Protocol):
     def close(self) -> None: ...
 
 
-__all__ = ["Actor", "Change", "Grant", "Ledger", "Past", "Registry", "State", "Step", "Token", "WorkspaceRecord"]
+__all__ = [
+    "Actor",
+    "Change",
+    "Grant",
+    "Ledger",
+    "MemoryTraffic",
+    "Past",
+    "Registry",
+    "State",
+    "Step",
+    "Token",
+    "Traffic",
+    "Window",
+    "WorkspaceRecord",
+]

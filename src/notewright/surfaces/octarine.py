@@ -344,6 +344,6 @@ def surface(limiter: Limiter | None = None, settings: Octarine | None = None) ->
 
     def guard(call: Call, tool: str) -> None:
         if limiter is not None and held.rate_limits:
-            limiter.count(f"{call.caller} {tool}", [windows[tool]])
+            limiter.count(f"octarine {tool} {call.caller}", [windows[tool]])
 
     return Surface("octarine", INSTRUCTIONS, _tools(held), Envelope(), guard=guard)

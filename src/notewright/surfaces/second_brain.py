@@ -354,7 +354,7 @@ def surface(limiter: Limiter | None = None) -> Surface:
 
     def guard(call: Call, tool: str) -> None:
         if limiter is not None:
-            limiter.count(call.caller, WINDOWS)
+            limiter.count(f"second_brain {call.caller}", WINDOWS)
 
     return Surface(
         "second_brain",

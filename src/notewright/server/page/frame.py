@@ -14,7 +14,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from notewright.engine import Actor, Narrowed, Registry, Workspace
+from notewright.engine import Actor, MemoryTraffic, Narrowed, Registry, Workspace
 from notewright.errors import Forbidden, Limited, NotFound, Problem
 from notewright.server.audit import Audit
 from notewright.server.cookies import Cookies
@@ -57,7 +57,7 @@ class Desk:
     registry: Registry
     cookies: Cookies
     public_url: str | None = None
-    limiter: Limiter = field(default_factory=Limiter)  # for guesses at /sign-in
+    limiter: Limiter = field(default_factory=MemoryTraffic)  # for guesses at /sign-in
     audit: Audit = field(default_factory=lambda: Audit(None))
 
 

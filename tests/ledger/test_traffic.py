@@ -1,0 +1,416 @@
+"""What every traffic promises; and what one in a file promises to several processes."""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from notewright.errors import Limited, Unavailable
+from notewright.ledger import traffic_sqlite
+from notewright.ledger.traffic import MemoryTraffic, Traffic, Window
+from notewright.ledger.traffic_sqlite import SqliteTraffic
+
+MINUTE = [Window(3, 60, "minute")]
+BRAIN = [Window(3, 60, "minute"), Window(5, 3600, "hour")]
+
+
+class Clock:
+    now = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place of this test's own for what is kept in memory."""
+    place = tmp_path / "memory"
+    place.mkdir()
+    monkeypatch.setattr(traffic_sqlite, "MEMORY", place)
+    return place
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+Make = Callable[..., Traffic]
+
+
+@pytest.fixture(params=["memory", "file"])
+def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Make:
+    def made(most: int = 10_000) -> Traffic:
+        if request.param == "memory":
+            return MemoryTraffic(clock, most)
+        return SqliteTraffic(tmp_path / "state" / "traffic.db", clock, most)
+
+    return made
+
+
+@pytest.fixture
+def traffic(make: Make) -> Traffic:
+    return make()
+
+
+def refusal(traffic: Traffic, caller: str, windows: list[Window]) -> Limited:
+    with pytest.raises(Limited) as refused:
+        traffic.count(caller, windows)
+    return refused.value
+
+
+# ---- calls --------------------------------------------------------------------------------------------
+
+
+def test_as_many_calls_as_a_window_holds_pass_and_the_next_is_told_when(traffic: Traffic, clock: Clock) -> None:
+    for _ in range(3):
+        traffic.count("ann", MINUTE)
+        clock.now += 10
+    told = refusal(traffic, "ann", MINUTE)
+    assert told.details == {"retry_after": 30, "limit": 3, "window": 60, "name": "minute"}
+    clock.now += 29
+    assert refusal(traffic, "ann", MINUTE).details["retry_after"] == 1
+    clock.now += 1
+    traffic.count("ann", MINUTE)
+
+
+def test_a_refused_call_does_not_count(traffic: Traffic, clock: Clock) -> None:
+    for _ in range(3):
+        traffic.count("ann", MINUTE)
+    for _ in range(10):
+        clock.now += 1
+        refusal(traffic, "ann", MINUTE)
+    clock.now += 50
+    for _ in range(3):
+        traffic.count("ann", MINUTE)
+    refusal(traffic, "ann", MINUTE)
+
+
+def test_windows_slide_and_do_not_jump(traffic: Traffic, clock: Clock) -> None:
+    """At no moment were there more than three calls in the sixty seconds before it."""
+    passed: list[float] = []
+    for _ in range(600):
+        clock.now += 1
+        try:
+            traffic.count("ann", MINUTE)
+            passed.append(clock.now)
+        except Limited:
+            pass
+    assert len(passed) == 30
+    assert all(later - before >= 60 for before, later in zip(passed, passed[3:], strict=False))
+
+
+def test_every_window_must_have_room(traffic: Traffic, clock: Clock) -> None:
+    for _ in range(3):
+        traffic.count("ann", BRAIN)
+    assert refusal(traffic, "ann", BRAIN).details["name"] == "minute"
+    clock.now += 60
+    for _ in range(2):
+        traffic.count("ann", BRAIN)
+    told = refusal(traffic, "ann", BRAIN).details
+    assert told["name"] == "hour" and told["retry_after"] == 3540
+    clock.now += 3540
+    traffic.count("ann", BRAIN)
+
+
+def test_callers_are_counted_apart(traffic: Traffic) -> None:
+    for caller in ("ann", "ben", "", "é\udcff", "x" * 100_000):
+        for _ in range(3):
+            traffic.count(caller, MINUTE)
+        refusal(traffic, caller, MINUTE)
+
+
+def test_threads_get_exactly_as_many_as_there_are(traffic: Traffic) -> None:
+    passed: list[int] = []
+
+    def hammer() -> None:
+        for number in range(20):
+            try:
+                traffic.count("ann", [Window(50, 3600, "hour")])
+                passed.append(number)
+            except Limited:
+                pass
+
+    threads = [threading.Thread(target=hammer) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(passed) == 50
+
+
+# ---- sessions -----------------------------------------------------------------------------------------
+
+
+def test_a_session_lives_while_it_is_used(traffic: Traffic, clock: Clock) -> None:
+    for _ in range(5):
+        assert traffic.touch("s", idle=1800)
+        clock.now += 1700
+    clock.now += 200
+    assert not traffic.touch("s", idle=1800)
+    assert not traffic.touch("s", idle=1800)
+
+
+def test_one_that_nobody_used_lives_by_its_age(traffic: Traffic) -> None:
+    assert traffic.touch("young", idle=1800, age=1700)
+    assert not traffic.touch("old", idle=1800, age=1801)
+
+
+def test_an_ended_session_stays_ended(traffic: Traffic, clock: Clock) -> None:
+    assert traffic.touch("s", idle=1800)
+    traffic.end("s")
+    assert not traffic.touch("s", idle=1800)
+    clock.now += 60
+    assert not traffic.touch("s", idle=1800)
+    traffic.end("never used")
+    assert not traffic.touch("never used", idle=1800)
+
+
+def test_a_thing_is_said_once_in_a_session(traffic: Traffic) -> None:
+    assert not traffic.marked("s", "context")
+    assert traffic.once("s", "context")
+    assert not traffic.once("s", "context") and traffic.marked("s", "context")
+    assert traffic.once("s", "other") and traffic.once("t", "context")
+
+
+def test_a_forgotten_session_begins_anew(traffic: Traffic) -> None:
+    assert traffic.touch("s", idle=1800) and traffic.once("s", "context")
+    traffic.end("s")
+    traffic.forget("s")
+    assert traffic.touch("s", idle=1800) and traffic.once("s", "context")
+
+
+def test_no_more_callers_and_sessions_are_remembered_than_fit(make: Make, clock: Clock) -> None:
+    traffic = make(most=20)
+    for _ in range(3):
+        traffic.count("first", MINUTE)
+    assert traffic.once("first", "context")
+    for number in range(traffic_sqlite.SWEEP + 20):
+        clock.now += 0.01
+        traffic.touch(f"session {number}", idle=1800)
+        traffic.count(f"caller {number}", MINUTE)
+    traffic.count("first", MINUTE)
+    assert traffic.once("first", "context")
+
+
+# ---- one file -----------------------------------------------------------------------------------------
+
+
+def test_two_processes_see_each_other_s_calls_and_sessions(tmp_path: Path, clock: Clock) -> None:
+    here, there = (SqliteTraffic(tmp_path / "traffic.db", clock) for _ in range(2))
+    here.count("ann", MINUTE)
+    there.count("ann", MINUTE)
+    here.count("ann", MINUTE)
+    refusal(there, "ann", MINUTE)
+    assert here.touch("s", idle=1800) and here.once("s", "context")
+    assert not there.once("s", "context") and there.marked("s", "context")
+    clock.now += 1700
+    assert there.touch("s", idle=1800)
+    clock.now += 1700
+    assert here.touch("s", idle=1800)
+    there.end("s")
+    assert not here.touch("s", idle=1800)
+
+
+def hammer(file: Path, go: str, calls: int, answers: "multiprocessing.SimpleQueue[int]") -> None:
+    traffic = SqliteTraffic(file)
+    while not Path(go).exists():
+        time.sleep(0.001)
+    passed = 0
+    for _ in range(calls):
+        try:
+            traffic.count("ann", [Window(100, 60, "minute"), Window(150, 3600, "hour")])
+            passed += 1
+        except Limited:
+            pass
+    answers.put(passed)
+
+
+def test_processes_that_hammer_one_counter_get_exactly_as_many_as_there_are(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    answers, go = context.SimpleQueue(), tmp_path / "go"
+    given = (tmp_path / "traffic.db", str(go), 100, answers)
+    crowd = [context.Process(target=hammer, args=given) for _ in range(4)]
+    for process in crowd:
+        process.start()
+    go.touch()
+    for process in crowd:
+        process.join(60)
+        assert process.exitcode == 0
+    assert sum(answers.get() for _ in crowd) == 100
+
+
+def count_for_ever(file: Path, answers: "multiprocessing.SimpleQueue[int]") -> None:
+    traffic = SqliteTraffic(file)
+    answers.put(os.getpid())
+    while True:
+        traffic.count("ann", [Window(10_000_000, 3600, "hour")])
+        traffic.once(str(time.monotonic_ns()), "context")
+
+
+@pytest.mark.slow
+def test_a_process_killed_in_the_middle_leaves_the_others_a_whole_file(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    answers = context.SimpleQueue()
+    traffic = SqliteTraffic(tmp_path / "traffic.db")
+    for _ in range(4):
+        process = context.Process(target=count_for_ever, args=(tmp_path / "traffic.db", answers))
+        process.start()
+        answers.get()
+        time.sleep(0.2)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join(20)
+        begun = time.monotonic()
+        traffic.count("ben", [Window(100, 3600, "hour")])
+        assert time.monotonic() - begun < 2
+    with sqlite3.connect(tmp_path / "traffic.db") as db:
+        assert db.execute("pragma integrity_check").fetchone() == ("ok",)
+        assert db.execute("select count(*) from call").fetchone()[0] > 4
+    db.close()
+
+
+def test_what_is_kept_stays_small_and_old_calls_go(tmp_path: Path, clock: Clock) -> None:
+    traffic = SqliteTraffic(tmp_path / "traffic.db", clock)
+    for _ in range(100):
+        clock.now += 61
+        for _ in range(3):
+            traffic.count("ann", [Window(30, 60, "minute")])
+    assert rows(traffic, "call") <= 10
+    for _ in range(200):
+        clock.now += 0.001
+        try:
+            traffic.count("ben", [Window(7, 0.05, "moment")])
+        except Limited:
+            pass
+    assert rows(traffic, "call") <= 20
+
+
+def rows(traffic: SqliteTraffic, table: str) -> int:
+    return int(traffic._db.execute(f"select count(*) from {table}").get)
+
+
+def test_beyond_a_size_the_longest_unused_callers_are_forgotten(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traffic_sqlite, "MOST_BYTES", 1)
+    traffic = SqliteTraffic(tmp_path / "traffic.db", clock)
+    for number in range(traffic_sqlite.SWEEP * 3):
+        clock.now += 1
+        traffic.count(f"caller {number}", MINUTE)
+    assert rows(traffic, "caller") < traffic_sqlite.SWEEP * 2
+
+
+def test_names_are_not_written_down(tmp_path: Path) -> None:
+    traffic = SqliteTraffic(tmp_path / "traffic.db")
+    traffic.count("ann@example.org", MINUTE)
+    traffic.touch("secret-session-id", idle=60)
+    traffic.close()
+    written = b"".join(file.read_bytes() for file in tmp_path.glob("traffic*"))
+    assert written
+    assert b"ann@example" not in written and b"secret-session" not in written
+
+
+def test_a_clock_that_is_set_back_locks_nobody_out(tmp_path: Path, clock: Clock) -> None:
+    traffic = SqliteTraffic(tmp_path / "traffic.db", clock)
+    for _ in range(3):
+        traffic.count("ann", MINUTE)
+    clock.now -= 86_400
+    traffic.count("ann", MINUTE)
+
+
+def spoil(file: Path) -> None:
+    file.write_bytes(b"this is no database, and never was one" * 200)
+
+
+def overwrite(file: Path) -> None:
+    with file.open("r+b") as db:
+        db.seek(4096)
+        db.write(os.urandom(8192))
+    for name in ("-wal", "-shm"):
+        file.with_name(file.name + name).unlink(missing_ok=True)
+
+
+def of_another_version(file: Path) -> None:
+    with sqlite3.connect(file) as db:
+        db.execute("create table call(other)")
+        db.execute("pragma user_version = 99")
+    db.close()
+
+
+@pytest.mark.parametrize("damage", [spoil, of_another_version])
+def test_a_file_that_is_no_use_is_begun_anew(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    damage(tmp_path / "traffic.db")
+    traffic = SqliteTraffic(tmp_path / "traffic.db")
+    for _ in range(3):
+        traffic.count("ann", MINUTE)
+    refusal(traffic, "ann", MINUTE)
+
+
+@pytest.mark.parametrize("damage", [spoil, overwrite, lambda file: file.unlink()])
+def test_a_file_that_breaks_while_it_is_used_is_begun_anew_by_all(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    here, there = (SqliteTraffic(tmp_path / "traffic.db") for _ in range(2))
+    many = [Window(1000, 3600, "hour")]
+    for _ in range(60):
+        here.count("ann", many)
+        there.count("ben", many)
+    here._db.execute("pragma wal_checkpoint(truncate)")
+    damage(tmp_path / "traffic.db")
+    for _ in range(20):  # each finds out when it next reads from the disk
+        here.count("cat", many)
+        there.count("cat", many)
+    fresh = SqliteTraffic(tmp_path / "traffic.db")
+    assert here._inode == there._inode == fresh._inode
+    for traffic in (here, there, fresh):
+        traffic.count("dan", MINUTE)
+    refusal(here, "dan", MINUTE)
+
+
+def test_where_nothing_can_be_written_each_counts_for_itself(tmp_path: Path) -> None:
+    traffic = SqliteTraffic.open(tmp_path)
+    traffic._db.execute("pragma query_only = on")
+    for _ in range(3):
+        traffic.count("ann", MINUTE)
+    refusal(traffic, "ann", MINUTE)
+    assert traffic.touch("s", idle=60) and traffic.once("s", "context") and not traffic.once("s", "context")
+
+
+def test_it_is_kept_in_memory_for_its_owner_s_eyes_and_shared_by_all_of_one_state(tmp_path: Path, memory: Path) -> None:
+    here, there = (SqliteTraffic.open(tmp_path / "state") for _ in range(2))
+    other = SqliteTraffic.open(tmp_path / "other")
+    here.count("ann", [Window(1, 60, "minute")])
+    refusal(there, "ann", [Window(1, 60, "minute")])
+    other.count("ann", [Window(1, 60, "minute")])
+    assert sorted(place.stat().st_mode & 0o777 for place in memory.iterdir()) == [0o700, 0o700]
+    assert not (tmp_path / "state" / "traffic.db").exists()
+
+
+@pytest.mark.parametrize("trouble", ["nothing there", "open to others", "a file in its place"])
+def test_without_such_memory_it_is_kept_in_the_state_directory(tmp_path: Path, memory: Path, trouble: str) -> None:
+    SqliteTraffic.open(tmp_path / "state").close()
+    (place,) = memory.iterdir()
+    shutil.rmtree(place)
+    if trouble == "nothing there":
+        memory.rmdir()
+    elif trouble == "open to others":
+        place.mkdir()
+        place.chmod(0o777)
+    else:
+        place.touch()
+    SqliteTraffic.open(tmp_path / "state").count("ann", MINUTE)
+    assert (tmp_path / "state" / "traffic.db").exists()
+
+
+def test_a_place_that_cannot_be_used_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+    with pytest.raises(Unavailable, match="call counts cannot be kept"):
+        SqliteTraffic.open(tmp_path / "state")
