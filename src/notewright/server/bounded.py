@@ -90,7 +90,7 @@ class Bounded(asyncio.Protocol):
 
     def part(self) -> Part:
         """Of which part of a request we have something but not all."""
-        raise NotImplementedError
+        return ""
 
     def running(self) -> Any:
         """The request that is being answered, or was last; `cycle` is the one that came last."""
