@@ -268,6 +268,22 @@ def test_who_may_not_see_all_of_a_change_is_not_told_what_else_is_in_it() -> Non
     assert "Zanzibar" not in repr(past(guest, Past())) + repr(diff_of(guest, both))
 
 
+def test_a_summary_does_not_name_a_hidden_folder() -> None:
+    ws = desk()
+    write(ws, **{"Open/Sub/A": "a\n", "Open/Sub/B": "b\n"})
+    gone = did(
+        ws,
+        *(put(ws, f"Private/Zanzibar/{name}.md", name) for name in "AB"),
+        *(drop(ws, f"Open/Sub/{name}.md") for name in "AB"),
+        summary="moved Open/Sub to Private/Zanzibar",
+    )
+    guest = replace(ws, access=Access(hide=("Private/**",)))
+    assert [change.summary for change in past(guest, Past()) if change.id == gone] == [
+        "changed Open/Sub/A.md, Open/Sub/B.md"
+    ]
+    assert past(ws, Past())[0].summary == "moved Open/Sub to Private/Zanzibar"
+
+
 def test_undo_needs_the_right_to_write_there() -> None:
     ws = desk()
     name = did(ws, put(ws, "A.md", "a\n"))

@@ -265,10 +265,17 @@ def _shown(access: Access, change: Change) -> Change | None:
     if not steps:
         return None
     summary = change.summary
-    hidden = {path for path in _paths(change.steps) if not access.sees(path)}
-    if any(path in summary for path in hidden):
+    if any(name in summary for name in _hidden_names(access, change.steps)):
         summary = f"changed {', '.join(step.path for step in steps[:3])}"
     return replace(change, steps=steps, summary=summary)
+
+
+def _hidden_names(access: Access, steps: Iterable[Step]) -> Iterator[str]:
+    """Files of a change that the caller may not see, and the folders around them that it may not see either."""
+    for name in _paths(steps):
+        while name and not access.sees(name):
+            yield name
+            name = name.rpartition("/")[0]
 
 
 def _paths(steps: Iterable[Step]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Connecting clients: what to tell each of them, and the access tokens they bring along."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.responses import Response
 
@@ -51,7 +51,7 @@ def _page(asked: Asked, status: int = 200, **values: object) -> Response:
         "made": None, "problem": None, "said": {}, "about": ABOUT, "surfaces": surfaces, "surface": surface,
         "workspaces": workspaces, "chosen": chosen, "address": address,
         "snippets": snippets(address, token=who.kind != "local") if surface else [],
-        "may": grant_words(who.grant),
+        "may": grant_words(replace(who.grant, hide=("what is hidden from you",) if who.grant.hide else ())),
         "tokens": _tokens(asked) if who.owner else None,
         "all_surfaces": WAYS,
     }  # fmt: skip
