@@ -1,5 +1,8 @@
 """Session ids over HTTP."""
 
+from pathlib import Path
+
+from notewright.ledger.traffic_sqlite import SqliteTraffic
 from notewright.server.sessions import Sessions
 
 
@@ -77,3 +80,61 @@ def test_a_client_without_a_session_is_remembered_by_its_name() -> None:
     before = sessions.of_client("obsidian", "Claude")
     clock.now += 31 * 60
     assert sessions.of_client("obsidian", "Claude") is not before
+
+
+# ---- several workers ----------------------------------------------------------------------------------
+
+
+def two_workers(folder: Path, clock: Clock) -> tuple[Sessions, Sessions]:
+    """With one key and one memory."""
+    one, two = (Sessions(b"k" * 32, traffic=SqliteTraffic(folder / "traffic.db", clock), clock=clock) for _ in range(2))
+    return one, two
+
+
+def test_who_said_hello_to_one_worker_is_known_to_the_other_and_must_still_shake_hands(tmp_path: Path) -> None:
+    one, two = two_workers(tmp_path, Clock())
+    token = one.open("second_brain ann", "Claude")
+    found = two.find("second_brain ann", token)
+    assert found is not None and found.client == "Claude" and not found.initialized
+    found.initialized = True
+    again = one.find("second_brain ann", token)
+    assert again is not None and again.initialized
+
+
+def test_what_was_said_once_by_one_worker_is_not_said_again_by_the_other(tmp_path: Path) -> None:
+    one, two = two_workers(tmp_path, Clock())
+    token = one.open("obsidian ann", "Claude")
+    here, there = one.find("obsidian ann", token), two.find("obsidian ann", token)
+    assert here is not None and there is not None
+    assert there.once("context") and not here.once("context") and here.once("other")
+    assert one.of_client("obsidian ann", "Cursor").once("context")
+    assert not two.of_client("obsidian ann", "Cursor").once("context")
+
+
+def test_a_session_ended_by_one_worker_is_ended_for_the_other(tmp_path: Path) -> None:
+    one, two = two_workers(tmp_path, Clock())
+    token = one.open("lens ann", "a")
+    assert two.find("lens ann", token) is not None
+    assert two.end("lens ann", token)
+    assert one.find("lens ann", token) is None and not one.end("lens ann", token)
+
+
+def test_a_session_that_one_worker_serves_stays_alive_for_the_other(tmp_path: Path) -> None:
+    clock = Clock()
+    one, two = two_workers(tmp_path, clock)
+    token = one.open("lens ann", "a")
+    for _ in range(4):
+        clock.now += 29 * 60
+        assert one.find("lens ann", token) is not None
+    assert two.find("lens ann", token) is not None
+    clock.now += 31 * 60
+    assert two.find("lens ann", token) is None and one.find("lens ann", token) is None
+
+
+def test_a_client_that_was_away_is_told_again_by_both(tmp_path: Path) -> None:
+    clock = Clock()
+    one, two = two_workers(tmp_path, clock)
+    assert one.of_client("obsidian ann", "Claude").once("context")
+    clock.now += 31 * 60
+    assert two.of_client("obsidian ann", "Claude").once("context")
+    assert not one.of_client("obsidian ann", "Claude").once("context")

@@ -1,7 +1,8 @@
 """Sessions over HTTP: an id that any worker can check, and a little memory beside it.
 
 The id is signed, not remembered: it holds when it was made and by whom, and is good in every process that has the key.
-What is remembered under it (what was said once, how recently it was used) is small, in memory, and bounded.
+That it is alive, and what was said once under it, is remembered by all workers together (`engine.Traffic`); what else a
+surface keeps for its client is small, bounded, and each worker's own.
 """
 
 import base64
@@ -15,11 +16,40 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from notewright.engine import MemoryTraffic, Traffic
 from notewright.surfaces import Session
 
 IDLE_SECONDS = 30 * 60.0
 MOST = 10_000
 _SIGNATURE, _TIME, _CHANCE, _CLIENT = 16, 8, 12, 60  # bytes
+_GREETED, _INITIALIZED = "greeted", "initialized"  # marks of a session: we said hello, and so did they
+
+
+class _Shared(Session):
+    """A session of which other workers know too. What they need not know is kept here only."""
+
+    def __init__(self, client: str, name: str, traffic: Traffic) -> None:
+        self._name = name
+        self._traffic = traffic
+        self._ready = False
+        super().__init__(client, initialized=False)
+
+    @property
+    def initialized(self) -> bool:
+        """One that nobody remembers, as after a restart, has shaken hands before."""
+        if not self._ready:
+            waits = self._traffic.marked(self._name, _GREETED) and not self._traffic.marked(self._name, _INITIALIZED)
+            self._ready = not waits
+        return self._ready
+
+    @initialized.setter
+    def initialized(self, ready: bool) -> None:
+        if ready and not self._ready:
+            self._traffic.once(self._name, _INITIALIZED)
+            self._ready = True
+
+    def once(self, what: str) -> bool:
+        return self._traffic.once(self._name, f"once {what}")
 
 
 @dataclass(slots=True)
@@ -29,23 +59,24 @@ class _Kept:
 
 
 class Sessions:
-    """All sessions of one process. `scope` says for whom an id is good: a surface, and later a user."""
+    """All sessions of one process. `scope` says for whom an id is good: a surface and a user."""
 
     def __init__(
         self,
         key: bytes | None = None,
         *,
+        traffic: Traffic | None = None,
         idle: float = IDLE_SECONDS,
         most: int = MOST,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._key = key or os.urandom(32)
+        self._traffic = traffic or MemoryTraffic(clock, most)
         self._idle = idle
         self._most = most
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()  # the longest unused first
-        self._ended: dict[str, float] = {}  # ids that were given back, and when they would have died anyway
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()  # the longest unused first
 
     def open(self, scope: str, client: str) -> str:
         """A new id for a client that has just said hello."""
@@ -53,21 +84,20 @@ class Sessions:
         named = client.encode("utf-8", "replace")[:_CLIENT]
         body = issued + os.urandom(_CHANCE) + named
         token = base64.urlsafe_b64encode(self._signature(scope, body) + body).decode().rstrip("=")
-        with self._lock:
-            self._keep((scope, token), Session(client, initialized=False))
+        self._traffic.once(_name(scope, token), _GREETED)
+        self._of(_name(scope, token), client)
         return token
 
     def find(self, scope: str, token: str) -> Session | None:
         """The session of this id, used again; None if it is not ours, was ended, or was idle for too long."""
         body = self._body(scope, token)
-        with self._lock:
-            if body is None or token in self._ended:
-                return None
-            kept = self._fresh((scope, token))
-            if kept is None and self._clock() - int.from_bytes(body[:_TIME], "big") / 1000 <= self._idle:
-                client = body[_TIME + _CHANCE :].decode("utf-8", "ignore")  # made by another worker
-                kept = self._keep((scope, token), Session(client))
-            return None if kept is None else kept.session
+        if body is None:
+            return None
+        name, age = _name(scope, token), self._clock() - int.from_bytes(body[:_TIME], "big") / 1000
+        if not self._traffic.touch(name, idle=self._idle, age=age):
+            self._drop(name)
+            return None
+        return self._of(name, body[_TIME + _CHANCE :].decode("utf-8", "ignore"))
 
     def ours(self, scope: str, token: str) -> bool:
         """Whether it was made here, be it alive or not."""
@@ -75,39 +105,35 @@ class Sessions:
 
     def of_client(self, scope: str, client: str) -> Session:
         """For requests that name their client and no session: what is remembered about that client."""
-        with self._lock:
-            kept = self._fresh((scope, "client " + client)) or self._keep((scope, "client " + client), Session(client))
-            return kept.session
+        name = _name(scope, "client " + client)
+        if not self._traffic.touch(name, idle=self._idle):
+            self._traffic.forget(name)
+            self._traffic.touch(name, idle=self._idle)
+            self._drop(name)
+        return self._of(name, client)
 
     def end(self, scope: str, token: str) -> bool:
         """Whether there was such a session; there is none now."""
         if self.find(scope, token) is None:
             return False
-        now = self._clock()
-        with self._lock:
-            self._kept.pop((scope, token), None)
-            self._ended = {ended: dies for ended, dies in self._ended.items() if dies > now}
-            self._ended[token] = now + self._idle
+        self._traffic.end(_name(scope, token))
+        self._drop(_name(scope, token))
         return True
 
-    def _fresh(self, place: tuple[str, str]) -> _Kept | None:
-        kept = self._kept.get(place)
-        if kept is None or self._clock() - kept.used > self._idle:
-            self._kept.pop(place, None)
-            return None
-        kept.used = self._clock()
-        self._kept.move_to_end(place)
-        return kept
+    def _of(self, name: str, client: str) -> Session:
+        """What this process keeps for a session."""
+        now = self._clock()
+        with self._lock:
+            kept = self._kept.setdefault(name, _Kept(_Shared(client, name, self._traffic), now))
+            kept.used = now
+            self._kept.move_to_end(name)
+            while len(self._kept) > self._most or now - next(iter(self._kept.values())).used > self._idle:
+                self._kept.popitem(last=False)
+            return kept.session
 
-    def _keep(self, place: tuple[str, str], session: Session) -> _Kept:
-        while self._kept and (len(self._kept) >= self._most or self._stale()):
-            self._kept.popitem(last=False)
-        kept = self._kept[place] = _Kept(session, self._clock())
-        return kept
-
-    def _stale(self) -> bool:
-        oldest = next(iter(self._kept.values()))
-        return self._clock() - oldest.used > self._idle
+    def _drop(self, name: str) -> None:
+        with self._lock:
+            self._kept.pop(name, None)
 
     def _body(self, scope: str, token: str) -> bytes | None:
         try:
@@ -121,3 +147,7 @@ class Sessions:
 
     def _signature(self, scope: str, body: bytes) -> bytes:
         return hmac.digest(self._key, scope.encode() + b"\0" + body, hashlib.sha256)[:_SIGNATURE]
+
+
+def _name(scope: str, token: str) -> str:
+    return f"{scope}\0{token}"
