@@ -1,9 +1,11 @@
 """Folders compared byte by byte, days to back up on, and a process that can be killed while it backs up.
 
 `python -m tests.engine.keeping FOLDER TO DATE COUNT` backs up and stops for good after that many files, having said so.
+`python -m tests.engine.keeping FOLDER TO` backs up again and again, each time killed a step later, and says how often.
 """
 
 import os
+import signal
 import sys
 import time
 from datetime import UTC, datetime, timedelta
@@ -13,6 +15,7 @@ from tests.engine.parts import desk
 
 from notewright import engine
 from notewright.engine import Workspace
+from notewright.engine.backup_folder import BackupFolder
 from notewright.stores.folder import FolderStore
 
 FIRST = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
@@ -39,7 +42,53 @@ def folder_desk(folder: Path, **values: object) -> Workspace:
     return desk(FolderStore(folder), **values)
 
 
+def deaths(folder: Path, to: Path) -> int:
+    """Kill a backup of a day that has one already at its first step, at its second, and so on to its end: each time the
+    day is as it was or as it should be, and the day before is as it was. How often that was."""
+    ws = folder_desk(folder)
+    engine.back_up([ws], to, now=day(0))
+    engine.back_up([ws], to, now=day(1))
+    yesterday, now = files(to / "2026-05-04"), files(folder)
+    for count in range(1, 1000):
+        (folder / "Changed.md").write_text(f"change {count}\n")
+        (folder / f"New {count}.md").write_text("new\n")
+        new = files(folder)
+        child = os.fork()
+        if child == 0:
+            die_at_step(count)
+            engine.back_up([ws], to, now=day(1))
+            os._exit(0)
+        ended = os.waitpid(child, 0)[1]
+        assert files(to / "2026-05-04") == yesterday, f"step {count} hurt the day before"
+        with BackupFolder(to).alone():
+            now, before = files(to / "2026-05-05"), now
+        assert now in (before, new), f"step {count} left neither the old nor the new"
+        assert engine.restore_to(folder.parent / f"out {count}", to, date="2026-05-05").skipped == ()
+        (folder / f"New {count}.md").unlink()
+        if ended == 0:
+            assert now == new
+            return count - 1
+    raise AssertionError("it has no end")
+
+
+def die_at_step(count: int) -> None:
+    """Be killed before the n-th thing that touches a file."""
+    left = count
+
+    def step(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal left
+        if event == "open" or event.startswith(("os.", "shutil.", "fcntl.")):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(step)
+
+
 def main() -> None:
+    if len(sys.argv) == 3:
+        print(deaths(Path(sys.argv[1]), Path(sys.argv[2])))
+        return
     folder, to, date, count = sys.argv[1:]
 
     def stop(done: int, total: int | None) -> None:

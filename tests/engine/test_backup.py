@@ -142,6 +142,17 @@ def test_a_file_that_was_only_touched_is_skipped_and_has_its_new_time(workspace:
     assert times(to / "2026-05-04")["Tea.md"] != 1_234_567_890_000_000_000
 
 
+def test_a_change_that_keeps_size_and_time_is_seen(workspace: MakeWorkspace, tmp_path: Path) -> None:
+    ws, to, note = workspace(NOTES), tmp_path / "to", tmp_path / "Main" / "Tea.md"
+    engine.back_up([ws], to, now=day(0))
+    when = note.stat().st_mtime_ns
+    note.write_text("# Tea\n\nBlack.\n")
+    os.utime(note, ns=(when, when))
+    assert engine.back_up([ws], to, now=day(1)).files_backed_up == 1
+    assert (to / "2026-05-05" / "Tea.md").read_text() == "# Tea\n\nBlack.\n"
+    assert (to / "2026-05-04" / "Tea.md").read_text() == "# Tea\n\nGreen.\n"
+
+
 def test_a_copy_that_somebody_edited_is_not_handed_on(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws, to = workspace(NOTES), tmp_path / "to"
     engine.back_up([ws], to, now=day(0))
@@ -439,6 +450,15 @@ def test_a_backup_that_is_killed_leaves_the_old_ones_whole(tmp_path: Path, count
     assert sorted(os.listdir(to)) == [".notewright-backup.lock", "2026-05-04", "2026-05-05"]
 
 
+@pytest.mark.slow
+def test_killed_at_any_step_a_backup_leaves_each_day_old_or_new(tmp_path: Path) -> None:
+    write_files(tmp_path / "notes", {"Changed.md": "x\n", "Same.md": "same\n", "In/Deeper/Also.md": "also\n"})
+    words = [sys.executable, "-m", "tests.engine.keeping", tmp_path / "notes", tmp_path / "to"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 40
+
+
 def test_a_death_between_the_old_and_the_new_of_a_day_brings_the_old_back(tmp_path: Path) -> None:
     root, to = tmp_path / "notes", tmp_path / "to"
     write_files(root, {"Tea.md": "tea\n"})
@@ -524,6 +544,28 @@ def test_of_many_processes_one_makes_the_backup_each_day(workspace: MakeWorkspac
         for one in several:
             one.close()
     assert made == ["2026-05-04", "2026-05-05", "2026-05-06"]
+
+
+def test_a_backup_that_lasts_past_the_next_time_does_not_skip_it(workspace: MakeWorkspace, tmp_path: Path) -> None:
+    ws, to, clock = workspace(NOTES), tmp_path / "to", Clock(day(0))
+    made, seen = list[str](), threading.Semaphore(0)
+
+    def shelf() -> list[Workspace]:
+        if clock.now == day(0):
+            clock.now = day(1) + timedelta(hours=1)
+        return [ws]
+
+    def told(result: engine.BackupResult) -> None:
+        made.append(result.date)
+        seen.release()
+
+    schedule = engine.Schedule(shelf, to, clock=clock, told=told)
+    schedule.start()
+    try:
+        assert seen.acquire(timeout=30) and seen.acquire(timeout=30)
+    finally:
+        schedule.close()
+    assert made == ["2026-05-04", "2026-05-05"]
 
 
 def test_closing_gives_up_a_backup_that_is_being_made(workspace: MakeWorkspace, tmp_path: Path) -> None:

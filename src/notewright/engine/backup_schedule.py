@@ -93,24 +93,23 @@ class Schedule:
                 when = self._looked()
 
     def _looked(self) -> datetime:
-        """Make the backup if it is missing; when to look again."""
+        """Make the backup if it is missing; when to look again, counted from now: it may take past the next time."""
+        began = self._now()
         try:
-            self._make()
+            self._make(began)
         except _Stopped:
             pass
         except Busy:
-            return self._now() + LOOK_AGAIN
+            return began + LOOK_AGAIN
         except Problem as problem:
             log.error("the backup could not be made: %s", problem)
-            return self._now() + RETRY
+            return began + RETRY
         except Exception:
             log.exception("the backup could not be made")
-            return self._now() + RETRY
-        return next_backup(self._at, self._now())
+            return began + RETRY
+        return next_backup(self._at, began)
 
-    def _make(self) -> None:
-        now = self._now()
-
+    def _make(self, now: datetime) -> None:
         def go_on(done: int, total: int | None) -> None:
             if self._stop.is_set():
                 raise _Stopped
