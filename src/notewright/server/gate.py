@@ -7,13 +7,12 @@ not there answers a stranger as one that is.
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, Literal, Protocol
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, cookie_parser
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -112,6 +111,9 @@ class Door(Route):
         self.most_bytes = most_bytes
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.need != "open" and VISITOR not in scope:  # whatever let them come as far as here
+            said = challenge(Refused(), scope.get(METADATA_URL, ""))
+            raise HTTPException(401, "Authentication required", {"WWW-Authenticate": said})
         if self.need == "owner" and not _principal(scope).owner:
             raise Narrow(scope, "This takes a token that nothing narrows", "notes:admin")
         if self.need == "write" and _principal(scope).grant.read_only:
@@ -228,15 +230,16 @@ class Gate:
         if not self.required:
             return Visitor(Principal(self._entry.user, kind="local"), address, "local")
         headers = Headers(scope=scope)
-        scheme, _, secret = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and secret.strip():
-            found = await self._known(secret.strip(), base_url(scope, self._entry.public_url) + scope["path"])
+        scheme, _, secret = ", ".join(headers.getlist("authorization")).partition(" ")  # two of them are none
+        secret = secret.strip(" ")
+        if scheme.lower() == "bearer" and secret:
+            found = await self._known(secret, base_url(scope, self._entry.public_url) + scope["path"])
             if isinstance(found, Principal):
                 return Visitor(found, address, "bearer", found.user)
             if found is None or found.error == "invalid_token":
                 self._count_guess(address)
             return found or Refused("invalid_token", "The access token is not known, was revoked or has expired")
-        return self._by_cookie(headers, address) or Refused(scope=self._entry.scope or None)
+        return self._by_cookie(scope, headers, address) or Refused(scope=self._entry.scope or None)
 
     async def _known(self, secret: str, resource: str) -> Principal | Refused | None:
         for keeper in (self._own, *self._entry.keepers):
@@ -245,9 +248,9 @@ class Gate:
                 return found
         return None
 
-    def _by_cookie(self, headers: Headers, address: str) -> Visitor | None:
-        value = _cookie(headers)
-        if value is None or self._entry.cookies is None:
+    def _by_cookie(self, scope: Scope, headers: Headers, address: str) -> Visitor | None:
+        value = cookie_parser(headers.get("cookie", "")[:8192]).get(COOKIE)
+        if value is None or self._entry.cookies is None or not self._is_our_page(scope, headers.get("origin")):
             return None
         digest = self._entry.cookies.read(value, time.time())
         principal = self._own.visiting(digest) if digest is not None else None
@@ -256,6 +259,11 @@ class Gate:
     def _count_guess(self, address: str) -> None:
         if self._entry.limiter is not None:
             self._entry.limiter.count(f"guess {address}", GUESSES)
+
+    def _is_our_page(self, scope: Scope, origin: str | None) -> bool:
+        """A cookie speaks for our own pages alone. Browsers add it to what other ports of this machine send, too."""
+        ours = (base_url(scope), base_url(scope, self._entry.public_url))
+        return origin is None or urlsplit(origin).netloc.lower() in {urlsplit(base).netloc.lower() for base in ours}
 
     def _refusal(self, scope: Scope, refused: Refused) -> Response:
         if _is_browser(scope):
@@ -293,12 +301,3 @@ def _is_browser(scope: Scope) -> bool:
     headers = Headers(scope=scope)
     navigates = scope.get("method") in ("GET", "HEAD") and "text/html" in headers.get("accept", "")
     return scope["type"] == "http" and navigates and "authorization" not in headers
-
-
-def _cookie(headers: Headers) -> str | None:
-    jar: SimpleCookie = SimpleCookie()
-    try:
-        jar.load(headers.get("cookie", "")[:8192])
-    except CookieError:
-        return None
-    return jar[COOKIE].value if COOKIE in jar else None
