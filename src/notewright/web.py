@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 
 from notewright.app import LOOPBACK, Reread, beyond_this_machine, log_to_stderr, refuse_strangers, surface_named, user
 from notewright.config import SURFACES, Config
-from notewright.engine import BackupResult, MemoryTraffic, Schedule
+from notewright.engine import BackupResult, MemoryTraffic, Schedule, last_good_backup
 from notewright.ledger import Registry
 from notewright.ledger.registry_sqlite import SqliteRegistry
 from notewright.opening import OpenShelf, open_library, open_registry
@@ -53,7 +53,12 @@ class Site:
         self.limiter = MemoryTraffic()
         self.sessions = Sessions(self.registry.secret("sessions"))
         self.operations = Operations(
-            self.library, self.audit, state=Path(config.state), cache=Path(config.cache), shared=counts
+            self.library,
+            self.audit,
+            state=Path(config.state),
+            cache=Path(config.cache),
+            shared=counts,
+            backed_up=self._last_backup,
         )
         self._shelf: OpenShelf | None = None
         self._schedule: Schedule | None = None
@@ -94,6 +99,10 @@ class Site:
         if self._schedule is not None:
             self._schedule.close()
             self._schedule = None
+
+    def _last_backup(self) -> float | None:
+        to = self.config["backup.to"]
+        return last_good_backup(to) if to else None
 
     def _backed_up(self, result: BackupResult) -> None:
         self.audit.admin("backup", user="", success=result.success, files=result.files_backed_up)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -252,3 +253,14 @@ def test_a_note_changed_after_a_restore_stands_in_the_way_of_its_undo(kept: Work
     os.utime(tmp_path / "Main" / "Tea.md")
     with pytest.raises(Conflict, match=r"Tea.md was changed since"):
         engine.undo(kept, change)
+
+
+def test_the_last_good_backup_is_the_newest_without_errors(workspace: MakeWorkspace, tmp_path: Path) -> None:
+    ws, to = workspace({"A.md": "a"}), tmp_path / "to"
+    assert engine.last_good_backup(to) is None
+    for day in (1, 2):
+        engine.back_up([ws], to, now=datetime(2026, 5, day, 2, tzinfo=UTC))
+    assert engine.last_good_backup(to) == datetime(2026, 5, 2, 2, tzinfo=UTC).timestamp()
+    manifest = to / "2026-05-02" / ".notewright-backup.json"
+    manifest.write_text(manifest.read_text().replace('"errors": []', '"errors": ["A.md cannot be read"]'))
+    assert engine.last_good_backup(to) == datetime(2026, 5, 1, 2, tzinfo=UTC).timestamp()

@@ -80,7 +80,7 @@ if TYPE_CHECKING:
         read,
     )
     from notewright.engine.rebuilding import Rebuilding, Rebuilt, begin_rebuild, rebuilt
-    from notewright.engine.restore import BackupListed, Restored, backups, restore, restore_to
+    from notewright.engine.restore import BackupListed, Restored, backups, last_good_backup, restore, restore_to
     from notewright.engine.stamped import Stamped, body_of, patch_or_begin, patch_stamped, write_stamped
     from notewright.engine.sync import Follower
     from notewright.engine.vaults import (
@@ -164,7 +164,7 @@ else:  # each part is loaded when it is first asked for
                 "Level Reading created decode entry_at exists fetch folder_path kept_text list_folder listing "
                 "likeness locate missing nearest_paths once_named read"
             ),
-            "restore": "BackupListed Restored backups restore restore_to",
+            "restore": "BackupListed Restored backups last_good_backup restore restore_to",
             "rebuilding": "Rebuilding Rebuilt begin_rebuild rebuilt",
             "stamped": "Stamped body_of patch_or_begin patch_stamped write_stamped",
             "sync": "Follower",
@@ -315,6 +315,7 @@ __all__ = [
     "is_taken",
     "kept",
     "kept_text",
+    "last_good_backup",
     "likeness",
     "line_count",
     "line_span",

@@ -8,9 +8,10 @@ import difflib
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from notewright.engine.backup_folder import BackupFolder, said
 from notewright.engine.backup_manifest import Kept, Manifest, Part
 from notewright.engine.bulk import Came, Coming, NotComing, Skipped, carry_in
 from notewright.engine.workspace import Workspace
-from notewright.errors import Exists, Invalid, NotFound, ReadOnly
+from notewright.errors import Exists, Invalid, NotFound, ReadOnly, Unavailable
 from notewright.notes import NotePath, with_md
 from notewright.stores import version_of
 
@@ -64,18 +65,29 @@ class BackupListed:
     errors: tuple[str, ...]
 
 
+def last_good_backup(source: str | os.PathLike[str]) -> float | None:
+    """When the newest backup without errors was made, in seconds since 1970; None if there is none."""
+    with suppress(Unavailable):  # the folder comes with the first backup
+        for listed in _newest_first(BackupFolder(source)):
+            if not listed.errors:
+                return datetime.fromisoformat(listed.made).timestamp()
+    return None
+
+
 def backups(source: str | os.PathLike[str]) -> list[BackupListed]:
     """The backups in a folder, newest first; those whose list cannot be read are left out."""
     place = BackupFolder(source)
     place.check()
-    listed = []
+    return list(_newest_first(place))
+
+
+def _newest_first(place: BackupFolder) -> Iterator[BackupListed]:
     for date in reversed(place.dates()):
         with suppress(Invalid, NotFound):
             manifest = place.manifest(date)
             sizes = [kept.size for part in manifest.parts for kept in part.files.values()]
             names = tuple(part.name for part in manifest.parts)
-            listed.append(BackupListed(date, manifest.made, len(sizes), sum(sizes), names, manifest.errors))
-    return listed
+            yield BackupListed(date, manifest.made, len(sizes), sum(sizes), names, manifest.errors)
 
 
 def restore(
