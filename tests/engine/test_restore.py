@@ -258,8 +258,8 @@ def test_a_note_changed_after_a_restore_stands_in_the_way_of_its_undo(kept: Work
 def test_the_last_good_backup_is_the_newest_without_errors(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws, to = workspace({"A.md": "a"}), tmp_path / "to"
     assert engine.last_good_backup(to) is None
-    for day in (1, 2):
-        engine.back_up([ws], to, now=datetime(2026, 5, day, 2, tzinfo=UTC))
+    for number in (1, 2):
+        engine.back_up([ws], to, now=datetime(2026, 5, number, 2, tzinfo=UTC))
     assert engine.last_good_backup(to) == datetime(2026, 5, 2, 2, tzinfo=UTC).timestamp()
     manifest = to / "2026-05-02" / ".notewright-backup.json"
     manifest.write_text(manifest.read_text().replace('"errors": []', '"errors": ["A.md cannot be read"]'))
