@@ -17,6 +17,7 @@ from notewright.engine import Workspace
 from notewright.surfaces import INTERNAL_ERROR, Library, Resources
 
 MOST_STREAMS = 1000
+LOOK_SECONDS = 1.0  # between two looks whether a client may still listen
 Heard = Callable[[Sequence[str] | None], None]  # changed URIs, decoded; None: anything may have changed
 
 
@@ -92,21 +93,32 @@ class Streams:
         params: wire.SubscriptionsListenRequestParams,
         library: Library,
         kinds: Sequence[Resources],
+        stays: Callable[[], Awaitable[bool]] | None = None,
     ) -> wire.SubscriptionsListenResult:
+        """`stays` is asked now and then whether the client may still listen."""
         if len(self._open) >= self._most:
             raise MCPError(INTERNAL_ERROR, "Too many streams of changes are open")
         wanted = {unquote(uri): uri for uri in params.notifications.resource_subscriptions or ()}
         stream = ListenHandler(_Bus(library, kinds, wanted))
         self._open.add(stream)
+        leaving = asyncio.create_task(_until_not(stays, stream.close)) if stays is not None else None
         try:
             return await stream(context, params)
         finally:
             self._open.discard(stream)
+            if leaving is not None:
+                leaving.cancel()
 
     def close(self) -> None:
         """On the event loop: every client is told that its stream has ended."""
         for stream in list(self._open):
             stream.close()
+
+
+async def _until_not(stays: Callable[[], Awaitable[bool]], then: Callable[[], None]) -> None:
+    while await stays():
+        await asyncio.sleep(LOOK_SECONDS)
+    then()
 
 
 class _Bus:

@@ -7,6 +7,7 @@ not there answers a stranger as one that is.
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol
 from urllib.parse import quote, urlsplit
 
@@ -23,6 +24,7 @@ from notewright.server.resource import metadata_url
 from notewright.surfaces import Limiter, Window
 
 VISITOR = "notewright.visitor"  # where in the ASGI scope
+AGAIN = "notewright.again"  # where in the scope: asks once more who it is, for what stays open for long
 COOKIE = "notewright"
 METADATA_URL = "notewright.metadata"  # where in the scope the address of that document is
 SMALL = 1 << 20  # bytes of a request that carries no notes
@@ -210,7 +212,7 @@ class Gate:
         except Problem as problem:
             return await JSONResponse({"error": str(problem)}, 503)(scope, receive, send)
         if isinstance(visitor, Visitor):
-            scope[VISITOR] = visitor
+            scope[VISITOR], scope[AGAIN] = visitor, partial(self._visitor, scope)
         elif not any(door.matches(scope)[0] == Match.FULL for door in self._open):
             self._entry.told("refused", {"reason": visitor.error or "unauthenticated"})
             return await self._refusal(scope, visitor)(scope, receive, send)

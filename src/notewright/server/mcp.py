@@ -288,7 +288,8 @@ class _Shelf:
     ) -> wire.SubscriptionsListenResult:
         caller = self.desk.caller_of(context)
         await self.desk.run(context, "", "", lambda call: call.workspaces)  # the library is open from here on
-        return await self._streams.listen(context, params, caller.library, [kind for _, kind in self.kinds])
+        kinds = [kind for _, kind in self.kinds]
+        return await self._streams.listen(context, params, caller.library, kinds, caller.stays)
 
     async def subscribe(self, context: Context, params: wire.SubscribeRequestParams) -> wire.EmptyResult:
         await self.desk.run(context, "", "", lambda call: call.workspaces)
