@@ -34,10 +34,12 @@ class Site:
     config: Config
     registry: Registry
     opened: list[Workspace] = field(default_factory=list)
+    clients: list[httpx2.Client] = field(default_factory=list)
 
     def client(self, token: str | None = None, **headers: str) -> httpx2.Client:
         """A browser without scripts: signed in by cookie where it has a token."""
         client = httpx2.Client(base_url=self.base, headers=HTML | headers, timeout=30, follow_redirects=True)
+        self.clients.append(client)
         if token is not None:
             page = client.get("/sign-in")
             done = client.post("/sign-in", data={"token": token, "csrf": csrf(page), "next": "/"})
@@ -52,6 +54,12 @@ class Site:
         ws = open_workspace(self.config.workspaces[workspace], self.config, watch=False)
         self.opened.append(ws)
         return ws.by(Actor("ann", name, "notes", "edit"))
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.close()
+        for ws in self.opened:
+            close_workspace(ws)
 
     def place(self, workspace: int = 0) -> Path:
         return Path(self.config.workspaces[workspace].location)
@@ -91,14 +99,15 @@ def served(config: Config, registry: Registry | None = None) -> Iterator[Site]:
         site = whole.app([app.surface_named("notes", config)])
         server = uvicorn.Server(uvicorn.Config(site, log_level="error", timeout_graceful_shutdown=5))
         with socket.create_server(("127.0.0.1", 0)) as listening:
-            thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+            thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
             thread.start()
             looked_at = Site(f"http://127.0.0.1:{listening.getsockname()[1]}", config, whole.registry)
             try:
                 yield looked_at
             finally:
-                for ws in looked_at.opened:
-                    close_workspace(ws)
+                looked_at.close()
+                if server.started:
+                    server.servers[0].get_loop().call_soon_threadsafe(site.state.leave)
                 server.should_exit = True
                 thread.join(20)
                 assert not thread.is_alive()

@@ -9,10 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from notewright.server.gate import Door, visitor_of
-from notewright.server.page import activity, browse, changes, connect, entrance, files, reading
+from notewright.server.page import activity, browse, changes, connect, entrance, files, health, reading
 from notewright.server.page.assets import asset
 from notewright.server.page.frame import HEADERS, PAGE, Desk, door
-from notewright.server.page.health import Checks, health
 from notewright.server.page.live import Feed, Look
 
 
@@ -21,7 +20,7 @@ def routes(desk: Desk, feed: Feed) -> list[Door]:
     in_workspace = {
         "/": browse.folder,
         "/search": browse.search,
-        "/health": health(Checks()),
+        "/health": health.health(health.Checks()),
         "/notes/{path:path}": reading.note,
         "/files/{path:path}": files.file,
         "/changes/{change}": changes.change,

@@ -11,13 +11,14 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from starlette.responses import Response, StreamingResponse
 
 from notewright import engine
 from notewright.engine import Narrowed, Registry, Workspace
 from notewright.errors import Problem
-from notewright.server.page.activity import Filter, Row, rows
+from notewright.server.page.activity import Filter, Row
 from notewright.server.page.frame import HEADERS, render
 from notewright.server.workers import Workers
 from notewright.surfaces import Library
@@ -29,6 +30,7 @@ HEARTBEAT = 15.0
 LONGEST = 600.0  # seconds of one stream: then the browser comes again, and is asked again who it is
 MOST_STREAMS = 64
 MOST_NEWS = 100  # changes told at once; of more only how many
+FEW = 10
 MOST_UPDATES = 50
 LATE = 10.0  # seconds between the time a change bears and its being done
 
@@ -47,18 +49,28 @@ class Look:
         workspaces = self.library.workspaces()
         found: list[Row] = []
         for ws in self.chosen.among(workspaces):
-            newest = rows([ws], self.chosen, MOST_NEWS + 1)
-            known = self.known.get(ws.id)
-            found += [row for row in newest if not (self._begun(row) if known is None else row.change.id in known)]
-            self.known[ws.id] = {row.change.id for row in newest}
+            found += self._new(ws)
         if len(found) > MOST_NEWS:
             return [_event("many", {"said": f"More than {MOST_NEWS} changes at once"})]
         several = len(workspaces) > 1
         found.sort(key=lambda row: row.change.at)
         return [text for row in found for text in _told(row, several)]
 
-    def _begun(self, row: Row) -> bool:
-        """Whether the page had this one when it was made."""
+    def _new(self, ws: Workspace) -> list[Row]:
+        """Everything above the newest that is known. Mostly that is one change or two: few are looked at first."""
+        known = self.known.get(ws.id)
+        for limit in (FEW, MOST_NEWS + 1):
+            newest = [Row(ws, change) for change in engine.past(ws, self.chosen.past(ws, limit))]
+            new = list(takewhile(lambda row: not self._has(row, known), newest))
+            if len(new) < limit:
+                break
+        self.known[ws.id] = {row.change.id for row in newest}
+        return new
+
+    def _has(self, row: Row, known: set[str] | None) -> bool:
+        """Whether the page knows it; at first, whether it had it when it was made."""
+        if known is not None:
+            return row.change.id in known
         return self.after is None or row.change.at <= self.after - LATE
 
 

@@ -17,7 +17,6 @@ from markdown_it.rules_block import StateBlock
 from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
-from markupsafe import Markup
 
 from notewright.notes import Link, Meaning, Note, NotePath, heading_slugs
 
@@ -76,13 +75,13 @@ def _id(slug: str) -> str:
     return f"h-{slug}"  # so that no heading takes the place of something of the page's own
 
 
-def rendered(note: Note, ways: Ways) -> Markup:
-    """The body of a note. TooSlow where it takes the library too long."""
+def rendered(note: Note, ways: Ways) -> str:
+    """The body of a note, clean: it may be put on a page as it is. TooSlow where it takes the library too long."""
     start = note.frontmatter.end
     links = [link for link in note.links if link.kind in ("wikilink", "embed") and link.start >= start]
     env: dict[str, Any] = {"links": links, "note": note, "ways": ways, "until": time.monotonic() + SECONDS}
     html = _LIBRARY.render(_with_links_aside(note.text, start, links), env)
-    return Markup(_clean(html))
+    return _clean(html)
 
 
 def _with_links_aside(text: str, start: int, links: Sequence[Link]) -> str:

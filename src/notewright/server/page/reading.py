@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from markupsafe import Markup
 from starlette.responses import Response
 
 from notewright import engine
@@ -116,7 +115,7 @@ def _resolver(ws: Workspace, path: NotePath, targets: list[str], ready: bool) ->
     return lambda target: means(target, path)
 
 
-def _rendered(reading: Reading, ways: Ways) -> Markup | None:
+def _rendered(reading: Reading, ways: Ways) -> str | None:
     try:
         return rendered(reading.note, ways)
     except TooSlow:
