@@ -19,6 +19,7 @@ from cryptography.x509.oid import NameOID
 from notewright.config import Config
 from notewright.server import listening, tls
 from notewright.server.bounded import Limits
+from notewright.server.processes import Seat
 
 GET = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
@@ -64,11 +65,13 @@ def config(**values: Any) -> Config:
 
 
 @contextlib.contextmanager
-def listening_to(app: Any, given: Config | None = None, limits: Limits | None = None, **more: Any) -> Iterator[int]:
+def listening_to(
+    app: Any, given: Config | None = None, limits: Limits | None = None, seat: Seat | None = None, **more: Any
+) -> Iterator[int]:
     """The port at which an application is served, until the end of the block."""
     asked = given or config()
     told = listening.settings(asked, tls.opened(asked)) | {"log_level": "critical"} | more
-    server = listening.Server(uvicorn.Config(app, **told), limits=limits)
+    server = listening.Server(uvicorn.Config(app, **told), limits=limits, seat=seat)
     with socket.create_server(("127.0.0.1", 0), backlog=512) as door:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
         thread.start()

@@ -12,6 +12,7 @@ from tests.server.listener import GET, Echo, answer, ask, config, connected, hea
 from notewright.errors import Invalid
 from notewright.server import bounded, listening
 from notewright.server.bounded import Limits
+from notewright.server.processes import Seat
 
 QUICK = Limits(head_seconds=0.6, body_seconds=0.6, idle_seconds=0.6, rest_seconds=0.6, reader_seconds=0.6)
 KINDS = [(bounded.Plain, "asyncio"), (bounded.PROTOCOL, "auto"), (bounded.PROTOCOL, "asyncio")]
@@ -242,6 +243,25 @@ def test_thousands_of_requests_sent_ahead_are_not_kept(kind: dict[str, Any]) -> 
         client.close()
         assert app.gone.wait(5) or not app.calls
         assert b"200 OK" in ask(port)
+
+
+def test_a_full_process_leaves_clients_to_one_that_has_room() -> None:
+    """Where several share a door, nobody is turned away by the one that is full while another is not."""
+    board = memoryview(bytearray(8)).cast("i")
+    other = Seat(1, board)
+    other.write(0)
+    with listening_to(Echo(), limits=Limits(connections=1), seat=Seat(0, board)) as port, connected(port) as client:
+        client.sendall(GET)
+        answer(client)
+        assert until(lambda: board[0] == 1)
+        with connected(port) as second:
+            second.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                second.recv(100)  # the other one would have let us in
+            other.leave()
+            second.settimeout(10)
+            assert heard(second).startswith(b"HTTP/1.1 503")
+    assert board[0] == -1
 
 
 # ---- who comes ----------------------------------------------------------------------------------------

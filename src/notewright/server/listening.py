@@ -36,7 +36,8 @@ KEEPALIVE = [
     for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPALIVE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
     if hasattr(socket, name)
 ]
-POLITE, MOST_POLITE = 0.001, 20  # seconds, and times, that a client is left to a process that has fewer
+POLITE = 0.001  # seconds for which a client is left to a process that has fewer; and how often
+MOST_POLITE, MOST_POLITE_WHEN_FULL = 20, 200
 PAUSE = 1.0  # seconds, after the system had no file descriptor left
 OTHER_FILES = 1024  # file descriptors beside those of connections
 
@@ -119,6 +120,7 @@ class Server(uvicorn.Server):
         _make_room(self._limits.connections)
         doorways = [_Doorway(door, self._connection, self.config.ssl, self._places) for door in sockets]
         self.servers = doorways  # type: ignore[assignment]  # uvicorn closes them and waits until they are closed
+        self._places.open()
         for doorway in doorways:
             doorway.open()
         self._sweep()
@@ -143,10 +145,10 @@ class Server(uvicorn.Server):
     def _sweep(self) -> None:
         """Look after those who keep us waiting. Now and then is enough, and costs a request nothing."""
         loop = asyncio.get_running_loop()
+        self._sweeping = loop.call_later(self._limits.every, self._sweep)
         for connection in list(self.server_state.connections):
             if isinstance(connection, Bounded):
                 connection.look(loop.time())
-        self._sweeping = loop.call_later(self._limits.every, self._sweep)
 
 
 def _make_room(connections: int) -> None:
@@ -168,6 +170,10 @@ class _Places:
         self._most = most
         self._seat = seat
         self._taken = 0
+        self._told = False  # the others know of us
+
+    def open(self) -> None:
+        self._told = True
         self._tell()
 
     def take(self) -> bool:
@@ -182,15 +188,17 @@ class _Places:
         self._tell()
 
     def close(self) -> None:
+        self._told = False
         self._seat.leave()
 
-    @property
-    def too_many(self) -> int:
-        """How many more of them are ours than anybody else's behind the same door."""
-        return self._seat.more_than_others()
+    def politeness(self) -> int:
+        """How often to leave the next client to others: the more of them are ours, and while only they have room."""
+        more = self._seat.more_than_others()
+        return min(more, MOST_POLITE) if self._taken < self._most else more and MOST_POLITE_WHEN_FULL
 
     def _tell(self) -> None:
-        self._seat.write(self._taken)
+        if self._told:
+            self._seat.write(self._taken)
 
 
 @dataclass(eq=False)
@@ -224,7 +232,7 @@ class _Doorway:
         return None
 
     def _somebody(self) -> None:
-        if self._politely < min(self.places.too_many, MOST_POLITE):
+        if self._politely < self.places.politeness():
             self._politely += 1
             return self._look_away(POLITE)
         self._politely = 0
