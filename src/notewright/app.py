@@ -18,7 +18,7 @@ from typing import Any, NoReturn, Protocol
 from urllib.parse import urlsplit
 
 from notewright.config import SURFACES, Config, count_in
-from notewright.engine import MemoryTraffic
+from notewright.engine import MemoryTraffic, Traffic
 from notewright.errors import Invalid, Problem, Unavailable
 from notewright.ledger import Registry
 from notewright.opening import open_library, open_registry
@@ -156,10 +156,10 @@ def _level(name: str) -> int:
     return level
 
 
-def surface_named(name: str, config: Config) -> Surface:
-    """A surface of the configuration, loaded now; call limits as configured."""
+def surface_named(name: str, config: Config, traffic: Traffic | None = None) -> Surface:
+    """A surface of the configuration, loaded now; call limits as configured, counted in `traffic`."""
     module = importlib.import_module(f"notewright.surfaces.{name}")
-    limiter = MemoryTraffic() if config["rate_limits"] else None
+    limiter = (traffic or MemoryTraffic()) if config["rate_limits"] else None
     if name == "second_brain":
         surface: Surface = module.surface(limiter)
     elif name == "octarine":

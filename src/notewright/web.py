@@ -1,22 +1,26 @@
 """Putting the parts together that serve over HTTP: one process or several, one configuration or the next."""
 
+import asyncio
 import contextlib
 import logging
+import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.applications import Starlette
 
-from notewright.app import LOOPBACK, Reread, beyond_this_machine, log_to_stderr, refuse_strangers, surface_named, user
+from notewright.app import LOOPBACK, Reread, beyond_this_machine, log_to_stderr, refuse_mistakes, surface_named, user
 from notewright.config import SURFACES, Config
-from notewright.engine import BackupResult, MemoryTraffic, Schedule, last_good_backup
+from notewright.engine import BackupResult, MemoryTraffic, Schedule, Traffic, last_good_backup
+from notewright.errors import Problem
 from notewright.ledger import Registry
 from notewright.ledger.registry_sqlite import SqliteRegistry
+from notewright.ledger.traffic_sqlite import SqliteTraffic
 from notewright.opening import OpenShelf, open_library, open_registry
-from notewright.server import api, http, listening, oauth, page, resource_doors, tls
+from notewright.server import api, http, listening, oauth, page, processes, resource_doors, tls
 from notewright.server.audit import Audit, audit_file
 from notewright.server.bounded import Limits
 from notewright.server.cookies import Cookies
@@ -24,7 +28,9 @@ from notewright.server.gate import Door, Entry
 from notewright.server.library import Opening, OpenLibrary
 from notewright.server.operations import Operations
 from notewright.server.processes import Seat
+from notewright.server.reload import Failed, Replaceable
 from notewright.server.sessions import Sessions
+from notewright.server.turns import Turns
 from notewright.server.workers import Workers
 from notewright.surfaces import Surface
 
@@ -50,8 +56,8 @@ class Site:
         self.audit = Audit(audit_file(config["audit_log"], config.state) if config.state else None)
         self.library = Opening(opened or self._open)
         self.workers = Workers(threads=THREADS)
-        self.limiter = MemoryTraffic()
-        self.sessions = Sessions(self.registry.secret("sessions"))
+        self.traffic: Traffic = MemoryTraffic() if counts is None else SqliteTraffic.open(Path(config.state))
+        self.sessions = Sessions(self.registry.secret("sessions"), traffic=self.traffic)
         self.operations = Operations(
             self.library,
             self.audit,
@@ -77,11 +83,11 @@ class Site:
         self.library.close()
         self.workers.close()
         self.audit.close()
+        self.traffic.close()
         self.registry.close()
 
     def reconfigure(self, config: Config) -> None:
         """Workspaces, rights and limits as they are written now. Where we listen, and how many of us, stays."""
-        refuse_strangers(config, self.registry)
         self.config = config
         log_to_stderr(config)
         if self._shelf is not None:
@@ -110,7 +116,7 @@ class Site:
     def app(self, surfaces: Sequence[Surface] | None = None, around: Sequence[Around] = ()) -> Starlette:
         """The application of the configuration as it is now."""
         config, registry = self.config, self.registry
-        surfaces = [surface_named(name, config) for name in SURFACES] if surfaces is None else surfaces
+        surfaces = [surface_named(name, config, self.traffic) for name in SURFACES] if surfaces is None else surfaces
         issuer = _issuer(config)
         cookies = Cookies(registry.secret("cookies"))
         operations = self.operations
@@ -121,13 +127,14 @@ class Site:
             closed=beyond_this_machine(config) is not None,
             cookies=cookies,
             public_url=config["http.public_url"],
-            limiter=self.limiter,
+            limiter=self.traffic,
             scope=issuer.asks if issuer is not None else "",
             told=operations.told,
         )
         public = config["http.public_url"]
-        desk = page.Desk(self.library, self.workers, registry, cookies, public, self.limiter, self.audit)
+        desk = page.Desk(self.library, self.workers, registry, cookies, public, self.traffic, self.audit)
         feed = page.Feed(self.library, self.workers, registry)
+        turns = Turns.of(config, self.traffic)
         return http.app(
             self.library,
             surfaces,
@@ -135,14 +142,17 @@ class Site:
             sessions=self.sessions,
             operations=operations,
             workers=self.workers,
-            more=[*self._doors(surfaces, issuer), *page.routes(desk, feed), *self._api(cookies)],
+            turns=turns,
+            more=[*self._doors(surfaces, issuer), *page.routes(desk, feed), *self._api(cookies, turns)],
             leave=feed.close,
             around=[*around, *([issuer] if issuer is not None else [])],
         )
 
-    def _api(self, cookies: Cookies) -> list[Door]:
+    def _api(self, cookies: Cookies, turns: Turns) -> list[Door]:
         told = self.audit.admin
-        return api.routes(self.library, self.workers, self.registry, self.config, cookies=cookies, audit=told)
+        return api.routes(
+            self.library, self.workers, self.registry, self.config, cookies=cookies, audit=told, turns=turns
+        )
 
     def _doors(self, surfaces: Sequence[Surface], issuer: "oauth.Issuer | None") -> list[Door]:
         names = [surface.name for surface in surfaces]
@@ -187,10 +197,46 @@ def work(
     config: Config, reread: Reread, door: socket.socket, seat: Seat | None = None, counts: Path | None = None
 ) -> int:
     """One process that answers, at its seat among several, which count together in `counts`."""
+    secured = tls.opened(config)
     with Site(config, counts=counts) as site:
-        app = site.app()
-        told = listening.settings(config, tls.opened(config)) | {"proxy_headers": False}  # the application does it
+        app = Replaceable(site.app(), leave=lambda one: one.state.leave())
+
+        async def again() -> None:
+            asked = await asyncio.to_thread(reread)
+            await asyncio.to_thread(refuse_mistakes, asked)
+            await asyncio.to_thread(site.reconfigure, asked)
+            if secured is not None:
+                secured.reload(asked)
+            await app.replace(site.app())
+
+        told = listening.settings(config, secured) | {"proxy_headers": False}  # the application does it
         bounds = Limits(connections=config["http.max_connections"])
-        server = listening.Server(uvicorn.Config(app, **told), leaving=app.state.leave, limits=bounds, seat=seat)
+        server = Server(uvicorn.Config(app, **told), leaving=app.leave, limits=bounds, seat=seat)
+        server.again = again
         server.run([door])
         return 0 if server.started else 1
+
+
+class Server(listening.Server):
+    """Reads the configuration again when SIGHUP comes. What is wrong with it is said, and all stays as it was."""
+
+    again: Callable[[], Awaitable[None]]
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._reading: asyncio.Task[None] | None = None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
+        await super().startup(sockets)
+
+    def _hang_up(self) -> None:
+        if processes.terminal_gone():
+            self.handle_exit(signal.SIGHUP, None)
+        elif self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read_again())
+
+    async def _read_again(self) -> None:
+        try:
+            await self.again()
+        except (Problem, Failed) as problem:
+            log.error("the configuration stays as it was: %s", problem)
+        else:
+            log.warning("the configuration was read again")

@@ -29,6 +29,7 @@ COOKIE = "notewright"
 METADATA_URL = "notewright.metadata"  # where in the scope the address of that document is
 SMALL = 1 << 20  # bytes of a request that carries no notes
 GUESSES = (Window(30, 60.0, "minute"),)  # of one address, before it has to wait
+MOST_WAITING = 10_000
 LONG_AGO = 300.0  # seconds after which the last use of a token is noted again
 Need = Literal["open", "read", "write", "owner"]
 
@@ -190,6 +191,32 @@ class Entry:
     told: Told = _untold  # of every refusal
 
 
+class Guesses:
+    """Tokens that were not known, counted by address."""
+
+    def __init__(self, limiter: Limiter | None) -> None:
+        self._limiter = limiter
+        self._waiting: dict[str, tuple[float, Limited]] = {}  # who must wait, and until when
+
+    def refuse(self, address: str) -> None:
+        """Limited for an address that has guessed too often, without counting this one."""
+        until, problem = self._waiting.get(address, (0.0, None))
+        if problem is not None and time.monotonic() < until:
+            raise problem
+        self._waiting.pop(address, None)
+
+    def count(self, address: str) -> None:
+        if self._limiter is None:
+            return
+        try:
+            self._limiter.count(f"guess {address}", GUESSES)
+        except Limited as problem:
+            if len(self._waiting) >= MOST_WAITING:
+                self._waiting.clear()
+            self._waiting[address] = time.monotonic() + problem.details["retry_after"], problem
+            raise
+
+
 class Gate:
     """Puts the Visitor into the scope of every request, or answers 401."""
 
@@ -198,6 +225,7 @@ class Gate:
         self._entry = entry
         self._open = [door for door in doors if isinstance(door, Door) and door.need == "open"]
         self._own = OwnTokens(entry.registry)
+        self._guesses = Guesses(entry.limiter)
         self._asked_at, self._closed = -1, True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -210,7 +238,7 @@ class Gate:
             self._entry.told("refused", {"reason": "rate"})
             return await self._slow_down(problem)(scope, receive, send)
         except Problem as problem:
-            return await JSONResponse({"error": str(problem)}, 503)(scope, receive, send)
+            return await JSONResponse({"error": str(problem)}, 503, {"Retry-After": "5"})(scope, receive, send)
         if isinstance(visitor, Visitor):
             scope[VISITOR], scope[AGAIN] = visitor, partial(self._visitor, scope)
         elif not any(door.matches(scope)[0] == Match.FULL for door in self._open):
@@ -235,20 +263,22 @@ class Gate:
         scheme, _, secret = ", ".join(headers.getlist("authorization")).partition(" ")  # two of them are none
         secret = secret.strip(" ")
         if scheme.lower() == "bearer" and secret:
-            found = await self._known(secret, base_url(scope, self._entry.public_url) + scope["path"])
+            found = await self._known(address, secret, base_url(scope, self._entry.public_url) + scope["path"])
             if isinstance(found, Principal):
                 return Visitor(found, address, "bearer", found.user)
             if found is None or found.error == "invalid_token":
-                self._count_guess(address)
+                self._guesses.count(address)
             return found or Refused("invalid_token", "The access token is not known, was revoked or has expired")
         return self._by_cookie(scope, headers, address) or Refused(scope=self._entry.scope or None)
 
-    async def _known(self, secret: str, resource: str) -> Principal | Refused | None:
-        for keeper in (self._own, *self._entry.keepers):
-            found = await keeper.admit(secret, resource)
-            if found is not None:
-                return found
-        return None
+    async def _known(self, address: str, secret: str, resource: str) -> Principal | Refused | None:
+        """Our own tokens first: an issuer is not asked about every guess."""
+        found = await self._own.admit(secret, resource)
+        if found is None and self._entry.keepers:
+            self._guesses.refuse(address)
+        for keeper in self._entry.keepers:
+            found = found or await keeper.admit(secret, resource)
+        return found
 
     def _by_cookie(self, scope: Scope, headers: Headers, address: str) -> Visitor | None:
         value = cookie_parser(headers.get("cookie", "")[:8192]).get(COOKIE)
@@ -257,10 +287,6 @@ class Gate:
         digest = self._entry.cookies.read(value, time.time())
         principal = self._own.visiting(digest) if digest is not None else None
         return None if principal is None else Visitor(principal, address, "cookie", digest or "")
-
-    def _count_guess(self, address: str) -> None:
-        if self._entry.limiter is not None:
-            self._entry.limiter.count(f"guess {address}", GUESSES)
 
     def _is_our_page(self, scope: Scope, origin: str | None) -> bool:
         """A cookie speaks for our own pages alone. Browsers add it to what other ports of this machine send, too."""

@@ -23,24 +23,28 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from notewright.engine import Principal, Shelf
-from notewright.errors import Problem
+from notewright.errors import Limited, Problem
 from notewright.server import mcp, shapes, visit
 from notewright.server.caller import Caller
 from notewright.server.changes import Streams
 from notewright.server.edge import Edge
-from notewright.server.gate import VISITOR, Door, Entry, Gate, Narrow, Visitor
+from notewright.server.gate import VISITOR, Door, Entry, Gate, Narrow, Visitor, address_of
 from notewright.server.messages import client_name, is_message, parsed, request_id
 from notewright.server.operations import Operations
 from notewright.server.proxies import Proxies
 from notewright.server.quick import Quick
 from notewright.server.sessions import Sessions
+from notewright.server.staying import Staying
 from notewright.server.trace import Trace
+from notewright.server.turns import Turns
+from notewright.server.turns import refused as too_many
 from notewright.server.workers import Workers
 from notewright.surfaces import INVALID_REQUEST, Library, RpcError, Session, Surface
 
 MOST_BYTES = 64 << 20  # of one request
 SESSION = "mcp-session-id"
 CALLER = "notewright.caller"  # where in the ASGI scope
+STAYS = "notewright.stays"  # and where
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ def app(
     sessions: Sessions,
     operations: Operations,
     workers: Workers,
+    turns: Turns,
     more: Sequence[Door] = (),
     around: Sequence[contextlib.AbstractAsyncContextManager[object]] = (),
     leave: Callable[[], None] = lambda: None,
@@ -73,11 +78,13 @@ def app(
     called on the event loop, ends the requests that would not end by themselves; it calls `leave`.
     """
     streams = Streams()
-    desk = _Desk(sessions, workers, streams, operations, rules.most_bytes)
+    desk = _Desk(sessions, workers, streams, operations, turns, rules.most_bytes)
+    staying = Staying(library, rules.entry.registry, workers)
     served = {surface.name: _Served(surface, desk) for surface in surfaces}
 
     def to(path: str, surface: str | None = None) -> Door:
-        return Door(path, _Endpoint(library, served, workers, surface), need="read", most_bytes=rules.most_bytes + 1)
+        endpoint = _Endpoint(library, served, staying, surface)
+        return Door(path, endpoint, need="read", most_bytes=rules.most_bytes + 1)
 
     routes = [*operations.doors(workers), *more]
     routes += [
@@ -130,10 +137,10 @@ def _passed(rules: Rules, routes: Sequence[Door], operations: Operations) -> lis
 class _Endpoint:
     """Finds the surface and the workspace that a path names. What is not there and what is not seen look the same."""
 
-    def __init__(self, library: Library, served: dict[str, "_Served"], workers: Workers, surface: str | None) -> None:
+    def __init__(self, library: Library, served: dict[str, "_Served"], staying: Staying, surface: str | None) -> None:
         self._library = library
         self._served = served
-        self._workers = workers
+        self._staying = staying
         self._surface = surface
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -154,10 +161,11 @@ class _Endpoint:
         elif not visitor.principal.uses(surface):
             raise Narrow(scope, f"This token is not for the surface {surface}", f"surface:{surface}")
         else:
+            scope[STAYS] = self._staying.check(scope, visitor.principal, library)
             await served.answer(library, visitor.principal.user, scope, receive, send)
 
     async def _bound(self, who: Principal, workspace_id: str) -> Library | None:
-        workspaces = await self._workers.run(who.library(self._library).workspaces)
+        workspaces = await self._staying.workers.run(who.library(self._library).workspaces)
         return next((Shelf([workspace]) for workspace in workspaces if workspace.id == workspace_id), None)
 
 
@@ -187,6 +195,7 @@ class _Desk:
     workers: Workers
     streams: Streams
     operations: Operations
+    turns: Turns
     most_bytes: int
 
 
@@ -196,6 +205,7 @@ class _Served:
     def __init__(self, surface: Surface, desk: _Desk) -> None:
         self._surface = surface
         self._sessions = desk.sessions
+        self._turns = desk.turns
         self._most_bytes = most = desk.most_bytes
         self._quick = Quick(surface, desk.workers, desk.operations)
         server = mcp.build([surface], _caller, desk.workers, desk.streams, push=False, counts=desk.operations)
@@ -222,15 +232,26 @@ class _Served:
             return await session(scope, receive, send)
         reply = _Reply(send, request_id(asked.message), {SESSION: minted} if minted else {})
         gone = threading.Event()
-        scope[CALLER] = caller = Caller(library, session, "http", user, gone, reply.refuse)
+        scope[CALLER] = caller = Caller(library, session, "http", user, gone, reply.refuse, scope[STAYS])
+        if asked.method == "subscriptions/listen":  # does not end, so it takes no turn
+            return await self._streaming.handle_request(scope, _again(asked.body, receive), reply.send)
+        try:
+            async with self._turns.turn(user or address_of(scope), counted=self._surface.guard is None):
+                await self._do(asked, caller, reply, gone, scope, receive)
+        except Limited as problem:
+            await too_many(problem, request_id(asked.message))(scope, receive, send)
+
+    async def _do(
+        self, asked: _Asked, caller: Caller, reply: "_Reply", gone: threading.Event, scope: Scope, receive: Receive
+    ) -> None:
         call = None if asked.modern else self._quick.takes(asked.message, asked.headers)
-        if call is None and (asked.method == "subscriptions/listen" or (self._surface.sse and _takes_streams(scope))):
+        if call is None and self._surface.sse and _takes_streams(scope):
             return await self._streaming.handle_request(scope, _again(asked.body, receive), reply.send)
         leaving = asyncio.create_task(_watched(receive, gone))  # the SDK looks after that only while it streams
         try:
             if call is not None:
                 response = await self._quick.answer(call, caller)
-                await response(scope, receive, send)
+                await response(scope, receive, reply.out)
             else:
                 await self._plain.handle_request(scope, _again(asked.body, _never), reply.send)
         finally:

@@ -17,6 +17,7 @@ from notewright.errors import Limited
 from notewright.server import shapes, visit
 from notewright.surfaces import RATE_LIMITED, Limiter, Window
 
+LEAST = 20  # calls at once that every client may have
 WAITING = 256  # calls of one caller that may stand in line
 
 
@@ -42,9 +43,11 @@ class Turns:
 
     @classmethod
     def of(cls, config: Config, limiter: Limiter) -> "Turns":
-        """As configured. Each worker has its share of what may run at once, so that all together keep to it."""
+        """As configured. Each worker has its share of what may run at once, so that all together keep to it; but for
+        the twenty that any client may have."""
         at_once, workers = config["http.calls_at_once"], max(1, config["http.workers"])
-        return cls(limiter, per_minute=config["http.calls_per_minute"], at_once=-(-at_once // workers))
+        share = min(at_once, max(LEAST, -(-at_once // workers)))
+        return cls(limiter, per_minute=config["http.calls_per_minute"] if config["rate_limits"] else 0, at_once=share)
 
     @contextlib.asynccontextmanager
     async def turn(self, caller: str, *, counted: bool = True) -> AsyncIterator[None]:

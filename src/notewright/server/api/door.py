@@ -33,7 +33,7 @@ class Forms(Protocol):
 class Turns(Protocol):
     """Holds callers to their limits (`server/turns.py`)."""
 
-    def turn(self, caller: str, counted: bool) -> contextlib.AbstractAsyncContextManager[object]: ...
+    def turn(self, caller: str, *, counted: bool) -> contextlib.AbstractAsyncContextManager[object]: ...
 
 
 class ApiDoor(Door):
@@ -76,7 +76,7 @@ class ApiDoor(Door):
     def _turn(self, visitor: Visitor) -> contextlib.AbstractAsyncContextManager[object]:
         if self._turns is None:
             return contextlib.nullcontext()
-        return self._turns.turn(visitor.principal.user or visitor.address, True)
+        return self._turns.turn(visitor.principal.user or visitor.address, counted=True)
 
     def _let_in(self, visitor: Visitor, request: Request) -> None:
         if not self.operation.anybody and not visitor.principal.uses("api"):
