@@ -21,7 +21,7 @@ from notewright.server.page.frame import Asked
 log = logging.getLogger(__name__)
 
 FRESH = 60.0  # seconds
-PATIENCE = 3.0  # seconds a page waits
+PATIENCE = 1.5  # seconds a page waits
 MOST_EACH = 500  # findings of one kind
 MOST_KEPT = 64  # results, of workspaces as somebody may see them
 MOST_RUNNING = 2
