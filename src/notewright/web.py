@@ -226,6 +226,7 @@ class Server(listening.Server):
         self._reading: asyncio.Task[None] | None = None
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
         await super().startup(sockets)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # one that came meanwhile is not lost
 
     def _hang_up(self) -> None:
         if processes.terminal_gone():

@@ -26,6 +26,7 @@ class App:
         if scope["type"] == "lifespan":
             await receive()
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, note, "again")
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
             await send({"type": "lifespan.startup.complete"})
             note("begun")
             await receive()

@@ -178,10 +178,10 @@ class _Team:
             self._bell.leave()
             with contextlib.suppress(OSError):
                 os.setpgid(0, 0)
-            for kind in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            for kind in OURS:
                 signal.signal(kind, signal.SIG_DFL)
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the worker can do something about it
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            held_back = before | {signal.SIGHUP}  # until the worker can do something about it
+            signal.pthread_sigmask(signal.SIG_SETMASK, held_back)
             _end_with(self._life, self._patience)
             return _code(self._work, seat)
         except BaseException:
