@@ -224,7 +224,7 @@ if QUICK:
             super()._start_asgi_task(cycle, app)
 
         def on_message_begin(self) -> None:
-            self._part = "head"
+            self._part, self._head = "head", 0
             super().on_message_begin()
 
         def on_headers_complete(self) -> None:
