@@ -31,7 +31,8 @@ from notewright.web import Site
 
 WORKSPACE = "Quillon"  # the one that only its owner sees
 BY_RULE, BY_TOKEN = "Zephyrine", "Marzipane"  # notes hidden by the workspace, and by a token
-HIDING = ("Private/**",)
+PATTERN = "Truffles"  # in a pattern of what is hidden, and nowhere else
+HIDING = ("Private/**", f"{PATTERN}*")
 GARDEN = {
     "Tea.md": "---\ntags: [drink]\n---\n# Tea\n\nSteep it for three minutes. See [[Broth]].\n\n- [ ] buy leaves\n",
     "Recipes/Broth.md": "# Broth\n\nSalt and water. [[Tea]] comes first. #soup\n",
@@ -165,9 +166,9 @@ class Guarded:
         return {str(file.relative_to(root)): file.read_bytes() for file in sorted(root.rglob("*")) if file.is_file()}
 
 
-def configured(place: Path, **settings: Any) -> Config:
+def configured(place: Path, garden: Mapping[str, str | bytes] = GARDEN, **settings: Any) -> Config:
     """`settings` by their names with `__` for the dot."""
-    write_files(place / "notes" / "Garden", GARDEN)
+    write_files(place / "notes" / "Garden", garden)
     write_files(place / "notes" / WORKSPACE, QUILLON)
     for folder in ("backups", "root"):
         (place / folder).mkdir(exist_ok=True)

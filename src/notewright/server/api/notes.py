@@ -114,13 +114,13 @@ def search_notes(asked: Asked) -> dict[str, Any]:
 
 
 def _hit(hit: Hit) -> dict[str, Any]:
+    """Without its score: that tells how often a word stands in notes the caller may not see."""
     return {
         "path": hit.path,
         "title": hit.title,
         "heading": hit.heading,
         "line": hit.line,
         "snippet": hit.snippet,
-        "score": round(hit.score, 4) if math.isfinite(hit.score) else 0.0,
         "modified": stamp(hit.modified_ns / 1e9),
     }
 

@@ -131,7 +131,6 @@ HIT = told(
     heading=maybe(text(most=100_000)),
     line=number(),
     snippet=text(most=100_000),
-    score={"type": "number"},
     modified=TIME,
 )
 FINDING = told(kind=text(), path=text(most=100_000), line=maybe(number()), message=text(most=100_000))

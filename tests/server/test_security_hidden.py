@@ -1,0 +1,249 @@
+"""What is hidden is not there: not in any answer, and not in how an answer differs.
+
+The strongest way to say so: two servers, of which one has notes that are hidden and the other has not. Whatever those
+ask from whom they are hidden, both answer the same, word for word.
+"""
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from html import unescape
+from typing import Any
+from urllib.parse import quote, urljoin, urlsplit
+
+import pytest
+from tests.server.every_call import calls, surfaces
+from tests.server.guarded import (
+    BY_RULE,
+    BY_TOKEN,
+    GARDEN,
+    HTML,
+    JSON,
+    PATTERN,
+    WORKSPACE,
+    Answer,
+    Guarded,
+    guarded,
+)
+
+from notewright import engine
+from notewright.config import SURFACES
+from notewright.engine import Access, Past
+
+HIDDEN = tuple(path for path in GARDEN if path.startswith(("Hidden/", "Private/")))
+CANARIES = (BY_RULE, BY_TOKEN, PATTERN, WORKSPACE, "Private/", "Hidden/")
+DULL = ("Tea", "", "**/*.md", ".*", BY_TOKEN[:-1], "Deep")
+TELLING = (f"Private/{BY_TOKEN}.md", BY_TOKEN, f"{BY_RULE}alias", "Private")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """One with a past: what is hidden was made, moved out of sight and into it, and deleted."""
+    with guarded(tmp_path_factory.mktemp("guarded")) as running:
+        _live(running)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Guarded, Guarded]]:
+    """The second has nothing to hide."""
+    plain = {path: text for path, text in GARDEN.items() if path not in HIDDEN}
+    place, other = (tmp_path_factory.mktemp(name) for name in ("with", "without"))
+    with guarded(place) as full, guarded(other, garden=plain) as empty:
+        yield full, empty
+
+
+def _live(server: Guarded) -> None:
+    def do(tool: str, **args: Any) -> None:
+        done = server.call("owner", "notes", tool, args, "/w/garden/mcp").json()["result"]
+        assert not done["isError"], done
+
+    def move(old: str, new: str) -> None:
+        do("move", **{"from": old, "to": new})
+
+    do("write", path=f"Private/{BY_TOKEN}new", content=f"{BY_TOKEN} [[Tea]]")
+    move("Tea", "Green Tea")  # links of hidden notes follow
+    move("Green Tea", "Tea")
+    move(f"Private/{BY_TOKEN}", f"Private/{BY_TOKEN}moved")
+    do("write", path="Recipes/Gone", content="plain")
+    move("Recipes/Gone", f"Private/{BY_TOKEN}gone")
+    do("write", path=f"Private/{BY_TOKEN}out", content="plain")
+    move(f"Private/{BY_TOKEN}out", "Recipes/Out")
+    do("write", path=f"Private/{BY_TOKEN}sub/In/One", content="plain")
+    move(f"Private/{BY_TOKEN}sub/In/", "Recipes/")
+    move("Recipes/In/", f"Private/{BY_TOKEN}back/")
+    do("delete", path=f"Private/{BY_TOKEN}new")
+
+
+def same(server: Guarded, answer: Answer) -> str:
+    """What an answer says, without what differs from one server to the next."""
+    said = answer.whole.replace(server.change, "CHANGE").replace(str(server.place), "PLACE")
+    said = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)", "TIME", said.replace(server.address, "HOST"))
+    said = re.sub(r'executionTime\\":\d+|csrf" value="\w+|data-after="[\d.]+|content-length": "\d+', "", said)
+    return re.sub(r"\d{1,2} \w{3} \d{4}, \d\d:\d\d", "TIME", said)
+
+
+def tells(answer: str, asked: str = "") -> list[str]:
+    """Words of what is hidden that nobody had said before."""
+    return [word for word in CANARIES if word.lower() in answer.lower() and word.lower() not in asked.lower()]
+
+
+# ---- tools --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SURFACES)
+def test_no_tool_answers_otherwise_because_of_what_is_hidden(twins: tuple[Guarded, Guarded], name: str) -> None:
+    surface = next(surface for surface in surfaces() if surface.name == name)
+    for tool in surface.tools:
+        for word in DULL + TELLING:
+            for args in calls(tool, word):
+                full, empty = (same(server, server.call("guest-reader", name, tool.name, args)) for server in twins)
+                assert full == empty, (tool.name, args)
+                assert not tells(full, json.dumps(args)), (tool.name, args)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SURFACES)
+def test_no_tool_tells_of_a_past_that_is_hidden(server: Guarded, name: str) -> None:
+    surface = next(surface for surface in surfaces() if surface.name == name)
+    for tool in surface.tools:
+        for word in DULL:
+            for args in calls(tool, word, dull="Broth"):
+                answer = server.call("guest-reader", name, tool.name, args)
+                assert not tells(answer.text, json.dumps(args)), (tool.name, args)
+
+
+@pytest.mark.parametrize("where", ["/mcp", "/w/garden/mcp"])
+def test_resources_completions_and_prompts_know_nothing_of_it(twins: tuple[Guarded, Guarded], where: str) -> None:
+    begun = ["", "T", "P", "Pri", "Private/", BY_TOKEN[:4], BY_TOKEN, "Hid", BY_RULE[:3], "Garden/", WORKSPACE[:3]]
+    uris = [f"{base}{quote(path)}" for base in ("note:///", "brain:///") for path in (*HIDDEN, "Tea.md")]
+    for name in SURFACES:
+        templates = twins[0].rpc("guest", name, _rpc("resources/templates/list"), where).json().get("result", {})
+        asked = [
+            _rpc(method) for method in ("resources/list", "resources/templates/list", "prompts/list", "tools/list")
+        ]
+        asked += [_rpc("resources/read", uri=uri) for uri in uris]
+        for template in templates.get("resourceTemplates", ()):
+            ref = {"type": "ref/resource", "uri": template["uriTemplate"]}
+            asked += [_rpc("completion/complete", ref=ref, argument={"name": "path", "value": word}) for word in begun]
+        for prompt in ("capture-note", "weekly-review", "research-summary"):
+            values = {key: BY_TOKEN for key in ("topic", "title", "week", "week_of", "content", "folder", "source")}
+            asked.append(_rpc("prompts/get", name=prompt, arguments=values))
+            ref = {"type": "ref/prompt", "name": prompt}
+            asked += [_rpc("completion/complete", ref=ref, argument={"name": "topic", "value": word}) for word in begun]
+        for message in asked:
+            full, empty = (same(server, server.rpc("guest", name, message, where)) for server in twins)
+            assert full == empty, (name, message)
+            assert not tells(full, json.dumps(message)), (name, message)
+
+
+def _rpc(method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 3, "method": method, "params": params}
+
+
+# ---- page and API -------------------------------------------------------------------------------------
+
+PLACES = [
+    "/", "/?note=Private", f"/?note={BY_TOKEN}", "/?client=claude&since=2020-01-01", "/w/", "/w/garden/",
+    "/w/garden/?folder=Private", "/w/garden/?folder=Hidden", "/w/garden/search", "/w/garden/search?q=tea",
+    f"/w/garden/search?q={BY_TOKEN}", f"/w/garden/search?q={BY_TOKEN[:-1]}", "/w/garden/search?q=path:Private",
+    f"/w/garden/search?q=tag:{BY_TOKEN}tag", "/w/garden/health", "/w/garden/undo?client=claude&since=2020-01-01",
+    "/connect", "/connect?workspace=quillon", "/w/garden/notes/Tea.md", "/w/garden/notes/Tea",
+    f"/w/garden/notes/{BY_TOKEN}", "/w/garden/notes/Private", "/events?after=0", "/api/v1/me", "/api/v1/workspaces",
+    "/api/v1/workspaces/garden", "/api/v1/workspaces/garden/notes", "/readyz",
+    "/api/v1/workspaces/garden/notes?prefix=Private", "/api/v1/workspaces/garden/search?q=tea",
+    "/api/v1/workspaces/garden/check", f"/api/v1/workspaces/garden/search?q={BY_TOKEN[:-1]}",
+    f"/api/v1/workspaces/garden/search?q={BY_RULE}alias", "/api/v1/workspaces/garden/links/Tea.md",
+    "/api/v1/workspaces/garden/links/Recipes/Broth.md", "/api/v1/openapi.json", "/api/v1/workspaces/garden/changes",
+    "/api/v1/workspaces/garden/changes?path=Private", "/api/v1/workspaces/garden/rebuild-index",
+    *(f"{place}/{path}" for path in HIDDEN for place in ("/w/garden/notes", "/w/garden/files")),
+    *(f"/api/v1/workspaces/garden/notes/{path}" for path in HIDDEN),
+    *(f"/api/v1/workspaces/garden/links/{path}" for path in HIDDEN), "/metrics",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/json"])
+def test_no_page_differs_because_of_what_is_hidden(twins: tuple[Guarded, Guarded], accept: str) -> None:
+    for path in PLACES:
+        full, empty = (
+            same(server, server.ask("GET", path, {"accept": accept, **server.bearer("guest")})) for server in twins
+        )
+        assert full == empty, path
+        assert not tells(full, path), path
+
+
+def test_following_every_link_leads_to_nothing_hidden(server: Guarded) -> None:
+    waiting, seen = ["/"], set[str]()
+    while waiting and len(seen) < 400:
+        path = waiting.pop(0)
+        if path in seen:
+            continue
+        seen.add(path)
+        answer = server.ask("GET", path, {**HTML, **server.bearer("guest")})
+        assert answer.status in (200, 303, 400, 403, 404, 409), path
+        assert not tells(answer.whole, path), (path, tells(answer.whole))
+        links = [unescape(link) for link in re.findall(r'(?:href|src|action)="([^"#]+)', answer.text)]
+        links += [answer.headers["location"]] if "location" in answer.headers else []
+        waiting += [urljoin(path, link) for link in links if not urlsplit(link).scheme]
+    assert len(seen) > 40 and not waiting
+
+
+def test_no_change_that_is_hidden_can_be_looked_at_or_taken_back(server: Guarded) -> None:
+    before = server.files()
+    ws = next(ws for ws in server.site.library.workspaces() if ws.id == "garden")
+    whole = [change.id for change in engine.past(_unhidden(ws), Past(limit=100))]
+    guest = _unhidden(ws, hide=("Private/**", "Hidden/**"))
+    hidden = set(whole) - {change.id for change in engine.past(guest, Past(limit=100))}
+    assert len(hidden) > 3
+    for change in whole:
+        page, api = f"/w/garden/changes/{change}", f"/api/v1/workspaces/garden/changes/{change}"
+        looked = [server.ask("GET", place, {**HTML, **server.bearer("guest")}) for place in (page, f"{page}/undo", api)]
+        asked = [("history", {"change": change}), ("undo", {"change": change, "dry_run": True})]
+        called = [server.call("guest", "notes", tool, args) for tool, args in asked]
+        for answer in looked + called:
+            assert not tells(answer.whole), (change, answer.text)
+        if change in hidden:
+            assert [answer.status for answer in looked] == [404] * 3
+            undo = server.ask("POST", f"{api}/undo", {**JSON, **server.bearer("guest")}, b"")
+            told = server.call("guest", "notes", "undo", {"change": change})
+            assert undo.status == 404 and told.json()["result"]["isError"]
+            assert not tells(undo.whole + told.whole)
+    assert server.files() == before
+
+
+def _unhidden(ws: Any, hide: tuple[str, ...] = ()) -> Any:
+    fields = {name: getattr(ws, name) for name in ws.__slots__}
+    return engine.Workspace(**fields | {"access": Access(hide=hide)})
+
+
+def test_an_export_holds_no_more_than_may_be_seen(server: Guarded) -> None:
+    answer = server.ask("GET", "/api/v1/workspaces/garden/export.zip", server.bearer("guest"))
+    with zipfile.ZipFile(io.BytesIO(answer.body)) as packed:
+        for name in packed.namelist():
+            assert not tells(name) and not tells(packed.read(name).decode("utf-8", "replace")), name
+        assert "Tea.md" in packed.namelist()
+    assert not tells(answer.whole)
+
+
+@pytest.mark.slow
+def test_a_hidden_place_takes_nothing_in_and_does_not_say_whether_it_is_taken(twins: tuple[Guarded, Guarded]) -> None:
+    """For every way to write, a hidden note that is there is refused as one that is not."""
+    before = [server.files() for server in twins]
+    for surface in surfaces():
+        for tool in surface.tools:
+            for path in HIDDEN if "daily" not in tool.name else ():  # whose note has the name of a day
+                for args in calls(tool, path, path):
+                    full, empty = (same(one, one.call("guest", surface.name, tool.name, args)) for one in twins)
+                    assert full == empty, (tool.name, args)
+    for path in HIDDEN:
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as zipped:
+            zipped.writestr(path, "planted")
+        for more in ("", "?overwrite=true", "?dry_run=true"):
+            place, kind = f"/api/v1/workspaces/garden/import{more}", {"content-type": "application/zip"}
+            came = [one.ask("POST", place, {**one.bearer("guest"), **kind}, packed.getvalue()) for one in twins]
+            assert came[0].text == came[1].text and came[0].json()["created"] == [], came[0].text
+    assert [server.files() for server in twins] == before
