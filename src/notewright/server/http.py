@@ -236,7 +236,7 @@ class _Served:
         if asked.method == "subscriptions/listen":  # does not end, so it takes no turn
             return await self._streaming.handle_request(scope, _again(asked.body, receive), reply.send)
         try:
-            async with self._turns.turn(user or address_of(scope), counted=self._surface.guard is None):
+            async with self._turns.turn(user or address_of(scope), counted=not self._surface.counts):
                 await self._do(asked, caller, reply, gone, scope, receive)
         except Limited as problem:
             await too_many(problem, request_id(asked.message))(scope, receive, send)

@@ -364,6 +364,7 @@ class Surface:
     )
     finish: Callable[[Call, Answer], Answer] | None = None  # a last hand on every successful answer
     guard: Callable[[Call, str], None] | None = None  # before the arguments are looked at: call limits raise Limited
+    counts: bool = False  # `guard` holds callers to limits of its own: the server need not
     begin: Callable[[Workspace], None] | None = None  # once, when a workspace is open; calls do not wait for it
     sessions: Literal["required", "offered"] = "offered"  # 2025-era HTTP without `mcp-session-id`: 400, or served
     handshake: bool = False  # a call before `notifications/initialized` is refused (2025 era)

@@ -346,4 +346,5 @@ def surface(limiter: Limiter | None = None, settings: Octarine | None = None) ->
         if limiter is not None and held.rate_limits:
             limiter.count(f"octarine {tool} {call.caller}", [windows[tool]])
 
-    return Surface("octarine", INSTRUCTIONS, _tools(held), Envelope(), guard=guard)
+    counts = limiter is not None and held.rate_limits
+    return Surface("octarine", INSTRUCTIONS, _tools(held), Envelope(), guard=guard, counts=counts)

@@ -365,6 +365,7 @@ def surface(limiter: Limiter | None = None) -> Surface:
         resources=NoteResources("file:///", source=Filed(notes_only=False), whole_library=False, audience=("user",)),
         coerce=_deleting,
         guard=guard,
+        counts=limiter is not None,
         sessions="required",
         sse=False,
     )
