@@ -81,6 +81,15 @@ def test_the_unit_starts_a_command_that_exists_with_the_settings_file() -> None:
     assert unit()["ReadWritePaths"] == ["/srv/notes"]
 
 
+def test_the_command_beside_the_service_uses_its_user_settings_and_state() -> None:
+    text, settings = (DEPLOY / "notewright.sh").read_text(encoding="utf-8"), unit()
+    program_file, *words = shlex.split(settings["ExecStart"][0])
+    assert f"NOTEWRIGHT_CONFIG={parse(words).config} {program_file}" in text
+    assert f"runuser -u {settings['User'][0]} " in text and f"umask {settings['UMask'][0].lstrip('0').zfill(3)}" in text
+    assert "XDG_STATE_HOME=/var/lib " in text and "XDG_STATE_HOME=%S " in settings["Environment"][0]
+    assert "XDG_CACHE_HOME=/var/cache " in text and "XDG_CACHE_HOME=%C " in settings["Environment"][0]
+
+
 def test_the_unit_gives_us_longer_to_stop_than_we_take() -> None:
     assert int(unit()["TimeoutStopSec"][0]) >= DRAIN_SECONDS + 10
     # Told twice, a worker ends at once: systemd tells the first process only, and that one tells its workers.
