@@ -247,3 +247,25 @@ def test_a_hidden_place_takes_nothing_in_and_does_not_say_whether_it_is_taken(tw
             came = [one.ask("POST", place, {**one.bearer("guest"), **kind}, packed.getvalue()) for one in twins]
             assert came[0].text == came[1].text and came[0].json()["created"] == [], came[0].text
     assert [server.files() for server in twins] == before
+
+
+@pytest.mark.slow
+def test_who_writes_what_is_seen_learns_nothing_of_what_is_not(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Both servers are written to in the same way, and go on answering the same."""
+    plain = {path: text for path, text in GARDEN.items() if path not in HIDDEN}
+    place, other = (tmp_path_factory.mktemp(name) for name in ("with", "without"))
+    with guarded(place) as full, guarded(other, garden=plain) as empty:
+        for surface in surfaces():
+            for tool in surface.tools:
+                for word in ("Tea", "new", "Recipes/Broth"):
+                    for args in calls(tool, word):
+                        told = [
+                            re.sub(r"\b[2-9a-z]{8}\b", "ID", same(one, answer).replace("\\n", "\n"))
+                            for one in (full, empty)
+                            for answer in [one.call("guest", surface.name, tool.name, args)]
+                        ]
+                        assert told[0] == told[1], (tool.name, args)
+                        assert not tells(told[0], json.dumps(args))
+        hidden = {name: data for name, data in full.files().items() if name.removeprefix("Garden/") not in plain}
+        assert hidden.keys() >= {f"Garden/{path}" for path in HIDDEN}
+        assert empty.files().keys() == full.files().keys() - {f"Garden/{path}" for path in HIDDEN}
