@@ -171,7 +171,8 @@ def surface_named(name: str, config: Config, traffic: Traffic | None = None) -> 
 
 def _welcome(config: Config, host: str, port: int) -> str:
     """Where everything is, and the line to paste into a client."""
-    base = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    scheme = "https" if config["http.tls_cert"] else "http"
+    base = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
     names = ", ".join(f"{workspace.name} ({workspace.location})" for workspace in config.workspaces)
     endpoints = "\n".join(f"  {name:13}{base}/mcp/{name}" for name in SURFACES)
     return (
