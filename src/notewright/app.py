@@ -172,12 +172,15 @@ def surface_named(name: str, config: Config, traffic: Traffic | None = None) -> 
 def _welcome(config: Config, host: str, port: int) -> str:
     """Where everything is, and the line to paste into a client."""
     scheme = "https" if config["http.tls_cert"] else "http"
-    base = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    ours = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    base = (config["http.public_url"] or f"{scheme}://{ours}:{port}").rstrip("/")
     names = ", ".join(f"{workspace.name} ({workspace.location})" for workspace in config.workspaces)
     endpoints = "\n".join(f"  {name:13}{base}/mcp/{name}" for name in SURFACES)
+    token = ' --header "Authorization: Bearer nw_…"' if beyond_this_machine(config) else ""
     return (
-        f"Notewright serves {names}\nSee what agents do, search and read:\n  {base}/\nTools for agents:\n{endpoints}\n"
-        f"Connect Claude Code:\n  claude mcp add --transport http notewright {base}/mcp\n"
+        f"Notewright serves {names or 'the workspaces that were added'} on {host} port {port}\n"
+        f"See what agents do, search and read:\n  {base}/\nTools for agents:\n{endpoints}\n"
+        f"Connect Claude Code:\n  claude mcp add --transport http notewright {base}/mcp{token}\n"
         "Other clients: add the notes address above as a streamable HTTP server. Stop with Ctrl-C."
     )
 

@@ -101,7 +101,7 @@ def enclosing(folder: str, config: Config) -> str | None:
         except OSError:
             return None
         kept = Path(config.state) / f"{found.st_dev:x}-{found.st_ino:x}" / "ledger.db"
-        if kept.exists() or (outer / ".obsidian").is_dir():
+        if os.path.exists(kept) or os.path.isdir(outer / ".obsidian"):  # False for what may not be looked at
             return str(outer)
     return None
 

@@ -171,9 +171,10 @@ def _issuer(config: Config) -> "oauth.Issuer | None":
 def _rules(config: Config, entry: Entry) -> http.Rules:
     public = urlsplit(config["http.public_url"] or "").hostname
     host = config["http.host"]
+    own = socket.gethostname().lower()
     return http.Rules(
         entry,
-        hosts=[*config["http.hosts"], *([public] if public else []), host],
+        hosts=[*config["http.hosts"], *([public] if public else []), host, own, f"{own}.local"],
         origins=config["http.origins"],
         addresses=host not in LOOPBACK,
         proxies=config["http.trusted_proxies"],

@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -61,7 +62,7 @@ def serving(place: Path, *words: str, host: str = "127.0.0.1") -> Iterator[Runni
     with (place / "log").open("w") as log:
         process = subprocess.Popen([*command, "--http", f"{host}:0", *words], stderr=log, text=True, cwd=place)
     try:
-        until(lambda: re.search(r"http://[\d.]+:\d+/mcp/notes", (place / "log").read_text()) is not None)
+        until(lambda: re.search(r":\d+/mcp/notes", (place / "log").read_text()) is not None)
         port = re.search(r":(\d+)/mcp/notes", (place / "log").read_text())
         assert port is not None
         running = Running(place, process, f"http://127.0.0.1:{port[1]}")
@@ -98,6 +99,23 @@ def test_nothing_is_open_to_others_before_there_is_a_token(place: Path, words: l
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert done.returncode == 1
     assert f"notewright token add NAME --state {place / 'state'}" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_names_of_this_machine_are_ours_and_those_of_others_are_not(place: Path) -> None:
+    good = token(place, "add", "phone")
+    with serving(place, host="0.0.0.0") as server:
+        port, name = server.address.rpartition(":")[2], socket.gethostname()
+        ours = (
+            f"localhost:{port}",
+            f"{name}:{port}",
+            f"{name}.local:{port}",
+            f"192.0.2.7:{port}",
+            f"[2001:db8::7]:{port}",
+        )
+        for host, status in [*((one, 200) for one in ours), ("evil.example", 421), (f"{name}.evil.example", 421)]:
+            told = {"host": host, "authorization": f"Bearer {good}"}
+            assert httpx2.get(server.address + "/api/v1/me", headers=told).status_code == status, host
 
 
 def test_a_token_that_is_over_opens_nothing(place: Path) -> None:

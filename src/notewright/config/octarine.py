@@ -70,12 +70,12 @@ def _workspace(name: str, table: Any, here: Path) -> Table:
 
 
 def _rc(place: Path) -> Table:
+    if not os.path.exists(place):  # nor in a folder that may not be looked into
+        return {}
     try:
         if place.stat().st_size > MAX_FILE_BYTES:
             raise Invalid(f"{place} is larger than {MAX_FILE_BYTES} bytes", what="config")
         read = json.loads(place.read_bytes())
-    except FileNotFoundError:
-        return {}
     except (OSError, ValueError, RecursionError) as error:
         raise Invalid(f"{place} cannot be read: {error}", what="config") from None
     if not isinstance(read, dict):
