@@ -15,6 +15,7 @@ from notewright.server.visit import NOW, Visit
 
 log = logging.getLogger(__name__)
 HEADER = b"x-request-id"
+PLAIN = (b"x-content-type-options", b"nosniff")  # nobody guesses what an answer is: it says so itself
 _GIVEN = re.compile(rb"[A-Za-z0-9-]{1,64}")
 _GONE = 499  # nobody waits for the answer any more
 
@@ -56,7 +57,8 @@ class Trace:
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
                 passage.status = message["status"]
-                message = {**message, "headers": [*message.get("headers", ()), given]}
+                told = [*message.get("headers", ()), given]
+                message = {**message, "headers": told if PLAIN in told else [*told, PLAIN]}
             elif message["type"] == "http.response.body":
                 passage.size += len(message.get("body", b""))
             await send(message)
