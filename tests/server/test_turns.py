@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -169,13 +170,19 @@ def test_zero_is_no_limit() -> None:
     run(test())
 
 
-def test_workers_share_what_may_run_at_once() -> None:
+@pytest.mark.parametrize(
+    ("at_once", "workers", "share"), [(50, 2, 25), (51, 2, 26), (32, 2, 20), (32, 1, 32), (5, 2, 5)]
+)
+def test_workers_share_what_may_run_at_once_but_for_the_twenty_of_every_client(
+    at_once: int, workers: int, share: int
+) -> None:
     async def test() -> None:
-        values = {"http.calls_at_once": 5, "http.workers": 2, "http.calls_per_minute": 0}
-        calls = Calls(Turns.of(Config((), "", "", values), MemoryTraffic()))
-        tasks = [asyncio.create_task(calls.call("ann")) for _ in range(9)]
+        said = {"http.calls_at_once": at_once, "http.workers": workers, "rate_limits": False}
+        config = Config((), "", "")
+        calls = Calls(Turns.of(replace(config, values={**config.values, **said}), MemoryTraffic()))
+        tasks = [asyncio.create_task(calls.call("ann")) for _ in range(60)]
         await settled()
-        assert calls.running == 3
+        assert calls.running == share
         calls.let.set()
         await asyncio.gather(*tasks)
 

@@ -21,7 +21,7 @@ from notewright.errors import Invalid, NotFound
 
 log = logging.getLogger(__name__)
 CHANGEABLE = tuple(one.name for one in WORKSPACE_SETTINGS if one.name not in ("location", "bootstrap"))
-_NOT_SETTINGS = {"NOTEWRIGHT_CONFIG", "NOTEWRIGHT_SHARED", "NOTEWRIGHT_SEEDS"}
+_NOT_SETTINGS = {"NOTEWRIGHT_CONFIG", "NOTEWRIGHT_SHARED", "NOTEWRIGHT_SEEDS", "NOTEWRIGHT_CI"}
 
 
 @dataclass(frozen=True, slots=True)
