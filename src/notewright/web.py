@@ -210,7 +210,7 @@ def work(
                 secured.reload(asked)
             await app.replace(site.app())
 
-        told = listening.settings(config, secured) | {"proxy_headers": False}  # the application does it
+        told = listening.settings(secured)
         bounds = Limits(connections=config["http.max_connections"])
         server = Server(uvicorn.Config(app, **told), leaving=app.leave, limits=bounds, seat=seat)
         server.again = again

@@ -190,7 +190,7 @@ def guarded(place: Path, *, limits: Limits | None = None, tokens: bool = True, *
     config = configured(place, **settings)
     with Site(config) as site:
         app = site.app()
-        with serving(app, config, limits) as port:
+        with serving(app, limits) as port:
             running = Guarded(port, site, app, place)
             running.tokens |= _tokens(running) if tokens else {}
             running.change = _changed(site)
@@ -198,9 +198,9 @@ def guarded(place: Path, *, limits: Limits | None = None, tokens: bool = True, *
 
 
 @contextlib.contextmanager
-def serving(app: Starlette, config: Config, limits: Limits | None = None, **more: Any) -> Iterator[int]:
+def serving(app: Starlette, limits: Limits | None = None, **more: Any) -> Iterator[int]:
     """The port at which an application is served with the bounds that a real server has."""
-    told = listening.settings(config) | {"timeout_graceful_shutdown": 2} | more
+    told = listening.settings() | {"timeout_graceful_shutdown": 2} | more
     server = listening.Server(uvicorn.Config(app, **told), leaving=app.state.leave, limits=limits)
     with socket.create_server(("127.0.0.1", 0)) as door:
         thread = threading.Thread(target=server.run, args=([door],))

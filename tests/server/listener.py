@@ -60,19 +60,23 @@ async def lifespan(receive: Any, send: Any) -> None:
 
 
 def config(**values: Any) -> Config:
-    plain = {"http.tls_cert": None, "http.tls_key": None, "http.trusted_proxies": ()}
+    plain = {"http.tls_cert": None, "http.tls_key": None}
     return Config((), "", "", plain | {f"http.{name}": value for name, value in values.items()})
 
 
 @contextlib.contextmanager
 def listening_to(
-    app: Any, given: Config | None = None, limits: Limits | None = None, seat: Seat | None = None, **more: Any
+    app: Any,
+    given: Config | None = None,
+    limits: Limits | None = None,
+    seat: Seat | None = None,
+    door: socket.socket | None = None,
+    **more: Any,
 ) -> Iterator[int]:
     """The port at which an application is served, until the end of the block."""
-    asked = given or config()
-    told = listening.settings(asked, tls.opened(asked)) | {"log_level": "critical"} | more
+    told = listening.settings(tls.opened(given or config())) | {"log_level": "critical"} | more
     server = listening.Server(uvicorn.Config(app, **told), limits=limits, seat=seat)
-    with socket.create_server(("127.0.0.1", 0), backlog=512) as door:
+    with door or socket.create_server(("127.0.0.1", 0), backlog=512) as door:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
         thread.start()
         try:

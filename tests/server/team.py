@@ -52,11 +52,9 @@ def work(seat: processes.Seat) -> int:
         raise ValueError("the disk is on fire")
     import uvicorn
 
-    from notewright.config import Config
     from notewright.server import listening
 
-    told = listening.settings(Config((), "", "", {"http.trusted_proxies": ()}))
-    server = listening.Server(uvicorn.Config(App(seat), **told), seat=seat)
+    server = listening.Server(uvicorn.Config(App(seat), **listening.settings()), seat=seat)
     server.run([door])
     return 0 if server.started else 1
 

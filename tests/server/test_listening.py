@@ -8,12 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.server.listener import GET, Echo, answer, ask, config, connected, heard, listening_to, trickle, until
+from tests.server.listener import GET, Echo, answer, ask, connected, heard, listening_to, trickle, until
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from notewright.errors import Invalid
-from notewright.server import bounded, listening
+from notewright.server import bounded
 from notewright.server.bounded import Limits
 from notewright.server.processes import Seat
+from notewright.server.proxies import Proxies
 
 QUICK = Limits(head_seconds=0.6, body_seconds=0.6, idle_seconds=0.6, rest_seconds=0.6, reader_seconds=0.6)
 KINDS = [(bounded.Plain, "asyncio"), (bounded.PROTOCOL, "auto"), (bounded.PROTOCOL, "asyncio")]
@@ -279,28 +281,40 @@ def test_what_a_client_says_of_its_own_address_is_not_believed(monkeypatch: pyte
     monkeypatch.setenv("WEB_CONCURRENCY", "7")
     with listening_to(Echo()) as port:
         assert b"127.0.0.1 http 0" in ask(port, FORGED)
-    with listening_to(Echo(), config(trusted_proxies=("10.0.0.1",))) as port:
+
+
+def behind(*proxies: str) -> ProxyHeadersMiddleware:
+    return ProxyHeadersMiddleware(Echo(), trusted_hosts=Proxies(proxies).names)
+
+
+def test_one_who_is_no_trusted_proxy_is_not_believed_either() -> None:
+    with listening_to(behind("10.0.0.1", "fd00::/8")) as port:
         assert b"127.0.0.1 http 0" in ask(port, FORGED)
 
 
-@pytest.mark.parametrize("proxy", ["127.0.0.1", "127.0.0.0/8"])
+@pytest.mark.parametrize("proxy", ["127.0.0.1", "127.0.0.0/8", "127.0.0.9/8"])
 def test_a_trusted_proxy_speaks_for_its_client_and_not_for_what_that_one_forged(proxy: str) -> None:
-    with listening_to(Echo(), config(trusted_proxies=(proxy,))) as port:
+    with listening_to(behind(proxy)) as port:
         assert b"203.0.113.9 https 0" in ask(port, FORGED)
         twice = FORGED.replace(b": 203.0.113.9", b": 198.51.100.7, 203.0.113.9")
         assert b"203.0.113.9 https 0" in ask(port, twice)
 
 
 def test_a_proxy_is_known_on_a_door_for_both_kinds_of_address() -> None:
-    assert listening.trusted(("10.0.0.5", "10.1.0.0/16", "fd00::/8")) == [
-        "10.0.0.5", "::ffff:a00:5/128", "10.1.0.0/16", "::ffff:a01:0/112", "fd00::/8",
-    ]  # fmt: skip
+    with (
+        socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as door,
+        listening_to(behind("127.0.0.1"), door=door) as port,
+    ):
+        assert b"203.0.113.9 https 0" in ask(port, FORGED)
+    known = Proxies(["10.0.0.5", "10.1.0.0/16", "fd00::/8"])
+    assert known("10.0.0.5") and known("::ffff:10.1.2.3") and known("fd00::1")
+    assert not known("10.0.0.6") and not known("::ffff:10.2.0.1") and not known("proxy")
 
 
-@pytest.mark.parametrize("proxy", ["*", "caddy", "10.0.0.1/8", ""])
+@pytest.mark.parametrize("proxy", ["*", "caddy", ""])
 def test_what_is_no_address_of_a_proxy_is_refused(proxy: str) -> None:
-    with pytest.raises(Invalid, match="no address of a proxy"):
-        listening.trusted((proxy,))
+    with pytest.raises(Invalid, match="trusted_proxies"):
+        Proxies((proxy,))
 
 
 def test_nothing_is_told_of_what_serves() -> None:

@@ -124,7 +124,7 @@ def _passed(rules: Rules, routes: Sequence[Door], operations: Operations) -> lis
         allow_private_network=True,
     )
     trusted = Proxies(rules.proxies)
-    proxies = Middleware(ProxyHeadersMiddleware, trusted_hosts=list(rules.proxies))
+    proxies = Middleware(ProxyHeadersMiddleware, trusted_hosts=trusted.names)
     return [
         Middleware(Trace, operations, trusted),
         *([proxies] if rules.proxies else []),

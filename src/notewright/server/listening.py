@@ -9,20 +9,17 @@ first: `processes.py` has the numbers.
 """
 
 import asyncio
-import ipaddress
 import logging
 import resource
 import socket
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 import uvicorn
 
-from notewright.config import Config
-from notewright.errors import Invalid
 from notewright.server.bounded import LINGER, PROTOCOL, Bounded, Limits, said
 from notewright.server.processes import Seat
 from notewright.server.tls import Tls
@@ -42,9 +39,8 @@ PAUSE = 1.0  # seconds, after the system had no file descriptor left
 OTHER_FILES = 1024  # file descriptors beside those of connections
 
 
-def settings(config: Config, tls: Tls | None = None) -> dict[str, Any]:
-    """What `uvicorn.Config` is to be told."""
-    proxies = trusted(config["http.trusted_proxies"])
+def settings(tls: Tls | None = None) -> dict[str, Any]:
+    """What `uvicorn.Config` is to be told. Whom a proxy speaks for is for the application to say."""
     return {
         "http": PROTOCOL,
         "ws": "none",
@@ -53,8 +49,7 @@ def settings(config: Config, tls: Tls | None = None) -> dict[str, Any]:
         "log_config": None,
         "access_log": False,
         "server_header": False,
-        "proxy_headers": bool(proxies),  # uvicorn believes everybody on this machine unless it is told not to
-        "forwarded_allow_ips": proxies,
+        "proxy_headers": False,  # else uvicorn believes everybody on this machine, and a variable of the environment
         "timeout_keep_alive": int(Limits().idle_seconds),
         "timeout_graceful_shutdown": DRAIN_SECONDS,
         "h11_max_incomplete_event_size": Limits().head_bytes,
@@ -64,23 +59,6 @@ def settings(config: Config, tls: Tls | None = None) -> dict[str, Any]:
 
 def _given(context: ssl.SSLContext) -> Callable[..., ssl.SSLContext]:
     return lambda *_: context
-
-
-def trusted(proxies: Iterable[str]) -> list[str]:
-    """Whose X-Forwarded-… headers are believed: addresses and networks, or Invalid for what is neither."""
-    return [written for proxy in proxies for written in _ways_to_write(proxy)]
-
-
-def _ways_to_write(proxy: str) -> list[str]:
-    try:
-        network = ipaddress.ip_network(proxy)
-    except ValueError:
-        hint = "name its address or network, as in 10.0.0.5 or 10.0.0.0/24"
-        raise Invalid(f"{proxy!r} is no address of a proxy", hint=hint, what="http.trusted_proxies") from None
-    if network.version == 6:
-        return [proxy]
-    mapped = f"::ffff:{network.network_address}/{96 + network.prefixlen}"  # its name where we listen on IPv6
-    return [proxy, str(ipaddress.ip_network(mapped))]
 
 
 class Server(uvicorn.Server):
