@@ -101,7 +101,7 @@ def undo_since_now(asked: Asked) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class _Since:
-    """Whose changes, since when. The client is always said, be it by an empty name: the command line has none."""
+    """Whose changes, since when. The client is always said, be it by an empty name: some have none."""
 
     client: str
     user: str | None
@@ -119,7 +119,7 @@ class _Since:
     @property
     def who(self) -> str:
         by = f" of {self.user}" if self.user else ""
-        return (self.client or "the command line") + by
+        return {"": "clients without a name", "notewright": "the command line"}.get(self.client, self.client) + by
 
     def undo(self, ws: Workspace, dry_run: bool) -> Undone:
         return engine.undo_since(ws, self.at, client=self.client, user=self.user, dry_run=dry_run)
