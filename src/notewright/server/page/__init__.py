@@ -55,7 +55,7 @@ def _events(desk: Desk, feed: Feed) -> Callable[[Request], Awaitable[Response]]:
         except ValueError:
             after = None
         chosen = activity.Filter.of(request.query_params)
-        return feed.stream(Look(who.library(desk.library), chosen, after))
+        return await feed.stream(Look(who.library(desk.library), chosen, after))
 
     return events
 

@@ -19,7 +19,7 @@ from notewright import engine
 from notewright.engine import Narrowed, Registry, Workspace
 from notewright.errors import Problem
 from notewright.server.page.activity import Filter, Row
-from notewright.server.page.frame import HEADERS, render
+from notewright.server.page.frame import HEADERS, STATUS, render
 from notewright.server.workers import Workers
 from notewright.surfaces import Library
 
@@ -123,29 +123,37 @@ class Feed:
         self._library, self._workers, self._registry = library, workers, registry
         self._most, self._tick, self._heartbeat, self._clock = most, tick, heartbeat, clock
         self._open: dict[Look, asyncio.Event] = {}
+        self._beginning = 0
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
 
-    def stream(self, look: Look) -> Response:
-        """A stream for one page, or the refusal of one too many."""
+    async def stream(self, look: Look) -> Response:
+        """A stream for one page; or the refusal of one too many, or of one that makes no sense."""
         headers = HEADERS | {"X-Accel-Buffering": "no"}
-        if self._closed or len(self._open) >= self._most:
+        if self._closed or len(self._open) + self._beginning >= self._most:
             return Response("Too many pages are open", 503, {**headers, "Retry-After": "30"}, "text/plain")
-        return StreamingResponse(self._events(look), 200, headers, "text/event-stream")
+        self._beginning += 1
+        try:
+            begun = await self._workers.run(look.news)  # what happened since the page was made
+        except Problem as problem:
+            return Response(str(problem), STATUS[problem.code], headers, "text/plain")
+        finally:
+            self._beginning -= 1
+        return StreamingResponse(self._events(look, begun), 200, headers, "text/event-stream")
 
     def close(self) -> None:
         self._closed = True
         for woken in self._open.values():
             woken.set()
 
-    async def _events(self, look: Look) -> AsyncIterator[str]:
+    async def _events(self, look: Look, begun: list[str]) -> AsyncIterator[str]:
         woken = self._open[look] = asyncio.Event()
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
         try:
             end, rules = self._clock() + LONGEST, self._registry.pulse()
-            yield "retry: 1000\n: here we are\n\n"
-            woken.set()  # what happened since the page was made
+            woken.set()  # for what was made since `begun`
+            yield "".join(["retry: 1000\n: here we are\n\n", *begun])
             while self._clock() < end:
                 heard = await _within(woken, self._heartbeat)
                 if self._closed or self._registry.pulse() != rules:
