@@ -100,6 +100,10 @@ class Bounded(asyncio.Protocol):
         """Bytes that came after the request that is being answered, and that no parser has taken."""
         return 0
 
+    def behind(self) -> bool:
+        """Whether what came last, in the middle of a body, was nothing of it: more headers, or words on its pieces."""
+        return False
+
     def data_received(self, data: bytes) -> None:
         for start in range(0, len(data), PIECE):
             if self._refused or self.transport.is_closing():
@@ -107,7 +111,7 @@ class Bounded(asyncio.Protocol):
             piece = data[start : start + PIECE]
             super().data_received(piece)
             self._received += len(piece)
-            self._head = self._head + len(piece) if self.part() == "head" else 0
+            self._head = self._head + len(piece) if self.part() == "head" or self.behind() else 0
             if self._head > self.limits.head_bytes + PIECE:  # a piece may have begun with the end of something else
                 self.refuse(431, "The head of the request is too large")
 
@@ -137,6 +141,11 @@ class Bounded(asyncio.Protocol):
         self.flow.resume_reading()
         self.transport.write_eof()
         self.loop.call_later(LINGER, self.transport.abort)
+
+    @property
+    def idle_since(self) -> float | None:
+        """When we noticed that nothing was left to do here, if that is so."""
+        return self._since if self._state == ("idle", self.cycle) and self._waits() == "idle" else None
 
     def _let_go(self) -> bool:
         """Tell the application that its client has gone; whether it was in the middle of an answer."""
@@ -210,6 +219,7 @@ if QUICK:
 
     class Quick(Bounded, HttpToolsProtocol):
         _part: Part = ""
+        _came = False  # something of a body
 
         def part(self) -> Part:
             return self._part
@@ -227,6 +237,10 @@ if QUICK:
             self._part, self._head = "head", 0
             super().on_message_begin()
 
+        def on_header(self, name: bytes, value: bytes) -> None:
+            if self._part == "head":  # uvicorn takes what comes behind a body for headers, which no proxy looks at
+                super().on_header(name, value)
+
         def on_headers_complete(self) -> None:
             self._part = "body"
             if self._head + PIECE > self.limits.head_bytes and self._size_of_head() > self.limits.head_bytes:
@@ -234,6 +248,14 @@ if QUICK:
             if self._refused or len(self.pipeline) >= AHEAD:
                 raise _Enough  # ends the parser too
             super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._came = True
+            super().on_body(body)
+
+        def behind(self) -> bool:
+            came, self._came = self._came, False
+            return self._part == "body" and not came
 
         def on_message_complete(self) -> None:
             self._part = ""

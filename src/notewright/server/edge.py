@@ -38,7 +38,9 @@ class Edge:
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
         headers = Headers(scope=scope)
-        name = _host_name(headers.get("host", ""))
+        if "transfer-encoding" in headers and "content-length" in headers:
+            return await self._refuse("malformed", 400, "this request has two lengths", scope, receive, send)
+        name = _host_name(", ".join(headers.getlist("host")))
         if not self._is_ours(name):
             return await self._refuse(
                 "host", 421, "this server does not answer to that Host name", scope, receive, send
@@ -68,7 +70,8 @@ class Edge:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008, "reason": words})
         else:
-            await JSONResponse({"error": words}, status)(scope, receive, send)
+            closing = {"Connection": "close"} if status == 400 else {}  # where the next request begins is not certain
+            await JSONResponse({"error": words}, status, closing)(scope, receive, send)
 
 
 def _is_address(name: str) -> bool:
