@@ -8,7 +8,7 @@ SEEDS  ?= 1000000
 BIN       := .venv/bin
 INSTALLED := .venv/.installed
 CLIENTS   := tests/clients/node_modules/.installed
-PACKAGES  := rg:ripgrep strace:strace npm:npm node:nodejs chromium:chromium \
+PACKAGES  := rg:ripgrep strace:strace npm:npm node:nodejs chromium:chromium wrk:wrk \
              caddy:caddy nginx:nginx-light curl:curl systemd-analyze:systemd
 
 .PHONY: help reference install serve test check format bench torture dist constraints clients system clean

@@ -13,8 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.mark.slow
 def test_a_quick_run_measures_every_row() -> None:
-    if shutil.which("rg") is None:
-        pytest.skip("ripgrep is not installed")
+    missing = [tool for tool in ("rg", "wrk") if shutil.which(tool) is None]
+    if missing:
+        pytest.skip(f"{' and '.join(missing)} not installed")
     done = subprocess.run(
         (sys.executable, "tools/bench.py", "--quick"), cwd=ROOT, capture_output=True, text=True, timeout=300
     )

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from bench_client import Refused
 from bench_found import Figure, figures
+from bench_http import HTTP_REFERENCES, HTTP_ROWS, PER_SECOND
 from bench_references import BURSTS, REFERENCES, Bench, Sampler
-from bench_rows import ROWS, Row
+from bench_rows import IN_FLIGHT, ROWS, Row
 from make_vault import make_vault
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,6 +56,10 @@ class Outcome:
             return ""
         return f"{self.middle / self.reference[1]:.3g} ×" if self.reference else number(self.middle, self.unit)
 
+    @property
+    def _reference_unit(self) -> str:
+        return PER_SECOND if self.unit == PER_SECOND else "ms"
+
     def verdict(self, before: str) -> str:
         if not self.samples:
             return f"not measured: {self.reason}"
@@ -75,7 +80,7 @@ class Outcome:
             self.name,
             number(self.middle if self.samples else None, self.unit),
             number(high, self.unit),
-            f"{self.reference[0]} {number(self.reference[1], 'ms')}" if self.reference else "",
+            f"{self.reference[0]} {number(self.reference[1], self._reference_unit)}" if self.reference else "",
             self.figure if self.reference else "",
             before,
             self.budget,
@@ -109,7 +114,7 @@ class Samplers:
 
     def __getitem__(self, name: str) -> Sampler:
         if name not in self.ready:
-            self.ready[name] = REFERENCES[name](self.bench)
+            self.ready[name] = (REFERENCES | HTTP_REFERENCES)[name](self.bench)
         return self.ready[name]
 
 
@@ -161,12 +166,13 @@ def outcomes(size: int, only: str, quick: bool) -> Iterator[Outcome]:
         bench = Bench(size, vault, state)
         references = Samplers(bench)
         with bench.closing:
-            for row in ROWS:
+            for row in (*ROWS, *HTTP_ROWS):
                 if (not row.sizes or size in row.sizes) and only in row.name:
                     yield measured(row, bench, references, quick)
     finally:
         shutil.rmtree(vault)
-        shutil.rmtree(state, ignore_errors=True)
+        for kept in PLACE.glob(f"{state.name}*"):
+            shutil.rmtree(kept, ignore_errors=True)
 
 
 def found() -> Iterator[Outcome]:
@@ -220,7 +226,9 @@ def page(parts: dict[str, str]) -> str:
         "**walk** scandir and stat of every file · **bytes** reading every file once · **sync1** write 2 kB beside, "
         "fsync, rename, fsync the folder · **rg** ripgrep over the same files · **echo** a loop that answers JSON "
         "lines · **noop** a tool that does nothing, through our own server · **fts** the bare full-text statement in "
-        "the same database. Why these: [why](why.md).\n"
+        "the same database · **bare** the web framework alone behind our listener, with so many processes, taking the "
+        f"JSON of a call apart and answering a little; over HTTP {IN_FLIGHT} calls are in flight. Why these: "
+        "[why](why.md).\n"
     )
     return "\n".join(("# Benchmarks", "", about, words, *parts.values()))
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import cycle
 from pathlib import Path
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bench_client import NOTEWRIGHT, PYTHON, Client, Refused
 
@@ -34,6 +34,7 @@ class Bench:
     chance: Random = field(default_factory=lambda: Random(4))
     meanwhile: dict[str, list[float]] = field(default_factory=dict)  # what was measured while something else was
     first: Client | None = None  # the server that made the index
+    sites: dict[tuple[str, int], Any] = field(default_factory=dict)  # servers over HTTP, by kind and processes
 
     @cached_property
     def files(self) -> list[str]:
@@ -92,11 +93,16 @@ class Bench:
 
 def until_fresh(client: Client, seconds: float = 1200) -> Client:
     """Wait until a search answers from a whole index."""
+    until_answered(lambda: client.call("search", query="anything"), seconds)
+    return client
+
+
+def until_answered(ask: Callable[[], object], seconds: float = 1200) -> None:
     end = time.monotonic() + seconds
     while True:
         try:
-            client.call("search", query="anything")
-            return client
+            ask()
+            return
         except Refused:
             if time.monotonic() > end:
                 raise
