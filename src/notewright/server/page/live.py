@@ -11,9 +11,11 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import takewhile
 
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from notewright import engine
 from notewright.engine import Narrowed, Registry, Workspace
@@ -106,6 +108,18 @@ def _event(kind: str, value: dict[str, str], at: float | None = None) -> str:
     return f"{place}event: {kind}\ndata: {json.dumps(value)}\n\n"
 
 
+class _Stream(StreamingResponse):
+    """Gives its place back, even if its client went before it began."""
+
+    left: Callable[[], None]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.left()
+
+
 class Feed:
     """The streams that are open. On the event loop alone; `close` ends them all."""
 
@@ -123,35 +137,42 @@ class Feed:
         self._library, self._workers, self._registry = library, workers, registry
         self._most, self._tick, self._heartbeat, self._clock = most, tick, heartbeat, clock
         self._open: dict[Look, asyncio.Event] = {}
-        self._beginning = 0
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
 
     async def stream(self, look: Look) -> Response:
         """A stream for one page; or the refusal of one too many, or of one that makes no sense."""
         headers = HEADERS | {"X-Accel-Buffering": "no"}
-        if self._closed or len(self._open) + self._beginning >= self._most:
+        if self._closed or len(self._open) >= self._most:
             return Response("Too many pages are open", 503, {**headers, "Retry-After": "30"}, "text/plain")
-        self._beginning += 1
+        rules = self._registry.pulse()  # before anything is waited for: they were let in by these
+        self._open[look] = asyncio.Event()
         try:
             begun = await self._workers.run(look.news)  # what happened since the page was made
         except Problem as problem:
+            self._leave(look)
             return Response(str(problem), STATUS[problem.code], headers, "text/plain")
-        finally:
-            self._beginning -= 1
-        return StreamingResponse(self._events(look, begun), 200, headers, "text/event-stream")
+        except BaseException:
+            self._leave(look)
+            raise
+        told = _Stream(self._events(look, rules, begun), 200, headers, "text/event-stream")
+        told.left = partial(self._leave, look)
+        return told
+
+    def _leave(self, look: Look) -> None:
+        self._open.pop(look, None)
 
     def close(self) -> None:
         self._closed = True
         for woken in self._open.values():
             woken.set()
 
-    async def _events(self, look: Look, begun: list[str]) -> AsyncIterator[str]:
-        woken = self._open[look] = asyncio.Event()
+    async def _events(self, look: Look, rules: int, begun: list[str]) -> AsyncIterator[str]:
+        woken = self._open[look]
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
         try:
-            end, rules = self._clock() + LONGEST, self._registry.pulse()
+            end = self._clock() + LONGEST
             woken.set()  # for what was made since `begun`
             yield "".join(["retry: 1000\n: here we are\n\n", *begun])
             while self._clock() < end:
@@ -162,8 +183,6 @@ class Feed:
                 yield "".join(await self._workers.run(look.news)) if heard else ": still here\n\n"
         except Problem as problem:  # the browser comes again
             log.debug("a stream of changes ended: %s", problem)
-        finally:
-            del self._open[look]
 
     async def _watch(self) -> None:
         """Wake the streams when anything was written, as long as there are any."""
