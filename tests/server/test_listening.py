@@ -193,26 +193,38 @@ def test_a_client_that_reads_slowly_is_not(kind: dict[str, Any]) -> None:
 
 
 def test_beyond_so_many_connections_there_is_no_room_until_one_leaves(kind: dict[str, Any]) -> None:
-    few = Limits(connections=5)
-    with listening_to(Echo(), limits=few, **kind) as port:
-        inside = [connected(port) for _ in range(5)]
+    app, few = Echo(), Limits(connections=5)
+    with listening_to(app, limits=few, **kind) as port, contextlib.ExitStack() as stack:
+        inside = [stack.enter_context(connected(port)) for _ in range(5)]
         for client in inside:
-            client.sendall(GET)
-            answer(client)
+            client.sendall(GET.replace(b"/ ", b"/never "))
+        assert until(lambda: app.calls == 5)
         with connected(port) as sixth:
             sixth.sendall(GET)
             told = heard(sixth)
         assert told.startswith(b"HTTP/1.1 503") and b"retry-after: 1" in told
-        crowd = [connected(port) for _ in range(200)]
-        for client in inside:
-            client.sendall(GET)
-            assert b"200 OK" in answer(client)
+        crowd = [stack.enter_context(connected(port)) for _ in range(200)]
+        assert not app.gone.is_set()
         for client in crowd:
             client.close()
         inside.pop().close()
         assert until(lambda: b"503" not in _heard_of(port))
-        for client in inside:
-            client.close()
+
+
+@pytest.mark.slow
+def test_who_is_idle_makes_room_for_who_wants_something(kind: dict[str, Any]) -> None:
+    app, few = Echo(), Limits(connections=3, idle_seconds=4)  # looked at four times a second
+    with listening_to(app, limits=few, **kind) as port, contextlib.ExitStack() as stack:
+        busy, idle, last = (stack.enter_context(connected(port)) for _ in range(3))
+        busy.sendall(GET.replace(b"/ ", b"/never "))
+        for client in (idle, last):
+            client.sendall(GET)
+            answer(client)
+            time.sleep(1.2)
+        assert b"200 OK" in ask(port)
+        assert heard(idle) == b"" and not app.gone.is_set()
+        last.sendall(GET)
+        assert b"200 OK" in answer(last)
 
 
 def _heard_of(port: int) -> bytes:
@@ -257,10 +269,10 @@ def test_a_full_process_leaves_clients_to_one_that_has_room() -> None:
     board = memoryview(bytearray(8)).cast("i")
     other = Seat(1, board)
     other.write(0)
-    with listening_to(Echo(), limits=Limits(connections=1), seat=Seat(0, board)) as port, connected(port) as client:
-        client.sendall(GET)
-        answer(client)
-        assert until(lambda: board[0] == 1)
+    app = Echo()
+    with listening_to(app, limits=Limits(connections=1), seat=Seat(0, board)) as port, connected(port) as client:
+        client.sendall(GET.replace(b"/ ", b"/never "))
+        assert until(lambda: app.calls == 1) and board[0] == 1
         with connected(port) as second:
             second.settimeout(0.1)
             with pytest.raises(TimeoutError):

@@ -96,7 +96,9 @@ class Server(uvicorn.Server):
             self.should_exit = True
             return
         _make_room(self._limits.connections)
-        doorways = [_Doorway(door, self._connection, self.config.ssl, self._places) for door in sockets]
+        doorways = [
+            _Doorway(door, self._connection, self.config.ssl, self._places, self._close_idle) for door in sockets
+        ]
         self.servers = doorways  # type: ignore[assignment]  # uvicorn closes them and waits until they are closed
         self._places.open()
         for doorway in doorways:
@@ -119,6 +121,12 @@ class Server(uvicorn.Server):
         assert isinstance(made, Bounded), "uvicorn.Config wants our settings"
         made.limits, made.left = self._limits, self._places.give_back
         return made
+
+    def _close_idle(self) -> None:
+        """The connection that was idle for longest makes room for somebody who wants something."""
+        idle = [one for one in self.server_state.connections if isinstance(one, Bounded) and one.idle_since is not None]
+        if idle:
+            min(idle, key=lambda one: one.idle_since or 0.0).transport.close()
 
     def _sweep(self) -> None:
         """Look after those who keep us waiting. Now and then is enough, and costs a request nothing."""
@@ -154,8 +162,12 @@ class _Places:
         self._told = True
         self._tell()
 
+    @property
+    def full(self) -> bool:
+        return self._taken >= self._most
+
     def take(self) -> bool:
-        if self._taken >= self._most:
+        if self.full:
             return False
         self._taken += 1
         self._tell()
@@ -172,7 +184,7 @@ class _Places:
     def politeness(self) -> int:
         """How often to leave the next client to others: the more of them are ours, and while only they have room."""
         more = self._seat.more_than_others()
-        return min(more, MOST_POLITE) if self._taken < self._most else more and MOST_POLITE_WHEN_FULL
+        return more and MOST_POLITE_WHEN_FULL if self.full else min(more, MOST_POLITE)
 
     def _tell(self) -> None:
         if self._told:
@@ -187,6 +199,7 @@ class _Doorway:
     connection: Callable[[], asyncio.Protocol]
     tls: ssl.SSLContext | None
     places: _Places
+    close_idle: Callable[[], None]
     closed: bool = False
 
     def __post_init__(self) -> None:
@@ -230,6 +243,9 @@ class _Doorway:
         self._loop.call_later(seconds, self.open)
 
     async def _enter(self, client: socket.socket) -> None:
+        if self.places.full:
+            self.close_idle()
+            await asyncio.sleep(0.001)  # until it has gone
         if self.places.take():
             if not await self._let(client, self.connection):
                 self.places.give_back()
