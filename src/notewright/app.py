@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from urllib.parse import urlsplit
 
 from notewright.config import SURFACES, Config, count_in
@@ -30,6 +30,9 @@ from notewright.server.library import Opening, OpenLibrary
 from notewright.server.out import Out
 from notewright.server.workers import Workers
 from notewright.surfaces import Session, Surface, together
+
+if TYPE_CHECKING:
+    from notewright.server.oauth import Issuer
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 Reread = Callable[[], Config]
@@ -76,6 +79,15 @@ def refuse_mistakes(config: Config) -> None:
         from notewright.server import oauth
 
         oauth.trust_of(config)
+
+
+def issuer_of(config: Config) -> "Issuer | None":
+    """Who else issues tokens, if anybody does: what is needed to read them takes a third of a second to load."""
+    if not config["auth.issuer"]:
+        return None
+    from notewright.server import oauth
+
+    return oauth.Issuer(oauth.trust_of(config))
 
 
 def _work_together(config: Config, reread: Reread, door: socket.socket) -> int:

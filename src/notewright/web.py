@@ -7,12 +7,22 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.applications import Starlette
 
-from notewright.app import LOOPBACK, Reread, beyond_this_machine, log_to_stderr, refuse_mistakes, surface_named, user
+from notewright.app import (
+    LOOPBACK,
+    Reread,
+    beyond_this_machine,
+    issuer_of,
+    log_to_stderr,
+    refuse_mistakes,
+    surface_named,
+    user,
+)
 from notewright.config import SURFACES, Config
 from notewright.engine import BackupResult, MemoryTraffic, Schedule, Traffic, last_good_backup
 from notewright.errors import Problem
@@ -20,7 +30,7 @@ from notewright.ledger import Registry
 from notewright.ledger.registry_sqlite import SqliteRegistry
 from notewright.ledger.traffic_sqlite import SqliteTraffic
 from notewright.opening import OpenShelf, open_library, open_registry
-from notewright.server import api, http, listening, oauth, page, processes, resource_doors, tls
+from notewright.server import api, http, listening, page, processes, resource_doors, tls
 from notewright.server.audit import Audit, audit_file
 from notewright.server.bounded import Limits
 from notewright.server.cookies import Cookies
@@ -33,6 +43,9 @@ from notewright.server.sessions import Sessions
 from notewright.server.turns import Turns
 from notewright.server.workers import Workers
 from notewright.surfaces import Surface
+
+if TYPE_CHECKING:
+    from notewright.server.oauth import Issuer
 
 log = logging.getLogger(__name__)
 Around = contextlib.AbstractAsyncContextManager[object]
@@ -117,7 +130,7 @@ class Site:
         """The application of the configuration as it is now."""
         config, registry = self.config, self.registry
         surfaces = [surface_named(name, config, self.traffic) for name in SURFACES] if surfaces is None else surfaces
-        issuer = _issuer(config)
+        issuer = issuer_of(config)
         cookies = Cookies(registry.secret("cookies"))
         operations = self.operations
         entry = Entry(
@@ -154,18 +167,12 @@ class Site:
             self.library, self.workers, self.registry, self.config, cookies=cookies, audit=told, turns=turns
         )
 
-    def _doors(self, surfaces: Sequence[Surface], issuer: "oauth.Issuer | None") -> list[Door]:
+    def _doors(self, surfaces: Sequence[Surface], issuer: "Issuer | None") -> list[Door]:
         names = [surface.name for surface in surfaces]
         public = self.config["http.public_url"]
         if issuer is None:
             return resource_doors.doors(public, surfaces=names)
         return resource_doors.doors(public, self.config["auth.issuer"], issuer.scopes, names)
-
-
-def _issuer(config: Config) -> "oauth.Issuer | None":
-    if not config["auth.issuer"]:
-        return None
-    return oauth.Issuer(oauth.trust_of(config))
 
 
 def _rules(config: Config, entry: Entry) -> http.Rules:
