@@ -394,9 +394,42 @@ def test_it_is_kept_in_memory_for_its_owner_s_eyes_and_shared_by_all_of_one_stat
     assert not (tmp_path / "state" / "traffic.db").exists()
 
 
+def test_whoever_leaves_last_leaves_nothing_behind(tmp_path: Path, memory: Path) -> None:
+    here, there = (SqliteTraffic.open(tmp_path / "state") for _ in range(2))
+    here.count("ann", [Window(1, 60, "minute")])
+    here.close()
+    refusal(there, "ann", [Window(1, 60, "minute")])
+    there.close()
+    assert list(memory.iterdir()) == []
+    SqliteTraffic.open(tmp_path / "state").count("ann", [Window(1, 60, "minute")])
+
+
+def come_and_go(state: Path, memory: Path, answers: "multiprocessing.SimpleQueue[int]") -> None:
+    traffic_sqlite.MEMORY = memory
+    for _ in range(30):
+        traffic = SqliteTraffic.open(state)
+        traffic.count("ann", [Window(1_000_000, 3600, "hour")])
+        assert memory in traffic._file.parents
+        traffic.close()
+    answers.put(1)
+
+
+@pytest.mark.slow
+def test_processes_that_come_and_go_at_once_always_find_each_other_in_memory(tmp_path: Path, memory: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    answers = context.SimpleQueue()
+    crowd = [context.Process(target=come_and_go, args=(tmp_path / "state", memory, answers)) for _ in range(3)]
+    for process in crowd:
+        process.start()
+    for process in crowd:
+        process.join(60)
+        assert process.exitcode == 0
+    assert list(memory.iterdir()) == []
+
+
 @pytest.mark.parametrize("trouble", ["nothing there", "open to others", "a file in its place"])
 def test_without_such_memory_it_is_kept_in_the_state_directory(tmp_path: Path, memory: Path, trouble: str) -> None:
-    SqliteTraffic.open(tmp_path / "state").close()
+    SqliteTraffic.open(tmp_path / "state")
     (place,) = memory.iterdir()
     shutil.rmtree(place)
     if trouble == "nothing there":

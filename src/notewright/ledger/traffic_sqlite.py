@@ -59,8 +59,12 @@ class SqliteTraffic:
     To be opened in the process that uses it: SQLite does not survive a fork.
     """
 
-    def __init__(self, file: Path, clock: Callable[[], float] = time.time, most: int = MOST) -> None:
+    def __init__(
+        self, file: Path, clock: Callable[[], float] = time.time, most: int = MOST, present: int | None = None
+    ) -> None:
+        """`present` is the open file by which the last one to leave knows that it is the last."""
         self._file = file
+        self._present = present
         self._clock = clock
         self._most = most
         self._alone = threading.Lock()
@@ -77,14 +81,18 @@ class SqliteTraffic:
     @classmethod
     def open(cls, folder: Path) -> "SqliteTraffic":
         """The traffic of all who share the state directory `folder`, which is made if it is not there."""
-        try:
-            return cls(_in_memory(folder) / "traffic.db")
-        except (OSError, Unavailable):
-            return cls(folder / "traffic.db")
+        for _ in range(10):
+            with contextlib.suppress(OSError, Unavailable):  # or somebody is just tidying up there
+                place = _in_memory(folder)
+                return cls(place / "traffic.db", present=_enter(place))
+        return cls(folder / "traffic.db")
 
     def close(self) -> None:
         with self._alone:
             self._db.close()
+            if self._present is not None:
+                _leave(self._file.parent, self._present)
+                self._present = None
 
     # Calls
 
@@ -252,6 +260,32 @@ def _in_memory(folder: Path) -> Path:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise PermissionError(f"{place} is somebody else's")
     return place
+
+
+def _enter(place: Path) -> int:
+    """Be known as present in a folder, until the file is closed; OSError if it goes away meanwhile."""
+    present = os.open(place / "present", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(present, fcntl.LOCK_SH)
+        if os.fstat(present).st_ino != os.stat(place / "present").st_ino:
+            raise FileNotFoundError(f"{place} is gone")
+    except BaseException:
+        os.close(present)
+        raise
+    return present
+
+
+def _leave(place: Path, present: int) -> None:
+    """Whoever leaves last leaves nothing behind: memory is not to be filled with what nobody needs."""
+    try:
+        fcntl.flock(present, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for file in place.iterdir():
+            file.unlink()
+        place.rmdir()
+    except OSError:  # somebody is still here, or has just come
+        pass
+    finally:
+        os.close(present)
 
 
 class _Foreign(Exception):
