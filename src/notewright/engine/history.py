@@ -18,7 +18,7 @@ from notewright.errors import Conflict, Forbidden, NotFound
 from notewright.ledger import Change, Past, Step
 from notewright.notes import NotePath
 
-_PAGE = 100
+_PAGE, _WHOLE_PAGE = 100, 5_000  # changes read at once
 _LARGEST = 5_000  # lines; comparing more takes too long
 
 
@@ -252,11 +252,11 @@ def _meets(change: Change, asked: Past) -> bool:
 
 
 def _pages(ws: Workspace, asked: Past) -> Iterator[Change]:
-    """All of them, read a page at a time."""
-    offset = 0
-    while page := ws.ledger.past(replace(asked, limit=_PAGE, offset=offset)):
+    """All of them, read a page at a time. Pages grow: who may see little of a long past has to pass much of it."""
+    offset, size = 0, _PAGE
+    while page := ws.ledger.past(replace(asked, limit=size, offset=offset)):
         yield from page
-        offset += len(page)
+        offset, size = offset + len(page), min(2 * size, _WHOLE_PAGE)
 
 
 def _shown(access: Access, change: Change) -> Change | None:
