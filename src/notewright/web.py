@@ -145,9 +145,9 @@ class Site:
             told=operations.told,
         )
         public = config["http.public_url"]
-        desk = page.Desk(self.library, self.workers, registry, cookies, public, self.traffic, self.audit)
-        feed = page.Feed(self.library, self.workers, registry)
         turns = Turns.of(config, self.traffic)
+        desk = page.Desk(self.library, self.workers, registry, cookies, public, self.traffic, self.audit, turns)
+        feed = page.Feed(self.library, self.workers, registry)
         return http.app(
             self.library,
             surfaces,

@@ -338,7 +338,9 @@ def test_nothing_that_somebody_wrote_is_more_than_text(server: Guarded) -> None:
             "<script>alert" not in answer.text and "<img src=x" not in answer.text and "49" not in look_for(answer)
         ), path
     told = server.ask("GET", "/events?after=1", {**HTML, **server.bearer("owner")}).text
-    assert "<script>alert" not in told
+    rows = [json.loads(line[6:]) for line in told.splitlines() if line.startswith("data: ")]
+    assert rows and BAD in rows[-1]["said"]  # the page puts this one in as text, and the row as HTML
+    assert not any(look(row["html"]).found or "<script>alert" in row["html"] for row in rows)
 
 
 def look_for(answer: Answer) -> str:

@@ -92,6 +92,17 @@ def test_a_proxy_that_was_named_speaks_for_its_clients_and_for_nobody_further(tm
         assert refused.headers["x-request-id"] != "from-somebody"
 
 
+def test_pages_questions_and_calls_of_one_user_are_counted_together_and_others_go_on(tmp_path: Path) -> None:
+    with guarded(tmp_path, rate_limits=True, http__calls_per_minute=6) as server:
+        places = ["/", "/w/garden/", "/api/v1/me", "/connect", "/api/v1/workspaces", "/w/garden/notes/Tea.md"]
+        assert [server.ask("GET", path, {**HTML, **server.bearer("reader")}).status for path in places] == [200] * 6
+        for path in places:
+            told = server.ask("GET", path, {**HTML, **server.bearer("reader")})
+            assert told.status == 429 and int(told.headers["retry-after"]) >= 1, path
+        assert server.call("reader", "notes", "list", {}).status == 429
+        assert server.ask("GET", "/", {**HTML, **server.bearer("gardener")}).status == 200
+
+
 # ---- issuers that cannot be believed ------------------------------------------------------------------
 
 

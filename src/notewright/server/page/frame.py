@@ -18,9 +18,10 @@ from notewright.engine import Actor, MemoryTraffic, Narrowed, Registry, Workspac
 from notewright.errors import Forbidden, Limited, NotFound, Problem
 from notewright.server.audit import Audit
 from notewright.server.cookies import Cookies
-from notewright.server.gate import VISITOR, Door, Need, Visitor, base_url
+from notewright.server.gate import VISITOR, Door, Need, Visitor, address_of, base_url
 from notewright.server.page import addresses
 from notewright.server.page.assets import asset_url
+from notewright.server.turns import Turns
 from notewright.server.workers import Workers
 from notewright.surfaces import Library, Limiter
 
@@ -59,6 +60,7 @@ class Desk:
     public_url: str | None = None
     limiter: Limiter = field(default_factory=MemoryTraffic)  # for guesses at /sign-in
     audit: Audit = field(default_factory=lambda: Audit(None))
+    turns: Turns = field(default_factory=Turns)  # one reader of many pages leaves threads to the others
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,8 @@ def door(desk: Desk, path: str, show: Show, *, need: Need = "read", post: bool =
         visitor: Visitor | None = request.scope.get(VISITOR)
         asked = Asked(desk, request, visitor, await _form(request) if post else {})
         try:
-            return await desk.workers.run(_shown, asked, show, post)
+            async with desk.turns.turn((visitor and visitor.principal.user) or address_of(request.scope)):
+                return await desk.workers.run(_shown, asked, show, post)
         except Problem as problem:
             return refusal(asked, problem)
 
