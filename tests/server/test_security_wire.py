@@ -10,9 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 from tests.server.guarded import HTML, JSON, Guarded, guarded, serving
+from tests.server.lines import ENVELOPE
 from tests.server.watched import eventually
 
 from notewright.config import SURFACES
+from notewright.engine import Past, past
 from notewright.server import bounded
 from notewright.server.bounded import Limits
 
@@ -197,6 +199,27 @@ def test_a_body_that_is_packed_is_not_unpacked(server: Guarded) -> None:
             headers = {**SENT, **server.bearer("owner"), "content-encoding": packing}
             assert server.ask("POST", "/mcp/notes", headers, body).status in (400, 415)
             assert server.ask("POST", "/api/v1/tokens", headers, body).status in (400, 415)
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_who_calls_themselves_by_a_book_is_known_by_its_first_words(server: Guarded, era: str) -> None:
+    name = "N" * 300_000
+    sent, args = {**SENT, **server.bearer("owner")}, {"path": f"Garden/Of the year {era}", "content": "x"}
+    write = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "write", "arguments": args}}
+    if era == "2025":
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": name, "version": "1"}}
+        begin = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+        given = server.ask("POST", "/mcp/notes", sent, json.dumps(begin).encode()).headers["mcp-session-id"]
+        assert len(given) < 500
+        more = {"mcp-session-id": given}
+    else:
+        info = {**ENVELOPE, "io.modelcontextprotocol/clientInfo": {"name": name, "version": "1"}}
+        write["params"]["_meta"] = info  # type: ignore[index]
+        more = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "write"}
+    done = server.ask("POST", "/mcp/notes", {**sent, **more}, json.dumps(write).encode())
+    assert not done.json()["result"]["isError"], done.text
+    ws = next(ws for ws in server.site.library.workspaces() if ws.id == "garden")
+    assert 0 < len(past(ws, Past(limit=1))[0].actor.client) <= 200
 
 
 # ---- slow and many ------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from notewright.engine import Actor
 from notewright.server import shapes
 from notewright.server.caller import Caller
 from notewright.server.crew import Work
-from notewright.server.messages import ENVELOPE, Message
+from notewright.server.messages import ENVELOPE, Message, short_name
 from notewright.server.out import Out
 from notewright.server.progress import Report, now_and_then, unheard
 from notewright.surfaces import INTERNAL_ERROR, Call, Cancelled, RpcError, Surface, perform, together
@@ -89,7 +89,7 @@ class Lane:
                     "clientInfo": {"name": str(name), "version": str()},
                 },
             }:
-                self._caller.session.client = name
+                self._caller.session.client = short_name(name)
                 self.greeting = message
                 self._out.answer(request, {"result": shapes.handshake(self._offer, version)})
                 self._began()

@@ -23,6 +23,7 @@ from notewright.errors import Invalid, NotFound, Problem
 from notewright.server import shapes
 from notewright.server.caller import Caller
 from notewright.server.changes import Streams, Watch
+from notewright.server.messages import short_name
 from notewright.server.progress import Report, now_and_then, unheard
 from notewright.server.shapes import Shape
 from notewright.server.workers import Workers
@@ -173,7 +174,7 @@ class _Ending:
 def _client(context: Context, caller: Caller) -> str:
     """The client's own name: of this connection or request, else what its session was opened with."""
     params = context.session.client_params
-    return params.client_info.name if params is not None else caller.session.client
+    return short_name(params.client_info.name) if params is not None else caller.session.client
 
 
 def _modern(context: Context) -> bool:

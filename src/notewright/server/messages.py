@@ -7,6 +7,7 @@ import pydantic_core
 
 ENVELOPE = "io.modelcontextprotocol/protocolVersion"  # in `_meta` of every request of the 2026 era
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
+LONGEST_NAME = 200  # letters
 
 Message = dict[str, Any]
 
@@ -48,8 +49,13 @@ def client_name(message: Message) -> str:
     """What the client calls itself: in `initialize`, or in the envelope of the 2026 era."""
     match message.get("params"):
         case {"clientInfo": {"name": str(name)}}:
-            return name
+            return short_name(name)
         case {"_meta": {**meta}}:
             info = meta.get(CLIENT_INFO)
-            return info["name"] if isinstance(info, dict) and isinstance(info.get("name"), str) else ""
+            return short_name(info["name"]) if isinstance(info, dict) and isinstance(info.get("name"), str) else ""
     return ""
+
+
+def short_name(name: str) -> str:
+    """A client's name as it is kept: it stands in every line of the history, and may be anything."""
+    return name[:LONGEST_NAME]
