@@ -195,6 +195,78 @@ def test_a_cookie_nobody_issued_opens_nothing(server: Guarded, wrong: str) -> No
     assert server.ask("GET", "/metrics", {"cookie": f"notewright={wrong}"}).status == 401
 
 
+@pytest.mark.parametrize("name", ["x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-host"])
+def test_what_a_tunnel_passes_on_is_not_this_machine_asking(local: Guarded, name: str) -> None:
+    """Somebody made us public by mistake, by a tunnel that calls us by our own name."""
+    through = {**SENT, name: "203.0.113.9"}
+    for method, path in (("GET", "/metrics"), ("POST", "/mcp/notes"), ("GET", "/api/v1/tokens"), ("GET", "/w/garden/")):
+        body = json.dumps(CALL).encode() if method == "POST" else None
+        assert local.ask(method, path, through, body).status == 401
+        assert local.ask(method, path, SENT, body).status == 200
+    assert "access token" in local.ask("GET", "/metrics", through).json()["error_description"]
+    assert local.ask("GET", "/", {**HTML, name: "203.0.113.9"}).headers["location"] == "/sign-in?next=/"
+    assert local.ask("GET", "/healthz", through).status == 200
+
+
+def test_a_session_is_good_for_who_got_it_and_where(server: Guarded) -> None:
+    for surface in ("lens", "second_brain", "notes"):
+        theirs = server.session("owner", surface)
+        listing = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).encode()
+        assert (
+            server.ask("POST", f"/mcp/{surface}", {**SENT, **server.bearer("owner"), **theirs}, listing).status == 200
+        )
+        stolen = server.ask("POST", f"/mcp/{surface}", {**SENT, **server.bearer("reader"), **theirs}, listing)
+        assert stolen.status in (200, 404) and (surface == "notes" or stolen.status == 404)
+        ended = server.ask("DELETE", f"/mcp/{surface}", {**JSON, **server.bearer("reader"), **theirs})
+        assert ended.status == 404, surface
+    elsewhere = {**SENT, **server.bearer("owner"), **server.session("owner", "lens")}
+    assert server.ask("POST", "/mcp/second_brain", elsewhere, listing).status == 404
+
+
+BEYOND = [
+    "../outside", "a/../../outside", "/etc", "/tmp/outside", "..", ".", "", "a/./b", ".hidden", "a\x00b", "a\nb",
+    "~/x", "link/x", "a//b", "a/", "C:\\x", "..\\outside", "x" * 300, "%2e%2e/outside",
+]  # fmt: skip
+
+
+def test_no_workspace_is_made_beyond_its_folder(server: Guarded) -> None:
+    (server.place / "root" / "link").symlink_to(server.place)
+    before = {path for path in server.place.rglob("*") if "state" not in path.parts and "cache" not in path.parts}
+    sent = {**SENT, **server.bearer("owner")}
+    for number, location in enumerate(BEYOND):
+        body = json.dumps({"name": f"Made {number}", "location": location}).encode()
+        made = server.ask("POST", "/api/v1/workspaces", sent, body)
+        assert made.status in (201, 400, 404, 409), (location, made.text)
+        if made.status == 201:
+            assert made.json()["location"].startswith(str(server.place / "root") + "/"), location
+            assert ".." not in made.json()["location"]
+    for name in (
+        *BEYOND,
+        "mcp",
+        "api",
+        "w",
+        "Garden",
+        "garden",
+        "GARDEN",
+        "\u202egarden",
+        "gar\u200bden",
+        "static",
+        ".well-known",
+    ):
+        made = server.ask("POST", "/api/v1/workspaces", sent, json.dumps({"name": name}).encode())
+        assert made.status in (201, 400, 409), (name, made.text)
+        if made.status == 201:
+            assert re.fullmatch(r"[a-z0-9_-]{3,40}", made.json()["id"]) and made.json()["id"] not in (
+                "mcp",
+                "api",
+                "static",
+            )
+    after = {path for path in server.place.rglob("*") if "state" not in path.parts and "cache" not in path.parts}
+    assert all(server.place / "root" in path.parents for path in after - before)
+    assert not (server.place.parent / "outside").exists() and not (server.place / "outside").exists()
+    assert server.ask("GET", "/w/garden/notes/Tea.md", {**HTML, **server.bearer("owner")}).status == 200
+
+
 # ---- Host and Origin ----------------------------------------------------------------------------------
 
 STRANGE_HOSTS = [

@@ -30,6 +30,7 @@ METADATA_URL = "notewright.metadata"  # where in the scope the address of that d
 SMALL = 1 << 20  # bytes of a request that carries no notes
 GUESSES = (Window(30, 60.0, "minute"),)  # of one address, before it has to wait
 MOST_WAITING = 10_000
+FORWARDED = ("x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-host")  # what proxies and tunnels add
 LONG_AGO = 300.0  # seconds after which the last use of a token is noted again
 Need = Literal["open", "read", "write", "owner"]
 
@@ -257,9 +258,11 @@ class Gate:
 
     async def _visitor(self, scope: Scope) -> Visitor | Refused:
         address = address_of(scope)
-        if not self.required:
-            return Visitor(Principal(self._entry.user, kind="local"), address, "local")
         headers = Headers(scope=scope)
+        if not self.required:
+            if any(name in headers for name in FORWARDED):  # this machine asks us itself
+                return Refused(description="This came through a proxy: make an access token first")
+            return Visitor(Principal(self._entry.user, kind="local"), address, "local")
         scheme, _, secret = ", ".join(headers.getlist("authorization")).partition(" ")  # two of them are none
         secret = secret.strip(" ")
         if scheme.lower() == "bearer" and secret:
