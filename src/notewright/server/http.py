@@ -43,6 +43,7 @@ from notewright.surfaces import INVALID_REQUEST, Library, RpcError, Session, Sur
 
 MOST_BYTES = 64 << 20  # of one request
 SESSION = "mcp-session-id"
+LOOK_SECONDS = 0.02  # after which a call is long enough to ask whether anybody still waits for it
 CALLER = "notewright.caller"  # where in the ASGI scope
 STAYS = "notewright.stays"  # and where
 
@@ -86,13 +87,9 @@ def app(
         endpoint = _Endpoint(library, served, staying, surface)
         return Door(path, endpoint, need="read", most_bytes=rules.most_bytes + 1)
 
-    routes = [*operations.doors(workers), *more]
-    routes += [
-        to("/mcp/{surface}"),
-        to("/w/{workspace}/mcp/{surface}"),
-        to("/mcp", "notes"),
-        to("/{workspace}/mcp", "cairn"),
-    ]
+    routes = [to("/mcp/{surface}"), to("/mcp", "notes"), to("/w/{workspace}/mcp/{surface}")]  # nearly all there is
+    routes += [*operations.doors(workers), *more]
+    routes += [to("/{workspace}/mcp", "cairn")]  # a name of anything: the last to be tried
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -247,7 +244,7 @@ class _Served:
         call = None if asked.modern else self._quick.takes(asked.message, asked.headers)
         if call is None and self._surface.sse and _takes_streams(scope):
             return await self._streaming.handle_request(scope, _again(asked.body, receive), reply.send)
-        leaving = asyncio.create_task(_watched(receive, gone))  # the SDK looks after that only while it streams
+        leaving = _Leaving(receive, gone)  # the SDK looks after that only while it streams
         try:
             if call is not None:
                 response = await self._quick.answer(call, caller)
@@ -255,7 +252,7 @@ class _Served:
             else:
                 await self._plain.handle_request(scope, _again(asked.body, _never), reply.send)
         finally:
-            leaving.cancel()
+            leaving.end()
 
     def _other(self, method: str, sessions_of: str, headers: Headers) -> Response:
         """Not a POST, or one that is too large."""
@@ -329,10 +326,27 @@ async def _asked(scope: Scope, receive: Receive, most_bytes: int) -> _Asked | No
         return _Asked(Headers(scope=scope), body, None)
 
 
-async def _watched(receive: Receive, gone: threading.Event) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    gone.set()
+class _Leaving:
+    """Notices that a client goes away. Most calls end before that is worth a look."""
+
+    def __init__(self, receive: Receive, gone: threading.Event) -> None:
+        self._receive = receive
+        self._gone = gone
+        self._watching: asyncio.Task[None] | None = None
+        self._soon = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+
+    def end(self) -> None:
+        self._soon.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
+
+    def _look(self) -> None:
+        self._watching = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._gone.set()
 
 
 async def _never() -> Message:

@@ -64,17 +64,25 @@ class Metrics:
         )  # fmt: skip
         started.set(time.time())
         self._in_flight.set(0)
+        self._of_calls: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}  # to look one up by its labels takes
+        self._of_requests: dict[tuple[str, int], Counter] = {}  # several times as long as to count
 
     def began(self) -> None:
         self._in_flight.inc()
 
     def ended(self, surface: str, tool: str, outcome: str, seconds: float) -> None:
         self._in_flight.dec()
-        self._calls.labels(surface, tool, outcome).inc()
-        self._seconds.labels(surface, tool).observe(seconds)
+        found = self._of_calls.get(labels := (surface, tool, outcome))
+        if found is None:
+            found = self._of_calls[labels] = (self._calls.labels(*labels), self._seconds.labels(surface, tool))
+        found[0].inc()
+        found[1].observe(seconds)
 
     def answered(self, route: str, status: int) -> None:
-        self._requests.labels(route or "none", status).inc()
+        found = self._of_requests.get(labels := (route or "none", status))
+        if found is None:
+            found = self._of_requests[labels] = self._requests.labels(*labels)
+        found.inc()
 
     def refused(self, reason: str) -> None:
         self._refused.labels(reason).inc()

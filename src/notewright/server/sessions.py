@@ -56,6 +56,7 @@ class _Shared(Session):
 class _Kept:
     session: Session
     used: float
+    issued: float = 0.0
 
 
 class Sessions:
@@ -80,24 +81,27 @@ class Sessions:
 
     def open(self, scope: str, client: str) -> str:
         """A new id for a client that has just said hello."""
-        issued = int(self._clock() * 1000).to_bytes(_TIME, "big")
+        issued = int(self._clock() * 1000)
         named = client.encode("utf-8", "replace")[:_CLIENT]
-        body = issued + os.urandom(_CHANCE) + named
+        body = issued.to_bytes(_TIME, "big") + os.urandom(_CHANCE) + named
         token = base64.urlsafe_b64encode(self._signature(scope, body) + body).decode().rstrip("=")
         self._traffic.once(_name(scope, token), _GREETED)
-        self._of(_name(scope, token), client)
+        self._of(_name(scope, token), client, issued / 1000)
         return token
 
     def find(self, scope: str, token: str) -> Session | None:
         """The session of this id, used again; None if it is not ours, was ended, or was idle for too long."""
-        body = self._body(scope, token)
+        name = _name(scope, token)
+        kept = self._kept.get(name)  # its signature was good
+        body = self._body(scope, token) if kept is None else b""
         if body is None:
             return None
-        name, age = _name(scope, token), self._clock() - int.from_bytes(body[:_TIME], "big") / 1000
-        if not self._traffic.touch(name, idle=self._idle, age=age):
+        issued = int.from_bytes(body[:_TIME], "big") / 1000 if kept is None else kept.issued
+        if not self._traffic.touch(name, idle=self._idle, age=self._clock() - issued):
             self._drop(name)
             return None
-        return self._of(name, body[_TIME + _CHANCE :].decode("utf-8", "ignore"))
+        client = body[_TIME + _CHANCE :].decode("utf-8", "ignore") if kept is None else kept.session.client
+        return self._of(name, client, issued)
 
     def ours(self, scope: str, token: str) -> bool:
         """Whether it was made here, be it alive or not."""
@@ -120,11 +124,13 @@ class Sessions:
         self._drop(_name(scope, token))
         return True
 
-    def _of(self, name: str, client: str) -> Session:
+    def _of(self, name: str, client: str, issued: float = 0.0) -> Session:
         """What this process keeps for a session."""
         now = self._clock()
         with self._lock:
-            kept = self._kept.setdefault(name, _Kept(_Shared(client, name, self._traffic), now))
+            kept = self._kept.get(name)
+            if kept is None:
+                kept = self._kept[name] = _Kept(_Shared(client, name, self._traffic), now, issued)
             kept.used = now
             self._kept.move_to_end(name)
             while len(self._kept) > self._most or now - next(iter(self._kept.values())).used > self._idle:
