@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -66,6 +67,13 @@ class Site:
             self.process.communicate()
         self.scripts.cleanup()
 
+    def until_idle(self, seconds: float = 60) -> None:
+        """Wait until every worker has begun: one that is not there yet gets none of the connections."""
+        end, before = time.monotonic() + seconds, -1
+        while (worked := sum(map(_ticks, _family(self.process.pid)))) != before and time.monotonic() < end:
+            before = worked
+            time.sleep(0.3)
+
     def call(self, tool: str, **arguments: Any) -> str:
         """The text of a tool's answer; Refused where it is an error."""
         answer, _ = self._post("tools/call", {"name": tool, "arguments": arguments})
@@ -88,6 +96,15 @@ class Site:
         script = Path(self.scripts.name) / f"{len(list(Path(self.scripts.name).iterdir()))}.lua"
         script.write_text(SCRIPT % (headers, bodies), encoding="utf-8")
         return lambda: _rate(script, self.address)
+
+
+def _family(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(one for child in children for one in _family(int(child)))]
+
+
+def _ticks(pid: int) -> int:
+    return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
 
 
 def _message(method: str, params: dict[str, Any]) -> str:
@@ -121,6 +138,7 @@ def site(bench: Bench, kind: str, processes: int) -> Site:
         begun = bench.sites[kind, processes] = bench.closing.enter_context(Site(*command))
         if kind == "ours":
             until_answered(lambda: begun.call("search", query="anything"))
+        begun.until_idle()
     return bench.sites[kind, processes]
 
 
