@@ -29,6 +29,7 @@ from notewright.server.caller import Caller
 from notewright.server.changes import Streams
 from notewright.server.edge import Edge
 from notewright.server.gate import VISITOR, Door, Entry, Gate, Narrow, Visitor, address_of
+from notewright.server.leaving import Leaving
 from notewright.server.messages import client_name, is_message, parsed, request_id
 from notewright.server.operations import Operations
 from notewright.server.proxies import Proxies
@@ -43,7 +44,6 @@ from notewright.surfaces import INVALID_REQUEST, Library, RpcError, Session, Sur
 
 MOST_BYTES = 64 << 20  # of one request
 SESSION = "mcp-session-id"
-LOOK_SECONDS = 0.02  # after which a call is long enough to ask whether anybody still waits for it
 CALLER = "notewright.caller"  # where in the ASGI scope
 STAYS = "notewright.stays"  # and where
 
@@ -244,7 +244,7 @@ class _Served:
         call = None if asked.modern else self._quick.takes(asked.message, asked.headers)
         if call is None and self._surface.sse and _takes_streams(scope):
             return await self._streaming.handle_request(scope, _again(asked.body, receive), reply.send)
-        leaving = _Leaving(receive, gone)  # the SDK looks after that only while it streams
+        leaving = Leaving(receive, gone)  # the SDK looks after that only while it streams
         try:
             if call is not None:
                 response = await self._quick.answer(call, caller)
@@ -324,29 +324,6 @@ async def _asked(scope: Scope, receive: Receive, most_bytes: int) -> _Asked | No
         return _Asked(Headers(scope=scope), body, parsed(body))
     except (ValueError, RecursionError):
         return _Asked(Headers(scope=scope), body, None)
-
-
-class _Leaving:
-    """Notices that a client goes away. Most calls end before that is worth a look."""
-
-    def __init__(self, receive: Receive, gone: threading.Event) -> None:
-        self._receive = receive
-        self._gone = gone
-        self._watching: asyncio.Task[None] | None = None
-        self._soon = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
-
-    def end(self) -> None:
-        self._soon.cancel()
-        if self._watching is not None:
-            self._watching.cancel()
-
-    def _look(self) -> None:
-        self._watching = asyncio.create_task(self._watch())
-
-    async def _watch(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        self._gone.set()
 
 
 async def _never() -> Message:
