@@ -9,12 +9,18 @@ import re
 import statistics
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import quote, unquote
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.testclient import TestClient
 from tests.server.guarded import BY_RULE, BY_TOKEN, CALL, HTML, JSON, WORKSPACE, Answer, Guarded, guarded
 
-from notewright.server.gate import Door
+from notewright.engine import Grant, mint
+from notewright.server.gate import Door, Need
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
 STRANGERS = ("nobody", "wrong", "expired", "revoked")
@@ -261,10 +267,43 @@ def test_a_token_that_is_revoked_is_refused_at_once_in_every_form(server: Guarde
 
 def test_a_token_that_expires_while_it_is_known_is_refused(server: Guarded) -> None:
     now = time.time()
-    from notewright.engine import Grant, mint
-
     secret = mint(server.site.registry, "moment", Grant(), now=now, expires=now + 0.6)
     headers = {"authorization": f"Bearer {secret}"}
     assert server.ask("GET", "/metrics", headers).status == 200
     time.sleep(max(0.0, now + 0.61 - time.time()))
     assert server.ask("GET", "/metrics", headers).status == 401
+
+
+# ---- when something is missing ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("need", ["read", "write", "owner"])
+def test_a_door_that_is_not_open_lets_nobody_pass_even_if_the_gate_is_missing(need: Need) -> None:
+    async def inside(_: Request) -> Response:
+        return Response("yours")
+
+    site = TestClient(Starlette(routes=[Door("/x", inside, need=need), Door("/y", inside, need="open")]))
+    assert site.get("/x").status_code == 401 and "www-authenticate" in site.get("/x").headers
+    assert site.get("/y").text == "yours"
+
+
+def test_a_registry_that_cannot_be_read_opens_nothing(tmp_path: Path) -> None:
+    with guarded(tmp_path) as server:
+        for file in (tmp_path / "state").glob("registry.db*"):
+            file.write_bytes(b"not a database, not any more" * 1000)
+        for who in ("nobody", "wrong", "expired", "revoked"):
+            for door in server.doors:
+                path = url(server, door)
+                if "GET" in allowed(door) and not is_open(server, path, "GET"):
+                    answer = server.ask("GET", path, {**JSON, **headers_of(server, who)}, stranger=True)
+                    assert answer.status in (401, 500, 503), (who, path)
+                    assert not reveals(answer) and str(tmp_path) not in answer.whole
+
+
+def test_the_first_token_closes_the_server_at_once_and_for_good(tmp_path: Path) -> None:
+    with guarded(tmp_path, tokens=False) as server:
+        assert server.ask("GET", "/metrics", JSON).status == 200
+        server.token("first")
+        assert server.ask("GET", "/metrics", JSON).status == 401
+        server.site.registry.revoke("first", time.time())
+        assert server.ask("GET", "/metrics", JSON).status == 401
