@@ -82,6 +82,7 @@ def same(server: Guarded, answer: Answer) -> str:
     said = answer.whole.replace(server.change, "CHANGE").replace(str(server.place), "PLACE")
     said = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)", "TIME", said.replace(server.address, "HOST"))
     said = re.sub(r'executionTime\\":\d+|csrf" value="\w+|data-after="[\d.]+|content-length": "\d+', "", said)
+    said = re.sub(r"^id: [\d.]+$|\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(-\d+)?", "TIME", said, flags=re.M)  # events, old copies
     return re.sub(r"\d{1,2} \w{3} \d{4}, \d\d:\d\d", "TIME", said)
 
 
