@@ -272,15 +272,15 @@ def complaints(place: Path, before: dict[str, str], deeds: Sequence[Deed]) -> li
     """What is not as the crowd was told. At the end everything is taken back, and the folder is what it was before."""
     after = texts(place)
     return [
-        *_lost_or_doubled(after, deeds),
-        *_wrongly_moved(after, deeds),
+        *lost_or_doubled(after, deeds),
+        *wrongly_moved(after, deeds),
         *_checked(place),
         *_history(place, deeds),
         *_taken_back(place, before),
     ]
 
 
-def _lost_or_doubled(after: dict[str, str], deeds: Sequence[Deed]) -> Iterator[str]:
+def lost_or_doubled(after: dict[str, str], deeds: Sequence[Deed]) -> Iterator[str]:
     there = Counter(mark for text in after.values() for mark in MARK.findall(text))
     for deed in deeds:
         count = there[deed.ask.marker]
@@ -294,7 +294,7 @@ def _lost_or_doubled(after: dict[str, str], deeds: Sequence[Deed]) -> Iterator[s
         yield f"{mark}: nobody wrote it"
 
 
-def _wrongly_moved(after: dict[str, str], deeds: Sequence[Deed]) -> Iterator[str]:
+def wrongly_moved(after: dict[str, str], deeds: Sequence[Deed]) -> Iterator[str]:
     """Every client's own note has one name, the last one it was given, and its desk links to that."""
     names = {path: re.findall(r"Moving/(c\d+) at (\d+)\.md", path) for path in after}
     owners = Counter(found[0][0] for found in names.values() if found)

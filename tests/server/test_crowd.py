@@ -15,8 +15,8 @@ from random import Random
 
 import pytest
 from tests.server import crowd, crowd_town
-from tests.server.crowd import Ask, Client, Tally, live
-from tests.server.crowd_town import Server, Townsman, complaints, serving, tokens
+from tests.server.crowd import Ask, Client, Deed, Tally, live
+from tests.server.crowd_town import Server, Townsman, complaints, lost_or_doubled, serving, tokens, wrongly_moved
 
 SEED = int(os.environ.get("NOTEWRIGHT_CROWD_SEED", "20260504"))
 SLOWER = 25  # times the median of one client alone, that the slowest hundredth of a crowd's calls may take
@@ -133,6 +133,29 @@ async def on_both_workers(server: Server, client: Client) -> None:
     raise AssertionError("one worker gets all connections")
 
 
+def test_what_is_lost_doubled_or_moved_wrongly_is_noticed() -> None:
+    """The proofs can fail."""
+    put = Ask("notes", "edit", {}, "", "mk1q1z", "Logs/log 1")
+    moved = Ask("notes", "move", {}, "", "mk1q0z", "Moving/c1 at 1")
+    good = {"Logs/log 1.md": "mk1q1z\n", "Moving/c1 at 1.md": "mk1q0z\n", "Desks/desk 1.md": "See [[c1 at 1]].\n"}
+    said = [Deed(put, "yes", "client 1"), Deed(moved, "yes", "client 1")]
+
+    def wrong(path: str = "Logs/log 0", text: str = "", deeds: list[Deed] = said) -> str:
+        after = good | {f"{path}.md": text}
+        return " · ".join((*lost_or_doubled(after, deeds), *wrongly_moved(after, deeds)))
+
+    unsure, refused = ([Deed(put, how, "client 1"), said[1]] for how in ("lost", "limit"))
+    assert wrong() == "" and wrong(deeds=unsure) == ""
+    assert "acknowledged, and there 0 times" in wrong("Logs/log 1", "")
+    assert "acknowledged, and there 2 times" in wrong("Logs/log 2", "mk1q1z\n")
+    assert "never answered, and there 2 times" in wrong("Logs/log 2", "mk1q1z\n", unsure)
+    assert "refused, and there 1 times" in wrong(deeds=refused)
+    assert "mk7q7z: nobody wrote it" in wrong("Logs/log 2", "mk7q7z\n")
+    assert "its link says" in wrong("Desks/desk 1", "See [[c1 at 0]].\n")
+    assert "c1 at 0.md was moved 1 times" in wrong("Moving/c1 at 0", "mk1q0z\n")
+    assert "was moved 0 times" in wrong(deeds=said[:1])
+
+
 FORMS = [
     pytest.param(QUICK, marks=pytest.mark.slow, id="quick"),
     pytest.param(WHOLE, marks=pytest.mark.torture, id="whole"),
@@ -178,9 +201,9 @@ def test_nobody_waits_long_in_a_crowd_that_thinks_between_its_calls(tmp_path: Pa
     town, found = Town(tmp_path, form), []
     with serving(tmp_path, UNLIMITED) as server:
         for _ in range(3):
-            alone = town.alone(server, max(2.0, form.seconds / 6))
+            alone = town.alone(server, while_alone := max(2.0, form.seconds / 6))
             crowded = town.crowd(server)
-            found.append((alone.words(1), crowded.words(form.seconds)))
+            found.append((alone.words(while_alone), crowded.words(form.seconds)))
             print(*found[-1], sep="\n")
             bound = SLOWER * alone.share(50)
             bound = max(bound, 3 * alone.share(99)) if form == QUICK else bound
