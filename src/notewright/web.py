@@ -219,7 +219,8 @@ def work(
 
         told = listening.settings(secured)
         bounds = Limits(connections=config["http.max_connections"])
-        server = Server(uvicorn.Config(app, **told), leaving=app.leave, limits=bounds, seat=seat)
+        counted = site.operations.cut_off
+        server = Server(uvicorn.Config(app, **told), leaving=app.leave, limits=bounds, seat=seat, refused=counted)
         server.again = again
         server.run([door])
         return 0 if server.started else 1
@@ -229,9 +230,10 @@ class Server(listening.Server):
     """Reads the configuration again when SIGHUP comes. What is wrong with it is said, and all stays as it was."""
 
     again: Callable[[], Awaitable[None]]
+    _reading: asyncio.Task[None] | None = None
+    _wanted = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self._reading: asyncio.Task[None] | None = None
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
         await super().startup(sockets)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # one that came meanwhile is not lost
@@ -239,13 +241,17 @@ class Server(listening.Server):
     def _hang_up(self) -> None:
         if processes.terminal_gone():
             self.handle_exit(signal.SIGHUP, None)
-        elif self._reading is None or self._reading.done():
+            return
+        self._wanted = True  # also while it is being read: it may have been written since
+        if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read_again())
 
     async def _read_again(self) -> None:
-        try:
-            await self.again()
-        except (Problem, Failed) as problem:
-            log.error("the configuration stays as it was: %s", problem)
-        else:
-            log.warning("the configuration was read again")
+        while self._wanted:
+            self._wanted = False
+            try:
+                await self.again()
+            except (Problem, Failed) as problem:
+                log.error("the configuration stays as it was: %s", problem)
+            else:
+                log.warning("the configuration was read again")

@@ -71,11 +71,12 @@ def listening_to(
     limits: Limits | None = None,
     seat: Seat | None = None,
     door: socket.socket | None = None,
+    refused: Callable[[int], None] = lambda status: None,
     **more: Any,
 ) -> Iterator[int]:
     """The port at which an application is served, until the end of the block."""
     told = listening.settings(tls.opened(given or config())) | {"log_level": "critical"} | more
-    server = listening.Server(uvicorn.Config(app, **told), limits=limits, seat=seat)
+    server = listening.Server(uvicorn.Config(app, **told), limits=limits, seat=seat, refused=refused)
     with door or socket.create_server(("127.0.0.1", 0), backlog=512) as door:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
         thread.start()

@@ -50,6 +50,18 @@ def test_a_head_that_is_too_large_is_refused_and_nobody_is_asked(kind: dict[str,
         assert b"127.0.0.1 http 0" in ask(port, head(20_000))
 
 
+def test_who_never_gets_as_far_as_the_application_is_counted(kind: dict[str, Any]) -> None:
+    app, counted = Echo(), list[int]()
+    with listening_to(app, limits=QUICK, refused=counted.append, **kind) as port:
+        for sent in (b"\x16\x03\x01 no HTTP at all\r\n\r\n", b"GET / HTTP/1.1\r\nx-half: ", head(100_000)):
+            with connected(port) as client, contextlib.suppress(OSError):
+                client.sendall(sent)
+                heard(client)
+        assert b"127.0.0.1 http 0" in ask(port, GET)
+    assert (counted[:2], counted[2] in (431, 400), len(counted)) == ([400, 408], True, 3)
+    assert app.calls == 1
+
+
 def test_a_head_just_over_the_limit_is_refused(kind: dict[str, Any]) -> None:
     app = Echo()
     with listening_to(app, **kind) as port, connected(port) as client:
@@ -193,8 +205,8 @@ def test_a_client_that_reads_slowly_is_not(kind: dict[str, Any]) -> None:
 
 
 def test_beyond_so_many_connections_there_is_no_room_until_one_leaves(kind: dict[str, Any]) -> None:
-    app, few = Echo(), Limits(connections=5)
-    with listening_to(app, limits=few, **kind) as port, contextlib.ExitStack() as stack:
+    app, few, counted = Echo(), Limits(connections=5), list[int]()
+    with listening_to(app, limits=few, refused=counted.append, **kind) as port, contextlib.ExitStack() as stack:
         inside = [stack.enter_context(connected(port)) for _ in range(5)]
         for client in inside:
             client.sendall(GET.replace(b"/ ", b"/never "))
@@ -203,6 +215,7 @@ def test_beyond_so_many_connections_there_is_no_room_until_one_leaves(kind: dict
             sixth.sendall(GET)
             told = heard(sixth)
         assert told.startswith(b"HTTP/1.1 503") and b"retry-after: 1" in told
+        assert counted == [503]
         crowd = [stack.enter_context(connected(port)) for _ in range(200)]
         assert not app.gone.is_set()
         for client in crowd:

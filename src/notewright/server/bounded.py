@@ -75,6 +75,7 @@ class Bounded(asyncio.Protocol):
 
     limits: Limits
     left: Callable[[], None]  # told when the connection has gone
+    refused: Callable[[int], None]  # told the status of each refusal
     transport: asyncio.Transport
     flow: FlowControl
     loop: asyncio.AbstractEventLoop
@@ -132,6 +133,7 @@ class Bounded(asyncio.Protocol):
         if self._refused or self.transport.is_closing():
             return
         self._refused = True
+        self.refused(status)
         begun = self._let_go()
         if not begun:
             self.transport.write(said(status, words))

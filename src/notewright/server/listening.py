@@ -65,7 +65,7 @@ class Server(uvicorn.Server):
     """uvicorn with bounded connections. A signal ends `run`, which then simply returns.
 
     `leaving` is called on the event loop when the first signal comes; a second one ends everything at once. `seat` is
-    this process's among those that share the door.
+    this process's among those that share the door. `refused` is told the status of what no application hears of.
     """
 
     def __init__(
@@ -75,8 +75,10 @@ class Server(uvicorn.Server):
         leaving: Callable[[], object] | None = None,
         limits: Limits | None = None,
         seat: Seat | None = None,
+        refused: Callable[[int], None] = lambda status: None,
     ) -> None:
         super().__init__(config)
+        self._refused = refused
         self._leaving = leaving
         self._limits = limits or Limits()
         self._places = _Places(self._limits.connections, seat or Seat())
@@ -97,7 +99,8 @@ class Server(uvicorn.Server):
             return
         _make_room(self._limits.connections)
         doorways = [
-            _Doorway(door, self._connection, self.config.ssl, self._places, self._close_idle) for door in sockets
+            _Doorway(door, self._connection, self.config.ssl, self._places, self._close_idle, self._refused)
+            for door in sockets
         ]
         self.servers = doorways  # type: ignore[assignment]  # uvicorn closes them and waits until they are closed
         self._places.open()
@@ -119,7 +122,7 @@ class Server(uvicorn.Server):
             _loop=asyncio.get_running_loop(),
         )
         assert isinstance(made, Bounded), "uvicorn.Config wants our settings"
-        made.limits, made.left = self._limits, self._places.give_back
+        made.limits, made.left, made.refused = self._limits, self._places.give_back, self._refused
         return made
 
     def _close_idle(self) -> None:
@@ -200,6 +203,7 @@ class _Doorway:
     tls: ssl.SSLContext | None
     places: _Places
     close_idle: Callable[[], None]
+    refused: Callable[[int], None]
     closed: bool = False
 
     def __post_init__(self) -> None:
@@ -249,7 +253,9 @@ class _Doorway:
         if self.places.take():
             if not await self._let(client, self.connection):
                 self.places.give_back()
-        elif len(self._turned) < TURNED_AWAY:
+            return
+        self.refused(503)
+        if len(self._turned) < TURNED_AWAY:
             await self._let(client, self._no_room)
         else:
             client.close()
