@@ -62,7 +62,7 @@ def serve(config: Config, reread: Reread | None = None) -> int:
     refuse_mistakes(config)
     host, port = config["http.host"], config["http.port"]
     with listening(host, port) as door:
-        print(_welcome(config, host, door.getsockname()[1]), file=sys.stderr, flush=True)
+        _greet(config, host, door.getsockname()[1])
         if config["http.workers"] > 1:
             return _work_together(config, reread or (lambda: config), door)
         from notewright import web
@@ -181,20 +181,38 @@ def surface_named(name: str, config: Config, traffic: Traffic | None = None) -> 
     return surface
 
 
-def _welcome(config: Config, host: str, port: int) -> str:
-    """Where everything is, and the line to paste into a client."""
+def _greet(config: Config, host: str, port: int) -> None:
+    """A person is told everything; a program that reads JSON, that we are there, in a line like all others."""
+    names = ", ".join(f"{workspace.name} ({workspace.location})" for workspace in config.workspaces)
+    serves = f"Notewright serves {names or 'the workspaces that were added'} on {host} port {port}"
+    if config["log_format"] == "json":
+        logging.getLogger(__name__).warning("%s: %s/mcp", serves, _address(config, host, port))
+    else:
+        print(f"{serves}\n{_welcome(config, _address(config, host, port))}", file=sys.stderr, flush=True)
+
+
+def _address(config: Config, host: str, port: int) -> str:
+    """What clients have to call, as far as we know."""
     scheme = "https" if config["http.tls_cert"] else "http"
     ours = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
-    base = (config["http.public_url"] or f"{scheme}://{ours}:{port}").rstrip("/")
-    names = ", ".join(f"{workspace.name} ({workspace.location})" for workspace in config.workspaces)
+    return str(config["http.public_url"] or f"{scheme}://{ours}:{port}").rstrip("/")
+
+
+def _welcome(config: Config, base: str) -> str:
+    """Where everything is, and the line to paste into a client."""
     endpoints = "\n".join(f"  {name:13}{base}/mcp/{name}" for name in SURFACES)
-    token = ' --header "Authorization: Bearer nw_…"' if beyond_this_machine(config) else ""
+    token = ' --header "Authorization: Bearer nw_…"' if _by_token(config) else ""
     return (
-        f"Notewright serves {names or 'the workspaces that were added'} on {host} port {port}\n"
         f"See what agents do, search and read:\n  {base}/\nTools for agents:\n{endpoints}\n"
         f"Connect Claude Code:\n  claude mcp add --transport http notewright {base}/mcp{token}\n"
         "Other clients: add the notes address above as a streamable HTTP server. Stop with Ctrl-C."
     )
+
+
+def _by_token(config: Config) -> bool:
+    """Whether a client has to be given a token; one that finds an issuer gets its own."""
+    with contextlib.closing(open_registry(config)) as registry:
+        return not config["auth.issuer"] and bool(registry.tokens())
 
 
 def serve_stdio(opened: Callable[[], OpenLibrary], surfaces: Sequence[Surface]) -> NoReturn:
