@@ -130,7 +130,7 @@ def test_a_page_that_the_owner_named_may_ask_and_read(client: httpx2.Client) -> 
     assert (asked.status_code, asked.headers["access-control-allow-origin"]) == (200, "https://good.example")
     answer = client.post("/mcp/echo", json=call("noop"), headers={"origin": "https://good.example"})
     assert answer.headers["access-control-allow-origin"] == "https://good.example"
-    assert answer.headers["access-control-expose-headers"] == "mcp-session-id"
+    assert answer.headers["access-control-expose-headers"] == "mcp-session-id, www-authenticate, retry-after"
     assert client.options("/mcp/echo", headers={"origin": "https://evil.example", **asking}).status_code == 403
     local = client.post("/mcp/echo", json=call("noop"), headers={"origin": "http://localhost:3000"})
     assert "access-control-allow-origin" not in local.headers
@@ -151,7 +151,8 @@ def test_what_is_no_message_is_answered(client: httpx2.Client, body: bytes, code
 
 
 def test_a_request_that_is_too_large_is_413(client: httpx2.Client) -> None:
-    assert client.post("/mcp/echo", json=call("echo", text="x" * (64 << 20))).status_code == 413
+    refused = client.post("/mcp/echo", json=call("echo", text="x" * (64 << 20)))
+    assert (refused.status_code, refused.text) == (413, f"A request here may have {64 << 20} bytes at most")
 
 
 def test_an_answer_of_eight_megabytes_arrives(client: httpx2.Client) -> None:

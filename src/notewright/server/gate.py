@@ -271,7 +271,8 @@ class Gate:
                 return Visitor(found, address, "bearer", found.user)
             if found is None or found.error == "invalid_token":
                 self._guesses.count(address)
-            return found or Refused("invalid_token", "The access token is not known, was revoked or has expired")
+            unknown = "The access token is not known, was revoked or has expired"
+            return found or Refused("invalid_token", unknown, self._entry.scope or None)
         return self._by_cookie(scope, headers, address) or Refused(scope=self._entry.scope or None)
 
     async def _known(self, address: str, secret: str, resource: str) -> Principal | Refused | None:

@@ -85,7 +85,7 @@ def app(
 
     def to(path: str, surface: str | None = None) -> Door:
         endpoint = _Endpoint(library, served, staying, surface)
-        return Door(path, endpoint, need="read", most_bytes=rules.most_bytes + 1)
+        return Door(path, endpoint, need="read", most_bytes=rules.most_bytes)
 
     routes = [to("/mcp/{surface}"), to("/mcp", "notes"), to("/w/{workspace}/mcp/{surface}")]  # nearly all there is
     routes += [*operations.doors(workers), *more]
@@ -117,7 +117,7 @@ def _passed(rules: Rules, routes: Sequence[Door], operations: Operations) -> lis
         allow_origins=rules.origins,
         allow_methods=("POST", "DELETE"),
         allow_headers=("*",),
-        expose_headers=(SESSION,),
+        expose_headers=(SESSION, "www-authenticate", "retry-after"),
         allow_private_network=True,
     )
     trusted = Proxies(rules.proxies)
@@ -203,7 +203,7 @@ class _Served:
         self._surface = surface
         self._sessions = desk.sessions
         self._turns = desk.turns
-        self._most_bytes = most = desk.most_bytes
+        most = desk.most_bytes
         self._quick = Quick(surface, desk.workers, desk.operations)
         server = mcp.build([surface], _caller, desk.workers, desk.streams, push=False, counts=desk.operations)
         self._streaming, self._plain = (
@@ -220,9 +220,9 @@ class _Served:
         # h11 cuts blanks off header values, httptools does not: the SDK compares them
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         scope = {**scope, "headers": headers}
-        asked = await _asked(scope, receive, self._most_bytes)
+        asked = await _asked(scope, receive)
         sessions_of = f"{self._surface.name} {user}"  # an id is good for who got it
-        if scope["method"] != "POST" or asked is None:
+        if scope["method"] != "POST":
             return await self._other(scope["method"], sessions_of, Headers(scope=scope))(scope, receive, send)
         session, minted = self._session(asked, sessions_of)
         if isinstance(session, Response):
@@ -255,9 +255,7 @@ class _Served:
             leaving.end()
 
     def _other(self, method: str, sessions_of: str, headers: Headers) -> Response:
-        """Not a POST, or one that is too large."""
-        if method == "POST":
-            return _refusal(413, f"A request may have {self._most_bytes} bytes at most")
+        """Not a POST."""
         if method != "DELETE":
             return JSONResponse({"error": "use POST"}, 405, {"Allow": "POST, DELETE"})
         token = headers.get(SESSION)
@@ -308,17 +306,14 @@ def _no_session(request: int | str | None = None) -> Response:
     return _refusal(404, "Session not found", request)
 
 
-async def _asked(scope: Scope, receive: Receive, most_bytes: int) -> _Asked | None:
-    """The whole request; None if it is larger than we take."""
+async def _asked(scope: Scope, receive: Receive) -> _Asked:
+    """The whole request. Its door sees to it that it is no larger than we take."""
     parts: list[bytes] = []
-    size, more = 0, True
+    more = True
     while more:
         message = await receive()
         more = message["type"] == "http.request" and message.get("more_body", False)
         parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > most_bytes:
-            return None
     body = b"".join(parts)
     try:
         return _Asked(Headers(scope=scope), body, parsed(body))
