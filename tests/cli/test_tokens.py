@@ -50,6 +50,17 @@ def test_what_a_token_may_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "reads, in my-notes, through second_brain, without Private/**, writing under Inbox/**" in out
 
 
+def test_several_are_named_one_by_one_or_with_commas(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "c.toml").write_text('[workspaces."Cats, Dogs"]\nlocation = "notes"\n')
+    words = ["add", "bot", "--state", str(tmp_path), "--config", str(tmp_path / "c.toml"), "--json"]
+    named = ["--workspace", "Work,Home", "--workspace", "Work", "--workspace", "Cats, Dogs"]
+    _, out, _ = run(capsys, *words, *named, "--surface", "notes, second-brain", "--surface", "lens")
+    made = json.loads(out)
+    assert made["workspaces"] == ["work", "home", "cats-dogs"]
+    assert made["surfaces"] == ["notes", "second_brain", "lens"]
+
+
 def test_a_revoked_token_is_listed_as_that(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     state = ("--state", str(tmp_path))
     run(capsys, "add", "phone", *state)

@@ -231,11 +231,14 @@ def _letting_in(commands: Commands) -> None:
     verbs = token.add_subparsers(dest="what", metavar="add|list|revoke", required=True)
     add, listed, revoke = (verbs.add_parser(verb, help=line, allow_abbrev=False) for verb, line in _TOKEN_VERBS.items())
     add.add_argument("name", metavar="NAME", help="whom it is for; it stands in the history")
-    add.add_argument("--workspace", action="append", default=[], metavar="NAME", help="only for this; may be repeated")
-    add.add_argument("--surface", action="append", default=[], metavar="NAME", help="only for this; may be repeated")
+    several = "only for this; may be repeated, or several with commas"
+    add.add_argument("--workspace", action="append", default=[], metavar="NAME", help=several)
+    add.add_argument("--surface", action="append", default=[], metavar="NAME", help=several)
     add.add_argument("--read-only", action="store_true", help="may not write")
     add.add_argument("--hide", action="append", default=[], metavar="GLOB", help="does not see this; may be repeated")
-    add.add_argument("--write-under", action="append", default=[], metavar="GLOB", help="may write only here")
+    add.add_argument(
+        "--write-under", action="append", default=[], metavar="GLOB", help="may write only here; may be repeated"
+    )
     add.add_argument("--expires", metavar="TIME", help="is good until then: 90d, 12h, 2027-01-31")
     revoke.add_argument("name", metavar="NAME")
     for verb in (add, listed, revoke):

@@ -3,6 +3,7 @@
 import argparse
 import re
 import time
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -29,8 +30,8 @@ def token(args: argparse.Namespace) -> int:
 def _add(args: argparse.Namespace, config: Config, registry: Registry) -> int:
     now = time.time()
     grant = Grant(
-        workspaces=tuple(_workspace(name, config, registry) for name in args.workspace) or None,
-        surfaces=tuple(map(_surface, args.surface)) or None,
+        workspaces=tuple(dict.fromkeys(_workspaces(args.workspace, config, registry))) or None,
+        surfaces=tuple(dict.fromkeys(_surface(name) for word in args.surface for name in word.split(","))) or None,
         read_only=args.read_only,
         hide=tuple(args.hide),
         write_under=tuple(args.write_under) or ("**",),
@@ -103,16 +104,17 @@ def _document(one: Token, now: float) -> dict[str, Any]:
     }
 
 
-def _workspace(name: str, config: Config, registry: Registry) -> str:
-    """The id of a workspace, by its id or name. One that is not configured here is taken as it would be named."""
-    for one in opening.as_owner_wants(config, registry):
-        if name in (one.id, one.name):
-            return one.id
-    return workspace_id(name)
+def _workspaces(words: Sequence[str], config: Config, registry: Registry) -> Iterator[str]:
+    """The ids of workspaces, by id or name. One that is not configured here is taken as it would be named; a comma
+    stands between several, except in a name there is."""
+    ids = {name: one.id for one in opening.as_owner_wants(config, registry) for name in (one.name, one.id)}
+    for word in words:
+        for name in [word] if word in ids else word.split(","):
+            yield ids.get(name.strip()) or workspace_id(name)
 
 
 def _surface(name: str) -> str:
-    known, there = name.replace("-", "_"), (*SURFACES, *OTHER_WAYS)
+    known, there = name.strip().replace("-", "_"), (*SURFACES, *OTHER_WAYS)
     if known not in there:
         raise Invalid(f"there is no surface {name!r}", hint=f"there is {', '.join(there)}", what="surface")
     return known
