@@ -108,6 +108,13 @@ def test_nobody_else_on_the_machine_can_read_it(registry: SqliteRegistry, tmp_pa
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) & 0o077 == 0, name
 
 
+def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    SqliteRegistry.open(tmp_path).close()
+    (tmp_path / "registry.db").chmod(0o644)
+    SqliteRegistry.open(tmp_path).close()
+    assert stat.S_IMODE((tmp_path / "registry.db").stat().st_mode) == 0o600
+
+
 def test_one_that_a_newer_program_wrote_is_refused(tmp_path: Path) -> None:
     registry = SqliteRegistry.open(tmp_path)
     registry._db.execute("pragma user_version = 99")

@@ -198,6 +198,15 @@ def test_an_id_of_a_request_is_ours(server: Running) -> None:
     assert "chosen-by-the-client" not in server.said
 
 
+def test_a_token_that_a_command_revokes_is_refused_at_once_by_every_worker(server: Running) -> None:
+    state = ["--state", str(server.place / "state")]
+    made = subprocess.run([NOTEWRIGHT, "token", "add", "guest", *state], capture_output=True, text=True, check=True)
+    guest = {"authorization": f"Bearer {made.stdout.split()[0]}"}
+    assert {server.ask("GET", "/api/v1/me", guest)[0] for _ in range(20)} == {200}
+    subprocess.run([NOTEWRIGHT, "token", "revoke", "guest", *state], capture_output=True, check=True)
+    assert {server.ask("GET", "/api/v1/me", guest)[0] for _ in range(20)} <= {401, 429}
+
+
 def test_numbers_name_nobody(server: Running) -> None:
     text = server.ask("GET", "/metrics", {"authorization": f"Bearer {server.token}"})[2]
     assert "notewright_calls_total" in text

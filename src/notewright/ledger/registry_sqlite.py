@@ -59,6 +59,8 @@ class SqliteRegistry:
         with words("the registry"):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             file.touch(mode=0o600)
+            if file.stat().st_mode & 0o077:  # brought back from somewhere: who reads it can make cookies
+                file.chmod(0o600)
             return cls(apsw.Connection(str(file)))
 
     @classmethod
