@@ -72,6 +72,10 @@ def serve(config: Config, reread: Reread | None = None) -> int:
 
 def refuse_mistakes(config: Config) -> None:
     """What is wrong with serving over HTTP is said before anybody is welcomed, and not by every worker."""
+    public = urlsplit(config["http.public_url"] or "https://nobody.said")
+    if public.scheme not in ("http", "https") or not public.hostname or public.query or public.fragment:
+        hint = "write the whole of it, as in https://notes.example.com"
+        raise Invalid(f"http.public_url is no address: {config['http.public_url']}", hint=hint, what="http.public_url")
     with contextlib.closing(open_registry(config)) as registry:
         refuse_strangers(config, registry)
     tls.opened(config)

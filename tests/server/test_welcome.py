@@ -9,6 +9,7 @@ from notewright.cli import main
 from notewright.cli.parser import parse
 from notewright.cli.serving import serving_config
 from notewright.config import Config
+from notewright.errors import Invalid
 
 HEADER = '--header "Authorization: Bearer nw_…"'
 
@@ -41,3 +42,12 @@ def test_beside_lines_of_json_the_welcome_is_one(
     app._greet(config(tmp_path, "--config", str(tmp_path / "c.toml")), "127.0.0.1", 8484)
     assert capsys.readouterr().err == ""
     assert caplog.messages[0].endswith("on 127.0.0.1 port 8484: http://127.0.0.1:8484/mcp")
+
+
+@pytest.mark.parametrize(
+    "address", ["notes.example.com", "https://", "ftp://notes.example.com", "https://x.example/?a"]
+)
+def test_an_address_that_is_none_is_refused_before_anybody_is_sent_there(tmp_path: Path, address: str) -> None:
+    (tmp_path / "c.toml").write_text(f'[http]\npublic_url = "{address}"\n')
+    with pytest.raises(Invalid, match=r"http\.public_url is no address"):
+        app.refuse_mistakes(config(tmp_path, "--config", str(tmp_path / "c.toml")))
