@@ -205,6 +205,7 @@ def work(
     config: Config, reread: Reread, door: socket.socket, seat: Seat | None = None, counts: Path | None = None
 ) -> int:
     """One process that answers, at its seat among several, which count together in `counts`."""
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # strangers could fill the log with warnings
     secured = tls.opened(config)
     with Site(config, counts=counts) as site:
         app = Replaceable(site.app(), leave=lambda one: one.state.leave())

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -612,3 +613,12 @@ def test_a_schedule_survives_what_goes_wrong_and_tries_again(workspace: MakeWork
     finally:
         schedule.close()
     assert made == ["2026-05-04"]
+
+
+def test_a_copy_of_a_day_under_an_older_name_is_let_go_like_any_other(workspace: MakeWorkspace, tmp_path: Path) -> None:
+    ws, to = workspace({"A.md": "a"}), tmp_path / "to"
+    engine.back_up([ws], to, now=datetime(2026, 5, 1, 2, tzinfo=UTC))
+    for old in ("2026-01-01", "2026-03-31"):
+        shutil.copytree(to / "2026-05-01", to / old)
+    assert engine.back_up([ws], to, now=datetime(2026, 5, 2, 2, tzinfo=UTC)).removed == ("2026-01-01", "2026-03-31")
+    assert sorted(place.name for place in to.glob("2*")) == ["2026-05-01", "2026-05-02"]

@@ -167,7 +167,7 @@ def _serving(commands: Commands) -> None:
     serve.add_argument("--http", metavar="[HOST:]PORT", help="serve over HTTP (default host: 127.0.0.1)")
     serve.add_argument("--read-only", action="store_true", default=None, help="take no writes")
     serve.add_argument("--no-rate-limits", action="store_true", help="lift the call limits of the dialects")
-    serve.add_argument("--workers", type=int, metavar="N", help="processes that answer over HTTP")
+    serve.add_argument("--workers", type=_number, metavar="N", help="processes that answer over HTTP")
     client = _command(commands, "client", "print or write the configuration of an MCP client", _CLIENT)
     client.add_argument("client", choices=CLIENTS, metavar="CLIENT", help=", ".join(CLIENTS))
     client.add_argument("locations", nargs="*", metavar="[NAME=]LOCATION", help="the notes to offer")

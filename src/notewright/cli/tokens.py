@@ -29,6 +29,7 @@ def token(args: argparse.Namespace) -> int:
 
 def _add(args: argparse.Namespace, config: Config, registry: Registry) -> int:
     now = time.time()
+    args.usage = True  # what is refused up to here was typed wrongly
     grant = Grant(
         workspaces=tuple(dict.fromkeys(_workspaces(args.workspace, config, registry))) or None,
         surfaces=tuple(dict.fromkeys(_surface(name) for word in args.surface for name in word.split(","))) or None,
@@ -37,6 +38,7 @@ def _add(args: argparse.Namespace, config: Config, registry: Registry) -> int:
         write_under=tuple(args.write_under) or ("**",),
     )
     expires = None if args.expires is None else _to_come(args.expires, now)
+    args.usage = False
     secret = engine.mint(registry, args.name, grant, now=now, expires=expires)
     _tell(config, "token_added", args.name)
     kept = next(one for one in registry.tokens() if one.digest == engine.digest_of(secret))

@@ -77,8 +77,8 @@ def understood(raw: bytes, date: str) -> Manifest:
     """The manifest that was written so. Invalid for anything else, and for paths that would lead out of the backup."""
     try:
         document = json.loads(raw)
-        if document[_MARK] != _FORMAT or document["date"] != date:
-            raise ValueError("it is of another version or another day")
+        if document[_MARK] != _FORMAT:  # the folder says the date: it may be a copy of another day
+            raise ValueError("it is of another version")
         parts = tuple(_part(id, table) for id, table in document["workspaces"].items())
         return Manifest(date, str(document["made"]), parts, tuple(map(str, document["errors"])))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, Invalid) as error:
