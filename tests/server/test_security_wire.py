@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.server.guarded import HTML, JSON, Guarded, guarded, serving
@@ -143,6 +144,31 @@ def test_a_stranger_is_refused_before_what_they_send_is_read(server: Guarded) ->
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as client:
         client.sendall(head)
         assert client.recv(1000).startswith(b"HTTP/1.1 401")
+
+
+@pytest.mark.slow
+def test_large_requests_of_one_caller_wait_outside_and_leave_others_room(tmp_path: Path) -> None:
+    """However many connections somebody has: of large requests only as many are taken in as may run at once."""
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"x": "y" * 900_000}}).encode()
+    with guarded(tmp_path, limits=PATIENT, http__calls_at_once=2) as server:
+        head = f"POST /mcp/notes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.tokens['reader']}\r\n"
+        head += f"Content-Type: application/json\r\nAccept: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        stalled = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(2)]
+        try:
+            for client in stalled:
+                client.sendall(head.encode() + body[:400_000])
+            time.sleep(0.3)
+            with socket.create_connection(("127.0.0.1", server.port), timeout=10) as third:
+                third.sendall(head.encode() + body)
+                third.settimeout(0.2)
+                with pytest.raises(TimeoutError):
+                    third.recv(1)
+                assert server.call("owner", "notes", "list", {}).status == 200
+                third.settimeout(20)
+                assert third.recv(15) == b"HTTP/1.1 200 OK"  # the others are shown out by then
+        finally:
+            for client in stalled:
+                client.close()
 
 
 # ---- deep, odd and packed -----------------------------------------------------------------------------

@@ -4,7 +4,6 @@ The SDK's transport is stateless: each POST stands for itself, so that two reque
 each other's answers. What a dialect needs of sessions is minted, checked and ended here, at the edge.
 """
 
-import asyncio
 import contextlib
 import json
 import threading
@@ -29,8 +28,9 @@ from notewright.server.caller import Caller
 from notewright.server.changes import Streams
 from notewright.server.edge import Edge
 from notewright.server.gate import VISITOR, Door, Entry, Gate, Narrow, Visitor, address_of
+from notewright.server.intake import Asked, Turn, again, nothing_more, taken_in
 from notewright.server.leaving import Leaving
-from notewright.server.messages import client_name, is_message, parsed, request_id
+from notewright.server.messages import client_name, is_message, request_id
 from notewright.server.operations import Operations
 from notewright.server.proxies import Proxies
 from notewright.server.quick import Quick
@@ -166,24 +166,6 @@ class _Endpoint:
         return next((Shelf([workspace]) for workspace in workspaces if workspace.id == workspace_id), None)
 
 
-@dataclass(slots=True)
-class _Asked:
-    """One POST and what its body says."""
-
-    headers: Headers
-    body: bytes
-    message: Any  # None: no JSON
-
-    @property
-    def modern(self) -> bool:
-        version = self.headers.get("mcp-protocol-version")
-        return version is not None and version not in shapes.VERSIONS
-
-    @property
-    def method(self) -> str | None:
-        return self.message.get("method") if isinstance(self.message, dict) else None
-
-
 @dataclass(frozen=True, slots=True)
 class _Desk:
     """What all surfaces share."""
@@ -220,7 +202,17 @@ class _Served:
         # h11 cuts blanks off header values, httptools does not: the SDK compares them
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         scope = {**scope, "headers": headers}
-        asked = await _asked(scope, receive)
+        turn, asked = self._turns.turn(user or address_of(scope), counted=not self._surface.counts), None
+        try:
+            async with contextlib.AsyncExitStack() as place:
+                asked = await taken_in(scope, receive, turn, place)
+                await self._answer(asked, turn, library, user, scope, receive, send)
+        except Limited as problem:
+            await too_many(problem, request_id(asked.message) if asked else None)(scope, receive, send)
+
+    async def _answer(
+        self, asked: Asked, turn: Turn, library: Library, user: str, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         sessions_of = f"{self._surface.name} {user}"  # an id is good for who got it
         if scope["method"] != "POST":
             return await self._other(scope["method"], sessions_of, Headers(scope=scope))(scope, receive, send)
@@ -231,26 +223,23 @@ class _Served:
         gone = threading.Event()
         scope[CALLER] = caller = Caller(library, session, "http", user, gone, reply.refuse, scope[STAYS])
         if asked.method == "subscriptions/listen":  # does not end, so it takes no turn
-            return await self._streaming.handle_request(scope, _again(asked.body, receive), reply.send)
-        try:
-            async with self._turns.turn(user or address_of(scope), counted=not self._surface.counts):
-                await self._do(asked, caller, reply, gone, scope, receive)
-        except Limited as problem:
-            await too_many(problem, request_id(asked.message))(scope, receive, send)
+            return await self._streaming.handle_request(scope, again(asked.body, receive), reply.send)
+        async with contextlib.nullcontext() if asked.in_turn else turn:
+            await self._do(asked, caller, reply, gone, scope, receive)
 
     async def _do(
-        self, asked: _Asked, caller: Caller, reply: "_Reply", gone: threading.Event, scope: Scope, receive: Receive
+        self, asked: Asked, caller: Caller, reply: "_Reply", gone: threading.Event, scope: Scope, receive: Receive
     ) -> None:
         call = None if asked.modern else self._quick.takes(asked.message, asked.headers)
         if call is None and self._surface.sse and _takes_streams(scope):
-            return await self._streaming.handle_request(scope, _again(asked.body, receive), reply.send)
+            return await self._streaming.handle_request(scope, again(asked.body, receive), reply.send)
         leaving = Leaving(receive, gone)  # the SDK looks after that only while it streams
         try:
             if call is not None:
                 response = await self._quick.answer(call, caller)
                 await response(scope, receive, reply.out)
             else:
-                await self._plain.handle_request(scope, _again(asked.body, _never), reply.send)
+                await self._plain.handle_request(scope, again(asked.body, nothing_more), reply.send)
         finally:
             leaving.end()
 
@@ -263,7 +252,7 @@ class _Served:
             return _refusal(400, "Missing mcp-session-id header")
         return Response(status_code=204) if self._sessions.end(sessions_of, token) else _no_session()
 
-    def _session(self, asked: _Asked, scope: str) -> tuple[Session | Response, str | None]:
+    def _session(self, asked: Asked, scope: str) -> tuple[Session | Response, str | None]:
         """The session a request belongs to, with its id if it is new; or why there is none."""
         name, token = client_name(_dict(asked.message)), asked.headers.get(SESSION)
         if asked.modern:
@@ -304,41 +293,6 @@ def _refusal(status: int, words: str, request: int | str | None = None) -> Respo
 
 def _no_session(request: int | str | None = None) -> Response:
     return _refusal(404, "Session not found", request)
-
-
-async def _asked(scope: Scope, receive: Receive) -> _Asked:
-    """The whole request. Its door sees to it that it is no larger than we take."""
-    parts: list[bytes] = []
-    more = True
-    while more:
-        message = await receive()
-        more = message["type"] == "http.request" and message.get("more_body", False)
-        parts.append(message.get("body", b""))
-    body = b"".join(parts)
-    try:
-        return _Asked(Headers(scope=scope), body, parsed(body))
-    except (ValueError, RecursionError):
-        return _Asked(Headers(scope=scope), body, None)
-
-
-async def _never() -> Message:
-    """Nothing more comes."""
-    await asyncio.Event().wait()
-    return {"type": "http.disconnect"}
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """The same request for the next reader."""
-    told = False
-
-    async def replay() -> Message:
-        nonlocal told
-        if told:
-            return await receive()
-        told = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return replay
 
 
 def _takes_streams(scope: Scope) -> bool:
