@@ -65,6 +65,10 @@ class Keeper(Protocol):
         """Whose token this is; None if it is not of this kind. `resource` is the address that was called."""
         ...
 
+    def must_ask(self, secret: str) -> bool:
+        """Whether somebody else has to be asked about it, which takes long and can be had by anybody who guesses."""
+        ...
+
 
 class OwnTokens:
     """The tokens of `notewright token add`."""
@@ -74,9 +78,6 @@ class OwnTokens:
         self._clock = clock
         self._pulse = -1
         self._known: dict[str, Token] = {}  # those that came since anything changed: few, and good a moment ago
-
-    async def admit(self, secret: str, resource: str) -> Principal | Refused | None:
-        return self.visiting(digest_of(secret))
 
     def visiting(self, digest: str) -> Principal | None:
         """Whose this is, as long as the token is good."""
@@ -277,10 +278,10 @@ class Gate:
 
     async def _known(self, address: str, secret: str, resource: str) -> Principal | Refused | None:
         """Our own tokens first: an issuer is not asked about every guess."""
-        found = await self._own.admit(secret, resource)
-        if found is None and self._entry.keepers:
-            self._guesses.refuse(address)
-        for keeper in self._entry.keepers:
+        found: Principal | Refused | None = self._own.visiting(digest_of(secret))
+        for keeper in self._entry.keepers if found is None else ():
+            if keeper.must_ask(secret):
+                self._guesses.refuse(address)
             found = found or await keeper.admit(secret, resource)
         return found
 

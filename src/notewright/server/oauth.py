@@ -149,9 +149,18 @@ class Issuer:
         await self._provider.close()
         await self._http.aclose()
 
+    def must_ask(self, secret: str) -> bool:
+        """Opaque tokens that were not asked about lately; a signed one we judge ourselves."""
+        if self._introspection is None or not _is_theirs(secret) or self._good.get(_name(secret)) is not None:
+            return False
+        try:
+            return header_of(secret) is None
+        except Untrusted:
+            return False
+
     async def admit(self, secret: str, resource: str) -> Principal | Refused | None:
         """Who comes with this token, if it is one of the issuer's for `resource`; else why not."""
-        if secret.startswith(OURS) or len(secret) > MOST_LETTERS or not _TOKEN.fullmatch(secret):
+        if not _is_theirs(secret):
             return None
         try:
             claims = await self._known(secret)
@@ -165,7 +174,7 @@ class Issuer:
 
     async def _known(self, token: str) -> Claims | None:
         """What a token says that is good; None if we have no way to know."""
-        name = hashlib.sha256(token.encode()).hexdigest()
+        name = _name(token)
         known = self._good.get(name)
         if known is not None and known.expires > self._now():
             return known
@@ -190,3 +199,13 @@ class Issuer:
         # The slash keeps people apart from our own tokens, whose names have none.
         user = f"{self._trust.place}/{claims.named(self._trust.user_claim)}"
         return Principal(user, allowed.grant, "oauth", admin=allowed.admin)
+
+
+def _is_theirs(secret: str) -> bool:
+    """Whether it could be a token of somebody else's at all."""
+    return not secret.startswith(OURS) and len(secret) <= MOST_LETTERS and _TOKEN.fullmatch(secret) is not None
+
+
+def _name(secret: str) -> str:
+    """By which it is remembered."""
+    return hashlib.sha256(secret.encode()).hexdigest()
