@@ -19,6 +19,7 @@ from tests.server.crowd import Ask, Client, Deed, Tally, live
 from tests.server.crowd_town import Server, Townsman, complaints, lost_or_doubled, serving, tokens, wrongly_moved
 
 SEED = int(os.environ.get("NOTEWRIGHT_CROWD_SEED", "20260504"))
+FELT = 0.25  # seconds
 SLOWER = 25  # times the median of one client alone, that the slowest hundredth of a crowd's calls may take
 HEAVIER = 1.15
 DIALECTS = ("notes", "cairn", "obsidian", "second_brain", "octarine")
@@ -196,8 +197,9 @@ def test_when_a_worker_is_killed_nothing_acknowledged_is_lost_and_the_others_go_
 
 @pytest.mark.parametrize("form", FORMS)
 def test_nobody_waits_long_in_a_crowd_that_thinks_between_its_calls(tmp_path: Path, form: Form) -> None:
-    """Other programs can only lengthen it, so that the best of three counts; where they do that to one client alone
-    by as much, a short run says nothing and a long one fails."""
+    """Other programs can only lengthen it, so that the best of three counts. The short form shares two cores with other
+    tests, which may keep any one call waiting: there nobody may wait longer than is felt; the whole form holds to the
+    bound alone."""
     town, found = Town(tmp_path, form), []
     with serving(tmp_path, UNLIMITED) as server:
         for _ in range(3):
@@ -206,7 +208,7 @@ def test_nobody_waits_long_in_a_crowd_that_thinks_between_its_calls(tmp_path: Pa
             found.append((alone.words(while_alone), crowded.words(form.seconds)))
             print(*found[-1], sep="\n")
             bound = SLOWER * alone.share(50)
-            bound = max(bound, 3 * alone.share(99)) if form == QUICK else bound
+            bound = max(bound, FELT) if form == QUICK else bound
             if crowded.share(99) <= bound:
                 break
         else:
