@@ -230,7 +230,7 @@ def noop(workers: int, folder: str) -> int:
     from notewright.surfaces import Surface, Tool
     from notewright.surfaces.notes import SURFACE
 
-    tool = Tool("noop", "Does nothing.", {"type": "object"}, lambda call, args: "ok")
+    tool = Tool("noop", "Does nothing.", {"type": "object"}, lambda call, args: "ok", {"readOnlyHint": True})
     nothing = Surface("notes", "", (tool,), SURFACE.style)
     known = app.surface_named
     app.surface_named = lambda name, *more: nothing if name == "notes" else known(name, *more)  # type: ignore[assignment]

@@ -3,18 +3,24 @@
 import asyncio
 import threading
 import time
+from collections.abc import Callable
+from random import Random
 
 import pytest
 
 from notewright.errors import Busy
 from notewright.server.workers import LONG, Workers
 
+KINDS = pytest.mark.parametrize("brief", [False, True], ids=["of its own", "brief"])
+Work = Callable[[], object]
 
-def run(workers: Workers, *works: object) -> list[object]:
+
+def run(workers: Workers, *works: Work, brief: bool = False) -> list[object]:
     """All at once."""
+    doing = workers.run_brief if brief else workers.run
 
     async def together() -> list[object]:
-        return await asyncio.gather(*(workers.run(work) for work in works), return_exceptions=True)  # type: ignore[arg-type]
+        return await asyncio.gather(*(doing(work) for work in works), return_exceptions=True)
 
     try:
         return asyncio.run(together())
@@ -29,24 +35,31 @@ def spin(seconds: float) -> None:
         pass
 
 
-def test_short_calls_are_done_by_few_threads() -> None:
-    names = run(Workers(), *[lambda: threading.current_thread().name] * 50)
-    assert len(names) == 50 and len(set(names)) <= 3
+def test_brief_calls_are_done_by_few_threads() -> None:
+    def work() -> str:
+        spin(0.0002)
+        return threading.current_thread().name
+
+    names = run(Workers(), *[work] * 50, brief=True)
+    assert len(names) == 50 and len(set(names)) < 16
 
 
-def test_calls_that_wait_for_something_all_wait_at_once() -> None:
+@KINDS
+def test_calls_that_wait_for_something_all_wait_at_once(brief: bool) -> None:
     together = threading.Barrier(20)
-    assert run(Workers(), *[lambda: together.wait(30) >= 0] * 20) == [True] * 20
+    assert run(Workers(), *[lambda: together.wait(30) >= 0] * 20, brief=brief) == [True] * 20
 
 
-def test_a_short_call_is_not_kept_waiting_by_calls_that_hang() -> None:
+@KINDS
+def test_a_brief_call_is_not_kept_waiting_by_calls_that_hang(brief: bool) -> None:
     hung, workers = threading.Event(), Workers(threads=20)
+    doing = workers.run_brief if brief else workers.run
 
     async def among_hanging() -> float:
-        hanging = [asyncio.create_task(workers.run(hung.wait, 60)) for _ in range(12)]
+        hanging = [asyncio.create_task(doing(hung.wait, 60)) for _ in range(12)]
         await asyncio.sleep(0.2)
         began = time.monotonic()
-        assert await workers.run(lambda: "short") == "short"
+        assert await workers.run_brief(lambda: "brief") == "brief"
         took = time.monotonic() - began
         hung.set()
         assert await asyncio.gather(*hanging) == [True] * 12
@@ -56,13 +69,15 @@ def test_a_short_call_is_not_kept_waiting_by_calls_that_hang() -> None:
     workers.close()
 
 
-def test_a_short_call_comes_between_long_ones_that_work_hard() -> None:
+@KINDS
+def test_a_brief_call_comes_between_long_ones_that_work_hard(brief: bool) -> None:
     workers = Workers()
+    doing = workers.run_brief if brief else workers.run
 
     async def among_long() -> bool:
-        long = [asyncio.create_task(workers.run(spin, 0.25)) for _ in range(3)]
+        long = [asyncio.create_task(doing(spin, 0.25)) for _ in range(3)]
         await asyncio.sleep(2 * LONG)
-        await workers.run(lambda: None)
+        await workers.run_brief(lambda: None)
         early = not any(one.done() for one in long)
         await asyncio.gather(*long)
         return early
@@ -71,7 +86,8 @@ def test_a_short_call_comes_between_long_ones_that_work_hard() -> None:
     workers.close()
 
 
-def test_there_are_never_more_threads_than_allowed_and_the_rest_wait_their_turn() -> None:
+@KINDS
+def test_there_are_never_more_threads_than_allowed_and_the_rest_wait_their_turn(brief: bool) -> None:
     at_once, most, lock = [0], [0], threading.Lock()
 
     def counted() -> None:
@@ -82,7 +98,7 @@ def test_there_are_never_more_threads_than_allowed_and_the_rest_wait_their_turn(
         with lock:
             at_once[0] -= 1
 
-    assert run(Workers(threads=3), *[counted] * 12) == [None] * 12
+    assert run(Workers(threads=3), *[counted] * 12, brief=brief) == [None] * 12
     assert most[0] <= 3
 
 
@@ -121,15 +137,40 @@ def test_a_call_whose_caller_left_before_it_began_is_not_made() -> None:
     assert made == ["third"]
 
 
-def test_what_a_call_raises_its_caller_gets() -> None:
+@KINDS
+def test_what_a_call_raises_its_caller_gets(brief: bool) -> None:
     def wrong() -> None:
         raise ValueError("wrong")
 
     def endless() -> None:
         raise StopIteration
 
-    found = run(Workers(), wrong, endless)
+    found = run(Workers(), wrong, endless, brief=brief)
     assert [type(one) for one in found] == [ValueError, RuntimeError]
+
+
+def test_calls_of_both_kinds_and_all_lengths_are_all_answered() -> None:
+    """Whatever the order in which threads fall asleep and wake up."""
+    workers, chance = Workers(threads=6), Random(3)
+
+    def work(number: int, seconds: float) -> int:
+        if seconds:
+            time.sleep(seconds)
+        return number
+
+    async def crowd() -> list[int]:
+        async def client(number: int) -> int:
+            done = 0
+            for _ in range(60):
+                doing = chance.choice((workers.run, workers.run_brief))
+                done += await doing(work, 1, chance.choice((0, 0, 0, 0.0005, 0.004)))
+                await asyncio.sleep(chance.choice((0, 0, 0.001)))
+            return done
+
+        return await asyncio.wait_for(asyncio.gather(*map(client, range(12))), 60)
+
+    assert asyncio.run(crowd()) == [60] * 12
+    workers.close()
 
 
 def test_threads_end_when_they_are_no_longer_needed() -> None:

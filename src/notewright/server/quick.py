@@ -47,6 +47,7 @@ class Quick:
     def __init__(self, surface: Surface, workers: Workers, counts: Counts) -> None:
         self._surface = surface
         self._names = frozenset(tool.name for tool in surface.tools)
+        self._looks = frozenset(tool.name for tool in surface.tools if tool.annotations.get("readOnlyHint"))
         self._workers = workers
         self._counts = counts
 
@@ -69,7 +70,8 @@ class Quick:
         began = time.perf_counter()
         self._counts.began()
         try:
-            return await self._workers.run(self._answer, asked, caller)
+            doing = self._workers.run_brief if asked.tool in self._looks else self._workers.run  # a write may wait long
+            return await doing(self._answer, asked, caller)
         except asyncio.CancelledError:
             asked.code = "cancelled"
             raise
