@@ -49,7 +49,7 @@ class Registry(Protocol):
     """Any thread may call; several processes may share one. What returned is durable."""
 
     def pulse(self) -> int:
-        """Another number after every change, whoever made it: at once for one's own, within a hundredth of a second for
+        """Another number after every change, whoever made it: at once for one's own, within some milliseconds for
         others'. Costs next to nothing."""
         ...
 

@@ -16,7 +16,7 @@ from notewright.errors import Exists
 from notewright.ledger.registry import Grant, Token, WorkspaceRecord
 from notewright.ledger.schema import migrate, words, write_ahead
 
-FEEL_SECONDS = 0.01  # within which a change of another process is felt
+FEEL_SECONDS = 0.002  # within which a change of another process is felt
 _TOKEN = "name, digest, grant_json, created, expires, revoked, used"
 MIGRATIONS = (
     """

@@ -53,7 +53,9 @@ def _merged(base: str, ours: str, theirs: str, cuts: Sequence[Callable[[str], li
     if not cuts:
         return None
     pieces = cuts[0](base)
-    changes = [*_changes(pieces, cuts[0](ours), 0), *_changes(pieces, cuts[0](theirs), 1)]
+    yours = _changes(pieces, cuts[0](theirs), 1)
+    mine = [change for change in _changes(pieces, cuts[0](ours), 0) if not _is_there(change, yours)]
+    changes = [*mine, *yours]
     merged, place = "", 0
     for group in _groups(changes):
         start, end = group[0].start, max(change.end for change in group)
@@ -64,6 +66,19 @@ def _merged(base: str, ours: str, theirs: str, cuts: Sequence[Callable[[str], li
         merged += "".join(pieces[place:start]) + became
         place = end
     return merged + "".join(pieces[place:])
+
+
+def _is_there(change: _Change, others: list[_Change]) -> bool:
+    """Whether what we put in stands at that place already, at the edge of what they changed there: put in twice, a
+    change is put in once."""
+    if change.start != change.end:
+        return False
+    size, new = len(change.new), list(change.new)
+    return any(
+        (other.start < other.end == change.start and list(other.new[-size:]) == new)
+        or (other.end > other.start == change.start and list(other.new[:size]) == new)
+        for other in others
+    )
 
 
 def _changes(base: list[str], other: list[str], side: int) -> list[_Change]:
