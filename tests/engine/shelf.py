@@ -1,6 +1,7 @@
 """A shelf of texts that stands in for a workspace: an index that narrows as far as it soundly may, and a store."""
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,9 @@ class ShelfIndex:
     def __init__(self, texts: dict[str, str]) -> None:
         self.texts = texts
         self.looked_at: list[str] = []
+
+    def steady(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def generation(self) -> Generation:
         return Generation("the shelf", True)

@@ -1,5 +1,6 @@
 """What every index promises, whatever it is made of."""
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -341,3 +342,21 @@ def test_many_names_are_looked_up_as_each_would_be(index: Index) -> None:
     each = {key: list(index.bearing(key)) for key in keys}
     assert index.bearing_each(keys) == {key: found for key, found in each.items() if found}
     assert each["tea"] == each["tea.md"] == ["Tea.md"]
+
+
+def test_what_is_asked_in_one_moment_is_answered_from_it_whatever_is_filed_meanwhile(index: Index) -> None:
+    before = [path for path, _ in index.stamps()]
+
+    def elsewhere(files: dict[str, str]) -> None:
+        thread = threading.Thread(target=file, args=(index, files))
+        thread.start()
+        thread.join()
+
+    with index.steady():
+        assert [path for path, _ in index.stamps()] == before
+        elsewhere({"New one.md": "[[Nowhere]]"})
+        with index.steady():  # inside another
+            assert index.links_from("New one.md") == []
+        assert [path for path, _ in index.stamps()] == before
+    assert [link.target for link in index.links_from("New one.md")] == ["Nowhere"]
+    assert "New one.md" in [path for path, _ in index.stamps()]

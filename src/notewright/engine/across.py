@@ -1,6 +1,7 @@
 """Links across workspaces: every path begins with its workspace's name, and a link may lead into another."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from notewright.engine.workspace import Workspace
@@ -39,29 +40,35 @@ def full_name(ws: Workspace, path: str) -> NotePath:
 
 def forward_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) -> list[NotePath]:
     """Where the wikilinks of a note lead, each once, in code point order; not those to nothing or to a place in it."""
-    _all_fresh(workspaces)
     source = full_name(ws, path)
-    rows = [row for row in ws.index.links_from(path) if row.kind in WRITTEN and row.target.strip()]
-    found = {_meant(workspaces, row.target, source).path for row in rows}
+    with _from_one_moment(workspaces):
+        rows = [row for row in ws.index.links_from(path) if row.kind in WRITTEN and row.target.strip()]
+        found = {_meant(workspaces, row.target, source).path for row in rows}
     return sorted(one for one in found if one is not None)
 
 
 def back_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) -> list[NotePath]:
     """Notes of any workspace with a wikilink that leads here, each once, in code point order."""
-    _all_fresh(workspaces)
     wanted, keys = full_name(ws, path), tuple(name_keys(path))
-    found = {
-        source
-        for other in workspaces
-        for source, target in _candidates(other, keys)
-        if _meant(workspaces, target, source).path == wanted
-    }
+    with _from_one_moment(workspaces):
+        found = {
+            source
+            for other in workspaces
+            for source, target in _candidates(other, keys)
+            if _meant(workspaces, target, source).path == wanted
+        }
     return sorted(found)
 
 
-def _all_fresh(workspaces: Sequence[Workspace]) -> None:
+@contextmanager
+def _from_one_moment(workspaces: Sequence[Workspace]) -> Iterator[None]:
+    """Every index is fresh, and answers as of now until the end."""
     for ws in workspaces:
         ws.follower.wait(ws.limits.seconds)
+    with ExitStack() as stack:
+        for ws in workspaces:
+            stack.enter_context(ws.index.steady())
+        yield
 
 
 def _candidates(ws: Workspace, keys: tuple[str, ...]) -> Iterator[tuple[NotePath, str]]:

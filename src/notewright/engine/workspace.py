@@ -111,12 +111,14 @@ _Answer = TypeVar("_Answer")
 
 
 def by_whole_index(ws: Workspace, ask: Callable[[], _Answer]) -> _Answer:
-    """An answer of an index that knew every note from the first question to the last. One that is deleted in between is
-    waited for and asked again: an empty one would answer as if there were nothing."""
+    """An answer of an index that knew every note from the first question to the last, and of one moment: a rename filed
+    in between would show links as they were and names as they are. One that is deleted in between is waited for and
+    asked again: an empty one would answer as if there were nothing."""
     for _ in range(4):
         ws.follower.wait(ws.limits.seconds)
         asked = ws.index.generation()
-        answer = ask()
+        with ws.index.steady():
+            answer = ask()
         if asked.whole and ws.index.generation() == asked:
             return answer
     raise Indexing("the index is being built again", hint="try again in a moment", done=0, total=None)

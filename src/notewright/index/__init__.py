@@ -192,6 +192,10 @@ class Index(Protocol):
         """Fill a new index; leaving without `swap` throws it away."""
         ...
 
+    def steady(self) -> AbstractContextManager[None]:
+        """What this thread asks inside is answered from one moment, whatever is filed meanwhile."""
+        ...
+
     def generation(self) -> Generation:
         """Which index answers now. The same and whole before and after some questions: so were their answers."""
         ...

@@ -75,8 +75,7 @@ def _candidates(
 ) -> list[int] | None:
     """The notes worth a look, by path; None when that is all of them."""
     con.variants = {}
-    con.db.execute("begin")
-    try:
+    with con.snapshot():
         narrowed = _narrowed(con, vocabulary, needles)
         if narrowed is None:
             return None
@@ -85,8 +84,6 @@ def _candidates(
             where, values = where + " and f.path >= ? and f.path < ?", [*values, folder + "/", folder + "0"]
         rows = con.rows(f"select f.id, f.path from files f where {where} order by f.path", values)
         return [note for note, path in rows if visible is everything or visible(path)]
-    finally:
-        con.db.execute("rollback")
 
 
 def _narrowed(con: Connection, vocabulary: Vocabulary, needles: Needles) -> list[int] | None:

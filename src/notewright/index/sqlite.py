@@ -41,6 +41,12 @@ IDLE = 16  # connections kept open between questions
 LINKS_AT_ONCE = 2_000  # notes whose links are read in one go
 
 
+class _Held(threading.local):
+    """The connection that a thread asks everything of, from one moment."""
+
+    con: Connection | None = None
+
+
 class SqliteIndex:
     """Implements `Index`. Whatever happens to its files, it answers: from a new, empty index if need be."""
 
@@ -52,6 +58,7 @@ class SqliteIndex:
         self._writing = threading.RLock()
         self._writer: tuple[Identity, Connection] | None = None
         self._whole: tuple[tuple[str, Identity], Generation] | None = None
+        self._held = _Held()
 
     @classmethod
     def open(cls, folder: Path) -> "SqliteIndex":
@@ -91,7 +98,36 @@ class SqliteIndex:
                 self._places.discard(identity)
         return self._answer(self._places.current(), question)
 
+    @contextmanager
+    def steady(self) -> Iterator[None]:
+        if self._held.con is not None:
+            yield  # inside another
+            return
+        try:
+            identity = self._places.current()
+            con = self._borrow(identity)
+            con.db.execute("begin")  # the moment is that of the first question
+        except TROUBLE as error:
+            raise in_words(error) from error
+        self._held.con = con
+        try:
+            yield
+        finally:
+            if self._held.con is con:
+                self._held.con = None
+                con.db.execute("rollback")
+                self._give_back(identity, con)
+
     def _answer(self, identity: Identity, question: Callable[[Connection], T]) -> T:
+        con, self._held.con = self._held.con, None
+        if con is not None:
+            try:
+                answer = question(con)
+            except BaseException:  # nothing more is asked of it; `generation` tells whether the index was lost
+                con.close(force=True)
+                raise
+            self._held.con = con
+            return answer
         con = self._borrow(identity)
         try:
             answer = question(con)
@@ -333,11 +369,8 @@ def _transaction(con: Connection) -> Iterator[None]:
 
 def _in_one_view(con: Connection, answer: Callable[[], T]) -> T:
     """All statements of one answer see the same moment."""
-    con.db.execute("begin")
-    try:
+    with con.snapshot():
         return answer()
-    finally:
-        con.db.execute("rollback")
 
 
 def _file(con: Connection, rows: Sequence[Row], dropped: Sequence[str]) -> None:
