@@ -10,14 +10,15 @@ SRC = Path(__file__).resolve().parent.parent / "src" / "notewright"
 MAY_USE = {
     "errors": set(),
     "doors": set(),
+    "locks": set(),
     "notes": {"errors", "doors"},
-    "stores": {"errors", "notes"},
-    "index": {"errors", "notes"},
-    "ledger": {"errors", "notes"},
-    "engine": {"errors", "doors", "notes", "stores", "index", "ledger"},
+    "stores": {"errors", "locks", "notes"},
+    "index": {"errors", "locks", "notes"},
+    "ledger": {"errors", "locks", "notes"},
+    "engine": {"errors", "doors", "locks", "notes", "stores", "index", "ledger"},
     "config": {"errors", "notes", "engine"},
     "surfaces": {"errors", "notes", "engine", "config"},
-    "server": {"errors", "notes", "engine", "config", "surfaces"},
+    "server": {"errors", "locks", "notes", "engine", "config", "surfaces"},
     "opening": {"errors", "notes", "stores", "index", "ledger", "engine", "config"},
     "cli": {"errors", "notes", "engine", "config", "opening", "app"},  # main() asks app.py to put the parts together
     "web": {

@@ -86,6 +86,49 @@ def test_appends_by_several_processes_lose_nothing(store: FolderStore, tmp_path:
     assert left_beside(tmp_path) == []
 
 
+def test_a_process_that_waits_is_let_in_after_few_changes_of_one_with_many_threads(
+    store: FolderStore, tmp_path: Path
+) -> None:
+    made, tell = os.pipe()  # one byte for every change of the other
+    os.set_blocking(made, False)
+    child = os.fork()
+    if child == 0:
+        busy = FolderStore(tmp_path)
+
+        def stream() -> None:
+            while True:
+                with busy.lock(timeout=60):
+                    os.write(tell, b"!")
+                    time.sleep(0.001)
+
+        for _ in range(8):
+            threading.Thread(target=stream, daemon=True).start()
+        time.sleep(120)
+        os._exit(1)
+
+    def changes() -> int:
+        try:
+            return len(os.read(made, 1 << 16))
+        except BlockingIOError:
+            return 0
+
+    try:
+        while not changes():
+            time.sleep(0.001)
+        meanwhile = []
+        for _ in range(24):
+            changes()
+            with store.lock(timeout=60):
+                meanwhile.append(changes())
+            time.sleep(0.01)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(made)
+        os.close(tell)
+    assert sorted(meanwhile)[18] <= 3, meanwhile  # the other quarter: we were not run between asking and waiting
+
+
 def killed_at(place: Path, call: int, able: Abilities) -> bool:
     """Create, replace and delete in a process that is killed before its n-th call that changes anything; False if it
     got to its end."""

@@ -1,11 +1,10 @@
 """One change at a time among all threads and processes that use a folder.
 
 The lock is `flock` on the root directory itself: it writes nothing, reaches other users and containers, and the kernel
-releases it when a process dies. Between the threads of one store an ordinary lock stands before it.
+releases it when a process dies. Between the threads of one store a queue stands before it, so that a process waits with
+one ticket (`locks.py`) whatever the number of its threads.
 """
 
-import errno
-import fcntl
 import logging
 import os
 import threading
@@ -14,16 +13,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from notewright.errors import Busy
+from notewright.locks import EXCLUSIVE, ThreadQueue, lock_in_turn
 from notewright.stores.beneath import Root
 
 log = logging.getLogger(__name__)
-_FIRST, _LONGEST = 0.0005, 0.01  # seconds between two tries
 
 
 class Alone:
     def __init__(self, root: Root) -> None:
         self._root = root
-        self._threads = threading.Lock()
+        self._threads = ThreadQueue()
         self._holder: int | None = None
         self._shared = True  # False once the file system has said that it knows no locks
 
@@ -31,12 +30,12 @@ class Alone:
     def held(self, timeout: float) -> Iterator[None]:
         """Alone until left; Busy after `timeout` seconds of waiting."""
         until = time.monotonic() + timeout
-        if not self._threads.acquire(timeout=timeout):
+        if not self._threads.acquire(timeout):
             raise _busy()
         try:
             root = self._root.enter()
             try:
-                self._flock(root, until)
+                self._lock(root, until)
                 self._holder = threading.get_ident()
                 yield
             finally:
@@ -54,19 +53,16 @@ class Alone:
             with self.held(timeout):
                 yield
 
-    def _flock(self, root: int, until: float) -> None:
-        pause = _FIRST
-        while self._shared:
-            try:
-                return fcntl.flock(root, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno not in (errno.EWOULDBLOCK, errno.EINTR):
-                    log.warning("this file system has no locks (%s): changes by other processes may collide", error)
-                    self._shared = False
-                elif time.monotonic() > until:
-                    raise _busy() from None
-            time.sleep(pause)
-            pause = min(pause * 1.5, _LONGEST)
+    def _lock(self, root: int, until: float) -> None:
+        if not self._shared:
+            return
+        try:
+            lock_in_turn(root, EXCLUSIVE, until)
+        except BlockingIOError:
+            raise _busy() from None
+        except OSError as error:
+            log.warning("this file system has no locks (%s): changes by other processes may collide", error)
+            self._shared = False
 
 
 def _busy() -> Busy:
