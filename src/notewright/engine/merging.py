@@ -7,7 +7,7 @@ change already; joining it again would put it in twice. So we first look.
 import re
 from collections import Counter
 
-from notewright.notes import merge
+from notewright.notes import holds_change, merge
 
 _LINE = re.compile(rb"[^\n]+")
 _WORD = re.compile(rb"\w+|[^\w\s]")
@@ -26,6 +26,17 @@ def merged(before: bytes, after: bytes, theirs: bytes) -> bytes | None:
         return put_in
     # It can be taken out, so it may well be there. If it can be put in too, the words decide.
     return theirs if put_in is None or words else put_in
+
+
+def without_change(before: bytes, after: bytes, now: bytes) -> bytes | None:
+    """`now` with our change from `before` to `after` taken back: what is there without it, or None where that is not
+    certain. Nothing is guessed from words that are there often."""
+    try:
+        old, new, text = before.decode(), after.decode(), now.decode()
+    except UnicodeDecodeError:
+        return None
+    left = text if holds_change(new, old, text) else merge(new, old, text)
+    return None if left is None else left.encode()
 
 
 def held(before: bytes, after: bytes, theirs: bytes) -> bool | None:

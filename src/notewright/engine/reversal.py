@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from notewright.engine.changes import Drop, Plan, Put, read_or_none
-from notewright.engine.merging import merged
+from notewright.engine.merging import without_change
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict
 from notewright.ledger import Change, Past, Step
@@ -131,7 +131,7 @@ class Reversal:
         if version_of(here) == step.after:
             return old
         made = self._bytes(step.after)
-        return None if old is None or made is None else merged(made, old, here)
+        return None if old is None or made is None else without_change(old, made, here)
 
     def _moved_to(self, change: Change, path: NotePath) -> NotePath:
         """Where a later change of ours has put the note."""

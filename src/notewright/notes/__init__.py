@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from notewright.notes.glob import glob_matcher, glob_pieces, glob_prefix
     from notewright.notes.headings import HeadingRule, find_section, heading_key, sections
     from notewright.notes.links import shown_text
-    from notewright.notes.merge import merge
+    from notewright.notes.merge import holds_change, merge
     from notewright.notes.model import Block, Frontmatter, Heading, Link, Note, Section, Tag
     from notewright.notes.parse import parse
     from notewright.notes.path import NotePath, name_problem, path_key, path_problem, with_md, without_md
@@ -90,7 +90,7 @@ else:  # each part is loaded when it is first asked for
             "glob": "glob_matcher glob_pieces glob_prefix",
             "headings": "HeadingRule find_section heading_key sections",
             "links": "shown_text",
-            "merge": "merge",
+            "merge": "holds_change merge",
             "model": "Block Frontmatter Heading Link Note Section Tag",
             "parse": "parse",
             "path": "NotePath name_problem path_key path_problem with_md without_md",
@@ -174,6 +174,7 @@ __all__ = [
     "has_property",
     "heading_key",
     "heading_slugs",
+    "holds_change",
     "index_words",
     "is_tag",
     "lens",
