@@ -131,6 +131,13 @@ def test_places_have_lines_from_one_and_columns_from_zero() -> None:
     assert [(place.line, place.column, place.length, place.start) for place in found] == [(1, 5, 7, 5), (3, 3, 7, 26)]
 
 
+def test_places_after_a_leading_newline_are_counted_from_their_own_line() -> None:
+    found = list(places(shelf({}), Find("tea"), "\ntea\n\n tea tea"))
+    assert [(place.line, place.column, place.start) for place in found] == [(2, 0, 1), (4, 1, 7), (4, 5, 11)]
+    found = list(places(shelf({}), Find("\n"), "\n\na\n"))
+    assert [(place.line, place.column, place.start) for place in found] == [(1, 0, 0), (2, 0, 1), (3, 1, 3)]
+
+
 def test_options_of_finding_text() -> None:
     ws = shelf({"a.md": "Tea teas t.a", "b.md": "TEA"})
     assert [note.matches for note in find_text(ws, Find("tea", case_sensitive=True)).notes] == [1]

@@ -23,6 +23,7 @@ from notewright.notes import (
     Replace,
     ReplaceBody,
     ReplaceSection,
+    RewriteTargets,
     SetProperty,
     apply,
     apply_all,
@@ -32,6 +33,8 @@ from notewright.notes import (
     section_text,
     yaml_block,
 )
+from notewright.notes import edits as edits_module
+from notewright.notes import sectionedits as sectionedits_module
 
 DOC = "# A\none\n\n## B\ntwo\n\n\n# C\nthree"
 
@@ -179,14 +182,45 @@ def test_a_line_that_is_not_there_is_not_found(line: int) -> None:
         apply("a\nb\nc\n", InsertAtLine(line, "x"))
 
 
-def test_only_edits_that_mean_the_same_may_be_applied_to_a_newer_text() -> None:
-    assert may_apply_again(Append("x"), "anything")
-    assert may_apply_again(DeleteSection("A"), "# A")
+SAFE_AGAIN = {
+    Append("x"): True,
+    Prepend("x"): True,
+    InsertBesideText("a", "x"): True,
+    SetProperty("k", 1): True,
+    RemoveProperty("k"): True,
+    AddTag("t"): True,
+    RemoveTag("t"): True,
+    AppendToSection("A", "x"): True,
+    PrependToSection("A", "x"): True,
+    ReplaceSection("A", "x"): True,
+    DeleteSection("A"): True,
+    InsertAtLine(1, "x"): False,
+    Overwrite("x"): False,
+    ReplaceBody("x"): False,
+    RewriteTargets(()): False,
+}
+
+
+@pytest.mark.parametrize(("edit", "safe"), SAFE_AGAIN.items(), ids=lambda value: type(value).__name__)
+def test_only_edits_that_mean_the_same_may_be_applied_to_a_newer_text(edit: Edit, safe: bool) -> None:
+    assert may_apply_again(edit, "# A\na\n") is safe
+
+
+def test_every_edit_is_said_to_be_safe_again_or_not() -> None:
+    named = {type(edit).__name__ for edit in SAFE_AGAIN} | {"Replace"}
+    there = [
+        value
+        for module in (edits_module, sectionedits_module)
+        for value in vars(module).values()
+        if isinstance(value, type)
+    ]
+    assert {kind.__name__ for kind in there if hasattr(kind, "splices") and kind is not Edit} == named
+
+
+def test_a_replacement_is_safe_again_where_its_text_is_there_once() -> None:
     assert may_apply_again(Replace("a", "b", "all"), "xax")
     assert not may_apply_again(Replace("a", "b"), "aa")
     assert not may_apply_again(Replace("a", "b"), "x")
-    assert not may_apply_again(InsertAtLine(1, "x"), "a")
-    assert not may_apply_again(Overwrite("x"), "a")
 
 
 # ---- properties ---------------------------------------------------------------------------------------

@@ -1,0 +1,246 @@
+"""The change-set machine by itself: what it asks for when the store says busy, is full, or a process died."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.engine.parts import ANN
+
+from notewright.engine.machine import (
+    Close,
+    Delete,
+    Effect,
+    File,
+    Machine,
+    Outcome,
+    Read,
+    Recall,
+    Record,
+    Settle,
+    Stage,
+    Sweep,
+    Write,
+    carry_out,
+    recovery,
+)
+from notewright.errors import Busy, Conflict, Forbidden, NoSpace, Problem
+from notewright.ledger import Change, Step
+from notewright.notes import NotePath
+from notewright.stores import Stored, version_of
+from notewright.stores.memory import MemoryStore
+
+A, B, C = NotePath("A.md"), NotePath("f/B.md"), NotePath("C.md")
+OLD, NEW = b"old\n", b"new\n"
+Files = dict[NotePath, bytes]
+Foreign = Callable[[Effect, Files], None]
+
+
+def change(*steps: Step) -> Change:
+    return Change("c1", 0.0, ANN, "two notes", steps, emptied=("e",), made=("f",))
+
+
+def step(path: NotePath, before: bytes | None, after: bytes | None) -> Step:
+    return Step(path, before and version_of(before), after and version_of(after))
+
+
+def stored(path: NotePath, data: bytes | None) -> Stored | None:
+    if data is None:
+        return None
+    store = MemoryStore()
+    store.put(path, data)
+    return store.read(path)
+
+
+class Run:
+    """A machine driven against files in a dict; `foreign` may change them, or raise, before each effect is done."""
+
+    def __init__(self, files: Files, foreign: Foreign = lambda effect, files: None) -> None:
+        self.files, self.foreign = dict(files), foreign
+        self.asked: list[Effect] = []
+
+    def drive(self, running: Machine) -> Outcome:
+        effect = next(running)
+        try:
+            while True:
+                self.asked.append(effect)
+                try:
+                    answer = self.answer(effect)
+                except Problem as problem:
+                    effect = running.throw(problem)
+                else:
+                    effect = running.send(answer)
+        except StopIteration as end:
+            outcome: Outcome = end.value
+            return outcome
+
+    def answer(self, effect: Effect) -> Any:
+        self.foreign(effect, self.files)
+        match effect:
+            case Read(path):
+                return stored(path, self.files.get(path))
+            case Recall(version):
+                return {version_of(data): data for data in (OLD, NEW)}.get(version)
+            case Write(_, path, data, seen):
+                if self.files.get(path) != data:
+                    self.swap(path, data, seen)
+                return stored(path, data)
+            case Delete(_, path, seen):
+                self.swap(path, None, seen)
+        return None
+
+    def swap(self, path: NotePath, data: bytes | None, seen: str | None) -> None:
+        now = self.files.pop(path, None)
+        if now is not None and version_of(now) != seen:
+            self.files[path] = now
+            raise Conflict("changed", path=path, current=version_of(now))
+        if data is not None:
+            self.files[path] = data
+
+    def deeds(self, *kinds: type) -> list[Effect]:
+        return [effect for effect in self.asked if isinstance(effect, kinds)]
+
+
+def begin(run: Run, todo: Change) -> Machine:
+    sights = {each.path: stored(each.path, run.files.get(each.path)) for each in todo.steps}
+    known = {version_of(data): data for data in (OLD, NEW)}
+    return carry_out(todo, known, sights, known)
+
+
+TWO = change(step(A, OLD, NEW), step(B, OLD, NEW))
+
+
+def test_a_change_is_recorded_staged_applied_settled_filed_and_closed_in_this_order() -> None:
+    run = Run({A: OLD, B: OLD})
+    outcome = run.drive(begin(run, TWO))
+    assert [type(effect) for effect in run.asked] == [Record, Stage, Stage, Write, Write, Settle, File, Close]
+    assert run.asked[-3:] == [Settle("c1", ("e",)), File((A, B)), Close("c1", "done", None)]
+    assert outcome.state == "done" and outcome.cause is None and run.files == {A: NEW, B: NEW}
+
+
+def test_one_file_alone_is_not_staged() -> None:
+    run = Run({A: OLD})
+    run.drive(begin(run, change(step(A, OLD, NEW))))
+    assert run.deeds(Stage) == []
+
+
+def test_what_cannot_be_staged_is_taken_back_before_anything_is_written() -> None:
+    def full(effect: Effect, files: Files) -> None:
+        if isinstance(effect, Stage) and effect.path == B:
+            raise NoSpace("full", path=B)
+
+    run = Run({A: OLD, B: OLD}, full)
+    with pytest.raises(NoSpace):
+        run.drive(begin(run, TWO))
+    assert run.asked[-2:] == [Settle("c1", ("f",)), Close("c1", "taken_back", None)]
+    assert run.deeds(Write) == []
+
+
+@pytest.mark.parametrize("problem", [NoSpace("full", path=B), Busy("being saved", path=B)])
+def test_a_store_that_is_full_or_busy_in_the_middle_takes_the_change_back_and_says_why(problem: Problem) -> None:
+    def refuse(effect: Effect, files: Files) -> None:
+        if isinstance(effect, Write) and effect.path == B:
+            raise problem
+
+    run = Run({A: OLD, B: OLD}, refuse)
+    outcome = run.drive(begin(run, TWO))
+    assert (outcome.state, outcome.cause) == ("taken_back", problem)
+    assert run.files == {A: OLD, B: OLD}
+    at = run.asked.index(Write("c1", B, NEW, version_of(OLD)))
+    assert run.asked[at + 1] == Settle("c1", ()), "what was staged takes the room that going back needs"
+    assert Write("c1x", A, OLD, version_of(NEW)) in run.asked
+    assert run.asked[-4:] == [Settle("c1", ()), Settle("c1x", ("f",)), File((A, B)), Close("c1", "taken_back", None)]
+
+
+def test_a_store_that_stays_busy_on_the_way_back_leaves_the_change_to_the_next_call() -> None:
+    def refuse(effect: Effect, files: Files) -> None:
+        if isinstance(effect, Write) and (effect.path == B or effect.op == "c1x"):
+            raise Busy("being saved", path=effect.path)
+
+    run = Run({A: OLD, B: OLD}, refuse)
+    with pytest.raises(Busy):
+        run.drive(begin(run, TWO))
+    assert run.deeds(Close) == [], "not closed: it is found unfinished and finished then"
+    assert run.files == {A: NEW, B: OLD}
+
+
+def test_a_store_that_is_busy_during_recovery_leaves_it_to_the_next_call() -> None:
+    def refuse(effect: Effect, files: Files) -> None:
+        if isinstance(effect, Write) and effect.path == B:
+            raise Busy("being saved", path=B)
+
+    run = Run({A: NEW, B: OLD}, refuse)
+    with pytest.raises(Busy):
+        run.drive(recovery(TWO))
+    assert run.deeds(Close) == [] and run.files == {A: NEW, B: OLD}, "nothing is taken back by who only helps"
+
+
+def test_somebody_who_never_stops_saving_is_said_after_a_while_and_nothing_stays_staged() -> None:
+    count = 0
+
+    def save(effect: Effect, files: Files) -> None:
+        nonlocal count
+        if isinstance(effect, Write) and effect.path == B:
+            count += 1
+            files[B] = f"{count}\n".encode() + OLD
+
+    run = Run({A: OLD, B: OLD}, save)
+    with pytest.raises(Busy) as refused:
+        run.drive(begin(run, TWO))
+    assert refused.value.details["path"] == A and refused.value.hint == "try again in a moment"
+    assert run.asked[-1] == Settle("c1", ()) and run.deeds(Close) == []
+    assert count == 16
+    assert run.files[B] == b"16\n" + OLD, "and their last save stands"
+
+
+def test_recovery_repeats_what_a_dead_process_wrote_and_deleted_so_that_it_is_on_disk() -> None:
+    run = Run({A: NEW, B: NEW})
+    outcome = run.drive(recovery(change(step(A, OLD, NEW), step(B, OLD, NEW), step(C, OLD, None))))
+    assert run.deeds(Write, Delete) == [
+        Write("c1", A, NEW, version_of(NEW)),
+        Write("c1", B, NEW, version_of(NEW)),
+        Delete("c1", C, version_of(OLD)),
+    ]
+    assert run.asked[-4:] == [
+        Settle("c1", ("e",)),
+        Sweep(frozenset({"", "f"})),
+        File((A, B, C)),
+        Close("c1", "done", None),
+    ]
+    assert outcome.state == "done" and outcome.merged == ()
+
+
+def test_recovery_does_not_write_over_what_somebody_else_made_of_a_note() -> None:
+    run = Run({A: b"top\n" + NEW, B: NEW})
+    outcome = run.drive(recovery(TWO))
+    assert run.deeds(Write) == [Write("c1", B, NEW, version_of(NEW))]
+    assert run.files == {A: b"top\n" + NEW, B: NEW} and outcome.state == "done"
+
+
+def test_taking_back_repeats_nothing() -> None:
+    run = Run({A: OLD, B: b"somebody's\n"})
+    outcome = run.drive(recovery(TWO))
+    assert outcome.state == "taken_back" and run.deeds(Write, Delete) == []
+
+
+def test_the_first_run_repeats_nothing_that_it_wrote_itself() -> None:
+    saved = [b"top\n" + OLD]
+
+    def save(effect: Effect, files: Files) -> None:
+        if isinstance(effect, Write) and effect.path == B and saved:
+            files[B] = saved.pop()
+
+    run = Run({A: OLD, B: OLD}, save)
+    outcome = run.drive(begin(run, TWO))
+    assert [effect.path for effect in run.deeds(Write) if isinstance(effect, Write)] == [A, B, B]
+    assert run.files == {A: NEW, B: b"top\n" + NEW} and outcome.merged == (B,)
+
+
+def test_a_note_that_may_not_be_read_does_not_end_a_recovery() -> None:
+    def refuse(effect: Effect, files: Files) -> None:
+        if isinstance(effect, Read) and effect.path == A:
+            raise Forbidden("not this one", path=A)
+
+    run = Run({A: OLD, B: OLD}, refuse)
+    outcome = run.drive(recovery(TWO))
+    assert outcome.kept == (A,) and run.files[A] == OLD
+    assert run.deeds(Close) == [Close("c1", "done", (TWO.steps[1],))]
