@@ -6,6 +6,7 @@ Whatever is tried, it is either one of our routes with its own decision, or noth
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -325,10 +326,46 @@ def test_a_page_at_another_port_of_this_machine_is_not_spoken_for_by_our_cookie(
     body = json.dumps(CALL).encode()
     for origin in ("http://127.0.0.1:3000", "http://localhost", f"http://localhost:{server.port}"):
         headers = {**SENT, **server.cookie("owner"), "origin": origin}
-        assert server.ask("POST", "/mcp/notes", headers, body).status == 401
-        assert server.ask("POST", "/api/v1/backup", {**headers, "x-notewright": "1"}, b"").status == 401
+        assert server.ask("POST", "/mcp/notes", headers, body).status == 403
+        assert server.ask("POST", "/api/v1/backup", {**headers, "x-notewright": "1"}, b"").status == 403
+        assert server.ask("GET", "/api/v1/backups", headers).status == 401
     ours = {**SENT, **server.cookie("owner"), "origin": server.address}
     assert server.ask("POST", "/mcp/notes", ours, body).status == 200
+
+
+CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
+
+
+def test_before_there_are_tokens_a_page_at_another_port_can_change_nothing_on_any_route(local: Guarded) -> None:
+    """Every route of the application, with every method that it takes and is not safe: a new one included."""
+    before, tried = local.files(), 0
+    foreign = ["http://127.0.0.1:3000", "http://localhost", f"http://localhost:{local.port}", "null", "http://evil.ex"]
+    foreign += [f"ftp://127.0.0.1:{local.port}", f"{local.address}, {local.address}", f"http://127.0.0.1:{local.port}0"]
+    for door in local.doors:
+        path = re.sub(r"{\w+(:\w+)?}", "garden", door.path)
+        for method in CHANGING if door.methods is None else CHANGING & door.methods:
+            for origin in foreign:
+                answer = local.ask(method, path, {**SENT, "x-notewright": "1", "origin": origin}, b"{}")
+                assert (answer.status, "Origin" in answer.text) == (403, True), (method, path, origin)
+                tried += 1
+    assert tried > 20 * len(foreign), "there are that many routes that change something"
+    assert local.files() == before
+    for path in ("/admin/backup", "/api/v1/backup", "/api/v1/workspaces/garden/rebuild-index"):
+        assert local.ask("POST", path, {"origin": local.address}).status in (200, 202), path
+        assert local.ask("POST", path).status in (200, 202), path
+
+
+def test_the_page_behind_a_public_address_is_our_own(tmp_path: Path) -> None:
+    with guarded(tmp_path, http__public_url="https://notes.example/mine", http__origins=("https://app.ex",)) as running:
+        sent, body = {**SENT, **running.bearer("owner")}, json.dumps(CALL).encode()
+        for origin, status in (
+            ("https://notes.example", 200),
+            ("https://app.ex", 200),
+            (running.address, 200),
+            ("https://notes.example:8000", 403),
+            ("https://app.ex:8000", 403),
+        ):
+            assert running.ask("POST", "/mcp/notes", sent | {"origin": origin}, body).status == status, origin
 
 
 KINDS = [
@@ -352,7 +389,7 @@ def test_what_a_page_may_send_without_being_asked_does_nothing(local: Guarded, k
         for path in ("/mcp", "/mcp/notes", "/w/garden/mcp/notes"):
             for more in ({}, {"origin": "http://localhost:3000"}):
                 answer = local.ask("POST", path, headers | era | more, json.dumps(message).encode())
-                assert answer.status in (400, 406, 415), (path, answer.whole)
+                assert answer.status in ((403,) if more else (400, 406, 415)), (path, answer.whole)
     for path in (
         f"/w/garden/changes/{local.change}/undo",
         "/tokens",

@@ -125,7 +125,7 @@ def _passed(rules: Rules, routes: Sequence[Door], operations: Operations) -> lis
     return [
         Middleware(Trace, operations, trusted),
         *([proxies] if rules.proxies else []),
-        Middleware(Edge, rules.hosts, rules.origins, addresses=rules.addresses),
+        Middleware(Edge, rules.hosts, rules.origins, addresses=rules.addresses, public_url=rules.entry.public_url),
         *([pages] if rules.origins else []),
         Middleware(Gate, rules.entry, routes),
     ]
