@@ -278,3 +278,35 @@ def test_search_loads_no_server_and_no_printer(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     words = ["search", "x", "--workspace", str(tmp_path / "notes"), "--state", str(tmp_path / "state")]
     assert loaded_by(words, tmp_path) & {"mcp", "starlette", "uvicorn", "rich", "watchfiles", "asyncio"} == set()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["search", "\udcff"],
+        ["search", "tag:\udcff"],
+        ["search", "x", "--tag", "\udcff"],
+        ["grep", "\udcff"],
+        ["links", "\udcff"],
+        ["rename", "Tea", "\udcff"],
+        ["log", "--client", "\udcff"],
+        ["undo", "\udcff"],
+        ["undo", "--client", "\udcff", "--since", "1d"],
+        ["token", "revoke", "\udcff"],
+        ["token", "add", "x", "--workspace", "\udcff"],
+        ["workspace", "rename", "\udcff", "x"],
+    ],
+)
+def test_an_argument_that_is_no_text_is_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    assert left.value.code == 2 and "is not text in UTF-8" in capsys.readouterr().err
+
+
+def test_folders_may_have_names_that_are_no_text(vault: Vault, tmp_path: Path) -> None:
+    odd = tmp_path / "od\udcffd"
+    shutil.copytree(vault.root, odd)
+    assert main(["search", "green", "--workspace", str(odd), "--state", str(vault.state)]) == 0
+    (odd / "New.md").write_text("Come in.\n")
+    vault.run("import", str(odd), "--overwrite")
+    assert "from od\ufffdd" in vault.run("log")[0]

@@ -109,12 +109,26 @@ max_file_size, quota_files and quota_bytes; lists are written with commas.
 _SINCE = "2026-05-04, 2026-05-04T10:00:00Z, or so long ago: 30m, 2h, 3d"
 
 
+_ON_DISK = ("location", "workspace", "state", "config", "to", "source", "into", "file")
+
+
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The command and its options; exits with 2 and words when they are wrong."""
     parser, _ = _parser()
     args = parser.parse_args(argv)
+    _refuse_what_is_no_text(parser, args)
     _refuse_contradictions(parser, args)
     return args
+
+
+def _refuse_what_is_no_text(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Folders and files of the system may have names of any bytes; everything else is compared with text."""
+    for name, value in vars(args).items():
+        if name == "locations" or (name in _ON_DISK and not isinstance(value, list)):
+            continue
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, str) and any("\ud800" <= letter <= "\udfff" for letter in one):
+                parser.error(f"{name.replace('_', '-')}: {one!r} is not text in UTF-8")
 
 
 def all_parsers() -> dict[str, argparse.ArgumentParser]:

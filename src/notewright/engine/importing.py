@@ -78,7 +78,10 @@ def bring_in(
 
 
 def _where(source: Source, folder: str) -> str:
-    named = f" from {os.path.basename(os.fspath(source).rstrip('/'))}" if isinstance(source, str | os.PathLike) else ""
+    named = ""
+    if isinstance(source, str | os.PathLike):
+        name = os.fsencode(os.path.basename(os.fspath(source).rstrip("/"))).decode("utf-8", "replace")
+        named = f" from {name}"
     return named + (f" into {folder}" if folder else "")
 
 

@@ -30,7 +30,7 @@ from notewright.server.edge import Edge
 from notewright.server.gate import VISITOR, Door, Entry, Gate, Narrow, Visitor, address_of
 from notewright.server.intake import Asked, Turn, again, nothing_more, taken_in
 from notewright.server.leaving import Leaving
-from notewright.server.messages import client_name, is_message, request_id
+from notewright.server.messages import client_name, flaw_in, is_message, request_id
 from notewright.server.operations import Operations
 from notewright.server.proxies import Proxies
 from notewright.server.quick import Quick
@@ -40,10 +40,11 @@ from notewright.server.trace import Trace
 from notewright.server.turns import Turns
 from notewright.server.turns import refused as too_many
 from notewright.server.workers import Workers
-from notewright.surfaces import INVALID_REQUEST, Library, RpcError, Session, Surface
+from notewright.surfaces import INVALID_PARAMS, INVALID_REQUEST, Library, RpcError, Session, Surface
 
 MOST_BYTES = 64 << 20  # of one request
 SESSION = "mcp-session-id"
+MEDIA_TYPES = (b"content-type", b"accept")  # headers in which case means nothing
 CALLER = "notewright.caller"  # where in the ASGI scope
 STAYS = "notewright.stays"  # and where
 
@@ -199,8 +200,11 @@ class _Served:
             yield
 
     async def answer(self, library: Library, user: str, scope: Scope, receive: Receive, send: Send) -> None:
-        # h11 cuts blanks off header values, httptools does not: the SDK compares them
-        headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        # h11 cuts blanks off header values, httptools does not: the SDK compares them, and media types letter by letter
+        headers = [
+            (name, value.strip(b" \t").lower() if name in MEDIA_TYPES else value.strip(b" \t"))
+            for name, value in scope["headers"]
+        ]
         scope = {**scope, "headers": headers}
         turn, asked = self._turns.turn(user or address_of(scope), counted=not self._surface.counts), None
         try:
@@ -216,6 +220,9 @@ class _Served:
         sessions_of = f"{self._surface.name} {user}"  # an id is good for who got it
         if scope["method"] != "POST":
             return await self._other(scope["method"], sessions_of, Headers(scope=scope))(scope, receive, send)
+        if flaw := flaw_in(asked.message):
+            refused = _refusal(400 if asked.modern else 200, flaw, request_id(asked.message), INVALID_PARAMS)
+            return await refused(scope, receive, send)
         session, minted = self._session(asked, sessions_of)
         if isinstance(session, Response):
             return await session(scope, receive, send)
@@ -286,8 +293,8 @@ def _dict(message: Any) -> dict[str, Any]:
     return message if isinstance(message, dict) else {}
 
 
-def _refusal(status: int, words: str, request: int | str | None = None) -> Response:
-    error = shapes.error(INVALID_REQUEST, words)
+def _refusal(status: int, words: str, request: int | str | None = None, code: int = INVALID_REQUEST) -> Response:
+    error = shapes.error(code, words)
     return JSONResponse({"jsonrpc": "2.0", "id": request, "error": error}, status)
 
 

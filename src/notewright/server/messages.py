@@ -5,6 +5,8 @@ from typing import Any
 
 import pydantic_core
 
+from notewright.surfaces import flaw_of
+
 ENVELOPE = "io.modelcontextprotocol/protocolVersion"  # in `_meta` of every request of the 2026 era
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 LONGEST_NAME = 200  # letters
@@ -31,7 +33,21 @@ def is_message(given: Any) -> bool:
 
 
 def is_id(given: Any) -> bool:
-    return isinstance(given, int | str) and not isinstance(given, bool)
+    return isinstance(given, int | str) and not isinstance(given, bool) and flaw_of(given) is None
+
+
+def flaw_in(message: Any) -> str | None:
+    """Why nobody can take this message, in words; None for one that can be understood or refused by what it says.
+
+    The arguments of a tool are left to its surface, which has words of its own for what is wrong with them.
+    """
+    match message:
+        case {"method": "tools/call", "params": {"arguments": dict(), **rest}}:
+            message = {**message, "params": rest}
+    flaw = flaw_of(message)
+    if flaw == "surrogate":
+        return "The request holds a lone surrogate, which is not text"
+    return None if flaw is None else "The request is nested too deeply"
 
 
 def request_id(given: Any) -> int | str | None:

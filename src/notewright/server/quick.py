@@ -23,7 +23,7 @@ from notewright.server.caller import Caller
 from notewright.server.mcp import Counts
 from notewright.server.messages import ENVELOPE
 from notewright.server.workers import Workers
-from notewright.surfaces import INTERNAL_ERROR, Call, Cancelled, RpcError, Surface, perform
+from notewright.surfaces import INTERNAL_ERROR, Call, Cancelled, RpcError, Surface, flaw_of, perform
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,9 @@ class Quick:
                 args, meta = rest.get("arguments", {}), rest.get("_meta", {})
             case _:
                 return None
-        if not isinstance(args, dict) or not isinstance(meta, dict) or ENVELOPE in meta or "progressToken" in meta:
+        if not isinstance(args, dict) or not isinstance(meta, dict) or ENVELOPE in meta:
+            return None
+        if "progressToken" in meta and flaw_of(args) is None:  # else the SDK would call it no JSON
             return None
         if headers.get("mcp-protocol-version", shapes.VERSIONS[0]) not in shapes.VERSIONS or not _plain(headers):
             return None

@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from notewright.server.crew import Crew, Work
 from notewright.server.lane import Lane
-from notewright.server.messages import Message, is_message, parsed, request_id
+from notewright.server.messages import Message, flaw_in, is_message, parsed, request_id
 from notewright.server.out import Out
-from notewright.surfaces import INVALID_REQUEST, PARSE_ERROR
+from notewright.surfaces import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 
 MOST_BYTES = 64 << 20  # of one message
 DRAIN_SECONDS = 5.0  # for calls in flight when the input ends
@@ -82,6 +82,10 @@ class Door:
             message = parsed(line)
         except (ValueError, RecursionError):
             self._out.refuse(None, PARSE_ERROR, "Parse error")
+            return None
+        if flaw := flaw_in(message):
+            if not is_message(message) or "id" in message:
+                self._out.refuse(request_id(message), INVALID_PARAMS, flaw)
             return None
         if not is_message(message):
             self._out.refuse(request_id(message), INVALID_REQUEST, "Invalid Request")

@@ -33,7 +33,7 @@ from notewright.surfaces.base import (
     missing_codes,
     together,
 )
-from notewright.surfaces.calling import conforming, lenient, perform, well_formed
+from notewright.surfaces.calling import conforming, flaw_of, lenient, perform, well_formed
 from notewright.surfaces.limits import Limiter, Window
 from notewright.surfaces.resources import NoteResources
 
@@ -68,6 +68,7 @@ __all__ = [
     "Transport",
     "Window",
     "conforming",
+    "flaw_of",
     "lenient",
     "missing_codes",
     "perform",

@@ -4,7 +4,7 @@ import functools
 import logging
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import jsonschema_rs
 
@@ -24,6 +24,8 @@ from notewright.surfaces.base import (
 )
 
 log = logging.getLogger(__name__)
+DEEPEST = 200  # levels of lists and objects in the arguments of a call
+TOO_DEEP = "the arguments are nested too deeply"
 
 
 def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
@@ -31,7 +33,7 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
     tool = tool_named(surface, name)
     if tool is None:
         call.refused(Invalid("there is no such tool", what="tool"))
-        return surface.style.unknown_tool(name)
+        return surface.style.unknown_tool(well_formed(name))
     try:
         if surface.guard is not None:
             surface.guard(call, name)
@@ -108,15 +110,18 @@ def checked(tool: Tool, args: Args) -> Args:
 def conforming(schema: Schema, validator: jsonschema_rs.Draft202012Validator, args: Args) -> Args:
     """The same for any schema of an object."""
     for name, value in args.items():
-        if _not_text(name) or _not_text(value):
+        flaw = flaw_of((name, value))
+        if flaw == "surrogate":
             name = well_formed(name)
-            raise BadArgument(f"{name} holds a lone surrogate, which is not text", "surrogate", name)
+            raise BadArgument(f"{name} holds a lone surrogate, which is not text", flaw, name)
+        if flaw is not None:
+            raise BadArgument(TOO_DEEP, flaw, "")
     try:
         if validator.is_valid(args):
             return whole_numbers(args)
         faults = [_fault(schema, error) for error in validator.iter_errors(args)]
     except ValueError:  # nested deeper than the validator goes
-        raise BadArgument("the arguments are nested too deeply", "shape", "") from None
+        raise BadArgument(TOO_DEEP, "shape", "") from None
     raise min(faults, key=lambda fault: _ORDER.index(fault.fault))
 
 
@@ -180,12 +185,24 @@ def _where(place: list[str | int]) -> str:
     return "".join(steps).removeprefix(".")
 
 
-def _not_text(value: Any) -> bool:
-    if isinstance(value, str):
-        return _has_surrogates(value)
-    if isinstance(value, Mapping):
-        return any(_not_text(key) or _not_text(item) for key, item in value.items())
-    return isinstance(value, list) and any(map(_not_text, value))
+def flaw_of(value: Any) -> Literal["surrogate", "shape"] | None:
+    """Why a JSON value cannot be taken: a lone surrogate anywhere in it, or more than DEEPEST levels."""
+    level = [value]
+    for _ in range(DEEPEST):
+        inside: list[Any] = []
+        for item in level:
+            if isinstance(item, str):
+                if _has_surrogates(item):
+                    return "surrogate"
+            elif isinstance(item, Mapping):
+                inside.extend(item)
+                inside.extend(item.values())
+            elif isinstance(item, list | tuple):
+                inside.extend(item)
+        if not inside:
+            return None
+        level = inside
+    return "shape"
 
 
 def whole_numbers(args: Args) -> Args:
