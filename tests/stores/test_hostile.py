@@ -144,7 +144,7 @@ def test_symlinks_that_lead_out_or_behind_a_dot_do_not_exist(notes: FolderStore,
         assert refused.value.details["outside"]
 
 
-def test_broken_and_looping_symlinks_are_listed_without_a_size_and_never_followed(
+def test_broken_symlinks_are_listed_without_a_size_and_those_that_run_in_a_circle_are_not_there(
     notes: FolderStore, tmp_path: Path
 ) -> None:
     root = tmp_path / "notes"
@@ -152,15 +152,24 @@ def test_broken_and_looping_symlinks_are_listed_without_a_size_and_never_followe
     (root / "self.md").symlink_to("self.md")
     (root / "ping.md").symlink_to("pong.md")
     (root / "pong.md").symlink_to("ping.md")
+    (root / "into.md").symlink_to("self.md/deeper.md")
     (root / "f/loop").symlink_to("..")
-    assert [entry.path for entry in notes.entries()] == ["a.md", "f/b.md"]
-    links = [entry for entry in notes.children("") if entry.kind == "symlink"]
-    assert [(entry.path, entry.size, entry.mode) for entry in links] == [
-        (name, 0, None) for name in ("broken.md", "ping.md", "pong.md", "self.md")
-    ]
-    for name in ("broken.md", "self.md", "ping.md"):
+    for number in range(60):  # each leads to the one before: the later ones through more links than anybody follows
+        (root / f"f/chain{number:02}.md").symlink_to(f"chain{number - 1:02}.md" if number else "../a.md")
+    chain = [f"f/chain{number:02}.md" for number in range(40)]
+    assert [entry.path for entry in notes.entries()] == ["a.md", "f/b.md", *chain]
+    assert [entry.path for entry in notes.children("f")] == ["f/b.md", *chain, "f/loop"]
+    for hidden in (False, True):
+        links = [entry for entry in notes.children("", hidden=hidden) if entry.kind == "symlink"]
+        assert [(entry.path, entry.size, entry.mode) for entry in links] == [("broken.md", 0, None)]
+    for name in ("broken.md", "self.md", "ping.md", "into.md", "f/chain59.md"):
         with pytest.raises(NotFound):
             notes.read(NotePath(name))
+        with pytest.raises(NotFound):
+            notes.children(NotePath(name))
+    for name in ("self.md", "ping.md", "into.md", "self.md/a.md", "f/chain59.md"):
+        with pytest.raises(NotFound):
+            notes.stat(NotePath(name))
     assert notes.read(NotePath("f/loop/f/loop/a.md")).data == OLD
     with pytest.raises(NotFound):
         notes.read(NotePath("f/loop/" * 41 + "a.md"))

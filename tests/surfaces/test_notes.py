@@ -457,6 +457,15 @@ def png(size: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
+def test_a_symlink_that_leads_nowhere_or_in_a_circle_is_no_attachment(make: MakeDesk) -> None:
+    desk = make({"Tea.md": "Hot. ![[self.png]] [[ping]]\n"})
+    for name, target in (("self.png", "self.png"), ("ping", "pong"), ("pong", "ping"), ("dead", "gone")):
+        (desk.root / name).symlink_to(target)
+        for tool in ("read", "links", "history"):
+            assert desk.refused(tool, path=name).startswith("not_found: ")
+    assert "self.png" not in desk.said("list") and "ping" not in desk.said("list")
+
+
 def test_an_image_comes_as_an_image_and_other_attachments_are_described(make: MakeDesk) -> None:
     small, large = png(100), png(600_000)
     desk = make({"a/small.png": small, "large.PNG": large, "doc.pdf": b"%PDF"})

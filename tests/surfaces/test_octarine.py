@@ -305,9 +305,20 @@ def test_symlinks_are_listed_as_what_they_are(linked: Desk) -> None:
     }
     assert listed["whole.md"]["target"] == "README.md"
     assert listed["broken.md"] == {"path": "broken.md", "type": "file", "isSymlink": True, "target": "gone.md"}
-    assert listed["round.md"] == {"path": "round.md", "type": "file", "isSymlink": True, "target": "round.md"}
     assert (listed["again"]["type"], listed["again"]["target"]) == ("directory", "Projects")
     assert "out.md" not in listed and "way out" not in listed
+
+
+def test_a_symlink_that_runs_in_a_circle_is_not_there(linked: Desk, work: Path) -> None:
+    (work / "ping").symlink_to("pong")
+    (work / "pong").symlink_to("ping")
+    for asked in ({}, {"recursive": True}, {"include_hidden": True}):
+        listed = [note["path"] for note in linked.data(LIST, workspace="Work", **asked)["notes"]]
+        assert not {"round.md", "ping", "pong"} & set(listed)
+    for path in ("round.md", "ping", "ping/x.md", "round.md/x.md"):
+        assert linked.refused(READ, workspace="Work", note_path=path)[0] == "NOTE_NOT_FOUND"
+        assert linked.refused(WRITE, workspace="Work", note_path=path, content="new")[0] == "PERMISSION_DENIED"
+    assert linked.refused(LIST, workspace="Work", directory="ping")[0] == "NOTE_NOT_FOUND"
 
 
 def test_a_recursive_listing_enters_symlinks_and_no_loop(linked: Desk) -> None:

@@ -88,11 +88,12 @@ def decode(data: bytes) -> tuple[str, bool]:
 
 
 def exists(ws: Workspace, path: NotePath) -> bool:
-    """Is a file there, hidden or not?"""
+    """Is a file there, hidden or not? A symlink that leads nowhere is none."""
     try:
-        return ws.store.stat(path).kind != "folder"
+        found = ws.store.stat(path)
     except NotFound:
         return False
+    return found.kind != "folder" and (found.kind != "symlink" or found.mode is not None)
 
 
 def locate(ws: Workspace, raw: str) -> NotePath:

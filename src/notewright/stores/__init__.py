@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     target: str | None = None  # where a symlink points, as written
     mode: int | None = None  # as stat says it, type included (of what a symlink leads to; None where it is broken)
     accessed_ns: int | None = None
-    real: str | None = None  # the path a symlink means in the end, "" the root; None where it runs in a circle
+    real: str | None = None  # the path a symlink means in the end, "" the root; None where nobody can tell
 
 
 class Oddity(NamedTuple):
@@ -60,8 +60,8 @@ class Store(Protocol):
 
     def entries(self) -> Iterator[Entry]:
         """Every visible file, folder by folder, complete and cheap. A symlink to a file beneath the root is one entry
-        of kind symlink (never followed twice); those that lead out are absent. Unavailable, and never an empty
-        listing, where the notes cannot be reached."""
+        of kind symlink (never followed twice); those that lead out or in a circle are absent.
+        Unavailable, and never an empty listing, where the notes cannot be reached."""
         ...
 
     def oddities(self) -> tuple[Oddity, ...]:

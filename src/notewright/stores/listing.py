@@ -39,7 +39,7 @@ def file_entry(path: NotePath, found: os.stat_result) -> Entry:
 
 def entry_of(root: Root, inside: int, path: NotePath, found: os.stat_result, *, hidden: bool = False) -> Entry | None:
     """The entry of whatever is at `path`, `found` being its own stat; None for what does not exist for us: special
-    files, symlinks that lead out or (unless `hidden`) behind a dot."""
+    files, symlinks that lead out, in a circle or (unless `hidden`) behind a dot."""
     if stat.S_ISREG(found.st_mode):
         return file_entry(path, found)
     if stat.S_ISDIR(found.st_mode):
@@ -60,8 +60,10 @@ def _link_entry(root: Root, inside: int, path: NotePath, found: os.stat_result, 
         end = _lstat(root, inside, real, hidden)
     except FileNotFoundError:
         return None
-    except OSError:  # a loop, or a folder on the way that may not be entered
-        end = None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        end = None  # a folder on the way may not be entered
     own = stamp_of(found)
     if end is None:
         return Entry(path, "symlink", own, 0, 0, target, real=real)
