@@ -134,6 +134,30 @@ def test_an_extension_and_outer_slashes_are_taken_away(cairn: OpenDesk, path: st
     assert desk.json("patch", path=path, op="append", content="x")["path"] == "entities/jamie"
 
 
+BLANKS = ["w/x ", " w/x", "w/x.md ", "w/x .md", "w /x", "w/x\u00a0", "w/x\u3000", "w /x.md", "w./x", "w/x/ "]
+
+
+@pytest.mark.parametrize("path", BLANKS)
+def test_a_path_that_ends_in_a_blank_is_no_other_notes_path(cairn: OpenDesk, path: str) -> None:
+    desk = cairn({"w/x": "mine\n"})
+    refused = desk.refused("write", path=path, content="yours")
+    assert refused.startswith("validation_error: Invalid path ")
+    for tool, args in (("read", {}), ("patch", {"op": "append", "content": "yours"}), ("delete", {})):
+        assert desk.refused(tool, path=path, **args).startswith("not_found: ")
+    assert desk.json("links", path="w/x")["path"] == "w/x"
+    assert desk.refused("links", path=path).startswith("not_found: ")
+    assert desk.json("list", path_prefix=path)["notes"] == desk.json("search", path_prefix=path)["results"] == []
+    assert desk.file("w/x") == "mine\n"
+
+
+def test_a_note_whose_name_ends_in_a_blank_is_reached_by_it(cairn: OpenDesk) -> None:
+    desk = cairn({"w/x": "mine\n", "w/x ": "yours\n"})
+    assert desk.body(path="w/x ") == "yours\n"
+    desk.json("patch", path="w/x ", op="append", content="more")
+    assert desk.json("write", path="w/x ", content="new")["created"] is False
+    assert desk.body(path="w/x ") == "new" and desk.file("w/x") == "mine\n"
+
+
 @pytest.mark.parametrize("path", [".git/config", "a/.hidden", ".obsidian/plugins/x"])
 def test_dot_paths_are_out_of_reach(cairn: OpenDesk, path: str) -> None:
     desk = cairn({path: "secret"})

@@ -535,3 +535,13 @@ def test_strange_settings_break_nothing(make: MakeDesk, settings: str) -> None:
         assert answer.text.startswith(("invalid: ", "forbidden: "))
     assert {path.name for path in desk.root.rglob("*.md")} <= {"2026-11-02.md"}
     assert not (desk.root.parent / "out").exists()
+
+
+@pytest.mark.parametrize("path", ["Tea ", " Tea", "Tea\u00a0", "Tea .md", "Drinks/Tea ", "Drinks /Tea"])
+def test_a_new_name_has_no_blanks_around_it(make: MakeDesk, path: str) -> None:
+    desk = make({"Tea.md": "mine\n", "Drinks/Tea.md": "mine too\n"})
+    version = desk.version("Tea")
+    assert desk.refused("write", path=path, content="x").startswith("invalid: ")
+    assert desk.refused("write", path=path, content="x", version=version).split(":")[0] in ("invalid", "conflict")
+    assert [(desk.root / name).read_text() for name in ("Tea.md", "Drinks/Tea.md")] == ["mine\n", "mine too\n"]
+    assert sorted(file.name for file in desk.root.rglob("*")) == ["Drinks", "Tea.md", "Tea.md"]

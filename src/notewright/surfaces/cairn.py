@@ -36,8 +36,9 @@ SORTS = {"modified": "modified", "created": "created", "alpha": "name"}
 
 
 def _named(raw: str) -> str:
-    """A path as a caller wrote it, in its one form: no `.md`, no outer slashes, `""` for nothing."""
-    name = without_md(raw.strip().strip("/")).strip("/")
+    """A path as a caller wrote it, in its one form: no `.md`, no outer slashes, `""` for nothing. Blanks are part of a
+    name: without them it would be another note's."""
+    name = without_md(raw.strip("/")).strip("/") if raw.strip() else ""
     problem = (path_problem(name) or path_problem(name + ".md")) if name else None
     if problem:
         raise Invalid(f"Invalid path '{raw}': {problem}", what="path")
@@ -54,7 +55,11 @@ def _path(raw: str) -> NotePath:
 def _place(ws: Workspace, raw: str) -> NotePath:
     """Where a note may be written: any path that is there, else one that works everywhere."""
     path = _path(raw)
-    problem = None if engine.exists(ws, path) else name_problem(normalize("NFC", path))
+    if ws.access.sees(path) and engine.exists(ws, path):
+        return path
+    name = without_md(path)
+    problem = name_problem(normalize("NFC", path))
+    problem = "it begins or ends with a blank" if name != name.strip() else problem
     if problem:
         raise Invalid(f"Invalid path '{raw}': {problem}", what="path")
     return path

@@ -21,6 +21,7 @@ from notewright.notes import (
     ReplaceSection,
     SetProperty,
     with_md,
+    without_md,
 )
 from notewright.surfaces import notes_schema as schema
 from notewright.surfaces import notes_words as words
@@ -34,8 +35,9 @@ def write(call: Call, args: Args) -> str:
     ws, rest = places.split(args["path"])
     if not rest or args["path"].rstrip().endswith("/"):
         raise Invalid("path names a folder, not a note", hint="give the note a name, like Folder/Note", what="path")
-    place = Place(ws, NotePath.parse(with_md(rest.strip().strip("/"))))
+    place = Place(ws, NotePath.parse(with_md(rest.strip("/"))))
     with places.saying(ws):
+        _refuse_outer_blanks(place)
         done = _overwritten(call, place, args) if "version" in args else _created(place, args["content"])
     shown_path = places.show(ws, done.path)
     remember(call, Place(ws, done.path), done.version, args["content"])
@@ -43,6 +45,15 @@ def write(call: Call, args: Args) -> str:
         return f"{shown_path} is so already · version {words.version(done.version)}\nNothing changed."
     verb = "Created" if done.created else "Overwrote"
     return f"{verb} {shown_path} · version {words.version(done.version)}\n{words.undo_line(done.change_id)}"
+
+
+def _refuse_outer_blanks(place: Place) -> None:
+    """A new name has none: links could not name it. Cut off, they would make it another note's name."""
+    name = without_md(place.path)
+    there = place.ws.access.sees(place.path) and engine.exists(place.ws, place.path)
+    if name != name.strip() and not there:
+        said = f"{name!r} cannot be a name: it begins or ends with a blank"
+        raise Invalid(said, hint="leave the blanks out", what="path", path=place.path)
 
 
 def _created(place: Place, content: str) -> engine.Written:
