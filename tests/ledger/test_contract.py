@@ -286,3 +286,13 @@ def test_many_threads_opening_and_recording_at_once_lose_nothing(tmp_path: Path)
     ledger = SqliteLedger.open(tmp_path)
     assert len(ledger.past(Past(limit=100))) == 40
     ledger.close()
+
+
+def test_where_a_file_went_is_told_with_the_time_of_each_going(ledger: Ledger) -> None:
+    done(ledger, change("one", step("a.md", None, A), at=1.0))
+    done(ledger, change("two", step("b.md", None, A, "a.md"), step("a.md", A, None), at=2.0))
+    done(ledger, change("three", step("a.md", None, B), at=3.0))
+    done(ledger, change("four", step("a.md", B, None), at=4.0))
+    ledger.record(change("five", step("c.md", None, A, "b.md"), step("b.md", A, None), at=5.0), BLOBS)
+    assert ledger.departures("a.md") == [(2.0, "b.md"), (4.0, None)]
+    assert ledger.departures("b.md") == []

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from notewright.engine.changes import Done, Drop, Edited, Plan, Put, commit, commit_latest, recover
     from notewright.engine.check import Finding, check
     from notewright.engine.context import Pack, Passage, about_note, about_words
+    from notewright.engine.copies import BACKUPS, TRASH
     from notewright.engine.daily import append_daily, daily_note, daily_text, parse_date, today
     from notewright.engine.exporting import Exported, export_zip, zip_pieces
     from notewright.engine.files import (
-        BACKUPS,
         Replaced,
         backup_place,
         fetch_copy,
@@ -101,7 +101,6 @@ if TYPE_CHECKING:
     )
     from notewright.engine.workspace import Follows, Limits, Still, Workspace
     from notewright.engine.write import (
-        TRASH,
         Deleted,
         Written,
         as_there,
@@ -144,9 +143,10 @@ else:  # each part is loaded when it is first asked for
             "changes": "Done Drop Edited Plan Put commit commit_latest recover",
             "check": "Finding check",
             "context": "Pack Passage about_note about_words",
+            "copies": "BACKUPS TRASH",
             "daily": "append_daily daily_note daily_text parse_date today",
             "exporting": "Exported export_zip zip_pieces",
-            "files": "BACKUPS Replaced backup_place fetch_copy is_folder replace_with_copy size_of walk",
+            "files": "Replaced backup_place fetch_copy is_folder replace_with_copy size_of walk",
             "find": "parse_query search",
             "found": "FoundOrder Ranked Ranking rank_texts",
             "graph": "Around Near around linked linking",
@@ -174,7 +174,7 @@ else:  # each part is loaded when it is first asked for
             ),
             "workspace": "Follows Limits Still Workspace",
             "write": (
-                "as_there TRASH Deleted Written change_text create delete edit_note new_path overwrite put quota_share "
+                "as_there Deleted Written change_text create delete edit_note new_path overwrite put quota_share "
                 "relocate trash_place"
             ),
             "notewright.index": "Filed Hit Hits Progress Query Selection",

@@ -1,11 +1,12 @@
 """Files as they lie in their folders: listings with what a file system knows, and copies kept beside."""
 
 import stat
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 
 from notewright.engine.changes import Plan, Put, commit_latest, text_of
+from notewright.engine.copies import BACKUPS, Dotted, copy_name
 from notewright.engine.through import may_see_through, real_path
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import admit, within_quota
@@ -13,8 +14,7 @@ from notewright.errors import Exists, Forbidden, Invalid, NotFound, TooLarge
 from notewright.notes import NotePath
 from notewright.stores import Entry, Stored, version_of
 
-BACKUPS = ".backups"
-NAME_BYTES = 255  # of one segment, on every file system that matters
+Sees = Callable[[NotePath], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,8 @@ def walk(ws: Workspace, folder: str, *, recursive: bool, hidden: bool = False) -
     A symlink to a folder is entered, each such folder once and never one that we are in. NotFound without such a
     folder, with `outside` where a symlink leads out; a folder below that cannot be read is left closed.
     """
-    left, entered = [(folder, _real(ws, NotePath(folder), hidden))], set[str]()
+    sees: Sees = Dotted(ws).sees if hidden else ws.access.sees
+    left, entered = [(folder, _real(ws, NotePath(folder), hidden, sees))], set[str]()
     while left:
         here, real = left.pop()
         try:
@@ -50,7 +51,7 @@ def walk(ws: Workspace, folder: str, *, recursive: bool, hidden: bool = False) -
             continue
         for entry in children:
             there = NotePath(entry.real or (f"{real}/{entry.path.name}" if real else entry.path.name))
-            if not (_seen(ws, entry.path, hidden) and _seen(ws, there, hidden)):
+            if not (sees(entry.path) and (there == entry.path or sees(there))):
                 continue
             yield entry
             inner = _way_in(entry, real, entered) if recursive and is_folder(entry) else None
@@ -58,11 +59,11 @@ def walk(ws: Workspace, folder: str, *, recursive: bool, hidden: bool = False) -
                 left.append((entry.path, inner))
 
 
-def _real(ws: Workspace, folder: NotePath, hidden: bool) -> str:
+def _real(ws: Workspace, folder: NotePath, hidden: bool, sees: Sees) -> str:
     """The folder itself, should a symlink be asked for; Invalid for a file."""
     if not folder:
         return ""
-    if not _seen(ws, folder, hidden):
+    if not sees(folder):
         raise NotFound(f"there is no folder {folder}", what="folder", path=folder)
     try:
         found = ws.store.stat(folder, hidden=hidden)
@@ -71,7 +72,7 @@ def _real(ws: Workspace, folder: NotePath, hidden: bool) -> str:
     if not is_folder(found):
         raise Invalid(f"{folder} is not a folder", what="folder", path=folder)
     real = found.real or real_path(ws, folder)
-    if not _seen(ws, NotePath(real), hidden):
+    if not sees(NotePath(real)):
         raise NotFound(f"there is no folder {folder}", what="folder", path=folder)
     return real
 
@@ -86,14 +87,6 @@ def _way_in(entry: Entry, real: str, entered: set[str]) -> str | None:
     return entry.real
 
 
-def _seen(ws: Workspace, path: NotePath, hidden: bool) -> bool:
-    """Hiding holds for the visible part of a path, wherever dots stand in it."""
-    if not hidden:
-        return ws.access.sees(path)
-    plain = "/".join(segment for segment in path.split("/") if not segment.startswith("."))
-    return not plain or ws.access.sees(plain)
-
-
 def size_of(ws: Workspace, path: NotePath) -> int:
     """Bytes of a file, without reading it."""
     may_see_through(ws, path)
@@ -106,7 +99,7 @@ def size_of(ws: Workspace, path: NotePath) -> int:
 def fetch_copy(ws: Workspace, path: NotePath) -> Stored:
     """The bytes of a file, or of a copy kept in a `.backups` folder. TooLarge beyond what a note may have."""
     dotted = [segment for segment in path.split("/") if segment.startswith(".")]
-    if dotted and (set(dotted) != {BACKUPS} or path.name.startswith(".") or not _seen(ws, path, True)):
+    if dotted and (set(dotted) != {BACKUPS} or path.name.startswith(".") or not _sees_copy(ws, path)):
         raise NotFound(f"there is no {path}", what="note", path=path)
     if not dotted:
         may_see_through(ws, path)
@@ -117,6 +110,11 @@ def fetch_copy(ws: Workspace, path: NotePath) -> Stored:
     if size > ws.limits.note_bytes:
         raise TooLarge(f"{path} has {size:,} bytes", size=size, limit=ws.limits.note_bytes, path=path)
     return ws.store.read(path, hidden=bool(dotted))
+
+
+def _sees_copy(ws: Workspace, path: NotePath) -> bool:
+    sees = Dotted(ws).sees
+    return sees(path) and (not ws.access.hide or sees(real_path(ws, path)))
 
 
 def replace_with_copy(ws: Workspace, path: NotePath, data: bytes, *, overwrite: bool, make_folders: bool) -> Replaced:
@@ -168,19 +166,6 @@ def _kind(ws: Workspace, path: NotePath, hidden: bool = False) -> str | None:
 
 
 def backup_place(ws: Workspace, path: NotePath, at: float) -> NotePath:
-    """`{folder}/.backups/{stem}.{time}.md`; within one second `-1`, `-2` before the extension."""
-    folder = f"{path.folder}/{BACKUPS}" if path.folder else BACKUPS
-    stem, dot, extension = path.name.rpartition(".")
-    stem, ending = (stem, dot + extension) if stem else (path.name, "")
-    moment = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime(at))
-    number, place = 0, _named(folder, stem, f".{moment}{ending}")
-    while _kind(ws, place, hidden=True) is not None:
-        number += 1
-        place = _named(folder, stem, f".{moment}-{number}{ending}")
-    return place
-
-
-def _named(folder: str, stem: str, ending: str) -> NotePath:
-    """The name with as much of its stem as a file system takes."""
-    room = NAME_BYTES - len(ending.encode())
-    return NotePath(f"{folder}/{stem.encode()[:room].decode(errors='ignore')}{ending}")
+    """Where the copy goes: the first name for this second that is free."""
+    numbered = (copy_name(path, at, number) for number in count())
+    return next(place for place in numbered if _kind(ws, place, hidden=True) is None)

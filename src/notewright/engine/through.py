@@ -30,7 +30,7 @@ def _followed(ws: Workspace, path: NotePath) -> NotePath:
     for count in range(1, len(pieces) + 1):
         begun = NotePath("/".join(pieces[:count]))
         try:
-            entry = ws.store.stat(begun)
+            entry = ws.store.stat(begun, hidden=begun.is_hidden)
         except NotFound:
             return path
         if entry.kind == "symlink" and entry.real is not None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from notewright.engine.changes import Drop, Edited, Plan, Put, commit, commit_latest, edit, text_of
+from notewright.engine.copies import TRASH
 from notewright.engine.links import incoming
 from notewright.engine.read import exists, missing
 from notewright.engine.workspace import Workspace
@@ -12,7 +13,6 @@ from notewright.errors import Conflict, Exists, Forbidden, Indexing, Invalid, No
 from notewright.notes import Edit, NotePath, apply, apply_all, link_key, may_apply_again, name_problem, path_key
 from notewright.stores import Version, version_of
 
-TRASH = ".trash"
 TRIES = 8
 
 

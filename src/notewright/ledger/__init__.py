@@ -110,6 +110,10 @@ class Ledger(Protocol):
         """The bytes a path once had whose SHA-256 begins so, if they are kept and it is the only one."""
         ...
 
+    def departures(self, path: str) -> list[tuple[float, NotePath | None]]:
+        """When the file of this path was moved or deleted through us, and where to (None: nowhere); oldest first."""
+        ...
+
     def first_seen(self, paths: Iterable[str]) -> dict[str, float]:
         """When a note was created through us, or had last been saved when we first changed it; moved, it keeps that."""
         ...

@@ -154,6 +154,16 @@ class SqliteLedger:
             ).fetchall()
         return bytes(found[0][0]) if len(found) == 1 else None
 
+    def departures(self, path: str) -> list[tuple[float, NotePath | None]]:
+        with self._alone, words("the history"):
+            rows = self._db.execute(
+                """select c.at, t.path from step s join change c on c.seq = s.change
+                left join step t on t.change = s.change and t.source = s.path
+                where s.path = ? and s.after is null and c.state = 'done' order by c.seq""",
+                (path,),
+            )
+            return [(float(at), None if to is None else NotePath(to)) for at, to in rows]
+
     def first_seen(self, paths: Iterable[str]) -> dict[str, float]:
         names = json.dumps(list(paths))
         with self._alone, words("the history"):
