@@ -258,6 +258,39 @@ def test_hidden_notes_are_absent_from_the_past_and_out_of_reach_of_undo() -> Non
     assert texts(ws) == {"Old.md": "note\n", "L.md": "[[Old]]\n", "Private/P.md": "[[Old]] secret\n"}
 
 
+def test_the_past_of_a_hidden_note_is_that_of_one_that_never_was() -> None:
+    ws = desk()
+    cast(MemoryStore, ws.store).put("Private/P.md", b"[[Old]]\n")
+    cast(MemoryStore, ws.store).put("Open/Secret.md", b"[[Old]]\n")
+    write(ws, Old="note\n")
+    move(ws, "Old.md", "New.md")  # rewrites links of the hidden
+    guest = replace(ws, access=Access(hide=("Private/**", "**/Secret.md")))
+    assert len(past(ws, Past(path="Private/P.md"))) == len(past(ws, Past(path="Open"))) == 1
+    for path in ("Private/P.md", "Private", "Open/Secret.md", "Open", "Private/Nothing.md"):
+        assert past(guest, Past(path=path)) == [], path
+
+
+def test_the_past_of_a_note_ends_where_it_came_out_of_hiding() -> None:
+    ws = desk()
+    cast(MemoryStore, ws.store).put("Private/P.md", b"[[Old]]\n")
+    write(ws, Old="note\n")
+    move(ws, "Old.md", "New.md")
+    out = move(ws, "Private/P.md", "P.md")
+    guest = replace(ws, access=Access(hide=("Private/**",)))
+    assert [change.id for change in past(guest, Past(path="P.md"))] == [out]
+    assert len(past(ws, Past(path="P.md"))) == 2
+
+
+def test_an_undo_does_not_tell_how_many_hidden_changes_it_took_back() -> None:
+    ws = desk()
+    seen = did(ws, put(ws, "Open.md", "a"))
+    hidden = did(ws, put(ws, "Private/P.md", "b"))
+    undo_since(ws, 0.0)
+    guest = replace(ws, access=Access(hide=("Private/**",)))
+    assert set(past(ws, Past())[0].undoes) == {hidden, seen}
+    assert (past(guest, Past())[0].undoes, past(guest, Past())[0].summary) == ((seen,), "changed Open.md")
+
+
 def test_who_may_not_see_all_of_a_change_is_not_told_what_else_is_in_it() -> None:
     ws = desk()
     both = did(ws, put(ws, "Open.md", "a"), put(ws, "Private/Zanzibar.md", "b"))

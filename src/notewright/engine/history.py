@@ -45,14 +45,14 @@ class Undone:
 
 def past(ws: Workspace, asked: Past) -> list[Change]:
     """The changes asked for, newest first, without what the caller may not see. A note's past follows its moves."""
-    seen = (shown for change in _trail(ws, asked) if (shown := _shown(ws.access, change)) is not None)
+    seen = (shown for change in _trail(ws, asked) if (shown := _shown(ws, change)) is not None)
     return list(islice(seen, asked.offset, asked.offset + asked.limit))
 
 
 def change_of(ws: Workspace, change_id: str) -> Change:
     """One change as the caller may see it, or NotFound with the ids that are close."""
     found = ws.ledger.change(change_id)
-    shown = _shown(ws.access, found) if found is not None and found.state == "done" else None
+    shown = _shown(ws, found) if found is not None and found.state == "done" else None
     if shown is None:
         recent = [change.id for change in past(ws, Past(limit=_PAGE))]
         nearest = get_close_matches(change_id, recent, 3, 0.5) or recent[:3]
@@ -155,7 +155,7 @@ def undo_since(
 ) -> Undone:
     """Take back everything one client or user did since a time that still stands, in one change set."""
     asked = Past(since=since, client=client, user=user)
-    ids = [change.id for change in _standing([*_pages(ws, asked)]) if _shown(ws.access, change)]
+    ids = [change.id for change in _standing([*_pages(ws, asked)]) if _shown(ws, change)]
     if not ids:
         raise NotFound("nothing was changed since then that could be taken back", what="change", nearest=[])
     return _take_back(ws, ids, f"undid {len(ids)} changes" if len(ids) > 1 else "undid one change", dry_run)
@@ -226,21 +226,27 @@ def _trail(ws: Workspace, asked: Past) -> Iterator[Change]:
         for change, source in found:
             if _meets(change, asked):
                 yield change
-            if source is not None:
+            if source is not None and ws.access.sees(source):
                 name, passed = source, change.id
 
 
 def _named(ws: Workspace, asked: Past, name: str, passed: str | None) -> Iterator[tuple[Change, str | None]]:
-    """Changes of one name, older than `passed`, up to the one that gave the note this name; with where it came from."""
+    """Changes of one name, older than `passed`, up to the one that gave the note this name; with where it came from.
+    What was changed out of the caller's sight alone was not changed."""
     for change in _pages(ws, Past(path=name, since=asked.since)):
         if passed is not None:
             passed = None if change.id == passed else passed
             continue
-        came = (step.source for step in change.steps if step.path == name and step.before is None and step.source)
-        source = next(came, None)
-        yield change, source
+        here = [step for step in change.steps if _is_in(step.path, name) and ws.access.sees(step.path)]
+        source = next((step.source for step in here if step.path == name and step.before is None), None)
+        if here:
+            yield change, source
         if source is not None:
             return
+
+
+def _is_in(path: str, name: str) -> bool:
+    return path == name or path.startswith(f"{name}/")
 
 
 def _meets(change: Change, asked: Past) -> bool:
@@ -259,15 +265,23 @@ def _pages(ws: Workspace, asked: Past) -> Iterator[Change]:
         offset, size = offset + len(page), min(2 * size, _WHOLE_PAGE)
 
 
-def _shown(access: Access, change: Change) -> Change | None:
+def _shown(ws: Workspace, change: Change) -> Change | None:
     """A change without the files the caller may not see; None where nothing is left."""
+    access = ws.access
     steps = tuple(_step_shown(access, step) for step in change.steps if access.sees(step.path))
     if not steps:
         return None
+    undoes = tuple(name for name in change.undoes if _leaves_something(ws, name)) if access.hide else change.undoes
     summary = change.summary
-    if any(name in summary for name in _hidden_names(access, change.steps)):
+    if len(undoes) < len(change.undoes) or any(name in summary for name in _hidden_names(access, change.steps)):
         summary = f"changed {', '.join(step.path for step in steps[:3])}"
-    return replace(change, steps=steps, summary=summary)
+    return replace(change, steps=steps, summary=summary, undoes=undoes)
+
+
+def _leaves_something(ws: Workspace, change_id: str) -> bool:
+    """Whether a change that was taken back touched anything the caller may see, or is forgotten."""
+    change = ws.ledger.change(change_id)
+    return change is None or any(ws.access.sees(step.path) for step in change.steps)
 
 
 def _hidden_names(access: Access, steps: Iterable[Step]) -> Iterator[str]:
