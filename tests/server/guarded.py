@@ -32,13 +32,28 @@ from notewright.web import Site
 WORKSPACE = "Quillon"  # the one that only its owner sees
 BY_RULE, BY_TOKEN = "Zephyrine", "Marzipane"  # notes hidden by the workspace, and by a token
 PATTERN = "Truffles"  # in a pattern of what is hidden, and nowhere else
-HIDING = ("Private/**", f"{PATTERN}*")
+HIDING = ("Private/**", "Attic/**", f"{PATTERN}*")
+RULE = ("Hidden/**", "Cellar/**")
+_LINKS = "[[Attic/Larder]] [[Larder]] ![[larder]] [[Larder#Shelf]] [jar](Attic/Larder.md) ![](Attic/jar.png) [[Pantry]]"
 GARDEN = {
     "Tea.md": "---\ntags: [drink]\n---\n# Tea\n\nSteep it for three minutes. See [[Broth]].\n\n- [ ] buy leaves\n",
     "Recipes/Broth.md": "# Broth\n\nSalt and water. [[Tea]] comes first. #soup\n",
     f"Hidden/{BY_RULE}.md": f"---\naliases: [{BY_RULE}alias]\n---\n# {BY_RULE}\n\n{BY_RULE} is secret. [[Tea]]\n",
     f"Private/{BY_TOKEN}.md": f"---\ntags: [{BY_TOKEN}tag]\n---\n# {BY_TOKEN}\n\n{BY_TOKEN} too. [[Tea]] #{BY_TOKEN}\n",
     f"Private/{BY_TOKEN}folder/Deep.md": f"{BY_TOKEN}deep [[Tea]]\n- [ ] {BY_TOKEN}task\n",
+    # Seen by everybody, and full of links to what is not there for a guest:
+    "Map.md": f"# Map\n\n{_LINKS} [[Cellar/Door]] [[Door]] [[Cup]] [[Tea]] #shared\n",
+    "Recipes/List.md": "# List\n\n- [[Map]]\n- [[Attic/Larder|the larder]]\n- [[Door#Key]]\n- [[Broth]] #shared/soup\n",
+    "Board.canvas": '{"nodes": [{"id": "1", "type": "file", "file": "Attic/Larder.md"}], "edges": []}',
+    # Hidden by the token, by the rule, and by a pattern for files; some with names that others have too:
+    "Attic/Larder.md": (
+        f"---\ntitle: {BY_TOKEN}title\naliases: [Pantry, {BY_TOKEN}alias]\ntags: [shared, {BY_TOKEN}tag2]\n---\n"
+        f"# {BY_TOKEN}head\n\n## Shelf\n\n{BY_TOKEN}jam [[Map]] [[Tea]] [[Broth]] ^{BY_TOKEN.lower()}block\n"
+    ),
+    "Attic/Tea.md": f"---\naliases: [Broth]\n---\n{BY_TOKEN}tea [[Map]] [[Attic/Larder]]\n",
+    "Attic/jar.png": b"\x89PNG\r\n\x1a\n of a jar",
+    "Cellar/Door.md": f"---\naliases: [Cup]\n---\n# {BY_RULE}door\n\n## Key\n\n{BY_RULE}key [[Map]] [[List]] #shared\n",
+    f"{PATTERN}.md": f"{PATTERN} [[Tea]] [[Map]] #shared\n",
     "cup.png": b"\x89PNG\r\n\x1a\n and more",
 }
 QUILLON = {f"{WORKSPACE}note.md": f"# {WORKSPACE}note\n\n{WORKSPACE}text of nobody's business.\n"}
@@ -77,6 +92,7 @@ class Guarded:
     place: Path
     tokens: dict[str, str] = field(default_factory=dict)
     change: str = ""  # a change everybody who sees the garden may look at
+    names: list[str] = field(default_factory=list)  # of more changes, which differ from one server to the next
     _addresses: Iterator[int] = field(default_factory=lambda: itertools.count(2))
 
     @property
@@ -173,7 +189,7 @@ def configured(place: Path, garden: Mapping[str, str | bytes] = GARDEN, **settin
     for folder in ("backups", "root"):
         (place / folder).mkdir(exist_ok=True)
     spaces = (
-        WorkspaceConfig("Garden", "garden", str(place / "notes" / "Garden"), hide=("Hidden/**",)),
+        WorkspaceConfig("Garden", "garden", str(place / "notes" / "Garden"), hide=RULE),
         WorkspaceConfig(WORKSPACE, WORKSPACE.lower(), str(place / "notes" / WORKSPACE)),
     )
     made = Config(spaces, str(place / "state"), str(place / "cache"))

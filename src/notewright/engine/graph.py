@@ -129,8 +129,9 @@ class _Spread:
 
 
 def _near(ws: Workspace, link: LinkSeen) -> Near:
+    """A hidden note is one that is not there: a link that leads to it leads nowhere, though it says its path."""
     path = link.path or link.source
-    filed = ws.index.filed(path)
+    filed = ws.index.filed(path) if ws.access.sees(path) else None
     return Near(path, filed.title if filed else link.target, link)
 
 
