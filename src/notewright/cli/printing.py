@@ -132,7 +132,7 @@ def links(report: LinkReport, args: argparse.Namespace) -> None:
         "incoming": [_link(link) for link in report.incoming],
         "outgoing": [_link(link) for link in report.outgoing],
     }
-    lines = [f"{link.source}:{link.line}: {link.text}" for link in report.incoming]
+    lines = [f"{link.source}:{link.line}: {link.sentence.shown}" for link in report.incoming]
     lines += [f"{link.source}:{link.line}: {_leads(link)}" for link in report.outgoing]
     summary = f"{report.path}: {len(report.incoming)} in, {len(report.outgoing)} out"
     broken = sum(link.status == "broken" for link in report.outgoing)
@@ -147,7 +147,7 @@ def _link(link: LinkSeen) -> dict[str, Any]:
         "target": link.target + link.subpath,
         "kind": link.kind,
         "status": link.status,
-        "text": link.text,
+        "text": link.sentence.shown,
     }
 
 

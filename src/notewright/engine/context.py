@@ -75,7 +75,7 @@ def _near(ws: Workspace, path: NotePath, most: int) -> Iterator[Passage]:
     for link in incoming(ws, path):
         if link.source not in told:
             told.add(link.source)
-            yield Passage(ws, link.source, None, link.line, link.line, link.text, "links here")
+            yield Passage(ws, link.source, None, link.line, link.line, link.context.shown, "links here")
     for link in outgoing(ws, path):
         if link.path is not None and link.path not in told and link.path.is_note:
             told.add(link.path)

@@ -8,6 +8,7 @@ from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.index import LinkRow, Visible
 from notewright.notes import (
     OBSIDIAN,
+    Excerpt,
     LinkPolicy,
     Meaning,
     Names,
@@ -15,6 +16,7 @@ from notewright.notes import (
     link_key,
     meaning,
     name_keys,
+    sentence_around,
     slug_key,
     without_md,
 )
@@ -33,8 +35,13 @@ class LinkSeen:
     display: str | None
     kind: str
     line: int
-    text: str  # the line it stands in
+    context: Excerpt  # the line it stands in, of a long one the part around the link
     status: str  # ok, broken, ambiguous
+
+    @property
+    def sentence(self) -> Excerpt:
+        """What is shown of the line: all of a short one, else the sentence; the link is whole in it."""
+        return sentence_around(self.context)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """Unlinked mentions: notes that name another without linking to it."""
 
+import re
 from dataclasses import dataclass
 
 from notewright.engine.links import incoming
 from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
 from notewright.index import Needles
-from notewright.notes import NotePath, parse, unlinked_mentions
+from notewright.notes import Excerpt, NotePath, line_around, parse, sentence_around, unlinked_mentions
 
 MOST = 200
 
@@ -15,7 +16,7 @@ MOST = 200
 class Mentioned:
     path: NotePath
     line: int
-    text: str
+    context: Excerpt  # the line, with the name in it
 
 
 def mentions(ws: Workspace, path: NotePath) -> list[Mentioned]:
@@ -31,7 +32,13 @@ def mentions(ws: Workspace, path: NotePath) -> list[Mentioned]:
                     continue
                 lines = text.split("\n")
                 for line in unlinked_mentions(parse(body.path, text), [name]):
-                    found[body.path, line] = Mentioned(body.path, line, lines[line - 1].strip())
+                    found[body.path, line] = Mentioned(body.path, line, _named(lines[line - 1], name))
                 if len(found) >= MOST:
                     return sorted(found.values(), key=lambda one: (one.path, one.line))
     return sorted(found.values(), key=lambda one: (one.path, one.line))
+
+
+def _named(line: str, name: str) -> Excerpt:
+    """The line, of a long one the sentence with the name."""
+    found = re.search(re.escape(name.strip()), line, re.IGNORECASE)
+    return sentence_around(line_around(line, *(found.span() if found else (0, 0))))

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from notewright.notes import Heading, Note, NotePath
+from notewright.notes import Excerpt, Heading, Note, NotePath
 
 Visible = Callable[[str], bool]  # may the reader see this path?
 
@@ -55,7 +55,7 @@ class LinkRow:
     subpath: str
     display: str | None
     line: int
-    context: str  # the line it stands in, trimmed, cut to 400 characters around the link
+    context: Excerpt  # the line it stands in, of a long one the part around the link
     key: str | None = None
 
 

@@ -13,7 +13,6 @@ from notewright.index import Filing
 from notewright.index.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection
 from notewright.index.vocabulary import stems_of
 from notewright.notes import (
-    Link,
     Note,
     enumerate_slugs,
     index_words,
@@ -26,7 +25,6 @@ from notewright.notes import (
 )
 
 _BLANKED = {code: " " for code in range(128) if not chr(code).isalnum()}  # what parts words in ASCII
-CONTEXT = 400  # characters of the line a link stands in
 
 
 class Row(NamedTuple):
@@ -121,8 +119,8 @@ def _links(note: Note) -> tuple[list[tuple[Any, ...]], list[tuple[int, str]]]:
             said.append((number, sentence))
         before = sentence
         place = said[-1][0] if sentence is not None else None
-        start, end = _context(note.text, link)
-        rows.append((link.kind, link.target, link.subpath, link.display, link.line, start, end, link.key, place))
+        span = link.start, link.end
+        rows.append((link.kind, link.target, link.subpath, link.display, link.line, *span, link.key, place))
     return rows, said
 
 
@@ -131,17 +129,6 @@ def _link_keys(target: str) -> tuple[str, str, str | None]:
     target = without_md(target)
     last = target.rpartition("/")[2]
     return path_key(last), slug_key(last), slug_key(target) if len(last) < len(target) else None
-
-
-def _context(text: str, link: Link) -> tuple[int, int]:
-    """The line a link stands in, or as much of it as is shown."""
-    start, end = text.rfind("\n", 0, link.start) + 1, text.find("\n", link.end)
-    end = len(text) if end < 0 else end
-    if end - start > CONTEXT:
-        room = max(CONTEXT - (link.end - link.start), 0) // 2
-        start = max(start, min(link.start - room, end - CONTEXT))
-        end = min(end, start + CONTEXT)
-    return start, end
 
 
 def _words(note: Note) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 
-VERSION = 2  # another number and the index is begun anew
+VERSION = 3  # another number and the index is begun anew
 MARK = "\U0010fffd"  # a word that every note holds and nobody types
 COLUMNS = ("title", "alias", "head", "body", "place", "front")
 TITLE, ALIAS, HEAD, BODY, PLACE, FRONT = range(len(COLUMNS))
@@ -36,7 +36,7 @@ create table tags(file integer not null, key text not null, name text not null);
 create table links(
   id integer primary key, source integer not null, kind text not null, target text not null, subpath text not null,
   display text, line integer not null, start integer not null, end integer not null, property text,
-  key text not null, slug text not null, whole text, said integer);  -- start and end: of the line, in the text
+  key text not null, slug text not null, whole text, said integer);  -- start and end: of the link, in the text
 create table vocabulary(id integer primary key, word text not null, stem text not null);
 create virtual table words using fts5({", ".join(COLUMNS)}, content='', contentless_delete=1,
   tokenize='{_TOKENIZER}');

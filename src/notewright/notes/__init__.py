@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         may_apply_again,
     )
     from notewright.notes.embeds import expand_embeds, unlinked_mentions
+    from notewright.notes.excerpts import Excerpt, beginning, line_around, sentence_around
     from notewright.notes.glob import glob_matcher, glob_pieces, glob_prefix
     from notewright.notes.headings import HeadingRule, find_section, heading_key, sections
     from notewright.notes.links import shown_text
@@ -87,6 +88,7 @@ else:  # each part is loaded when it is first asked for
                 "Replace ReplaceBody RewriteTargets SetProperty apply apply_all front_of line_at may_apply_again"
             ),
             "embeds": "expand_embeds unlinked_mentions",
+            "excerpts": "Excerpt beginning line_around sentence_around",
             "glob": "glob_matcher glob_pieces glob_prefix",
             "headings": "HeadingRule find_section heading_key sections",
             "links": "shown_text",
@@ -125,6 +127,7 @@ __all__ = [
     "DailySettings",
     "DeleteSection",
     "Edit",
+    "Excerpt",
     "Frontmatter",
     "Heading",
     "HeadingRule",
@@ -159,6 +162,7 @@ __all__ = [
     "TopBlock",
     "apply",
     "apply_all",
+    "beginning",
     "block_structure",
     "daily_path",
     "drop_frame",
@@ -178,6 +182,7 @@ __all__ = [
     "index_words",
     "is_tag",
     "lens",
+    "line_around",
     "line_at",
     "line_ending",
     "link_key",
@@ -208,6 +213,7 @@ __all__ = [
     "section_of",
     "section_text",
     "sections",
+    "sentence_around",
     "shown_text",
     "slug_key",
     "spliced",

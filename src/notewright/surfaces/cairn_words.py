@@ -83,9 +83,9 @@ def below(head: str, body: str) -> str:
 
 def context(link: LinkSeen) -> str:
     """The line a link stands in, without the marks at its beginning, cut around the link."""
-    line = link.text[found.end() :] if (found := _MARKERS.match(link.text)) else link.text
-    place = max(line.find("[[" + link.target), 0)
-    return _window(line, place, len(link.target) + 4, CONTEXT)
+    line, start, end = link.context.text, link.context.start, link.context.end
+    first = min(found.end(), start) if (found := _MARKERS.match(line)) and not link.context.before else 0
+    return _window(line[first:], start - first, end - start, max(CONTEXT, end - start))
 
 
 def snippet(text: str, query: str) -> str:

@@ -58,9 +58,7 @@ def _counted(report: engine.LinkReport, direction: str) -> str:
 
 def _mentions(places: Places, place: Place) -> list[str]:
     named = engine.mentions(place.ws, place.path)
-    lines = [
-        f"~ {places.show(place.ws, one.path)} (L{one.line}): {words.shortened(one.text.strip(), 200)}" for one in named
-    ]
+    lines = [f"~ {places.show(place.ws, one.path)} (L{one.line}): {one.context.marked}" for one in named]
     return [f"{words.amount(len(named), 'mention')} without a link{':' if named else ''}", *lines]
 
 

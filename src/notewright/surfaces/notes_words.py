@@ -204,7 +204,7 @@ def outline(note: Note, incoming: int, outgoing: int) -> Iterator[str]:
 def link(arrow: str, shown: str, seen: LinkSeen, where: str, *, subpath: bool = True) -> str:
     mark = "" if seen.status == "ok" else f" [{seen.status}]"
     sub = seen.subpath if arrow == "→" and subpath else ""
-    return f"{arrow} {shown}{sub} ({where}){mark}: {shortened(seen.text.strip(), 200)}"
+    return f"{arrow} {shown}{sub} ({where}){mark}: {seen.sentence.marked}"
 
 
 # ---- changing -----------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def _backlinks(ws: Workspace, path: NotePath) -> tuple[list[dict[str, Any]] | No
         found = engine.links(replace(ws, limits=replace(ws.limits, seconds=0.0)), path, "in").incoming
     except Indexing:
         return None, False
-    told = [{"path": link.source, "line": link.line, "text": link.text} for link in found[:BACKLINKS]]
+    told = [{"path": link.source, "line": link.line, "text": link.sentence.shown} for link in found[:BACKLINKS]]
     return told, len(found) > BACKLINKS
 
 
@@ -146,7 +146,7 @@ def _links(links: Sequence[LinkSeen]) -> list[dict[str, Any]]:
             "target": link.target + link.subpath,
             "kind": link.kind,
             "status": link.status,
-            "text": link.text,
+            "text": link.sentence.shown,
         }
         for link in links[:MOST_LINKS]
     ]

@@ -1,0 +1,109 @@
+"""Pieces of a text to show: what stands around a place in it, and as much of its beginning as there is room for.
+
+Both are cut at sentence ends where there are any, and both look at a bounded part of the text only.
+"""
+
+import re
+from dataclasses import dataclass, replace
+
+LINE_CHARS = 400  # of a long line that are kept around a place
+SENTENCE_CHARS = 200  # of a long line that are shown
+MAX_WHOLE_CHARS = 1_000  # of the place itself
+_BLANK_WITHIN = 20  # characters in which a blank is looked for, so that no word is cut
+_LEAST_FILLED = 0.75  # of the room: a sentence end that leaves more of it empty is not worth it
+_LINE_ENDS = dict.fromkeys(map(ord, "\n\r\t\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
+_SENTENCE_END = re.compile(
+    r"(?<![.!?…;。！？；])[.!?…;。！？；]++[\"'”’)\]」』）]*+(?:(?<=[。！？；”’」』）])\s*+|\s++)(?=[^\sa-z])"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A piece of a line, and in it the place it is about. Whether the line goes on before it and after it."""
+
+    text: str
+    start: int = 0
+    end: int = 0
+    before: bool = False
+    after: bool = False
+
+    @property
+    def shown(self) -> str:
+        return self._between("", "")
+
+    @property
+    def marked(self) -> str:
+        """A whole line as it is; a part of one with the place marked as in a search hit: `…in «[[Tea]]» too…`."""
+        return self._between("«", "»") if self.before or self.after else self.text
+
+    def _between(self, left: str, right: str) -> str:
+        place = self.text[self.start : self.end]
+        around = f"{self.text[: self.start]}{left}{place}{right}{self.text[self.end :]}"
+        return f"{'…' if self.before else ''}{around}{'…' if self.after else ''}"
+
+    def cut(self, start: int, end: int) -> "Excerpt":
+        """The part from `start` to `end`, without blanks around it."""
+        while start < self.start and self.text[start].isspace():
+            start += 1
+        while end > self.end and self.text[end - 1].isspace():
+            end -= 1
+        before = self.before or bool(self.text[:start].strip())
+        after = self.after or bool(self.text[end:].strip())
+        return replace(self, text=self.text[start:end], start=self.start - start, end=self.end - start,
+                       before=before, after=after)  # fmt: skip
+
+
+def line_around(text: str, start: int, end: int) -> Excerpt:
+    """The line in which `start` to `end` stands, on one line; of a long one so much around it."""
+    last = min(end, start + MAX_WHOLE_CHARS)
+    side = max(LINE_CHARS - (last - start), 0)
+    first = text.rfind("\n", max(start - side, 0), start) + 1
+    stop = text.find("\n", last, last + side)
+    left = first or max(start - side, 0)
+    right = stop if stop >= 0 else min(last + side, len(text))
+    piece = text[left:right]
+    whole = Excerpt(
+        piece if piece.isprintable() else piece.translate(_LINE_ENDS),
+        start - left,
+        last - left,
+        before=left > 0 and text[left - 1] != "\n",
+        after=last < end or text[right : right + 1] not in ("", "\n"),
+    )
+    return _window(whole, 0, len(piece), LINE_CHARS)
+
+
+def sentence_around(line: Excerpt, most: int = SENTENCE_CHARS) -> Excerpt:
+    """A short line as it is, of a long one the sentence; the place is always whole in it."""
+    if len(line.text) <= most:
+        return line
+    ends = [found.end() for found in _SENTENCE_END.finditer(line.text)]
+    first = max((end for end in ends if end <= line.start), default=0)
+    last = min((end for end in ends if end >= line.end), default=len(line.text))
+    return _window(line, first, last, most)
+
+
+def _window(line: Excerpt, first: int, last: int, most: int) -> Excerpt:
+    """Of what stands between `first` and `last` so many characters around the place, no word cut in two."""
+    room = max(most - (line.end - line.start), 0)
+    if (line.start - first) + (last - line.end) <= room:
+        return line.cut(first, last)
+    left = min(line.start - first, room // 2)
+    right = min(last - line.end, room - left)
+    start, end = line.start - min(line.start - first, room - right), line.end + right
+    if start > first and (blank := line.text.find(" ", start, min(start + _BLANK_WITHIN, line.start))) >= 0:
+        start = blank + 1
+    if end < last and (blank := line.text.rfind(" ", max(end - _BLANK_WITHIN, line.end), end)) >= 0:
+        end = blank
+    return line.cut(start, end)
+
+
+def beginning(text: str, most: int) -> str:
+    """The first sentences and lines of a text that fit into so many characters; where they are long, words."""
+    if len(text) <= most:
+        return text
+    head = text[: most + 1]
+    ends = [found.end() for found in _SENTENCE_END.finditer(head) if found.end() <= most]
+    best = max(max(ends, default=0), head.rfind("\n"))
+    if best < most * _LEAST_FILLED:
+        best = max(best, head.rfind(" "))
+    return text[: best if best > 0 else most].rstrip()
