@@ -1,21 +1,25 @@
 """Context packs: what an agent should read about something, within so many tokens."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from notewright.engine.find import parse_query, search
-from notewright.engine.links import incoming, outgoing
+from notewright.engine.links import LinkSeen, incoming, outgoing
 from notewright.engine.parts import line_count
 from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
 from notewright.errors import NotFound
-from notewright.notes import Note, NotePath, sections
+from notewright.notes import Note, NotePath, beginning, sections
 
 CHARACTERS_A_TOKEN = 4
-CANDIDATES = 20
-LONGEST_PASSAGE = 6_000
-AROUND_A_PASSAGE = 60  # characters that say where it stands, beside its path and heading
-AROUND_THE_PACK = 200
+CANDIDATES, MOST_CANDIDATES = 20, 100
+LONGEST_PASSAGE = 6_000  # while others wait for room
+LEAST_PASSAGE = 120  # a cut passage that is shorter is left out
+AROUND_A_PASSAGE = 50  # characters that say where it stands, beside its path, its heading and why
+AROUND_THE_PACK = 80  # characters of the first and the last line, beside what it is about
+ABOUT_CHARS = 82  # of the words, with their quotation marks
+HEADING_CHARS = 100
 INDENT = 2  # before each line
 
 
@@ -30,12 +34,28 @@ class Passage:
     last_line: int
     text: str
     why: str  # match, itself, links here, linked
+    goes_on: int | None = None  # the last line of all of it, where it was cut
 
     @property
     def cost(self) -> int:
         """Characters it takes in an answer."""
-        named = len(self.ws.name) + len(self.path) + len(self.heading or "")
-        return len(self.text) + INDENT * (self.text.count("\n") + 1) + named + AROUND_A_PASSAGE
+        return self._around + len(self.text) + INDENT * len(self.text.splitlines())
+
+    @property
+    def _around(self) -> int:
+        why = "" if self.why == "match" else self.why
+        named = len(self.ws.name) + len(self.path) + len((self.heading or "")[:HEADING_CHARS])
+        return named + len(why) + AROUND_A_PASSAGE
+
+    def within(self, cost: int, least: int = LEAST_PASSAGE) -> "Passage | None":
+        """As much of it as costs no more, cut at a sentence or a line; None where that is hardly anything."""
+        if self.cost <= cost:
+            return self
+        text = beginning(self.text, _indentable(self.text, cost - self._around))
+        if len(text) < least:
+            return None
+        last = self.first_line + max(line_count(text) - 1, 0)
+        return replace(self, text=text, last_line=last, goes_on=self.last_line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,46 +65,50 @@ class Pack:
     nearest: tuple[str, ...] = ()  # spellings and names, when nothing was found
 
 
+Candidate = Callable[[], Passage | None]  # read when there is room for it; None where it is gone
+
+
 def about_words(workspaces: Sequence[Workspace], words: str, budget: int) -> Pack:
     """The best sections for a question, of all these workspaces together."""
-    asked = replace(parse_query(words), limit=CANDIDATES)
+    most = min(max(CANDIDATES, budget // 100), MOST_CANDIDATES)
+    asked = replace(parse_query(words), limit=most)
     found = [(ws, search(ws, asked)) for ws in workspaces]
     hits = sorted(((ws, hit) for ws, one in found for hit in one.items), key=lambda pair: -pair[1].score)
-    most = _longest(budget)
-    passages = (_section_at(ws, hit.path, hit.line, "match", most) for ws, hit in hits[:CANDIDATES])
-    kept, left_out = _fill(filter(None, passages), budget)
+    candidates = [partial(_section_at, ws, hit.path, hit.line, "match") for ws, hit in hits[:most]]
+    kept, left_out = _fill(candidates, budget, min(len(words) + 2, ABOUT_CHARS))
     return Pack(kept, left_out, tuple(dict.fromkeys(near for _, one in found for near in one.nearest)))
 
 
 def about_note(ws: Workspace, path: NotePath, budget: int) -> Pack:
     """The note, the lines of others that link to it, and the beginnings of what it links to."""
-    kept, left_out = _fill(_near(ws, path, _longest(budget)), budget)
+    kept, left_out = _fill(list(_near(ws, path)), budget, len(ws.name) + 1 + len(path))
     return Pack(kept, left_out)
 
 
-def _longest(budget: int) -> int:
-    """No passage takes more than a quarter of the room: one long note is not all there is to know."""
-    return min(LONGEST_PASSAGE, max(400, budget * CHARACTERS_A_TOKEN // 4))
-
-
-def _near(ws: Workspace, path: NotePath, most: int) -> Iterator[Passage]:
+def _near(ws: Workspace, path: NotePath) -> Iterator[Candidate]:
     if path.is_note:
-        note = read(ws, path).note
-        yield _passage(ws, note, 0, len(note.text), None, "itself", most * 2)
+        yield partial(_whole, ws, path)
     told: set[str] = {path}
     for link in incoming(ws, path):
         if link.source not in told:
             told.add(link.source)
-            yield Passage(ws, link.source, None, link.line, link.line, link.context.shown, "links here")
+            yield partial(_linking, ws, link)
     for link in outgoing(ws, path):
         if link.path is not None and link.path not in told and link.path.is_note:
             told.add(link.path)
-            passage = _section_at(ws, link.path, 1, "linked", most)
-            if passage is not None:
-                yield passage
+            yield partial(_section_at, ws, link.path, 1, "linked")
 
 
-def _section_at(ws: Workspace, path: NotePath, line: int, why: str, most: int) -> Passage | None:
+def _whole(ws: Workspace, path: NotePath) -> Passage:
+    note = read(ws, path).note
+    return _passage(ws, note, 0, len(note.text), None, "itself")
+
+
+def _linking(ws: Workspace, link: LinkSeen) -> Passage:
+    return Passage(ws, link.source, None, link.line, link.line, link.context.shown, "links here")
+
+
+def _section_at(ws: Workspace, path: NotePath, line: int, why: str) -> Passage | None:
     """The section that begins at a line (or the part above the first heading), read as it is now."""
     try:
         note = read(ws, path).note
@@ -92,42 +116,54 @@ def _section_at(ws: Workspace, path: NotePath, line: int, why: str, most: int) -
         return None
     for section in sections(note):
         if section.heading.line == line:
-            return _passage(ws, note, section.start, section.end, section.heading.text, why, most)
+            return _passage(ws, note, section.start, section.end, section.heading.text, why)
     first = note.headings[0].start if note.headings else len(note.text)
     start = note.frontmatter.end
     if first <= start or not note.text[start:first].strip():
         first = sections(note)[0].end if note.headings else len(note.text)
-    return _passage(ws, note, start, first, None, why, most)
+    return _passage(ws, note, start, first, None, why)
 
 
-def _passage(ws: Workspace, note: Note, start: int, end: int, heading: str | None, why: str, most: int) -> Passage:
+def _passage(ws: Workspace, note: Note, start: int, end: int, heading: str | None, why: str) -> Passage:
     text = note.text[start:end].rstrip()
     if start == 0:
         text = text.removeprefix("\ufeff")
     first = line_count(note.text, start) + 1
-    return _cut(Passage(ws, note.path, heading, first, first + max(line_count(text) - 1, 0), text, why), most)
+    return Passage(ws, note.path, heading, first, first + max(line_count(text) - 1, 0), text, why)
 
 
-def _cut(passage: Passage, most: int) -> Passage:
-    """The passage up to a line end within so many characters."""
-    if len(passage.text) <= most:
-        return passage
-    text = passage.text[:most]
-    text = text[: text.rfind("\n") + 1].rstrip() or text
-    return replace(passage, text=text, last_line=passage.first_line + line_count(text) - 1)
-
-
-def _fill(candidates: Iterator[Passage], budget: int) -> tuple[tuple[Passage, ...], int]:
-    """As many as fit, cut where the room for the first is small: then it is better than nothing."""
-    room = budget * CHARACTERS_A_TOKEN - AROUND_THE_PACK
+def _fill(candidates: Sequence[Candidate], budget: int, about: int) -> tuple[tuple[Passage, ...], int]:
+    """As many as fit, each cut to a share at first, so that one long note is not all there is to know; then the best
+    get what room is left."""
+    room = budget * CHARACTERS_A_TOKEN - AROUND_THE_PACK - about
+    share = min(LONGEST_PASSAGE, max(room // 4, 400))
+    wholes: list[Passage] = []
     kept: list[Passage] = []
-    left_out = 0
-    for passage in candidates:
-        if not kept:
-            passage = _cut(passage, max(room - (passage.cost - len(passage.text)), 40))
-        if passage.cost <= room:
+    for candidate in candidates:
+        whole = candidate() if room > AROUND_A_PASSAGE else None
+        if whole is None:
+            continue
+        most = min(room, share * 2 if whole.why == "itself" else share)
+        passage = whole.within(most, LEAST_PASSAGE if kept else 1)
+        if passage is not None:
+            wholes.append(whole)
             kept.append(passage)
             room -= passage.cost
-        else:
-            left_out += 1
-    return tuple(kept), left_out
+    for at, (whole, passage) in enumerate(zip(wholes, kept, strict=True)):
+        more = whole.within(passage.cost + room) if passage.goes_on is not None else None
+        if more is not None and more.cost > passage.cost:
+            kept[at] = more
+            room -= more.cost - passage.cost
+    return tuple(kept), len(candidates) - len(kept)
+
+
+def _indentable(text: str, room: int) -> int:
+    """How many characters of a text fit into so many where each of its lines is indented."""
+    fit = 0
+    for line in text.splitlines(keepends=True):
+        room -= INDENT
+        if len(line) > room:
+            return fit + max(room, 0)
+        room -= len(line)
+        fit += len(line)
+    return fit

@@ -69,7 +69,7 @@ def context(call: Call, args: Args) -> str:
         pack, named = engine.about_note(place.ws, place.path, budget), places.show(place.ws, place.path)
     else:
         pack, named = engine.about_words(call.workspaces, about, budget), f"“{words.shortened(about.strip(), 80)}”"
-    if not pack.passages:
+    if not pack.passages and not pack.left_out:
         return words.nothing(about, pack.nearest)
     return "\n".join(words.passages(pack, named, lambda one: places.show(one.ws, one.path)))
 

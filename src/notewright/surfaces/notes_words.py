@@ -163,11 +163,18 @@ def passages(pack: Pack, about: str, show: Callable[[Passage], str]) -> Iterator
         why = "" if one.why == "match" else f", {one.why}"
         lines = f"L{one.first_line}" if one.first_line == one.last_line else f"L{one.first_line}-{one.last_line}"
         yield ""
-        yield f"## {show(one)}{heading} ({lines}{why})"
+        yield f"## {show(one)}{heading} ({lines}{why}{_cut_note(one)})"
         yield from (INDENT + line if line else "" for line in one.text.splitlines())
     if pack.left_out:
         yield ""
         yield f"[{amount(pack.left_out, 'more passage')} left out: raise budget]"
+
+
+def _cut_note(one: Passage) -> str:
+    """Where a passage that was cut goes on to."""
+    if one.goes_on is None:
+        return ""
+    return f"; cut, goes on to L{one.goes_on}" if one.goes_on > one.last_line else "; cut in this line"
 
 
 # ---- reading ------------------------------------------------------------------------------------------
