@@ -140,6 +140,17 @@ def test_log_tells_who_did_what_and_shows_one_change_as_a_diff(vault: Vault) -> 
     assert vault.json("log", "--client", "somebody-else")["changes"] == []
 
 
+def test_undo_says_which_files_keep_later_changes(vault: Vault) -> None:
+    moved = vault.json("rename", "Tea", "Green tea")
+    place = vault.root / "Green tea.md"
+    place.write_text(place.read_text() + "\nlater\n")
+    assert vault.json("undo", moved["change"], "--dry-run")["kept"] == ["Tea.md"]
+    out, err = vault.run("undo", moved["change"])[:2]
+    assert (
+        "  Tea.md (later changes in it were kept)\n" in out and ", 1 file but for later changes; take it back:" in err
+    )
+
+
 def test_undo_takes_back_everything_since_a_time(vault: Vault) -> None:
     before = vault.texts()
     vault.run("rename", "Tea", "Chai")

@@ -198,6 +198,15 @@ def test_changes_are_listed_page_by_page_though_more_are_made(changed: Served) -
         assert told(client.get(f"{HERE}/changes?client=nobody"))["changes"] == []
 
 
+def test_an_undo_names_the_notes_in_which_later_changes_stay(changed: Served) -> None:
+    place = changed.folder / "Main" / "Tea 2.md"
+    with changed.client() as client:
+        edit = told(client.get(f"{HERE}/changes", params={"path": "Tea 2.md"}))["changes"][0]["id"]
+        assert told(client.post(f"{HERE}/changes/{edit}/undo", json={"dry_run": True}))["kept"] == []
+        place.write_text("later\n" + place.read_text())
+        assert told(client.post(f"{HERE}/changes/{edit}/undo", json={"dry_run": True}))["kept"] == ["Tea 2.md"]
+
+
 def test_a_change_is_shown_as_a_diff_and_taken_back(changed: Served) -> None:
     with changed.client() as client:
         edit = told(client.get(f"{HERE}/changes", params={"path": "Tea 2.md"}))["changes"][0]["id"]

@@ -223,6 +223,18 @@ def test_an_undo_is_shown_before_it_happens_and_happens_when_confirmed(site: Sit
     assert "taken back" in words(client.get("/"))
 
 
+def test_an_undo_around_later_words_names_the_notes_that_keep_them(site: Site) -> None:
+    place = site.place() / "Tea.md"
+    place.write_text("one\n" + "more\n" * 9)
+    name = engine.edit_note(site.agent(), NotePath("Tea.md"), [Replace("one", "1")]).change_id
+    append(site.agent("phone"), "Tea.md", "later\n")
+    client = site.client()
+    preview = client.get(f"/w/main/changes/{name}/undo")
+    assert "Later changes stay in Tea.md." in words(preview)
+    told = client.post(f"/w/main/changes/{name}/undo", data={"csrf": csrf(preview)})
+    assert "Done: the notes are as they were before, but for later changes, which were kept." in words(told)
+
+
 def test_what_stands_in_the_way_of_an_undo_is_named(site: Site) -> None:
     agent = site.agent()
     first = engine.edit_note(agent, NotePath("Tea.md"), [Replace("Steep", "Boil")]).change_id

@@ -126,6 +126,13 @@ def test_a_mistake_in_the_arguments_is_named(desk: Desk, tool: str, args: dict[s
     assert desk.refused(tool, **args).startswith(said)
 
 
+@pytest.mark.parametrize("edit", [{"colour": "x"}, {"replace": "a", "new": "b"}, {}, "append", {"append": 5}])
+def test_an_edit_of_no_known_form_names_the_forms_with_an_example(desk: Desk, edit: Any) -> None:
+    said = desk.refused("edit", path="Tea", edits=[{"append": "x"}, edit])
+    assert said.startswith("invalid: edits[1]") and "{section, with|append|prepend}" in said
+    assert 'as in {"replace": "old words", "with": "new words"}' in said
+
+
 # ---- search -------------------------------------------------------------------------------------------
 
 

@@ -114,6 +114,25 @@ def test_nothing_a_tool_does_is_beyond_undo_and_undo_is_not_either(
     assert files(desk) == after
 
 
+def test_an_undo_around_later_words_says_what_was_kept(make: MakeDesk) -> None:
+    desk = make({"Poem.md": POEM, "B.md": "b\n"})
+    change = desk.done("edit", path="Poem", edits=[{"replace": "line 2\n", "with": "LINE 2\n"}])
+    desk.outside("Poem.md", desk.text("Poem.md").replace("line 29", "later words"))
+    for args in ({"dry_run": True}, {}):
+        lines = desk.said("undo", change=change, **args).split("\n")
+        assert lines[1] == "Poem.md is as before, but for later changes, which were kept:"
+        assert "+later words" in lines and "-line 29" in lines and "-LINE 2" not in lines
+    assert desk.text("Poem.md") == POEM.replace("line 29", "later words")
+
+
+def test_a_note_moved_back_with_later_words_says_so(make: MakeDesk) -> None:
+    desk = make({"Tea.md": "one\n"})
+    change = desk.done("move", **{"from": "Tea", "to": "Cha"})
+    desk.done("edit", path="Cha", edits=[{"append": "two\n"}])
+    said = desk.said("undo", change=change)
+    assert "Tea.md is back, but for later changes, which were kept:" in said and "+two" in said
+
+
 def test_an_undo_says_what_became_of_each_file(make: MakeDesk) -> None:
     desk = make({"Tea.md": "", "A.md": "[[Tea]]"})
     change = desk.done("move", **{"from": "Tea", "to": "Cha"})

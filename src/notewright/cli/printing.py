@@ -235,16 +235,20 @@ def forgotten(path: str, versions: int, args: argparse.Namespace) -> None:
 def undone(undo: Undone, args: argparse.Namespace) -> None:
     change = undo.done.id if undo.done else None
     files = sorted({step.path for step in undo.plan.steps})
+    kept = {one.path for one in undo.kept}
     document = {
         "undone": [one.id for one in undo.changes],
         "dry_run": args.dry_run,
         "files": files,
+        "kept": sorted(kept),
         "change": change,
     }
     verb = "Would take back" if args.dry_run else "Took back"
     lines = [f"{verb} {one.id}: {one.summary}" for one in undo.changes]
-    lines += [f"  {path}" for path in files]
-    show(args, document, lines, _undo_hint(f"{amount(len(files), 'file')} as before", change))
+    lines += [f"  {path}{' (later changes in it were kept)' if path in kept else ''}" for path in files]
+    summary = f"{amount(len(files) - len(kept), 'file')} as before"
+    summary += f", {amount(len(kept), 'file')} but for later changes" if kept else ""
+    show(args, document, lines, _undo_hint(summary, change))
 
 
 # ---- looking after ------------------------------------------------------------------------------------

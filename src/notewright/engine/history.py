@@ -20,6 +20,7 @@ from notewright.notes import NotePath
 
 _PAGE, _WHOLE_PAGE = 100, 5_000  # changes read at once
 _LARGEST = 5_000  # lines; comparing more takes too long
+KEPT_LINES = 20  # of the later changes in one note that an undo shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Undone:
     changes: tuple[Change, ...]  # newest first
     plan: Plan
     done: Done | None
+    kept: tuple[Difference, ...] = ()  # later changes that stay, in files the caller may see
 
 
 def past(ws: Workspace, asked: Past) -> list[Change]:
@@ -176,7 +178,7 @@ def _standing(changes: list[Change]) -> list[Change]:
 
 
 def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> Undone:
-    plans: list[Plan] = []
+    plans: list[tuple[Plan, Reversal]] = []
     changes = tuple(change for change in map(ws.ledger.change, ids) if change is not None)
     for change in changes:
         _may_undo(ws.access, change)
@@ -185,14 +187,23 @@ def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> Un
         reversal = Reversal(ws, frozenset(ids))
         for change in changes:
             reversal.take_back(change)
-        plans.append(reversal.plan(summary, changes))
-        return plans[-1]
+        plans.append((reversal.plan(summary, changes), reversal))
+        return plans[-1][0]
 
     if dry_run:
-        return Undone(changes, make(), None)
-    ws.follower.may_write()
-    done = commit_latest(ws, make)
-    return Undone(changes, plans[-1], done)
+        make()
+        done = None
+    else:
+        ws.follower.may_write()
+        done = commit_latest(ws, make)
+    plan, reversal = plans[-1]
+    return Undone(changes, plan, done, tuple(_kept(ws, reversal)))
+
+
+def _kept(ws: Workspace, reversal: Reversal) -> Iterator[Difference]:
+    for path, before, after in reversal.kept():
+        if ws.access.sees(path):
+            yield _compared(Difference(path, "changed"), _lines(before), _lines(after), KEPT_LINES)
 
 
 def _may_undo(access: Access, change: Change) -> None:

@@ -34,6 +34,14 @@ class Reversal:
     now: dict[NotePath, bytes | None] = field(default_factory=dict)
     origin: dict[NotePath, NotePath] = field(default_factory=dict)  # where a file is moved back from
     obstacles: list[Obstacle] = field(default_factory=list)
+    merged_into: dict[NotePath, bytes | None] = field(default_factory=dict)  # what was there, if that is still known
+
+    def kept(self) -> Iterator[tuple[NotePath, bytes | None, bytes]]:
+        """Files in which later changes stay: as they were before, and as they will be."""
+        for path, before in self.merged_into.items():
+            after = self.now.get(path)
+            if after is not None and after != before:
+                yield path, before, after
 
     def take_back(self, change: Change) -> None:
         gone = {step.path: step for step in change.steps if step.after is None}
@@ -98,6 +106,7 @@ class Reversal:
             back = self._without(new, old.before, here)
         if back is None:
             return self._in_the_way(change, new.path, "was changed since")
+        self._note_kept(old.path, old.before, back)
         self.now[old.path], self.now[new.path] = back, None
         self.origin[old.path] = new.path
 
@@ -123,7 +132,12 @@ class Reversal:
             back = self._without(step, step.before, here)
             if back is None:
                 return self._in_the_way(change, path, "was changed since at the same place")
+            self._note_kept(path, step.before, back)
             self.now[path] = back
+
+    def _note_kept(self, path: NotePath, before: str | None, back: bytes) -> None:
+        if version_of(back) != before:
+            self.merged_into[path] = self._bytes(before)
 
     def _without(self, step: Step, before: str | None, here: bytes) -> bytes | None:
         """A text without what a step made of it, or None where that cannot be told apart."""

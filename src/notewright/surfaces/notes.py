@@ -41,6 +41,8 @@ class Plain(Style):
         message = words.one_line(fault.message, LONGEST_MESSAGE)
         if isinstance(fault, BadArgument) and fault.fault == "unknown" and fault.expected:
             return Answer.error(f"invalid: {message}. {failed.tool} takes {', '.join(fault.expected)}.")
+        if isinstance(fault, BadArgument) and fault.where.startswith("edits["):
+            return Answer.error(f"invalid: {message}. {words.sentence(schema.EDIT_FORMS)}.")
         return Answer.error(f"invalid: {message}. Call {failed.tool} again with that put right.")
 
 

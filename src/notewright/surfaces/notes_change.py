@@ -127,8 +127,7 @@ def edit_of(given: Args, number: int) -> Edit:
     if form is None:
         raise Invalid(
             f"edit {number} has {', '.join(given) or 'nothing'}",
-            hint="use one of {replace, with}, {append}, {prepend}, {section, with|append|prepend}, "
-            "{section, delete: true}, {before|after, insert}",
+            hint=schema.EDIT_FORMS,
             what="edits",
         )
     if given.get("section", "").startswith("^"):
@@ -257,15 +256,19 @@ def undo(call: Call, args: Args) -> str:
         verb = "Would take back" if dry_run else "Took back"
         what = f"“{one.changes[0].summary}”" if len(one.changes) == 1 else words.amount(len(one.changes), "change")
         lines.append(f"{verb} {words.shortened(what, 500)} in {words.amount(len(steps), 'file')}:")
-        lines += [f"{places.show(ws, step.path)} {_came_back(step)}" for step in steps]
+        kept = {each.path: each for each in one.kept}
+        for step in steps:
+            lines.append(f"{places.show(ws, step.path)} {_came_back(step, kept.get(step.path))}")
+            lines += words.diff_lines(kept[step.path]) if step.path in kept else []
         last += [words.undo_line(one.done.id)] if one.done else []
     return words.bounded(lines, "history shows each change", last)
 
 
-def _came_back(step: engine.Put | engine.Drop) -> str:
+def _came_back(step: engine.Put | engine.Drop, kept: engine.Difference | None) -> str:
     if isinstance(step, engine.Drop):
         return "is gone again"
-    return "is back" if step.seen is None else "is as before"
+    back = "is back" if step.seen is None else "is as before"
+    return back if kept is None else f"{back}, but for later changes, which were kept{':' if kept.lines else ''}"
 
 
 def _taken_back(

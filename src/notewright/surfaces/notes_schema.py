@@ -105,6 +105,10 @@ _EDIT = {
         "insert": _text(),
     },
 }
+EDIT_FORMS = (
+    "use one of {replace, with, all?}, {append}, {prepend}, {section, with|append|prepend}, {section, delete: true}, "
+    '{before|after: line, insert}, as in {"replace": "old words", "with": "new words"}'
+)
 EDIT = _object(
     ("path", "edits"),
     path=PATH,

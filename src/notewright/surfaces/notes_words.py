@@ -259,6 +259,10 @@ def differences(files: Iterable[tuple[str, Difference]]) -> Iterator[str]:
         came = f" from {one.source}" if one.source else ""
         why = f" ({one.why})" if one.why else ""
         yield f"{one.kind} {path}{came}{why}"
-        yield from map(shortened, one.lines)
-        if one.cut:
-            yield "[more of this diff left out: read the note]"
+        yield from diff_lines(one)
+
+
+def diff_lines(one: Difference) -> Iterator[str]:
+    yield from map(shortened, one.lines)
+    if one.cut:
+        yield "[more of this diff left out: read the note]"

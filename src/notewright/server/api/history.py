@@ -84,6 +84,7 @@ def _undone(ws: Workspace, undone: Undone) -> dict[str, Any]:
         "undone": [change.id for change in undone.changes],
         "dry_run": undone.done is None,
         "files": sorted({step.path for step in undone.plan.steps if ws.access.sees(step.path)}),
+        "kept": sorted(one.path for one in undone.kept),
         "change": undone.done.id if undone.done else None,
     }
     if undone.done is None:

@@ -159,6 +159,7 @@ UNDONE = told(
     undone=many(text(), "Ids of changes"),
     dry_run=flag(),
     files=many(PATH),
+    kept=many(PATH, "Files in which later changes stay"),
     change=maybe(text("Takes the undo back")),
     diff=many(DIFFERENCE, "What would happen, in a dry run"),
 )

@@ -55,6 +55,7 @@ def change(asked: Asked) -> Response:
         may_undo=may_write(asked.ws) and one.undone_by is None,
         undo_since=_since_url(asked.ws, one) if may_write(asked.ws) else None,
         done=asked.query.get("done") == "undo" and bool(one.undoes),
+        kept="kept" in asked.query,
         **_differences(found),
     )
 
@@ -141,6 +142,7 @@ def _preview(
     seen = [Row(asked.ws, change) for change in _visible(asked.ws, undone.changes)]
     shown = _differences(engine.outlook(asked.ws, undone, max_lines=MOST_LINES))
     values |= {"problem": None, "changes": [] if one else seen, "may": may_write(asked.ws)}
+    values["kept"] = [each.path for each in undone.kept[:MOST_FILES]]
     return asked.page("undo.html", here="activity", ws=asked.ws, **values, **shown)
 
 
@@ -163,4 +165,5 @@ def _obstacles(ws: Workspace, problem: Conflict) -> dict[str, object]:
 def _done(asked: Asked, undone: Undone) -> Response:
     """To the change that took it back."""
     done = undone.done
-    return asked.go(f"{change_url(asked.ws, done.id)}?done=undo" if done and done.id else "/")
+    kept = f"&kept={len(undone.kept)}" if undone.kept else ""
+    return asked.go(f"{change_url(asked.ws, done.id)}?done=undo{kept}" if done and done.id else "/")
