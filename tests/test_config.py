@@ -52,12 +52,27 @@ def test_a_folder_with_an_equals_sign_is_a_folder(here: Path) -> None:
     assert loaded(here, "a=b").workspaces[0].name == "a=b"
 
 
-def test_buckets_and_live_folders_are_locations(here: Path) -> None:
-    config = loaded(here, "s3://bucket/some/prefix/", "live:Work")
-    assert [(w.name, w.kind, w.location) for w in config.workspaces] == [
-        ("prefix", "s3", "s3://bucket/some/prefix"),
-        ("Work", "live", f"live:{here}/Work"),
-    ]
+@pytest.mark.parametrize("location", ["s3://bucket/some/prefix/", "S3://bucket", "live:Work", "Name=live:Work"])
+def test_buckets_and_live_documents_are_refused_in_words(here: Path, location: str) -> None:
+    with pytest.raises(Invalid, match="are not in this version") as refused:
+        loaded(here, location)
+    assert "name a folder" in refused.value.hint
+    in_file = written(here, f'[workspaces.Work]\nlocation = "{location.rpartition("=")[2]}"\n')
+    with pytest.raises(Invalid, match="are not in this version"):
+        loaded(here, file=in_file)
+
+
+def test_a_backup_cannot_go_to_a_bucket_yet(here: Path) -> None:
+    with pytest.raises(Invalid, match="are not in this version"):
+        loaded(here, "Work", file=written(here, '[backup]\nto = "s3://bucket/backups"\n'))
+    with pytest.raises(Invalid, match="are not in this version"):
+        loaded(here, "Work", environ={"NOTEWRIGHT_BACKUP_TO": "s3://bucket/backups"})
+
+
+@pytest.mark.parametrize("name", ["second_brain", "second-brain"])
+def test_a_surface_may_be_written_with_a_dash(here: Path, name: str) -> None:
+    assert loaded(here, "Work", file=written(here, f'surface = "{name}"\n'))["surface"] == ("second_brain",)
+    assert loaded(here, "Work", surface=(name,))["surface"] == ("second_brain",)
 
 
 def test_flags_win_over_variables_over_the_file(here: Path) -> None:
@@ -146,7 +161,7 @@ def test_what_is_not_there_is_not_found(here: Path) -> None:
         loaded(here, file="none.toml")
 
 
-@pytest.mark.parametrize("locations", [("Work", "Work/Deep"), ("A=Work", "B=Work"), ("s3://b/x", "Y=s3://b/x/y")])
+@pytest.mark.parametrize("locations", [("Work", "Work/Deep"), ("A=Work", "B=Work")])
 def test_workspaces_that_overlap_are_refused(here: Path, locations: tuple[str, ...]) -> None:
     with pytest.raises(Invalid, match="overlap"):
         loaded(here, *locations)

@@ -54,6 +54,16 @@ def test_backup_says_what_was_copied_and_where(desk: Desk) -> None:
     assert f"{record['date']}  3 files, 278 bytes: notes\n" in desk.run("backup", "--to", desk.to, "--list")[0]
 
 
+@pytest.mark.parametrize("words", [["backup", "--to"], ["restore", "--from"], ["restore", "--from", "x", "--into"]])
+def test_a_bucket_is_no_place_for_backups_yet(desk: Desk, words: list[str]) -> None:
+    assert "buckets (s3://…) are not in this version. name a folder" in desk.run(*words, "s3://b/x", code=2)[1]
+
+
+def test_a_command_on_a_bucket_is_refused(desk: Desk) -> None:
+    err = desk.run("search", "x", "--workspace", "s3://b/x", code=2, workspace=False)[1]
+    assert err == "notewright: 's3://b/x': buckets (s3://…) are not in this version. name a folder on this machine\n"
+
+
 def test_backup_without_a_place_is_wrong_usage(desk: Desk) -> None:
     err = desk.run("backup", code=2)[1]
     assert err.startswith("notewright: nobody said where the backups are. name a folder with --to, or set backup.to")

@@ -106,6 +106,8 @@ def test_settings_hold_at_once_over_mcp_and_here(site: Served, client: httpx2.Cl
         ({"name": "New", "location": "a/../../b"}, 400, "no place"),
         ({"name": "New", "location": "a\x00b"}, 400, "no place"),
         ({"name": "New", "location": "out"}, 400, "cannot be a workspace"),
+        ({"name": "New", "location": "s3://bucket/notes"}, 400, "not in this version"),
+        ({"name": "New", "location": "live:new"}, 400, "not in this version"),
         ({"name": "New", "location": "out/deep"}, 400, "cannot be a workspace"),
         ({"name": "New", "location": "x" * 2000}, 400, "at most 1000"),
         ({"name": "New", "timezone": "Mars/Base"}, 400, "no timezone"),
@@ -374,3 +376,20 @@ def test_without_a_place_for_backups_none_is_made(tmp_path: Path) -> None:
     with served(tmp_path, config_of(tmp_path, "Main")) as site, site.client() as client:
         assert "backup.to" in refused(client.post("/api/v1/backup"), 400, "invalid")
         assert "backup.to" in refused(client.get("/api/v1/backups"), 400, "invalid")
+
+
+@pytest.mark.parametrize("name", ["second_brain", "second-brain"])
+def test_a_surface_answers_to_its_name_with_a_dash_too(site: Served, client: httpx2.Client, name: str) -> None:
+    greeting = {
+        "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
+    }  # fmt: skip
+    accept = {"accept": "application/json, text/event-stream"}
+    for place in (f"/mcp/{name}", f"/w/main/mcp/{name}"):
+        assert client.post(place, json=greeting, headers=accept).status_code == 200
+    owner = told(client.post("/api/v1/tokens", json={"name": "me"}), 201)["token"]
+    with site.client(owner) as mine:
+        bot = told(mine.post("/api/v1/tokens", json={"name": "bot", "surfaces": ["second-brain"]}), 201)["token"]
+    with site.client(bot) as narrow:
+        assert narrow.post(f"/mcp/{name}", json=greeting, headers=accept).status_code == 200
+        assert narrow.post("/mcp/notes", json=greeting, headers=accept).status_code == 403

@@ -82,3 +82,8 @@ def test_a_narrowing_that_fits_nobody_leaves_nothing() -> None:
 )
 def test_addresses_are_compared_without_what_does_not_matter(written: str, compared: str) -> None:
     assert canonical(written) == compared == canonical(compared)
+
+
+def test_a_scope_may_name_a_surface_with_a_dash() -> None:
+    narrowed = rights(frozenset({"notes:read", "surface:second-brain"}))
+    assert narrowed is not None and narrowed.grant.surfaces == ("second_brain",)

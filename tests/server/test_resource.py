@@ -31,6 +31,8 @@ ENDPOINTS = [
     "/mcp",
     "/examples/mcp",
     *(f"/mcp/{surface}" for surface in SURFACES),
+    "/mcp/second-brain",
+    "/w/examples/mcp/second-brain",
     *(f"/w/{workspace}/mcp/{surface}" for workspace in ("examples", "not-there") for surface in SURFACES),
 ]
 

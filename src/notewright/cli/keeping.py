@@ -12,7 +12,7 @@ from notewright import engine, opening
 from notewright.cli import printing
 from notewright.cli.asking import configured
 from notewright.cli.commands import opened, typed
-from notewright.config import Config
+from notewright.config import Config, refuse_not_yet
 from notewright.engine import BackupResult, Exported, ImportReport, Restored, Skipped, Workspace
 from notewright.errors import Forbidden, Invalid, NoSpace, NotFound, Problem
 from notewright.notes import NotePath
@@ -36,6 +36,7 @@ def backup(args: argparse.Namespace) -> int:
 def restore(args: argparse.Namespace) -> int:
     source = _place(args, args.source, configured(args), "--from")
     if args.into:
+        _refuse_not_yet(args, args.into)
         with printing.progress("Restoring") as report:
             restored = engine.restore_to(
                 args.into,
@@ -108,7 +109,16 @@ def _place(args: argparse.Namespace, given: str | None, config: Config, flag: st
         args.usage = True
         hint = f"name a folder with {flag}, or set backup.to in the configuration"
         raise Invalid("nobody said where the backups are", hint=hint, what="to")
+    _refuse_not_yet(args, str(place))
     return str(place)
+
+
+def _refuse_not_yet(args: argparse.Namespace, place: str) -> None:
+    try:
+        refuse_not_yet(place)
+    except Invalid:
+        args.usage = True
+        raise
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 from notewright import engine, opening
 from notewright.cli import printing
 from notewright.cli.asking import configured
-from notewright.config import SURFACES, Config, workspace_id
+from notewright.config import SURFACES, Config, surface_name, workspace_id
 from notewright.engine import Grant, Registry, Token
 from notewright.errors import Invalid, NotFound
 
@@ -116,7 +116,7 @@ def _workspaces(words: Sequence[str], config: Config, registry: Registry) -> Ite
 
 
 def _surface(name: str) -> str:
-    known, there = name.strip().replace("-", "_"), (*SURFACES, *OTHER_WAYS)
+    known, there = surface_name(name.strip()), (*SURFACES, *OTHER_WAYS)
     if known not in there:
         raise Invalid(f"there is no surface {name!r}", hint=f"there is {', '.join(there)}", what="surface")
     return known

@@ -15,8 +15,25 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from notewright.config.octarine import Octarine, Table, read_octarine
-from notewright.config.places import absolute, kind_of, refuse_inside, refuse_overlap, split_location, workspace_id
-from notewright.config.table import NOT_YET, SETTINGS, SURFACES, WORKSPACE_SETTINGS, Setting, near, refuse_unknown
+from notewright.config.places import (
+    absolute,
+    kind_of,
+    refuse_inside,
+    refuse_not_yet,
+    refuse_overlap,
+    split_location,
+    workspace_id,
+)
+from notewright.config.table import (
+    NOT_YET,
+    SETTINGS,
+    SURFACES,
+    WORKSPACE_SETTINGS,
+    Setting,
+    near,
+    refuse_unknown,
+    surface_name,
+)
 from notewright.errors import Invalid, NotFound
 
 log = logging.getLogger(__name__)
@@ -191,11 +208,14 @@ def _values(
 
 
 def _placed(path: str | None, beside: Path) -> str | None:
-    return path if path is None or path == "off" else str(beside / Path(path).expanduser())
+    if path is None or path == "off":
+        return path
+    refuse_not_yet(path)
+    return str(beside / Path(path).expanduser())
 
 
 def _surface(name: str) -> str:
-    known = name.replace("-", "_")
+    known = surface_name(name)
     if known not in SURFACES:
         raise Invalid(f"there is no surface {name!r}", hint=near(name, SURFACES), what="surface")
     return known
@@ -286,7 +306,9 @@ __all__ = [
     "count_in",
     "load",
     "obsidian_vault",
+    "refuse_not_yet",
     "split_location",
+    "surface_name",
     "user_folders",
     "with_settings",
     "workspace_id",

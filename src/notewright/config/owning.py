@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from notewright.config import CHANGEABLE, Config, WorkspaceConfig, with_settings, workspace_id
-from notewright.config.places import absolute, kind_of, refuse_inside, refuse_overlap
+from notewright.config.places import absolute, refuse_inside, refuse_not_yet, refuse_overlap
 from notewright.config.rooting import folder_beneath, segments_of
 from notewright.config.table import WORKSPACE_SETTINGS, near
 from notewright.engine import Registry, WorkspaceRecord
@@ -119,8 +119,6 @@ def add_folder(
     config: Config, registry: Registry, name: str, location: str, settings: Settings | None = None
 ) -> WorkspaceConfig:
     """Serve a folder that is there, from now on."""
-    if kind_of(location) != "folder":
-        raise Invalid(f"{location} is not a folder", hint="this version serves folders", what="location")
     place = absolute(location, Path.cwd())
     if not os.access(place, os.R_OK | os.X_OK):
         raise Invalid(f"{place} cannot be read", hint="name a folder that is yours", what="location")
@@ -138,6 +136,7 @@ def add_beneath(
     root = _root(config)
     if location is None:
         location = workspace_id(_good_name(name), _ids(config, registry))
+    refuse_not_yet(location)
     segments = segments_of(location, root)
     with folder_beneath(root, segments), registry.together():
         record = _new(config, registry, name, "/".join((root, *segments)), settings or {})

@@ -27,26 +27,31 @@ def split_location(raw: str, here: Path) -> tuple[str, str]:
 
 def absolute(location: str, beside: Path) -> str:
     """A location that means the same in every folder. NotFound without such a folder."""
-    if kind_of(location) == "s3":
-        if not re.fullmatch(r"s3://[^/]+(/.*)?", location):
-            raise Invalid(f"{location!r} is not a location", hint="use s3://bucket/prefix", what="location")
-        return location.rstrip("/")
-    mark = "live:" if kind_of(location) == "live" else ""
-    place = os.path.realpath(beside / Path(location.removeprefix(mark)).expanduser())
+    refuse_not_yet(location)
+    place = os.path.realpath(beside / Path(location).expanduser())
     if not location or not os.path.isdir(place):
         reason = "is not a folder" if location and os.path.exists(place) else "is not there"
         raise NotFound(f"{location!r} {reason}", hint="name the folder that holds the notes", what="folder")
-    return mark + place
+    return place
 
 
 def kind_of(location: str) -> str:
     """folder, s3 or live."""
-    return "s3" if location.startswith("s3://") else "live" if location.startswith("live:") else "folder"
+    start = location[:5].lower()
+    return "s3" if start == "s3://" else "live" if start == "live:" else "folder"
+
+
+def refuse_not_yet(location: str) -> None:
+    """Invalid for what a later version will keep notes in."""
+    kind = kind_of(location)
+    if kind != "folder":
+        what = "buckets (s3://…)" if kind == "s3" else "live documents (live:…)"
+        hint = "name a folder on this machine" + (", without live:" if kind == "live" else "")
+        raise Invalid(f"{location[:200]!r}: {what} are not in this version", hint=hint, what="location")
 
 
 def _last_segment(location: str, here: Path) -> str:
-    if kind_of(location) != "s3":
-        location = os.path.abspath(here / Path(location.removeprefix("live:")).expanduser())
+    location = os.path.abspath(here / Path(location).expanduser())
     return location.rstrip("/").rpartition("/")[2] or "notes"
 
 

@@ -32,6 +32,13 @@ class Setting:
 
 
 SURFACES = ("notes", "cairn", "lens", "obsidian", "second_brain", "octarine")
+
+
+def surface_name(given: str) -> str:
+    """A surface's name as we write it: `second-brain` is `second_brain`, in URLs, flags, scopes and configuration."""
+    return given.replace("-", "_")
+
+
 SETTINGS = (
     Setting("surface", ("notes",), f"Tool surfaces: {', '.join(SURFACES)}", "list"),
     Setting("state", None, "Folder for the ledger (state/) and the index (cache/)"),
@@ -71,7 +78,7 @@ SETTINGS = (
 # Known by name, so that a file written for a later version is refused in words and not taken for a mistake.
 NOT_YET = frozenset({"database.url"})
 WORKSPACE_SETTINGS = (
-    Setting("location", None, "A folder, s3://bucket/prefix, or live:FOLDER; relative to the file"),
+    Setting("location", None, "The folder of the notes; relative to the file"),
     Setting("timezone", "UTC", "What a day is, for daily notes and dates"),
     Setting("read_only", False, "Take no writes", "flag"),
     Setting("hide", (), "Globs of what is absent from every answer", "list"),

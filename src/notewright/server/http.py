@@ -21,6 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from notewright.config import surface_name
 from notewright.engine import Principal, Shelf
 from notewright.errors import Limited, Problem
 from notewright.server import mcp, shapes, visit
@@ -144,7 +145,7 @@ class _Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         named = scope["path_params"]
         visitor: Visitor = scope[VISITOR]
-        surface = self._surface or named["surface"]
+        surface = self._surface or surface_name(named["surface"])
         served = self._served.get(surface)
         library: Library | None = visitor.principal.library(self._library)
         try:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from notewright.config import SURFACES
+from notewright.config import SURFACES, surface_name
 from notewright.engine import Grant
 from notewright.errors import Invalid
 
@@ -65,7 +65,7 @@ def scope_names(entries: Sequence[str]) -> ScopeNames:
 
 def _refuse_unknown(name: str) -> None:
     kind, _, value = name.partition(":")
-    if name in _RIGHTS or (kind == "workspace" and value) or (kind == "surface" and value in SURFACES):
+    if name in _RIGHTS or (kind == "workspace" and value) or (kind == "surface" and surface_name(value) in SURFACES):
         return
     known = f"there is {READ}, {WRITE}, {ADMIN}, workspace:<id> and surface:<{'|'.join(SURFACES)}>"
     raise Invalid(f"auth.scopes: {name!r} is no scope of ours", hint=known, what="auth.scopes")
@@ -76,6 +76,7 @@ def rights(ours: frozenset[str]) -> Rights | None:
     if not ours & _RIGHTS:
         return None
     workspaces, surfaces = _named(ours, "workspace:"), _named(ours, "surface:")
+    surfaces = None if surfaces is None else tuple(map(surface_name, surfaces))
     narrowed = Grant(workspaces, surfaces, read_only=not ours & {WRITE, ADMIN})
     return Rights(narrowed, admin=ADMIN in ours)
 

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from notewright.config import surface_name
 from notewright.server.oauth_scopes import BASIC
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
-_ENDPOINT = re.compile(r"/mcp|/mcp/(\w+)|/w/[\w-]{1,64}/mcp/(\w+)|/[\w-]{1,64}/mcp", re.ASCII)
+_ENDPOINT = re.compile(r"/mcp|/mcp/([\w-]+)|/w/[\w-]{1,64}/mcp/([\w-]+)|/[\w-]{1,64}/mcp", re.ASCII)
 
 
 def resource_metadata(
@@ -44,4 +45,4 @@ def endpoint(asked: str, prefix: str, surfaces: Sequence[str]) -> str | None:
     if found is None:
         return None if path else ""
     surface = found[1] or found[2]
-    return path if surface is None or surface in surfaces else None
+    return path if surface is None or surface_name(surface) in surfaces else None

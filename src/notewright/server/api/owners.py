@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from notewright import engine
-from notewright.config import SURFACES
+from notewright.config import SURFACES, surface_name
 from notewright.engine import Grant, Token
 from notewright.errors import Invalid, NotFound
 from notewright.server.api import schemas
@@ -62,7 +62,7 @@ def _workspace(asked: Asked, named: str) -> str:
 
 
 def _surface(name: str) -> str:
-    known = name.replace("-", "_")
+    known = surface_name(name)
     if known not in WAYS:
         raise Invalid(f"there is no surface {name!r}", hint=f"there is {', '.join(WAYS)}", what="surfaces")
     return known

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from starlette.responses import Response
 
 from notewright import engine
-from notewright.config import SURFACES
+from notewright.config import SURFACES, surface_name
 from notewright.engine import Grant, Token, Workspace
 from notewright.errors import Exists, Invalid, NotFound
 from notewright.server.page.addresses import workspace_url
@@ -43,7 +43,7 @@ def _page(asked: Asked, status: int = 200, **values: object) -> Response:
     who = asked.guest.principal
     workspaces = asked.library.workspaces()
     surfaces = [name for name in SURFACES if who.uses(name)]
-    surface = asked.query.get("surface", "")
+    surface = surface_name(asked.query.get("surface", ""))
     surface = surface if surface in surfaces else next(iter(surfaces), "")
     chosen = next((ws for ws in workspaces if ws.id == asked.query.get("workspace")), None)
     address = _address(asked.base, surface, chosen)
