@@ -74,6 +74,11 @@ def test_properties_take_linear_time(parts):
     assert_linear(make)
 
 
+@pytest.mark.parametrize("piece", ["\\", "\\\\a", "(\\", "(\\a)", "\\("], ids=repr)
+def test_a_definition_of_many_backslashes_takes_linear_time(piece):
+    assert_linear(lambda size: f"[a]: {piece * (size // len(piece))} b\n")
+
+
 def test_runs_of_every_length_take_linear_time():
     def make(size: int) -> str:
         return " ".join("`" * length for length in range(1, int((2 * size) ** 0.5)))
