@@ -23,14 +23,21 @@ ODD = [
     "tags: [a, b]\n", 'up: "[[x]]"\n', "a: {{date}}\n", "[^1]: ", "http://x.y/#a", "&amp;", "%20", "\ud800",
     "- [ ] ", "[[a|b]]",
 ]
+REFERENCES = [
+    "[t][re]", "[re][]", "[re]", "![i][re]", "[ RE\n]", "[t][no]", "[t][re][se]", "[se]", "[re](u v)",
+    "[a [re] b][se]", "[![i][re]][se]", "[re]: u.md\n", "[re]: <v w> 't'\n", "[se]:\n/u\n", "> [re]: q.md\n",
+    "[re]: p", "- [se]: l.md\n",
+]
 # fmt: on
 MARKDOWN = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
-ANYTHING = st.one_of(st.text(), st.lists(st.sampled_from(PIECES + ODD), max_size=20).map("".join))
+REFERRING = st.lists(st.sampled_from(PIECES + REFERENCES * 3), max_size=14).map("".join)
+ANYTHING = st.one_of(st.text(), REFERRING, st.lists(st.sampled_from(PIECES + ODD), max_size=20).map("".join))
+WRITTEN = ("Inline", "Reference", "Collapsed", "Shortcut")
 OPENINGS = {
     "wikilink": ("[[", "]]"),
     "embed": ("![[", "]]"),
-    "markdown": ("[", ")"),
-    "markdown-embed": ("![", ")"),
+    "markdown": ("[", (")", "]")),
+    "markdown-embed": ("![", (")", "]")),
     "frontmatter": ("[[", "]]"),
 }
 
@@ -49,7 +56,10 @@ def test_every_link_begins_and_ends_as_its_kind_demands(text):
         opening, closing = OPENINGS[link.kind]
         written = text[link.start : link.end]
         assert written.startswith(opening) and written.endswith(closing)
-        assert link.start <= link.target_start <= link.target_end <= link.end
+        if closing == "]]" or written.endswith(")"):
+            assert link.start <= link.target_start <= link.target_end <= link.end
+        else:
+            assert "]:" in text[: link.target_start] and link.target_start <= link.target_end <= len(text)
         if not link.kind.startswith("markdown"):
             assert text[link.target_start : link.target_end] == link.target
         assert link.line == newlines(text[: link.start]).count("\n") + 1
@@ -149,11 +159,20 @@ def test_headings_and_links_are_those_of_another_commonmark_parser(text):
     note = read(text)
     headings, links = judged(text)
     assert [(heading.level, heading.line) for heading in note.headings] == headings
-    assert [(len(text[: link.start].encode()), text[link.start : link.end]) for link in note.links] == links
+    assert [(len(text[: link.start].encode()), text[link.start : link.end]) for link in note.links] == [
+        (start, written) for start, written, _ in links
+    ]
 
 
-def judged(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, str]]]:
-    """Headings with lines, and inline links with byte offsets, as pulldown-cmark finds them."""
+@given(REFERRING.filter(lambda text: not re.match("---", text) and not re.search(r"\\\[|\t|  ", text)))
+@settings(max_examples=1000, derandomize=True, deadline=None)
+def test_links_by_reference_are_those_of_another_commonmark_parser(text):
+    found = [(len(text[: link.start].encode()), link.target + link.subpath) for link in read(text).links]
+    assert found == [(start, leads) for start, _, leads in judged(text)[1]]
+
+
+def judged(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, str, str]]]:
+    """Headings with lines, and links (byte offset, as written, where it leads), as pulldown-cmark finds them."""
     data, headings, links = text.encode(), [], []
     for event, span in pyromark.events_with_range(text, options=pyromark.Options.ENABLE_WIKILINKS):
         begun = event.get("Start") if isinstance(event, dict) else None
@@ -163,6 +182,6 @@ def judged(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, str]]]:
         if "Heading" in begun:
             headings.append((int(begun["Heading"]["level"][1]), data[:start].count(b"\n") + 1))
         link = begun.get("Link") or begun.get("Image")
-        if link and (link["link_type"] == "Inline" or "WikiLink" in link["link_type"]) and link["dest_url"]:
-            links.append((start, data[start:end].decode()))
+        if link and ("WikiLink" in link["link_type"] or link["link_type"] in WRITTEN) and link["dest_url"]:
+            links.append((start, data[start:end].decode(), link["dest_url"]))
     return headings, links

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from notewright.errors import Invalid
 from notewright.notes import Note, NotePath, link_key, names_of, parse, plan_rename, resolve, touched_keys
+from notewright.notes.links import is_reference
 
 Case = tuple[dict[NotePath, str], dict[NotePath, NotePath]]
 FOLDERS = ["", "a", "b", "a/b", "long folder", "A"]
@@ -59,10 +60,14 @@ def links(draw: st.DrawFn, known: list[NotePath]) -> str:
     target = draw(targets(known))
     sub = draw(st.sampled_from(["", "#H", "#^x"]))
     shown = draw(st.sampled_from(["", "|Tea", "| shown ", "|né"]))
-    form = draw(st.sampled_from(["[[{t}{s}{d}]]", "![[ {t}{s}{d}]]", "[Tea]({m}{s})", "![x](<{t}{s}>)", "`[[{t}]]`"]))
+    forms = ["[[{t}{s}{d}]]", "![[ {t}{s}{d}]]", "[Tea]({m}{s})", "![x](<{t}{s}>)", "`[[{t}]]`"]
+    forms += ["[Tea][{n}]\n\n[{n}]: {m}{s}\n", "[{n}]\n\n[{n}]: <{t}{s}> 't'\n"]
+    form, number = draw(st.sampled_from(forms)), draw(st.integers(0, 2))
     if not target and not sub:
         return "x"
-    return form.format(t=target, s=sub, d=shown, m=target.replace(" ", "%20").replace("(", "\\(").replace(")", "\\)"))
+    return form.format(
+        t=target, s=sub, d=shown, n=number, m=target.replace(" ", "%20").replace("(", "\\(").replace(")", "\\)")
+    )
 
 
 @st.composite
@@ -167,9 +172,11 @@ def test_a_rename_leaves_everything_but_links_alone(
 def around(note: Note) -> str:
     """The text without targets and without display texts."""
     pieces, place = [], 0
-    for link in sorted(note.links, key=lambda link: link.start):
-        pieces += [note.text[place : link.start], "<", link.kind, link.subpath, ">"]
-        place = link.end
+    spans = {(link.start, link.end, link.kind + link.subpath) for link in note.links}
+    spans |= {(one.target_start, one.target_end, "") for one in note.links if is_reference(one)}
+    for start, end, kind in sorted(spans):
+        pieces += [note.text[place:start], "<", kind, ">"]
+        place = end
     return "".join([*pieces, note.text[place:]])
 
 

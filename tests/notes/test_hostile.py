@@ -15,9 +15,11 @@ REPEATED = [
     "a\n=\n", "[a]: b\n", "[a]: b\n=\n", '[a]: b "\n', "[a\n", "[a", "```\n", "> ```\n", "~~~~~~~~~~~~~\na\n",
     "<div>\n", "<!--\n", "a|b\n-|-\n", "|a|b|\n", "|-", "%%\n", "%% a\n", "%%a", "a ^b\n\n", "- a ^b\n", "^b\n\n",
     "---\n", "\t", " \n", "\n", "a", "ab cd. Ef ", "知识管理", "#😀 ", "#שלום [[עברית]] ",
+    "[l][l]", "[a][", "[l] [l]: b\n", "\n\n[a]: b\n", "[l]: b\n\n[l][l] [l]\n\n",
     "# a\r\n- b\r\n", "\r", "\x00", "_", "1", "https://", "&amp;",
 ]  # fmt: skip
 NESTED = [
+    ("[l]: b\n\n[", "l", "]"), ("[", "l", "]\n\n[l]: b\n\n"), ("[", "l][l", "]"), ("![", "l", "][l]"),
     ("[", "a", "]"), ("[", "a", "](b)"), ("![", "a", "](b)"), (">", "a", ""), ("- ", "a", ""), ("`", "a", "`"),
     ("(", "a", ")"), ("[[", "a", "]]"), ("<b>", "a", "</b>"), ("*", "a", "*"), ("- ", "a\n", "\n"),
     (">", "\na\n", "b\n"),
@@ -53,6 +55,19 @@ def assert_linear(make, size: int = 20_000) -> None:
 @pytest.mark.parametrize("piece", REPEATED, ids=repr)
 def test_a_piece_repeated_takes_linear_time(piece):
     assert_linear(lambda size: piece * (size // len(piece)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("piece", ["[l]", "[l][l]", "![l][]", "[", "]", "[l][", "[l](", "[[l]", "[a](b)[l]"], ids=repr)
+def test_uses_of_a_definition_take_linear_time(piece):
+    assert_linear(lambda size: piece * (size // len(piece)) + "\n\n[l]: b.md")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", [("", "[{}]: b{}.md\n"), ("", "[{}]\n\n[{}]: b.md\n\n"), ("> ", "> [{}]: b{}\n")])
+def test_many_definitions_take_linear_time(parts):
+    before, piece = parts
+    assert_linear(lambda size: before + "".join(piece.format(n, n) for n in range(size // len(piece))))
 
 
 @pytest.mark.slow

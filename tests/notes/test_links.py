@@ -129,6 +129,74 @@ def test_equal_links_in_properties_stand_where_they_are_written():
 
 
 @pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("[t][l]\n\n[l]: b.md", ("markdown", "b.md", "", "t")),
+        ("[l][]\n\n[l]: b.md", ("markdown", "b.md", "", "l")),
+        ("[l]\n\n[l]: b.md", ("markdown", "b.md", "", "l")),
+        ("![t][l]\n\n[l]: b.png", ("markdown-embed", "b.png", "", "t")),
+        ("![l]\n\n[l]: b.png", ("markdown-embed", "b.png", "", "l")),
+        ("[t][l]\n\n[l]: <a b.md#c d> 'title'", ("markdown", "a b.md", "#c d", "t")),
+        ('[t][l]\n\n[l]:\n  a%20b.md\n  "title"\n', ("markdown", "a b.md", "", "t")),
+        ("[l]: b.md\n\n[t][l]", ("markdown", "b.md", "", "t")),
+        ("[t][L  \n m]\n\n[l M]: b.md", ("markdown", "b.md", "", "t")),
+        ("[ẞ]\n\n[SS]: b.md", ("markdown", "b.md", "", "ẞ")),
+        ("[l]\n\n[l]: first.md\n[l]: second.md", ("markdown", "first.md", "", "l")),
+        ("[l]\n\n> [l]: b.md", ("markdown", "b.md", "", "l")),
+        ("- [t][l]\n\n  [l]: b.md", ("markdown", "b.md", "", "t")),
+        ("# [l]\n[l]: b.md", ("markdown", "b.md", "", "l")),
+        ("[l](no link)\n\n[l]: b.md", ("markdown", "b.md", "", "l")),
+        ("[l][ ]\n\n[l]: b.md", ("markdown", "b.md", "", "l")),
+        ("[a][l][m]\n\n[a]: a.md\n[m]: b.md", ("markdown", "b.md", "", "l")),
+        ("[t][a\\]b]\n\n[a\\]b]: b.md", ("markdown", "b.md", "", "t")),
+        ("[l]\n\n[l]: #h", ("markdown", "", "#h", "l")),
+        ("| [t][l] |\n|---|\n\n[l]: b.md", ("markdown", "b.md", "", "t")),
+        ("[l]: b.md\nabc [l]", ("markdown", "b.md", "", "l")),
+    ],
+)
+def test_a_link_by_reference_leads_where_the_definition_of_its_label_says(text, parts):
+    assert one(text) == parts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[l]: b.md",  # a definition nobody uses
+        "[t][m]\n\n[l]: b.md",
+        "[l][m]\n\n[l]: b.md",  # followed by a label, it is no shortcut
+        "[l]\n\n[l]: https://x.y\n[l]: b.md",  # the first counts, though it leads elsewhere
+        "[l]\n\n```\n[l]: b.md\n```",
+        "[l]\n\n    [l]: b.md",
+        "[l]\n\n<div>\n[l]: b.md\n</div>",
+        "[l]\n\ntext\n[l]: b.md",  # cannot interrupt a paragraph
+        "text[^1]\n\n[^1]: b.md",
+        "`[l]` \\[l]\n\n[l]: b.md",
+        "[l]\n\n[l]: b.md 'title' more",
+        "[l]\n\n[l]: <b.md",
+        "[l]\n\n[l]: <>",
+        "[a[l]b][]\n\n[a[l]b]: b.md",
+        f"[{'l' * 1000}]\n\n[{'l' * 1000}]: b.md",
+        "- [x] done\n\n[x]: b.md",  # the box of a task
+    ],
+)
+def test_what_has_no_definition_is_no_link(text):
+    assert links(text) == []
+
+
+def test_a_link_by_reference_stands_where_it_is_used_and_its_target_in_the_definition():
+    text = "a\r\n> b [t][l] c\r\n> [l][]\r\n\r\n> [l]:\r\n> <b c.md#d> 'e'\r\n"
+    found = links(text)
+    assert [(link.line, text[link.start : link.end]) for link in found] == [(2, "[t][l]"), (3, "[l][]")]
+    assert {text[link.target_start : link.target_end] for link in found} == {"b c.md"}
+
+
+def test_uses_of_one_definition_repeat_no_more_than_the_note_is_long():
+    long = "a" * 4_000
+    found = links("[l] " * 100_000 + f"\n\n[l]: {long}")
+    assert found and sum(len(link.target) for link in found) <= 410_000
+
+
+@pytest.mark.parametrize(
     ("text", "shown"),
     [("[[a]]", "a"), ("[[a#b#c]]", "a > b > c"), ("[[#b]]", "b"), ("[[a#^id]]", "a > ^id"), ("[[a|b]]", "b")],
 )

@@ -53,6 +53,15 @@ def line(text: str, old: str, new: str, *others: str, source: str = "x.md") -> s
         ("[t](<a/Old.md>)", "[t](<a/New.md>)"),
         ('[t](Old "title")', '[t](New "title")'),
         ("![Old](a/Old.md)", "![New](a/New.md)"),
+        ("[t][l]\n\n[l]: Old.md", "[t][l]\n\n[l]: New.md"),
+        ("[l][] [L]\n\n[l]: a/Old.md#H 'Old'", "[l][] [L]\n\n[l]: a/New.md#H 'Old'"),
+        ("![t][l]\n\n[l]: <a/Old.md>", "![t][l]\n\n[l]: <a/New.md>"),
+        ("[Old][l] [l]\n\n[l]: Old.md", "[New][l] [l]\n\n[l]: New.md"),
+        ("[Old] [Old][]\n\n[old]: Old.md", "[Old] [Old][]\n\n[old]: New.md"),
+        ("[l]\r\n\r\n> [l]:\r\n>   Old.md\r\n", "[l]\r\n\r\n> [l]:\r\n>   New.md\r\n"),
+        ("[l]\n\n[l]: Old.md\n[l]: Old.md", "[l]\n\n[l]: New.md\n[l]: Old.md"),
+        ("[l]\n\n```\n[l]: Old.md\n```", "[l]\n\n```\n[l]: Old.md\n```"),
+        ("x[^1]\n\n[^1]: Old.md", "x[^1]\n\n[^1]: Old.md"),
         ("`[[Old]]` \\[\\[Old]]", "`[[Old]]` \\[\\[Old]]"),
         ("```\n[[Old]]\n```", "```\n[[Old]]\n```"),
         ("%% [[Old]] %%", "%% [[New]] %%"),
@@ -72,6 +81,39 @@ def test_blanks_are_encoded_in_markdown_links_and_nothing_else() -> None:
     assert line("[t](Old.md)", "Old.md", "C#.md") == "[t](C%23.md)"
     assert line("[t](Old.md)", "Old.md", "50%20.md") == "[t](50%2520.md)"
     assert line("[t](Old.md)", "Old.md", "a(.md") == "[t](a%28.md)"
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("New (1)", "New%20(1)"),
+        ("a(b(c))d", "a(b(c))d"),
+        ("(a)(b)", "(a)(b)"),
+        ("a)b(c", "a%29b%28c"),
+        ("a(b", "a%28b"),
+        ("a)", "a%29"),
+        ("((a)", "%28%28a%29"),
+        ("a(b(c(d)))", "a%28b%28c%28d%29%29%29"),
+    ],
+)
+def test_parentheses_in_a_new_name_stay_while_they_are_in_pairs(name: str, written: str) -> None:
+    assert line("[t](Old.md) e", "Old.md", f"{name}.md") == f"[t]({written}.md) e"
+    assert line("[t][l] e\n\n[l]: Old.md", "Old.md", f"{name}.md") == f"[t][l] e\n\n[l]: {written}.md"
+    assert line("[t](<Old.md>)", "Old.md", f"{name}.md") == f"[t](<{name}.md>)"
+
+
+def test_a_moved_notes_own_definitions_still_lead_where_they_led() -> None:
+    files = {"a.md": "[x][] ![p]\n\n[x]: x.md\n[p]: pic.png 'P'\n", "x.md": "", "pic.png": ""}
+    assert renamed(files, "a", "deep/a")["deep/a.md"] == files["a.md"]
+    files = {"s/a.md": "[x][] [y]\n\n[x]: ./x.md\n[y]: <../y.md>\n", "s/x.md": "", "y.md": ""}
+    assert renamed(files, "s/a", "a")["a.md"] == "[x][] [y]\n\n[x]: ./s/x.md\n[y]: <./y.md>\n"
+
+
+def test_each_use_of_a_definition_counts_as_a_link_that_followed() -> None:
+    paths = [NotePath("Old.md"), NotePath("x.md")]
+    text = "[l] [t][l] [l][]\n\n[l]: Old.md\n"
+    (one,) = plan_rename(moves_of("Old", "New", paths), names_of(paths), [parse(paths[1], text)])
+    assert (one.links, one.text) == (3, "[l] [t][l] [l][]\n\n[l]: New.md\n")
 
 
 def test_quotes_in_a_name_are_escaped_in_properties() -> None:
@@ -173,6 +215,20 @@ def test_a_heading_takes_its_links_along() -> None:
         "a.md": "# New: one\n## Sub\n[[#New one]] [[#New one#Sub|x]]\n",
         "b.md": "[[a#New one]] [x](a.md#New%20one) ![[a#Other]] [[b#Old one]]",
     }
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("[t][l]\n\n[l]: a.md#Old%20one 't'\n", "[t][l]\n\n[l]: a.md#New%20(one) 't'\n"),
+        ("[l] [l][]\n\n[l]: <a.md#old one>\n", "[l] [l][]\n\n[l]: <a.md#New (one)>\n"),
+        ("[l]\n\n[l]: a.md#Old%20one#Sub", "[l]\n\n[l]: a.md#New%20(one)#Sub"),
+    ],
+)
+def test_a_definition_that_leads_to_a_heading_follows_it(before: str, after: str) -> None:
+    note, other = parse(NotePath("a.md"), "# Old one\n## Sub\n"), parse(NotePath("b.md"), before)
+    planned = rename_heading(note, "Old one", "New (one)", names_of([note.path, other.path]), [note, other])
+    assert texts(planned)["b.md"] == after
 
 
 def test_a_heading_that_would_take_anothers_links_is_told_apart() -> None:

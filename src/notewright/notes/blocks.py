@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from notewright.notes.definitions import Definitions
+
 PARAGRAPH, TABLE, HEADING = "paragraph", "table", "heading"
 FENCE, INDENTED, HTML, COMMENT, RULE = "code", "indented", "html", "comment", "rule"
 RUNNING = frozenset((PARAGRAPH, TABLE, HEADING, COMMENT))  # kinds whose text can hold links and tags
@@ -43,3 +45,4 @@ class Blocks(NamedTuple):
     headings: list[Found]
     leaves: list[Leaf]
     holders: list[Holder]
+    definitions: Definitions

@@ -36,13 +36,6 @@ HTML_CLOSE = {
 
 _DELIMITERS = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*\n")
 _BAR = re.compile(r"\\.|\|")
-_DEFINITION = re.compile(
-    r"\[(?!\^)(?=[^\]]*[^\s\]])(?:\\.|[^\\\[\]]){1,999}\]:[ \t]*\n?[ \t]*"
-    r"(?:<(?:\\.|[^<>\\\n])*>|(?!<)(?:\\\S|[^\s()\\]|\\(?!\S)|\((?:\\\S|[^\s()\\]|\([^\s()]*\))*\))+)"
-    r"(?:(?:[ \t]+|[ \t]*\n[ \t]*)(?:\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\))[ \t]*(?:\n|\Z)"
-    r"|[ \t]*(?:\n|\Z))",
-    re.DOTALL,
-)
 
 
 def atx_text(content: str) -> str:
@@ -50,41 +43,6 @@ def atx_text(content: str) -> str:
     content = content.rstrip(" \t")
     bare = content.rstrip("#")
     return bare.rstrip(" \t") if not bare or bare[-1] in " \t" else content
-
-
-def paragraph_lines(text: str, start: int, end: int, contents: dict[int, int]) -> list[str]:
-    """The lines of the paragraph between `start` and `end`, without what belongs to the quotes and items around it:
-    `contents` says where the text of a line begins, if not at its start."""
-    found = []
-    while start < end:
-        stop = min(text.find("\n", start), end)
-        found.append(text[start:stop].strip(" \t"))
-        start = contents.get(stop + 1, stop + 1)
-    return found
-
-
-def after_definitions(text: str, start: int, end: int, contents: dict[int, int]) -> int:
-    """Where the paragraph begins when its leading link reference definitions are left out; `end` if nothing is left."""
-    lines = paragraph_lines(text, start, end, contents)
-    used = _definition_lines(lines)
-    if used == len(lines):
-        return end
-    for _ in range(used):
-        begin = text.find("\n", start) + 1
-        start = contents.get(begin, begin)
-    return start
-
-
-def _definition_lines(lines: list[str]) -> int:
-    whole = "\n".join(lines)
-    at = used = 0
-    while at < len(whole):
-        found = _DEFINITION.match(whole, at)
-        if found is None:
-            break
-        used += whole.count("\n", at, found.end())
-        at = found.end()
-    return len(lines) if at >= len(whole) else used
 
 
 def heads_table(text: str, head: int, head_end: int, row: int, row_end: int) -> bool:

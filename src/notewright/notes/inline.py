@@ -3,6 +3,7 @@
 import re
 from operator import attrgetter
 
+from notewright.notes.definitions import MAX_LABEL, Definition, Definitions, label_key
 from notewright.notes.grammar import HTML_TAG
 from notewright.notes.lines import Lines
 from notewright.notes.links import WIKI, destination, markdown_link, wikilink
@@ -15,13 +16,17 @@ _AUTOLINK = re.compile(r"<[A-Za-z][A-Za-z0-9+.\-]{1,31}:[^\s<>]*>|<[\w.!#$%&'*+/
 _MATH = re.compile(r"\$\$.+?\$\$|\$(?![\s$])[^$\n]*?(?<![\s\\])\$(?![0-9])", re.DOTALL)
 _OPENS_TAG = frozenset(" \t\n\u00a0\u3000([{,;*_~\"'|>!+")  # what may stand before a tag
 _MOST_AROUND = 1000  # characters of a link's text that may hold other links
+_LABEL = re.compile(rf"\[((?:\\.|[^\\\[\]]){{0,{MAX_LABEL}}})\]", re.DOTALL)
+_MIN_REPEATED = 100_000  # characters of destinations that uses of definitions may repeat in any note
 
 
 class Inline:
     """Collects the links and tags of a note's running text, leaf by leaf."""
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, definitions: Definitions):
         self.text = text
+        self.definitions = definitions
+        self.room = max(len(text), _MIN_REPEATED)  # for more destinations: they take no more than the note itself
         self.links: list[Link] = []
         self.tags: list[Tag] = []
         self.counted, self.line = 0, 1  # the line number at an offset, counted forward
@@ -31,6 +36,7 @@ class Inline:
         # of the leaf being read
         self.leaf_start = self.leaf_end = 0
         self.openers: list[int] = []
+        self.opened = 0  # where the last bracket was opened: a label holds none
         self.missing: set[str] = set()  # closers that it does not have any more
         self.ticks: dict[int, int] | None = None  # length of a run of backticks → where its last such run is
 
@@ -66,6 +72,7 @@ class Inline:
     def bracket(self, here: int, done: int) -> int:
         text = self.text
         start = here - 1 if here > done and text[here - 1] == "!" else here
+        self.opened = start
         if text.startswith("[[", here) and not text.startswith("[", here + 2):
             found = WIKI.match(text, here, self.leaf_end)
             if found is not None and not (self.has_code and self.code_crosses(here + 2, found.end())):
@@ -98,9 +105,9 @@ class Inline:
             return here + 1
         start = self.openers.pop()
         text = self.text
-        if not text.startswith("(", here + 1):
-            return here + 1
-        where = destination(text, here + 1, self.leaf_end)
+        where = destination(text, here + 1, self.leaf_end) if text.startswith("(", here + 1) else None
+        if where is None and self.definitions:
+            where = self.reference(start, here)
         if where is None:
             return here + 1
         around = bool(self.links) and self.links[-1].start > start  # an image in its text, or links in an image's
@@ -113,6 +120,25 @@ class Inline:
         if text[start] != "!":
             self.no_link_around()
         return where[2]
+
+    def reference(self, start: int, here: int) -> tuple[int, int, int] | None:
+        """What `[text][label]`, `[label][]` or `[label]` leads to by a definition, as `destination` says it."""
+        label = _LABEL.match(self.text, here + 1, self.leaf_end)
+        if label is not None and label[1].strip():
+            found, end = self.definitions.get(label_key(label[1])), label.end()
+        else:
+            found, end = self.labelled(start, here), here + 3 if label is not None and not label[1] else here + 1
+        if found is None or found.end - found.start > self.room:
+            return None
+        self.room -= found.end - found.start
+        return found.start, found.end, end
+
+    def labelled(self, start: int, here: int) -> Definition | None:
+        """The definition whose label is the text of the brackets themselves."""
+        begin = start + 2 if self.text[start] == "!" else start + 1
+        if self.opened > start or here - begin > MAX_LABEL:
+            return None
+        return self.definitions.get(label_key(self.text[begin:here]))
 
     def no_link_around(self) -> None:
         """Links hold no links: brackets open before one can only be those of images."""

@@ -1,4 +1,7 @@
-"""Links as written: taking `[[…]]` and `[…](…)` apart, links in properties, and the text a link shows."""
+"""Links as written: taking `[[…]]` and `[…](…)` apart, links in properties, and the text a link shows.
+
+A link by reference (`[text][label]`) is a Markdown link whose target stands in the definition of its label.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,6 +19,7 @@ _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _BARE = re.compile(r"(?:\\[!-/:-@\[-`{-~]|[^\s()\\\x00-\x1f\x7f]|\\)+")
 _ANGLED = re.compile(r"<((?:\\.|[^<>\\\n])*)>")
 _TITLE = re.compile(r"[ \t\n]+(?:\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\))", re.DOTALL)
+_WORD = re.compile(r"\S*")
 _GAP = re.compile(r"[ \t]*\n?[ \t]*")
 _MAX_PARENS = 8  # in a destination, one in the other
 _MAX_MISSES = 100  # values that are looked for in vain, before no more are
@@ -41,6 +45,12 @@ def wikilink(text: str, start: int, inner: int, end: int, line: int, key: str | 
     at = inner if written == target else inner + len(written) - len(written.lstrip())
     kind = "frontmatter" if key is not None else "embed" if text[start] == "!" else "wikilink"
     return Link(kind, target, subpath, display, line, start, end, at, at + len(target), key)
+
+
+def definition_end(text: str, link: Link) -> int:
+    """The end of the whole destination, subpath included, in the definition of a link by reference."""
+    angled = _ANGLED.match(text, link.target_start - 1)
+    return angled.end(1) if angled else _WORD.match(text, link.target_end).end()  # type: ignore[union-attr]
 
 
 def destination(text: str, at: int, limit: int) -> tuple[int, int, int] | None:
@@ -95,6 +105,11 @@ def markdown_link(text: str, start: int, shown: int, close: int, where: tuple[in
     subpath = "" if hash_ < 0 else _decoded(written[hash_:])
     kind = "markdown-embed" if text[start] == "!" else "markdown"
     return Link(kind, _decoded(path), subpath, text[shown:close], line, start, after, begin, begin + len(path))
+
+
+def is_reference(link: Link) -> bool:
+    """Whether the target stands in a definition (`[label]: target`), apart from the link."""
+    return not link.start <= link.target_start < link.end
 
 
 def _decoded(written: str) -> str:

@@ -41,7 +41,8 @@ class Link:
     line: int
     start: int  # of the whole link, "!" included
     end: int
-    target_start: int  # of the target as written (before "#"), trimmed; inside "<…>" without the angles
+    target_start: int  # of the target as written (before "#"), trimmed; in "<…>" without the angles; perhaps in a
+    # definition, elsewhere in the note
     target_end: int
     key: str | None = None  # the property it stands in ("name" or "name.0")
 

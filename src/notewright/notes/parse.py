@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from notewright.notes.blocks import RUNNING, TABLE, Blocks
+from notewright.notes.blocks import RUNNING, TABLE, Blocks, Holder
 from notewright.notes.frontmatter import frontmatter
 from notewright.notes.inline import Inline
 from notewright.notes.lines import flat_lines
@@ -23,7 +23,7 @@ def parse(path: NotePath, text: str) -> Note:
     front = frontmatter(flat, 1 if flat.startswith("\ufeff") else 0, text)
     blocks = scan(flat, front.end)
     paragraphs = _paragraphs(flat, blocks)
-    found = Inline(flat)
+    found = Inline(flat, blocks.definitions)
     for start, end in paragraphs:
         found.read(start, end)
     headings = _headings(flat, blocks)
@@ -46,13 +46,18 @@ def parse(path: NotePath, text: str) -> Note:
 def _paragraphs(text: str, blocks: Blocks) -> tuple[tuple[int, int], ...]:
     """Where running text stands; the rows of a table each for itself."""
     found: list[tuple[int, int]] = []
-    for kind, start, end, _ in blocks.leaves:
+    for kind, start, end, holder in blocks.leaves:
         if kind == TABLE:
             found += _rows(text, start, end)
         elif kind in RUNNING:
-            box = 4 if text[start] == "[" and text.startswith("] ", start + 2, end) else 0  # of a task
-            found.append((start + box, end))
+            boxed = text[start] == "[" and text.startswith("] ", start + 2, end) and holder >= 0
+            found.append((start + 4 if boxed and _begins(text, blocks.holders[holder], start) else start, end))
     return tuple(found)
+
+
+def _begins(text: str, holder: Holder, at: int) -> bool:
+    """Whether the text of a list item begins at `at`, where the box of a task may stand."""
+    return holder.mark != ">" and text.find("\n", holder.start, at) < 0
 
 
 def _rows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from notewright.errors import Exists, Invalid, NotFound
 from notewright.notes.headings import find_section, heading_key
-from notewright.notes.links import destination
+from notewright.notes.links import definition_end, destination, is_reference
 from notewright.notes.model import Link, Note
 from notewright.notes.parse import parse
 from notewright.notes.rename import Rewritten, as_written
@@ -150,7 +150,9 @@ def _subpath(text: str, link: Link, new: str) -> Splice:
         start = text.index("#", link.target_end)
         end = re.compile(r"\s*(?:\\?\||\]\])").search(text, start).start()  # type: ignore[union-attr]
         return Splice(start, end, written)
-    opening = text.rindex("(", link.start, link.target_start)
-    where = destination(text, opening, link.end)
-    end = where[1] if where else link.end - 1
+    if is_reference(link):
+        end = definition_end(text, link)
+    else:
+        where = destination(text, text.rindex("(", link.start, link.target_start), link.end)
+        end = where[1] if where else link.end - 1
     return Splice(text.index("#", link.target_end), end, written)

@@ -12,6 +12,7 @@ from functools import partial
 from posixpath import relpath
 
 from notewright.errors import Exists, Invalid, NotFound
+from notewright.notes.links import is_reference
 from notewright.notes.model import Link, Note
 from notewright.notes.parse import parse
 from notewright.notes.path import NotePath, path_key, with_md, without_md
@@ -303,7 +304,7 @@ def _balanced(text: str) -> bool:
     depth = 0
     for sign in text:
         depth += (sign == "(") - (sign == ")")
-        if depth < 0:
+        if depth not in (0, 1, 2):  # deeper than that, a definition's destination is not read
             return False
     return depth == 0
 
@@ -312,6 +313,9 @@ def _display_place(text: str, link: Link) -> int:
     """Where the display text begins, outer blanks left out."""
     if link.kind.startswith("markdown"):
         start = text.index("[", link.start) + 1
+        close = start + len(link.display or "")
+        if is_reference(link) and (text[close : close + 2] != "][" or text[close + 2] == "]"):
+            return -1  # what it shows is the label of its definition
     else:
         start = text.find("|", link.target_end, link.end) + 1
         if not start:

@@ -20,6 +20,7 @@ from notewright.notes.blocks import (
     Holder,
     Leaf,
 )
+from notewright.notes.definitions import Definitions, after_definitions, paragraph_text
 from notewright.notes.grammar import (
     ATX,
     BLANKS,
@@ -33,10 +34,8 @@ from notewright.notes.grammar import (
     PLAIN_LINES,
     RULE_LINE,
     UNDERLINE,
-    after_definitions,
     atx_text,
     heads_table,
-    paragraph_lines,
 )
 
 MAX_DEPTH = 64  # deeper quotes and lists are read as text
@@ -57,6 +56,7 @@ class _Scanner:
         self.headings: list[Found] = []
         self.leaves: list[Leaf] = []
         self.holders: list[Holder] = []
+        self.definitions: Definitions = {}
         self.stack: list[int] = []
         self.quotes = 0  # among the open holders
         self.leaf = ""  # kind of the open leaf
@@ -92,7 +92,7 @@ class _Scanner:
                         continue
             self.line()
         self.cut(0)
-        return Blocks(self.headings, self.leaves, self.holders)
+        return Blocks(self.headings, self.leaves, self.holders, self.definitions)
 
     def plain(self, end: int) -> None:
         """Lines at the margin that cannot begin a block: they go on with a paragraph, or begin one."""
@@ -286,7 +286,7 @@ class _Scanner:
         kind, start = self.leaf, self.leaf_start
         if kind == PARAGRAPH:
             if self.text[start] == "[":
-                start = after_definitions(self.text, start, self.leaf_end, self.contents)
+                start = after_definitions(self.text, start, self.leaf_end, self.contents, self.definitions)
             if self.table:
                 kind, self.table = TABLE, False
             if self.contents:
@@ -323,12 +323,12 @@ class _Scanner:
             return False
         begin = text.rfind("\n", 0, self.leaf_start) + 1
         if text[self.leaf_start] == "[":
-            self.leaf_start = after_definitions(text, self.leaf_start, self.leaf_end, self.contents)
+            self.leaf_start = after_definitions(text, self.leaf_start, self.leaf_end, self.contents, self.definitions)
             if self.leaf_start >= self.leaf_end:  # nothing but definitions: there is no paragraph to underline
                 self.leaf_start = at
                 self.leaf = PARAGRAPH if text[at] == "=" else ""
                 return False
-        content = " ".join(paragraph_lines(text, self.leaf_start, self.leaf_end, self.contents))
+        content = paragraph_text(text, self.leaf_start, self.leaf_end, self.contents)
         self.headings.append(Found(1 if text[at] == "=" else 2, content, begin, self.pos, self.inner()))
         self.leaf, self.last, self.contents = HEADING, self.end, {}
         self.close()
