@@ -68,9 +68,7 @@ def test_who_was_stopped_while_waiting_is_passed_over(handles: list[int]) -> Non
     lock_in_turn(handles[1], EXCLUSIVE, soon())
 
 
-def test_without_such_tickets_there_are_locks_all_the_same(
-    handles: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_such_tickets_there_are_locks_all_the_same(handles: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "_SET", None)
     monkeypatch.setattr(locks, "_GET", None)
     lock_in_turn(handles[0], EXCLUSIVE, soon())

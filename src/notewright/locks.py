@@ -1,11 +1,11 @@
 """Advisory locks between processes: `flock`, which the kernel releases when a process dies, given in turn.
 
 `flock` knows no order: whoever asks in the instant after a release gets it, so that a process with a stream of short
-changes keeps all others out. Here whoever has to wait takes a ticket first, and nobody tries for the lock while there is
-an earlier ticket. A ticket is a shared lock on one byte of the same file, at the time it was taken: it writes nothing,
-needs no second file, reaches other users and containers as the lock itself does, and ends with its process. It can be
-taken on a directory too, where only shared locks can be. Where a system has no such locks (`F_OFD_SETLK`), waiting
-is polling without an order.
+changes keeps all others out. Here whoever has to wait takes a ticket, and nobody tries for the lock while there is an
+earlier one. A ticket is a shared lock on one byte of the same file, at the offset of the time it was taken: it writes
+nothing, needs no second file, reaches other users and containers as the lock itself does, and ends with its process.
+Unlike an exclusive one it can be taken on a directory. Where a system has no such locks (`F_OFD_SETLK`), waiting is
+polling without an order.
 """
 
 import fcntl
@@ -50,7 +50,7 @@ def lock_in_turn(handle: int, kind: int, until: float) -> None:
 
 
 def _waiting_before(handle: int, ticket: int) -> bool:
-    """Somebody else has a ticket that is earlier than this one, and not so old that its owner must have been stopped."""
+    """Somebody else has an earlier ticket, and not one so old that its owner must have been stopped."""
     if _GET is None:
         return False
     start = max(ticket - _EXPIRED_NS, 0)

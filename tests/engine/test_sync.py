@@ -1,16 +1,18 @@
 """Keeping the index in step: at start, by watching, by whoever is elected."""
 
+import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from notewright import engine
 from notewright.config import Config, WorkspaceConfig
 from notewright.engine import Selection, Workspace
-from notewright.engine.sync import plan
+from notewright.engine.sync import Follower, plan
 from notewright.errors import Unavailable
 from notewright.notes import NotePath
 from notewright.opening import close_workspace, open_workspace
@@ -64,6 +66,50 @@ def test_an_outside_edit_is_found_soon(workspace, tmp_path: Path) -> None:
     until(lambda: len(engine.search(ws, engine.parse_query("oolong")).items) == 2)
     (tmp_path / "Main" / "New.md").unlink()
     until(lambda: paths(ws) == ["Tea.md"])
+
+
+class Noting:
+    """An index that notes how much was filed and dropped together."""
+
+    def __init__(self, index: Any) -> None:
+        self._index = index
+        self.filed_together: list[tuple[int, int]] = []
+
+    def file(self, filings: Iterable[Any], *, drop: Iterable[str] = ()) -> None:
+        put, gone = list(filings), list(drop)
+        self._index.file(put, drop=gone)
+        self.filed_together.append((len(put), len(gone)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._index, name)
+
+
+@pytest.mark.parametrize("hinted", [True, False])
+def test_many_outside_changes_are_filed_in_few_transactions_and_what_is_gone_in_the_first(
+    workspace, tmp_path: Path, hinted: bool
+) -> None:
+    root, old = tmp_path / "Main", time.time() - 60
+    ws = workspace({f"{n}.md": f"note {n}\n" for n in range(900)})
+    for file in root.iterdir():
+        os.utime(file, (old, old))
+    ws.follower.wait(20)
+    ws.follower.close()
+    index = Noting(ws.index)
+    follower = Follower(ws.store, index, tmp_path / "elsewhere", watch=False)
+    follower._look_at_everything()
+    index.filed_together.clear()
+    for n in range(250):
+        (root / f"{n}.md").write_text(f"changed {n}\n")
+        (root / f"{n + 300}.md").unlink()
+    if hinted:
+        follower._file([f"{n}.md" for n in (*range(250), *range(300, 550))])
+    else:
+        follower._look_at_everything()
+    follower.close()
+    assert index.filed_together[0][1] == 250
+    assert sum(put for put, _ in index.filed_together) == 250
+    assert len(index.filed_together) == 2
+    assert engine.search(ws, engine.parse_query("changed")).total == 250
 
 
 def test_a_new_folder_with_notes_in_it_is_found(workspace, tmp_path: Path) -> None:

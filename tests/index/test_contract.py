@@ -1,13 +1,14 @@
 """What every index promises, whatever it is made of."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.index.parts import asked, file, filing, paths, sqlite_index
 
-from notewright.index import Index, Needles, Selection
+from notewright.index import Filing, Index, Needles, Selection
 
 MAKERS: list[Callable[[Path], Index]] = [sqlite_index]
 VAULT = {
@@ -360,3 +361,48 @@ def test_what_is_asked_in_one_moment_is_answered_from_it_whatever_is_filed_meanw
         assert [path for path, _ in index.stamps()] == before
     assert [link.target for link in index.links_from("New one.md")] == ["Nowhere"]
     assert "New one.md" in [path for path, _ in index.stamps()]
+
+
+def test_what_is_filed_and_dropped_at_once_is_as_if_it_came_one_by_one(index: Index, tmp_path: Path) -> None:
+    texts = {f"n{n}.md": f"# N{n}\n\nA sentence with [[n{n + 1}|a link]], again [[Tea]]. #t{n}\n" for n in range(70)}
+    changed = {path: text.replace("sentence", "thought") for path, text in texts.items()}
+    together, single = sqlite_index(tmp_path / "together"), sqlite_index(tmp_path / "single")
+    file(together, texts)
+    together.file(
+        [filing(path, changed[path]) for path in list(texts)[10:]], drop=[*list(texts)[:10], "never there.md"]
+    )
+    for path in texts:
+        file(single, {path: texts[path]})
+    for path in list(texts)[10:]:
+        file(single, {path: changed[path]})
+    for path in list(texts)[:10]:
+        single.file([], drop=[path])
+    assert together.facts() == single.facts()
+    for words in ("sentence", "thought", "link", "n12"):
+        assert paths(together, words) == paths(single, words)
+    together.close()
+    single.close()
+
+
+def test_what_changed_at_once_is_filed_in_a_third_of_the_time_that_it_takes_one_by_one(tmp_path: Path) -> None:
+    """In processor time, which other work on the machine does not change. FTS5 merges whole segments when what is
+    removed and what is put come by turns: then it is half."""
+
+    def texts(word: str) -> list[Filing]:
+        pieces = [" ".join(f"Word{n * k % 997} {word} about [[N{n + k}]]." for k in range(6)) for n in range(300)]
+        return [filing(f"N{n}.md", f"# N{n}\n\n{piece}\n") for n, piece in enumerate(pieces)]
+
+    def seconds(*groups: list[Filing]) -> float:
+        began = time.process_time()
+        for group in groups:
+            index.file(group)
+        return time.process_time() - began
+
+    shares = []
+    for attempt in range(3):
+        index = sqlite_index(tmp_path / str(attempt), {f"Other {n}.md": f"[[N{n}]] is other.\n" for n in range(300)})
+        index.file(texts("before"))
+        together = seconds(texts("together"))
+        shares.append(together / seconds(*([one] for one in texts("single"))))
+        index.close()
+    assert min(shares) < 1 / 3, shares

@@ -264,28 +264,36 @@ class Follower:
         if not self._store.healthy():
             self._everything = True
             return
-        todo = self._with_contents(paths)
-        if len(todo) > BUILD_FROM or self._too_many_gone(todo):
+        todo, gone = self._with_contents(paths)
+        if len(todo) > BUILD_FROM or self._too_many(len(gone)):
             self._everything = True
             return
+        # What is gone costs little and goes with the first batch: a file that was renamed is then never there twice.
+        todo = [*gone, *(path for path in todo if path not in gone)]
+        size = BATCH + len(gone)
         while todo and not self._stop.is_set():
-            file_paths(self._store, self._index, todo[:BATCH])
-            todo = todo[BATCH:]
+            file_paths(self._store, self._index, todo[:size])
+            todo, size = todo[size:], BATCH
 
-    def _with_contents(self, paths: Iterable[str]) -> list[NotePath]:
-        """These, and what the index knows in those that are or were folders."""
+    def _with_contents(self, paths: Iterable[str]) -> tuple[list[NotePath], set[NotePath]]:
+        """These, and what the index knows in those that are or were folders; and those of them all that are gone."""
         found: dict[NotePath, None] = {}
-        for path in map(NotePath, paths):
-            found[path] = None
-            if self._kind(path) in (None, "folder"):
-                below, _ = self._index.select(Selection(folder=path, notes_only=False))
-                found.update((filed.path, None) for filed in below)
-        return list(found)
+        gone: set[NotePath] = set()
+        with self._index.steady():
+            for path in map(NotePath, paths):
+                found[path] = None
+                kind = self._kind(path)
+                if kind is None and self._index.filed(path):
+                    gone.add(path)
+                elif kind in (None, "folder"):
+                    below, _ = self._index.select(Selection(folder=path, notes_only=False))
+                    found.update((filed.path, None) for filed in below)
+                    gone.update(filed.path for filed in below if self._kind(filed.path) is None)
+        return list(found), gone
 
-    def _too_many_gone(self, paths: Iterable[NotePath]) -> bool:
+    def _too_many(self, gone: int) -> bool:
         """Files vanish one hint after the other when a mount goes away: what went within the last seconds counts."""
         now = time.monotonic()
-        gone = sum(1 for path in paths if self._kind(path) is None and self._index.filed(path))
         self._gone = [(at, count) for at, count in self._gone if now - at < LOST_SECONDS] + [(now, gone)]
         lately = sum(count for _, count in self._gone)
         if not lately:
@@ -341,12 +349,15 @@ class Follower:
         if len(new) > BUILD_FROM and len(new) * 3 > difference.seen:
             self._build(difference.seen, lambda done, total: None)
             return
-        for batch in _batches(difference.file):
-            file_unless_written(self._store, self._index, filings(self._store, batch))
+        # With the first batch goes what is gone, and in it comes what is new: a file that was renamed is always there.
+        drop = difference.drop
+        for batch in _batches(sorted(difference.file, key=lambda entry: entry.path in known)):
+            file_unless_written(self._store, self._index, filings(self._store, batch), drop)
+            drop = ()
             if self._stop.is_set():
                 return
-        if difference.drop:
-            file_unless_written(self._store, self._index, (), difference.drop)
+        if drop:
+            file_unless_written(self._store, self._index, (), drop)
 
     def _build(self, about: int, report: Callable[[int, int | None], None]) -> None:
         """Listed when changes are already written down for it: what comes between would be in neither."""
@@ -371,12 +382,5 @@ class Follower:
                 continue
 
 
-def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    batch: list[Entry] = []
-    for entry in entries:
-        batch.append(entry)
-        if len(batch) == BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+def _batches(entries: Sequence[Entry]) -> list[Sequence[Entry]]:
+    return [entries[start : start + BATCH] for start in range(0, len(entries), BATCH)]

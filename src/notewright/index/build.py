@@ -22,13 +22,12 @@ from typing import IO, Protocol
 from notewright.errors import Internal
 from notewright.index import Filing
 from notewright.index.generations import Generations, Identity, Tally
-from notewright.index.rows import Row, insert, learn_all, prepared, put, remove, row_of
+from notewright.index.rows import PREPARED, Row, insert, learn_all, prepared, put, row_of
 from notewright.index.schema import Connection, finish, new_index, open_index
 
 SMALL = 500  # files that are not worth a second process
 BATCH = 64  # rows sent at a time
 AHEAD = 24  # batches that may wait to be written: more than one transaction, a few megabytes
-PREPARED = 32  # rows whose words are cut at a time: each is there several times over until it is written
 COMMIT = 1_024  # files in one transaction
 CACHE_KIB = 32_000
 HASH_BYTES = 16_000_000  # words FTS5 gathers before it writes them down
@@ -137,13 +136,8 @@ def _file_again(made: Connection, touched: Iterable[str], again: Callable[[Itera
     if not left:
         return
     with made.db:
-        for filing in again(sorted(left)):
-            put(made, row_of(filing))
-            left.discard(filing.path)
-        for path in left:
-            known = made.value("select id from files where path=?", (path,))
-            if isinstance(known, int):
-                remove(made, known)
+        rows = [row_of(filing) for filing in again(sorted(left))]
+        put(made, rows, drop=left - {str(row.file[0]) for row in rows})
 
 
 # ---- filling ------------------------------------------------------------------------------------------
@@ -165,8 +159,9 @@ class Here:
 
     def add(self, rows: list[Row]) -> None:
         for start in range(0, len(rows), PREPARED):
+            file, link = self._next
             batch = [prepared(row) for row in rows[start : start + PREPARED]]
-            self._next = insert(self._made, batch, *self._next)
+            self._next = file + len(batch), insert(self._made, enumerate(batch, file), link)
         self._uncommitted += len(rows)
         if self._uncommitted >= COMMIT:
             self._made.db.execute("commit; begin")

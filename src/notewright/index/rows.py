@@ -5,7 +5,7 @@ are tuples of plain values that travel cheaply, and `prepared` by the one that h
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from notewright.notes import (
 )
 
 _BLANKED = {code: " " for code in range(128) if not chr(code).isalnum()}  # what parts words in ASCII
+PREPARED = 32  # rows whose words are cut at a time: each is there several times over until it is written
 
 
 class Row(NamedTuple):
@@ -163,13 +164,11 @@ _WORDS = "insert into words(rowid, title, alias, head, place, front, body) value
 _SAID = "insert into said(rowid, sentence) values(?,?)"
 
 
-def insert(to: Connection, rows: Iterable[Row], first_file: int, first_link: int) -> tuple[int, int]:
-    """Put prepared rows of files that are not there, counting from these numbers; the next free ones."""
+def insert(to: Connection, rows: Iterable[tuple[int, Row]], first_link: int) -> int:
+    """Put prepared rows of files that are not there, each with its number, ascending; the next free one of a link."""
     many = to.db.executemany
     files, texts, names, tags, links, words, said = [], [], [], [], [], [], []
-    for row in rows:
-        file = first_file
-        first_file += 1
+    for file, row in rows:
         files.append((file, *row.file))
         names += [(file, *name) for name in row.names]
         if row.text is None:
@@ -186,7 +185,7 @@ def insert(to: Connection, rows: Iterable[Row], first_file: int, first_link: int
     for sql, found in ((_FILE, files), (_TEXT, texts), (_NAME, names), (_TAG, tags), (_LINK, links), (_WORDS, words),
                        (_SAID, said)):  # fmt: skip
         many(sql, found)
-    return first_file, first_link
+    return first_link
 
 
 def section_starts(to: Connection, sections: list[str]) -> str:
@@ -198,29 +197,47 @@ def section_starts(to: Connection, sections: list[str]) -> str:
     return ",".join(map(str, starts))
 
 
-def remove(to: Connection, file: int) -> None:
-    """Take a file out of every table."""
-    run = to.db.execute
-    run(
-        "delete from said where rowid in (select distinct said from links where source=? and said is not null)", (file,)
-    )
+def remove(to: Connection, files: Iterable[int]) -> None:
+    """Take files out of every table, in order: FTS5 flushes what it holds in memory, and may then merge whole segments,
+    whenever a smaller number follows a larger one or a condition looks into its table."""
+    numbers = [(file,) for file in sorted(files)]
+    many = to.db.executemany
+    said = [row for (file,) in numbers for row in to.rows("select said from links where source=?", (file,)) if row[0]]
+    many("delete from said where rowid=?", sorted(set(said)))
     for table, column in (("links", "source"), ("tags", "file"), ("names", "file"), ("words", "rowid"), ("texts", "id"),
                           ("files", "id")):  # fmt: skip
-        run(f"delete from {table} where {column}=?", (file,))
+        many(f"delete from {table} where {column}=?", numbers)
 
 
-def put(to: Connection, row: Row) -> None:
-    """Put one file in place of what was known of it, vocabulary included."""
-    known = to.rows("select id, version, problem, note from files where path=?", (row.file[0],)).fetchone()
-    if known is not None:
-        if known[1] == row.file[3] and known[2] == row.file[9] and _as_before(to, known[0], row):
+def put(to: Connection, rows: Iterable[Row], drop: Iterable[str] = ()) -> None:
+    """Put files in place of what was known of them, vocabulary included, and forget those of `drop`. All of it leaves
+    before anything comes: FTS5 then writes down what changed once."""
+    latest = {str(row.file[0]): row for row in rows}
+    gone = set()
+    for path in drop:
+        latest.pop(path, None)
+        gone.add(to.number("select id from files where path=?", (path,)))
+    changed: dict[int, Row] = {}
+    new: list[Row] = []
+    for path, row in latest.items():
+        known = to.rows("select id, version, problem from files where path=?", (path,)).fetchone()
+        if known is None:
+            new.append(row)
+        elif known[1] == row.file[3] and known[2] == row.file[9] and _as_before(to, known[0], row):
             _restamp(to, known[0], row)
-            return
-        remove(to, known[0])
-    file = known[0] if known else to.number("select max(id) from files") + 1
-    row = prepared(row)
-    insert(to, (row,), file, to.number("select max(id) from links") + 1)
-    learn(to, row)
+        else:
+            changed[known[0]] = row
+    first = to.number("select max(id) from files") + 1
+    remove(to, {*gone, *changed} - {0})
+    _insert(to, [*sorted(changed.items()), *enumerate(new, first)])
+
+
+def _insert(to: Connection, numbered: Sequence[tuple[int, Row]]) -> None:
+    link = to.number("select max(id) from links") + 1
+    for start in range(0, len(numbered), PREPARED):
+        batch = [(file, prepared(row)) for file, row in numbered[start : start + PREPARED]]
+        link = insert(to, batch, link)
+        learn(to, [row for _, row in batch])
 
 
 def _as_before(to: Connection, file: int, row: Row) -> bool:
@@ -236,9 +253,11 @@ def _restamp(to: Connection, file: int, row: Row) -> None:
     )
 
 
-def learn(to: Connection, row: Row) -> None:
+def learn(to: Connection, rows: Iterable[Row]) -> None:
     """Words met for the first time, with their stems. Words that no note has any more do no harm."""
-    words = set(to.cut("\n".join((*row.words, *row.sections, *(sentence for _, sentence in row.said)))))
+    words: set[str] = set()
+    for row in rows:
+        words.update(to.cut("\n".join((*row.words, *row.sections, *(sentence for _, sentence in row.said)))))
     known = {word for (word,) in to.rows("select word from vocabulary where word in (select value from json_each(?))",
                                          (json.dumps(list(words)),))}  # fmt: skip
     fresh = sorted(words - known)

@@ -30,7 +30,7 @@ from notewright.index.build import SqliteBuild
 from notewright.index.generations import DAMAGE, TROUBLE, Generations, Identity, in_words
 from notewright.index.lists import noting_counts, noting_places
 from notewright.index.narrow import narrowed_bodies
-from notewright.index.rows import Row, put, remove, row_of
+from notewright.index.rows import Row, put, row_of
 from notewright.index.schema import Connection, open_index
 from notewright.index.search import search
 from notewright.index.vocabulary import Vocabulary
@@ -374,12 +374,7 @@ def _in_one_view(con: Connection, answer: Callable[[], T]) -> T:
 
 
 def _file(con: Connection, rows: Sequence[Row], dropped: Sequence[str]) -> None:
-    for row in rows:
-        put(con, row)
-    for path in dropped:
-        file = con.value("select id from files where path=?", (path,))
-        if isinstance(file, int):
-            remove(con, file)
+    put(con, rows, dropped)
     _touch(con, [*(str(row.file[0]) for row in rows), *dropped])
 
 
