@@ -157,7 +157,7 @@ def test_a_store_that_stays_busy_on_the_way_back_leaves_the_change_to_the_next_c
             raise Busy("being saved", path=effect.path)
 
     run = Run({A: OLD, B: OLD}, refuse)
-    with pytest.raises(Busy):
+    with pytest.raises(Busy, match="being saved"):
         run.drive(begin(run, TWO))
     assert run.deeds(Close) == [], "not closed: it is found unfinished and finished then"
     assert run.files == {A: NEW, B: OLD}

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.index.parts import asked, file, paths
 
-from notewright.index.lists import FEW_ROWS
+from notewright.index import search as search_module
+from notewright.index.lists import FEW_ROWS, Found, found_by
 from notewright.index.sqlite import SqliteIndex
 
 NOTES = 3_500
@@ -39,6 +41,21 @@ def test_a_rare_word_beside_one_that_is_everywhere_comes_first(index: SqliteInde
     found = paths(index, "common saffron", limit=20)
     assert set(found[:3]) == {"Day 7.md", "Day 1495.md", "Day 3400.md"}
     assert len(found) == 20, "the others follow"
+
+
+def test_a_rare_word_that_brings_enough_is_all_that_is_looked_for(
+    index: SqliteIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrowed: list[bool] = []
+
+    def watched(*args: Any, **options: Any) -> Found:
+        found = found_by(*args, **options)
+        narrowed.append(found.narrowed)
+        return found
+
+    monkeypatch.setattr(search_module, "found_by", watched)
+    assert {*paths(index, "common saffron", limit=2)} < {"Day 7.md", "Day 1495.md", "Day 3400.md"}
+    assert narrowed == [True]
 
 
 def test_a_note_that_has_two_words_of_many_notes_comes_before_those_with_one(index: SqliteIndex) -> None:

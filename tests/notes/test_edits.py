@@ -25,12 +25,14 @@ from notewright.notes import (
     ReplaceSection,
     RewriteTargets,
     SetProperty,
+    Splice,
     apply,
     apply_all,
     may_apply_again,
     merge,
     parse,
     section_text,
+    spliced,
     yaml_block,
 )
 from notewright.notes import edits as edits_module
@@ -223,6 +225,12 @@ def test_a_replacement_is_safe_again_where_its_text_is_there_once() -> None:
     assert not may_apply_again(Replace("a", "b"), "x")
 
 
+def test_splices_that_overlap_are_a_mistake() -> None:
+    assert spliced("abc", [Splice(1, 2, "x"), Splice(2, 2, "y"), Splice(0, 1, "")]) == "xyc"
+    with pytest.raises(ValueError, match="overlap"):
+        spliced("abc", [Splice(0, 2, "x"), Splice(1, 3, "y")])
+
+
 # ---- properties ---------------------------------------------------------------------------------------
 
 FRONT = """---
@@ -342,6 +350,9 @@ def test_a_tag_is_taken_away_and_the_others_stay_as_written() -> None:
         ("a cat\n", "a dog\n", "a cow\n", None),
         ("1\n2\n3\n", "1\n3\n", "1\nx\n3\n", None),
         ("1\n2\n3\n", "1\n3\n", "1\n3\n", "1\n3\n"),
+        ("x\na\nx\na\nx\n", "n\na\nx\na\nx\n", "x\na\nx\na\nm\n", "n\na\nx\na\nm\n"),  # lines that repeat
+        ("x\nt\n", "x\nx\nt\n", "y\nt\n", None),  # before or after the new one?
+        ("p\n\nq\n", "p\n\nnew\n\nq\n", "P\n\nq\n", "P\n\nnew\n\nq\n"),  # of two blank lines one is new
     ],
 )
 def test_two_changes_are_put_together_where_they_do_not_overlap(
