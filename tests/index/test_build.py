@@ -44,6 +44,8 @@ def test_a_built_index_holds_what_one_filed_piece_by_piece_holds(tmp_path: Path)
         new.finish()
         new.swap(refuse)
     assert built.facts() == filed.facts()
+    sizes = [3 if text is None else len(text.encode()) for text in texts.values()]
+    assert built.usage() == filed.usage() == (len(sizes), sum(sizes))
     for question in ("run n7", "学习", "naive"):
         assert paths(built, question) == paths(filed, question)
 

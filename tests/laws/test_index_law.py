@@ -49,6 +49,8 @@ def test_an_index_kept_up_to_date_equals_one_built_from_nothing(steps: list[tupl
             text_or_none = text if path.endswith(".md") else None
             fresh.file([filing(path, text_or_none, modified=last[path], stamp=str(last[path]))])
         assert kept.facts() == fresh.facts()
+        sizes = [len(text.encode()) if path.endswith(".md") else 3 for path, text in there.items()]
+        assert kept.usage() == fresh.usage() == (len(sizes), sum(sizes))
         for question in QUESTIONS:
             assert told(kept.search(asked(question))) == told(fresh.search(asked(question)))
         kept.close()

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -235,3 +236,28 @@ def test_both_workers_speak_https_and_show_a_renewed_certificate(tmp_path: Path)
         assert until(lambda: _ready(served), 30)
         with served.clients() as clients:
             assert call(clients[0], "notes", "read", {"path": "Tea"}).status_code == 200
+
+
+WRITES = {  # a new note, on surfaces that make one by its name
+    "notes": ("write", lambda name: {"path": f"{name}.md", "content": "x"}),
+    "obsidian": ("create_note", lambda name: {"name": name, "content": "x"}),
+    "second_brain": ("write", lambda name: {"path": f"{name}.md", "content": "x"}),
+    "cairn": ("cairn_write", lambda name: {"path": name, "content": "x"}),
+}
+
+
+@pytest.mark.parametrize("surface", WRITES)
+def test_twenty_writes_at_once_to_both_workers_do_not_pass_the_quota(tmp_path: Path, surface: str) -> None:
+    settings = '[http]\nworkers = 2\n[workspaces.Main]\nlocation = "notes"\nquota_files = 12\n'
+    write_files(tmp_path / "notes", {f"There {number}.md": "x" for number in range(5)})  # seven with those of `serving`
+    tool, args = WRITES[surface]
+    with serving(tmp_path, settings) as served, served.clients(4) as clients:
+        session = greeted(clients[0], surface) if surface == "second_brain" else ""
+
+        def write(number: int) -> bool:
+            answer = call(clients[number % 4], surface, tool, args(f"New {number}"), session).json()
+            return not answer["result"].get("isError", False)
+
+        with ThreadPoolExecutor(20) as pool:
+            assert sum(pool.map(write, range(20))) == 5
+    assert len(list((tmp_path / "notes").glob("*.md"))) == 12

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     )
     from notewright.engine.parts import line_count, line_span, section_span, span_of_lines
     from notewright.engine.principal import Narrowed, Principal, admit, admit_digest, digest_of, mint
+    from notewright.engine.quotas import quota_share
     from notewright.engine.read import (
         Level,
         Reading,
@@ -111,7 +112,6 @@ if TYPE_CHECKING:
         new_path,
         overwrite,
         put,
-        quota_share,
         relocate,
         trash_place,
     )
@@ -160,6 +160,7 @@ else:  # each part is loaded when it is first asked for
             "move": "Moved Relabelled delete_marked move rename_block rename_heading rename_tag",
             "parts": "line_count line_span section_span span_of_lines",
             "principal": "Narrowed Principal admit admit_digest digest_of mint",
+            "quotas": "quota_share",
             "read": (
                 "Level Reading created decode entry_at exists fetch folder_path kept_text list_folder listing "
                 "likeness locate missing nearest_paths once_named read"
@@ -174,7 +175,7 @@ else:  # each part is loaded when it is first asked for
             ),
             "workspace": "Follows Limits Still Workspace",
             "write": (
-                "as_there Deleted Written change_text create delete edit_note new_path overwrite put quota_share "
+                "as_there Deleted Written change_text create delete edit_note new_path overwrite put "
                 "relocate trash_place"
             ),
             "notewright.index": "Filed Hit Hits Progress Query Selection",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from notewright.engine.changes import Drop, Plan, Put, commit_latest, read_or_none
+from notewright.engine.changes import Drop, Plan, Put, commit_latest, read_or_none, rehearse
 from notewright.engine.workspace import Workspace
 from notewright.errors import Forbidden, NotFound, Problem
 from notewright.notes import NotePath
@@ -198,7 +198,7 @@ def _tried(ws: Workspace, batch: _Batch, summary: Callable[[int], str], overwrit
         return Plan(tuple(steps), summary(len(steps)), emptied=_folders_of(gone))
 
     if dry_run:
-        make()
+        rehearse(ws, make())
         return outcome[0]
     done = commit_latest(ws, make)
     if done.id is not None:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from notewright.engine import machine
 from notewright.engine.filing import refile
 from notewright.engine.machine import Effect, Machine, Outcome, Sights
+from notewright.engine.quotas import refuse_over_quota
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Exists, Indexing, Internal, Invalid, NotFound, NotText, Problem
 from notewright.ledger import Change, Ledger, Step
@@ -209,11 +210,18 @@ def _perform(ws: Workspace, plan: Plan) -> Done:
         raise _Interrupted(problem) from problem
 
 
-def _carried_out(ws: Workspace, plan: Plan) -> Done:
+def rehearse(ws: Workspace, plan: Plan) -> tuple[Sights, dict[str, bytes], tuple[Step, ...]]:
+    """What is there, the bytes that are known, and the steps. Refuses what `commit` would, and does nothing."""
     sights = _look(ws.store, plan)
     _refuse_stale(plan, sights)
     known = {version_of(seen.data): seen.data for seen in sights.values() if seen}
     steps = tuple(step for step in map(partial(_step, sights, known), plan.steps) if step.before != step.after)
+    refuse_over_quota(ws, steps, known)
+    return sights, known, steps
+
+
+def _carried_out(ws: Workspace, plan: Plan) -> Done:
+    sights, known, steps = rehearse(ws, plan)
     if not steps:
         return Done(None, {step.path: _version(sights[step.path]) for step in plan.steps})
     change = Change(

@@ -9,7 +9,7 @@ from notewright.engine.changes import Plan, Put, commit_latest, text_of
 from notewright.engine.copies import BACKUPS, Dotted, copy_name
 from notewright.engine.through import may_see_through, real_path
 from notewright.engine.workspace import Workspace
-from notewright.engine.write import admit, within_quota
+from notewright.engine.write import admit
 from notewright.errors import Exists, Forbidden, Invalid, NotFound, TooLarge
 from notewright.notes import NotePath
 from notewright.stores import Entry, Stored, version_of
@@ -128,7 +128,6 @@ def replace_with_copy(ws: Workspace, path: NotePath, data: bytes, *, overwrite: 
             raise NotFound(f"the folder {path.folder} is not there", what="folder", path=path.folder)
         if old is not None and not overwrite:
             raise Exists(f"{path} is there already", hint="allow overwriting", path=path)
-        within_quota(ws, 1 if old is None else 0, len(data) - (len(old.data) if old else 0))
         backup = None if old is None else backup_place(ws, path, ws.clock())
         outcome[:] = [Replaced(path, old is None, len(data), version_of(data), backup)]
         steps = [Put(path, data, old.version if old else None)]

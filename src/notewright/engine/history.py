@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Literal
 
 from notewright.engine.access import Access
-from notewright.engine.changes import Done, Drop, Plan, Put, commit_latest, read_or_none
+from notewright.engine.changes import Done, Drop, Plan, Put, commit_latest, read_or_none, rehearse
 from notewright.engine.reversal import Reversal
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Forbidden, NotFound
@@ -191,7 +191,7 @@ def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> Un
         return plans[-1][0]
 
     if dry_run:
-        make()
+        rehearse(ws, make())
         done = None
     else:
         ws.follower.may_write()

@@ -12,6 +12,7 @@ from typing import Any
 
 from notewright.engine.backup import Report, refuse_overlap
 from notewright.engine.bulk import Coming, Skipped, carry_in
+from notewright.engine.quotas import room
 from notewright.engine.sources import Arrival, Source, arrivals
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import refuse_twin
@@ -112,7 +113,7 @@ class _Door:
         for path in self.there:
             self.names.add(path)
         self.arrived: set[NotePath] = set()
-        self.room = _room(self.ws)
+        self.room = room(self.ws)
 
     def let_in(self, coming: Iterator[Arrival]) -> Iterator[Coming]:
         for one in coming:
@@ -179,19 +180,6 @@ class _Door:
 def _portable(path: NotePath, one: Arrival) -> Against | None:
     problem = name_problem(path)
     return ("bad_name", problem) if problem else None
-
-
-def _room(ws: Workspace) -> dict[str, int | None]:
-    """How much more the workspace may hold."""
-    limits = ws.limits
-    if limits.quota_files is None and limits.quota_bytes is None:
-        return {"files": None, "bytes": None}
-    ws.follower.wait(limits.seconds)
-    files, size = ws.index.usage()
-    return {
-        "files": None if limits.quota_files is None else limits.quota_files - files,
-        "bytes": None if limits.quota_bytes is None else limits.quota_bytes - size,
-    }
 
 
 class _Names:

@@ -7,7 +7,7 @@ processes wrote in between is missed. Hidden notes are rewritten like all others
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from notewright.engine.changes import Drop, Plan, Put, commit_indexed, read_or_none, text_of
+from notewright.engine.changes import Drop, Plan, Put, commit_indexed, read_or_none, rehearse, text_of
 from notewright.engine.files import is_folder
 from notewright.engine.links import resolver
 from notewright.engine.read import fetch, missing
@@ -105,7 +105,7 @@ def move(
 
     change_id = None
     if dry_run:
-        make()
+        rehearse(ws, make())
     else:
         change_id = commit_indexed(ws, make).id
     ((moves, rewritten),) = planned

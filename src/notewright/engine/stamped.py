@@ -13,7 +13,7 @@ from typing import Any
 from notewright.engine.changes import Plan, Put, commit_latest, read_or_none
 from notewright.engine.read import decode, exists, missing
 from notewright.engine.workspace import Workspace
-from notewright.engine.write import TRIES, admit, change_text, create, new_path, within_quota
+from notewright.engine.write import TRIES, admit, change_text, create, new_path
 from notewright.errors import Exists, Invalid, NotFound, TooLarge
 from notewright.notes import (
     AddTag,
@@ -70,7 +70,6 @@ def write_stamped(
         whole = whole if whole == content else _set_apart(whole)
         data = whole.encode()
         admit(ws, path, len(data))
-        within_quota(ws, 0 if old else 1, len(data) - (len(old.data) if old else 0))
         made[:] = [Stamped(path, whole, old is None, _size(text) - _size(before or ""), None)]
         return Plan((Put(path, data, old.version if old else None),), f"{'overwrote' if old else 'created'} {path}")
 

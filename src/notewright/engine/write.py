@@ -9,7 +9,7 @@ from notewright.engine.copies import TRASH
 from notewright.engine.links import incoming
 from notewright.engine.read import exists, missing
 from notewright.engine.workspace import Workspace
-from notewright.errors import Conflict, Exists, Forbidden, Indexing, Invalid, NotFound, Problem, Quota, TooLarge
+from notewright.errors import Conflict, Exists, Forbidden, Indexing, Invalid, NotFound, Problem, TooLarge
 from notewright.notes import Edit, NotePath, apply, apply_all, link_key, may_apply_again, name_problem, path_key
 from notewright.stores import Version, version_of
 
@@ -115,42 +115,12 @@ def admit(ws: Workspace, path: NotePath, size: int) -> None:
         )
 
 
-def within_quota(ws: Workspace, more_files: int, more_bytes: int) -> None:
-    """Quota if the workspace would be over what it may hold after the change."""
-    if ws.limits.quota_files is None and ws.limits.quota_bytes is None:
-        return
-    ws.follower.wait(ws.limits.seconds)
-    files, size = ws.index.usage()
-    for used, more, most, what in (
-        (files, more_files, ws.limits.quota_files, "files"),
-        (size, more_bytes, ws.limits.quota_bytes, "bytes"),
-    ):
-        if most is not None and more > 0 and used + more > most:
-            raise Quota(
-                f"the workspace would hold {used + more:,} {what}; the most is {most:,}",
-                hint="delete something first",
-                used=used + more,
-                limit=most,
-                unit=what,
-            )
-
-
-def quota_share(ws: Workspace) -> float | None:
-    """How full the workspace is, from 0 to 1, by whichever quota is nearer; None where there is none."""
-    if ws.limits.quota_files is None and ws.limits.quota_bytes is None:
-        return None
-    files, size = ws.index.usage()
-    shares = ((files, ws.limits.quota_files), (size, ws.limits.quota_bytes))
-    return max(used / most for used, most in shares if most)
-
-
 def create(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> Written:
     """A file where none is; Exists otherwise."""
     admit(ws, path, len(data))
     if exists(ws, path):
         hint = "edit it, overwrite it with the version you read, or choose another name"
         raise Exists(f"{path} is there already", hint=hint, path=path)
-    within_quota(ws, 1, len(data))
     done = commit(ws, Plan((Put(path, data, None),), summary or f"created {path}"))
     return Written(path, version_of(data), True, done.id, len(data))
 
@@ -189,7 +159,6 @@ def put(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> Wri
 def _replace(ws: Workspace, path: NotePath, data: bytes, seen: Version, old: bytes, summary: str) -> Written:
     if data == old:
         return Written(path, seen, False, None, len(data), old)
-    within_quota(ws, 0, len(data) - len(old))
     done = commit(ws, Plan((Put(path, data, seen),), summary or f"overwrote {path}"))
     return Written(path, done.versions.get(path) or version_of(data), False, done.id, len(data), old)
 
@@ -248,7 +217,6 @@ def change_text(
         size = len(new.encode("utf-8", "surrogatepass"))
         if size > ws.limits.note_bytes:
             admit(ws, path, size)
-        within_quota(ws, 0, size - len(text.encode()))
         return new
 
     return edit(ws, path, checked, summary=summary or f"edited {path}", seen=seen, again=again)
@@ -307,7 +275,6 @@ def relocate(ws: Workspace, path: NotePath, new: NotePath, change: Callable[[str
         old = ws.store.read(path)
         data = old.data if change is None else change(text_of(path, old.data)).encode()
         admit(ws, new, len(data))
-        within_quota(ws, 0, len(data) - len(old.data))
         written[:] = [Written(new, version_of(data), False, None, len(data), old.data)]
         moved = Put(new, None if data == old.data else data, None, source=path)
         return Plan((moved, Drop(path, old.version)), f"moved {path} to {new}")

@@ -58,6 +58,19 @@ create index links_slug on links(slug) where slug is not key;
 create index links_whole on links(whole) where whole is not null;
 create unique index vocabulary_word on vocabulary(word);
 create index vocabulary_stem on vocabulary(stem);
+insert into meta select 'files', count(*) from files;
+insert into meta select 'bytes', coalesce(sum(size), 0) from files;
+create trigger files_came after insert on files begin
+  update meta set value = value + 1 where key = 'files';
+  update meta set value = value + new.size where key = 'bytes';
+end;
+create trigger files_went after delete on files begin
+  update meta set value = value - 1 where key = 'files';
+  update meta set value = value - old.size where key = 'bytes';
+end;
+create trigger files_resized after update of size on files begin
+  update meta set value = value + new.size - old.size where key = 'bytes';
+end;
 """
 
 Tokens = Callable[[str], list[str]]

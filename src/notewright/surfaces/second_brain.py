@@ -194,7 +194,8 @@ def _told(ws: Workspace, said: str) -> Answer:
     used = engine.quota_share(ws)
     if used is None or used < WARN_AT:
         return Answer.of(said)
-    return Answer.of(said, meta={"warning": f"Storage is {used:.0%} full"})
+    full = "nearly" if ws.access.hide else f"{used:.0%}"  # who may not see all of it is not told how much there is
+    return Answer.of(said, meta={"warning": f"Storage is {full} full"})
 
 
 def glob(call: Call, args: Args) -> Answer:

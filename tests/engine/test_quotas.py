@@ -1,0 +1,216 @@
+"""Quotas hold whoever writes, however many at once, and whatever kind of write it is."""
+
+import io
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from tests.conftest import ROOT, MakeWorkspace
+from tests.engine.keeping import day
+
+from notewright import engine
+from notewright.engine import Access, Past, Workspace
+from notewright.errors import Indexing, Problem, Quota
+from notewright.notes import Append, NotePath
+from notewright.opening import close_workspace
+
+SEVEN = {f"There {number}.md": "0123456789" for number in range(7)}
+MOST = 12
+MANY = 20
+
+
+def at_once(write: Callable[[int], object]) -> list[Problem | None]:
+    """What became of twenty writes that begin together."""
+    ready = Barrier(MANY)
+
+    def one(number: int) -> Problem | None:
+        ready.wait(20)
+        try:
+            write(number)
+        except Problem as problem:
+            return problem
+        return None
+
+    with ThreadPoolExecutor(MANY) as pool:
+        return list(pool.map(one, range(MANY)))
+
+
+def there(place: Path) -> list[Path]:
+    files = (file for file in place.rglob("*") if file.is_file())
+    return [file for file in files if not any(part.startswith(".") for part in file.relative_to(place).parts)]
+
+
+def imported(ws: Workspace, number: int) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as zipped:
+        zipped.writestr(f"New {number}.md", "x")
+    report = engine.bring_in(ws, packed)
+    if report.skipped:
+        assert report.skipped[0].reason == "quota"
+        raise Quota("left out")
+
+
+WRITES: dict[str, Callable[[Workspace, int], object]] = {
+    "create": lambda ws, number: engine.create(ws, NotePath(f"New {number}.md"), b"x"),
+    "put": lambda ws, number: engine.put(ws, NotePath(f"New {number}.md"), b"x"),
+    "stamped": lambda ws, number: engine.write_stamped(ws, NotePath(f"New {number}.md"), "x"),
+    "copy": lambda ws, number: engine.replace_with_copy(
+        ws, NotePath(f"New {number}.md"), b"x", overwrite=True, make_folders=True
+    ),
+    "daily": lambda ws, number: engine.append_daily(ws, date(2026, 1, 1) + timedelta(number), "x"),
+    "begun": lambda ws, number: engine.patch_or_begin(ws, NotePath(f"New {number}.md"), "x", None),
+    "import": imported,
+}
+
+
+@pytest.mark.parametrize("kind", WRITES)
+def test_of_twenty_new_files_at_once_only_those_come_that_fit(
+    workspace: MakeWorkspace, tmp_path: Path, kind: str
+) -> None:
+    ws = workspace(SEVEN, quota_files=MOST)
+    problems = at_once(lambda number: WRITES[kind](ws, number))
+    assert {type(problem) for problem in problems} == {Quota, type(None)}, problems
+    assert problems.count(None) == MOST - len(SEVEN) and len(there(tmp_path / "Main")) == MOST
+    assert ws.index.usage()[0] == MOST
+
+
+def test_of_twenty_appended_texts_at_once_only_those_come_that_fit(workspace: MakeWorkspace, tmp_path: Path) -> None:
+    ws = workspace(SEVEN, quota_bytes=100)
+    problems = at_once(lambda number: engine.edit_note(ws, NotePath("There 1.md"), [Append("123456")]))
+    size = sum(len(file.read_bytes()) for file in there(tmp_path / "Main"))
+    assert 94 < size <= 100 and ws.index.usage() == (7, size)
+    assert {type(problem) for problem in problems} == {Quota, type(None)}
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from notewright import engine
+from notewright.config import Config, WorkspaceConfig
+from notewright.errors import Quota
+from notewright.notes import NotePath
+from notewright.opening import close_workspace, open_workspace
+
+place, who = Path(sys.argv[1]), sys.argv[2]
+asked = WorkspaceConfig("Main", "main", str(place / "Main"), quota_files=12)
+ws = open_workspace(asked, Config((asked,), str(place / "state"), str(place / "cache")))
+ws.follower.wait(20)
+print("ready", flush=True)
+sys.stdin.readline()
+made = 0
+for number in range(12):
+    try:
+        engine.create(ws, NotePath(f"{who} {number}.md"), b"x")
+        made += 1
+    except Quota:
+        pass
+close_workspace(ws)
+print(made, flush=True)
+"""
+
+
+def test_two_processes_together_do_not_pass_the_quota(workspace: MakeWorkspace, tmp_path: Path) -> None:
+    close_workspace(workspace(SEVEN, quota_files=MOST))
+    command = [sys.executable, "-c", WRITER, str(tmp_path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
+    writers = [subprocess.Popen([*command, who], **pipes) for who in ("a", "b", "c")]  # type: ignore[call-overload]
+    try:
+        for writer in writers:
+            assert writer.stdout.readline() == "ready\n"
+        for writer in writers:
+            writer.stdin.write("go\n")
+            writer.stdin.flush()
+        made = [int(writer.communicate(timeout=60)[0]) for writer in writers]
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.wait()
+    assert sum(made) == MOST - len(SEVEN) and len(there(tmp_path / "Main")) == MOST
+
+
+def test_what_was_deleted_is_not_brought_back_into_a_full_workspace(workspace: MakeWorkspace, tmp_path: Path) -> None:
+    ws = workspace({"A.md": "a", "B.md": "b"}, quota_files=2)
+    gone = engine.delete(ws, NotePath("A.md")).change_id
+    assert gone is not None
+    engine.create(ws, NotePath("C.md"), b"c")  # the trash is not counted
+    for dry_run in (True, False):
+        with pytest.raises(Quota):
+            engine.undo(ws, gone, dry_run=dry_run)
+    engine.delete(ws, NotePath("C.md"))
+    engine.undo(ws, gone)
+    assert sorted(file.name for file in there(tmp_path / "Main")) == ["A.md", "B.md"]
+
+
+def test_a_restore_that_does_not_fit_is_refused_as_a_whole(workspace: MakeWorkspace, tmp_path: Path) -> None:
+    ws = workspace(SEVEN, quota_files=8)
+    engine.back_up([ws], tmp_path / "to", now=day(0))
+    for number in range(3):
+        engine.delete(ws, NotePath(f"There {number}.md"))
+    for number in range(3):
+        engine.create(ws, NotePath(f"New {number}.md"), b"x")
+    for dry_run in (True, False):
+        with pytest.raises(Quota):
+            engine.restore(ws, tmp_path / "to", dry_run=dry_run)
+    assert len(there(tmp_path / "Main")) == 7
+    engine.restore(ws, tmp_path / "to", paths=["There 1.md"])
+    assert len(there(tmp_path / "Main")) == 8
+
+
+def test_a_move_that_makes_links_longer_does_not_pass_the_quota(workspace: MakeWorkspace) -> None:
+    ws = workspace({"A.md": "[[B]]", "B.md": "b"}, quota_bytes=8)
+    for dry_run in (True, False):
+        with pytest.raises(Quota):
+            engine.move(ws, NotePath("B.md"), "Bread", dry_run=dry_run)
+    assert engine.move(ws, NotePath("B.md"), "Bun").links == 1
+
+
+def test_a_full_workspace_still_takes_what_does_not_make_it_larger(workspace: MakeWorkspace) -> None:
+    ws = workspace({"A.md": "[[B]]", "B.md": "bb"}, quota_files=1, quota_bytes=3)  # over it from the beginning
+    engine.put(ws, NotePath("B.md"), b"c")
+    engine.move(ws, NotePath("B.md"), "C")
+    engine.delete(ws, NotePath("C.md"))
+    with pytest.raises(Quota):
+        engine.put(ws, NotePath("A.md"), b"[[B]]!")
+
+
+def test_a_write_does_not_list_the_workspace_to_count_it(
+    workspace: MakeWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ws = workspace(SEVEN, quota_files=MOST, quota_bytes=1000)
+    ws.follower.wait(20)
+    listed: list[str] = []
+    entries = ws.store.entries
+    monkeypatch.setattr(ws.store, "entries", lambda: listed.append("all") or entries())
+    engine.create(ws, NotePath("New.md"), b"x")
+    assert listed == []
+
+
+def test_while_the_index_is_not_there_yet_files_are_counted_all_the_same(workspace: MakeWorkspace) -> None:
+    ws = workspace(SEVEN, quota_files=8)
+    ws.follower.wait(20)
+
+    class Behind(engine.Still):
+        def wait(self, seconds: float) -> None:
+            raise Indexing("still indexing", done=0, total=None)
+
+    late = replace(ws, follower=Behind())
+    engine.create(late, NotePath("New.md"), b"x")
+    with pytest.raises(Quota):
+        engine.create(late, NotePath("More.md"), b"x")
+
+
+def test_who_may_not_see_all_of_it_is_not_told_how_much_there_is(workspace: MakeWorkspace) -> None:
+    ws = workspace({"A.md": "a", "Private/B.md": "b"}, quota_files=2)
+    guest = replace(ws, access=Access(hide=("Private/**",)))
+    with pytest.raises(Quota) as refused:
+        engine.create(guest, NotePath("C.md"), b"c")
+    assert refused.value.message == "the workspace is full; the most is 2 files"
+    assert "used" not in refused.value.details
+    assert engine.past(ws, Past()) == []
