@@ -74,6 +74,11 @@ def test_names_alike_come_best_first(index: Index) -> None:
     assert index.names_like("ketle", limit=2)[0] == "Kettle.md"
 
 
+def test_names_that_may_not_be_seen_take_no_place_of_others(index: Index) -> None:
+    file(index, {f"Private/Kettle {number}.md": "x" for number in range(300)})
+    assert index.names_like("kettle 1", limit=2, visible=lambda path: not path.startswith("Private/")) == ["Kettle.md"]
+
+
 def test_twins_and_endings(index: Index) -> None:
     file(index, {"Other.md": "---\naliases: [CHA]\n---\n", "Board.CANVAS": None})
     assert index.alias_twins() == [("cha", ["Other.md", "Tea.md"])]

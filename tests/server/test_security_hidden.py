@@ -110,7 +110,9 @@ def same(server: Guarded, answer: Answer) -> str:
     for name in server.names:
         said = said.replace(name, "CHANGE")
     said = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)", "TIME", said.replace(server.address, "HOST"))
-    said = re.sub(r'executionTime\\":\d+|csrf" value="\w+|data-after="[\d.]+|content-length": "\d+', "", said)
+    said = re.sub(
+        r'executionTime\\":\d+|csrf" value="\w+|data-after="[\d.]+|since=[\d.]+|content-length": "\d+', "", said
+    )
     said = re.sub(r"^id: [\d.]+$|\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(-\d+)?", "TIME", said, flags=re.M)  # events, old copies
     return re.sub(r"\d{1,2} \w{3} \d{4}, \d\d:\d\d", "TIME", said)
 
@@ -329,3 +331,46 @@ def test_who_writes_what_is_seen_learns_nothing_of_what_is_not(tmp_path_factory:
                         assert not tells(told[0], json.dumps(args))
         seen, all_seen = ({name for name in one.files() if "/.backups/" not in name} for one in (empty, full))
         assert seen == all_seen - {f"Garden/{path}" for path in HIDDEN} != all_seen
+
+
+@pytest.mark.slow
+def test_taking_back_a_rename_tells_nothing_of_the_hidden_links_it_rewrote(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    plain = {path: text for path, text in GARDEN.items() if path not in HIDDEN}
+    place, other = (tmp_path_factory.mktemp(name) for name in ("with", "without"))
+    with guarded(place) as full, guarded(other, garden=plain) as empty:
+        told = [_renamed_and_back(one) for one in (full, empty)]
+        for with_hidden, without in zip(*told, strict=True):
+            assert with_hidden == without
+            assert not tells(with_hidden)
+        assert b"[[Tea]]" in full.files()["Garden/Attic/Larder.md"]  # and it was taken back there too
+
+
+def _renamed_and_back(server: Guarded) -> list[str]:
+    """What a guest is told who renames notes and takes that back, by every way there is."""
+    api, page = "/api/v1/workspaces/garden/changes", "/w/garden/changes"
+    answers: list[Answer] = []
+
+    def call(tool: str, surface: str = "notes", **args: Any) -> None:
+        answers.append(server.call("guest", surface, tool, args))
+        newest = [change.id for change in _garden(server).ledger.past(Past(limit=20))]
+        server.names = list(dict.fromkeys([*server.names, *newest]))
+
+    for dry in (True, False):
+        call("move", **{"from": "Tea", "to": "Recipes/Green Tea", "dry_run": dry})
+    call("rename_note", "obsidian", old_name="Map", new_name="Chart", dry_run=True)
+    call("rename_note", "obsidian", old_name="Map", new_name="Chart")
+    call("delete_note", "obsidian", name="List", dry_run=True)
+    call("delete_note", "obsidian", name="List")
+    changes = [change.id for change in _garden(server).ledger.past(Past(limit=3))]
+    for change in changes:
+        for path in (f"{api}/{change}", f"{page}/{change}", f"{page}/{change}/undo"):
+            answers.append(server.ask("GET", path, {**HTML, **server.bearer("guest")}))
+        call("history", change=change)
+        call("undo", change=change, dry_run=True)
+        call("undo", change=change)
+        call("history")
+    answers.append(server.ask("GET", api, {**JSON, **server.bearer("guest")}))
+    answers.append(server.ask("GET", "/?client=t", {**HTML, **server.bearer("guest")}))
+    return [same(server, answer) for answer in answers]

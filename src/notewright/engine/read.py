@@ -176,7 +176,7 @@ def likeness(wanted: str, path: NotePath) -> float:
 
 
 def _names_like(ws: Workspace, keys: Sequence[str]) -> list[NotePath]:
-    return [path for key in keys for path in ws.index.names_like(key, limit=200) if ws.access.sees(path)]
+    return [path for key in keys for path in ws.index.names_like(key, limit=200, visible=ws.access.sees)]
 
 
 def _some(names: Sequence[str], most: int = 10) -> str:

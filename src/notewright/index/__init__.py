@@ -228,7 +228,7 @@ class Index(Protocol):
 
     def slugged(self, slug: str) -> Sequence[NotePath]: ...
 
-    def names_like(self, key: str, *, limit: int = 200) -> list[NotePath]:
+    def names_like(self, key: str, *, limit: int = 200, visible: Visible = everything) -> list[NotePath]:
         """Notes whose names share letters with this key, best first: for suggestions."""
         ...
 

@@ -69,19 +69,24 @@ def _paths(con: Connection, where: str, values: Iterable[object]) -> list[NotePa
     return [NotePath(path) for (path,) in con.rows(sql, values)]
 
 
-def names_like(con: Connection, key: str, *, limit: int) -> list[NotePath]:
-    """Names that share most runs of three letters with the key, then those most alike as a whole."""
+def names_like(con: Connection, key: str, *, limit: int, visible: Visible = everything) -> list[NotePath]:
+    """Names that share most runs of three letters with the key, then those most alike as a whole. A name that may not
+    be seen takes nobody's place."""
     runs = list(dict.fromkeys(key[at : at + 3] for at in range(max(1, len(key) - 2))))[:24]
     some = runs[:: max(1, (len(runs) - 1) // 4)]  # far enough apart that one slip leaves most of them
     shared = " + ".join("(instr(n.key, ?) > 0)" for _ in runs)
     any_of = " or ".join("instr(n.key, ?)" for _ in some)
-    rows = con.rows(
-        f"""select distinct f.path from (select n.file, n.key, {shared} as shared from names n
+    sql = f"""select f.path, f.note from (select n.file, n.key, {shared} as shared from names n
           where n.kind in ('{NAME}', '{ALIASED}', '{TITLED}') and ({any_of})
-          order by shared desc, length(n.key) limit ?) s join files f on f.id = s.file where f.note=1""",
-        (*runs, *some, max(limit, 50)),
-    )
-    paths = [NotePath(path) for (path,) in rows]
+          order by shared desc, length(n.key) limit ?) s join files f on f.id = s.file"""
+    most = asked = max(limit, 50)
+    while True:
+        rows = con.rows(sql, (*runs, *some, asked)).fetchall()
+        seen = [row for row in rows if visible(row[0])][:most]
+        if len(seen) == most or len(rows) < asked:
+            break
+        asked *= 4
+    paths = dict.fromkeys(NotePath(path) for path, note in seen if note)
     return sorted(paths, key=lambda path: (-SequenceMatcher(None, key, path_key(path.stem)).ratio(), path))[:limit]
 
 

@@ -244,6 +244,6 @@ def _nearest(
     for form in near_spellings(con, vocabulary, [word for word in words if len(word) <= LONGEST_NAME], NEAREST):
         if _count(con, f'"{form}"', accepts):
             near.append(form)
-    names = names_like(con, path_key(" ".join(words))[:LONGEST_NAME], limit=NEAREST * 10)
-    shown = [path.stem for path in names if query.visible(path)]
-    return tuple(dict.fromkeys([*near, *shown[:NEAREST]]))
+    wanted = path_key(" ".join(words))[:LONGEST_NAME]
+    names = names_like(con, wanted, limit=NEAREST * 10, visible=query.visible)
+    return tuple(dict.fromkeys([*near, *(path.stem for path in names[:NEAREST])]))

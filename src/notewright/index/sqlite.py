@@ -258,8 +258,8 @@ class SqliteIndex:
     def slugged(self, slug: str) -> Sequence[NotePath]:
         return self._ask(lambda con: lookup.slugged(con, slug))
 
-    def names_like(self, key: str, *, limit: int = 200) -> list[NotePath]:
-        return self._ask(lambda con: lookup.names_like(con, key, limit=limit))
+    def names_like(self, key: str, *, limit: int = 200, visible: Visible = everything) -> list[NotePath]:
+        return self._ask(lambda con: lookup.names_like(con, key, limit=limit, visible=visible))
 
     def other_names(self, path: str) -> list[str]:
         return self._ask(lambda con: lookup.other_names(con, path))
