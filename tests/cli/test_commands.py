@@ -123,6 +123,59 @@ def test_rename_rewrites_links_and_can_be_taken_back(vault: Vault) -> None:
     assert vault.texts() == before
 
 
+def test_a_bare_new_name_stays_in_its_folder_and_a_slash_begins_at_the_top(vault: Vault) -> None:
+    out, _ = vault.run("rename", "Coffee", "Mocha")
+    assert out.splitlines()[0] == "Drinks/Coffee.md is now Drinks/Mocha.md"
+    assert vault.json("rename", "Drinks/Mocha", "/Mocha")["new"] == "Mocha.md"
+    assert vault.json("rename", "Mocha", "Drinks/")["new"] == "Drinks/Mocha.md"
+    assert vault.json("rename", "Mocha", "./Mocha")["new"] == "Mocha.md"
+    assert vault.json("rename", "Mocha", "Drinks/Deep/Mocha")["new"] == "Drinks/Deep/Mocha.md"
+    assert vault.json("rename", "Drinks/Deep", "Deeper")["new"] == "Drinks/Deeper"
+    assert vault.json("rename", "Mocha", "/")["new"] == "Mocha.md"
+    assert vault.json("rename", "Mocha", f"{vault.root}/Espresso")["new"] == "Espresso.md"
+
+
+def test_a_tag_is_renamed_in_all_notes_and_can_be_taken_back(vault: Vault) -> None:
+    (vault.root / "A.md").write_text("---\ntags: [drink, drink/hot]\n---\n#Drink #drinks\n")
+    (vault.root / "B.md").write_text("#drink/cold\n")
+    before = vault.texts()
+    planned = vault.json("rename", "--tag", "drink", "beverage", "--dry-run")
+    assert planned["change"] is None and vault.texts() == before
+    done = vault.json("rename", "--tag", "drink", "beverage")
+    assert {**done, "change": None, "dry_run": True} == planned
+    assert (done["old"], done["new"], done["tags"]) == ("#drink", "#beverage", 4)
+    assert done["files"] == [{"path": "A.md", "tags": 3}, {"path": "B.md", "tags": 1}]
+    assert vault.texts()["A.md"] == b"---\ntags: [beverage, beverage/hot]\n---\n#beverage #drinks\n"
+    assert vault.texts()["B.md"] == b"#beverage/cold\n"
+    vault.run("undo", done["change"])
+    assert vault.texts() == before
+    out, err = vault.run("rename", "--tag", "#drink", "#x")
+    assert out == "#drink is now #x\nA.md: 3 tags\nB.md: 1 tag\n"
+    assert err.startswith("4 tags in 2 notes renamed; take it back: notewright undo ")
+    assert "no note has the tag #drnks" in (said := vault.run("rename", "--tag", "drnks", "y", code=1)[1])
+    assert "#drinks" in said
+
+
+def test_a_heading_is_renamed_with_the_links_to_it(vault: Vault) -> None:
+    (vault.root / "A.md").write_text("[[Water#Temperature]] [[Water]] [x](Water.md#temperature)\n")
+    before = vault.texts()
+    assert vault.json("rename", "--heading", "Water", "Temperature", "Heat", "--dry-run")["links"] == 2
+    assert vault.texts() == before
+    out, err = vault.run("rename", "--heading", "Water", "Temperature", "Heat")
+    assert out == "Water.md#Temperature is now Water.md#Heat\nA.md: 2 links\n"
+    assert err.startswith("2 links in 1 note followed; take it back: ")
+    assert "## Heat\n" in (vault.root / "Water.md").read_text()
+    assert (vault.root / "A.md").read_text() == "[[Water#Heat]] [[Water]] [x](Water.md#Heat)\n"
+    vault.run("undo", vault.json("log")["changes"][0]["id"])
+    assert vault.texts() == before
+    assert "Temperature" in vault.run("rename", "--heading", "Water", "Temprature", "Heat", code=1)[1]
+
+
+def test_a_tag_and_a_heading_are_not_renamed_at_once(vault: Vault) -> None:
+    with pytest.raises(SystemExit):
+        vault.run("rename", "--tag", "--heading", "Water", "a", "b")
+
+
 def test_a_folder_may_be_renamed(vault: Vault) -> None:
     vault.run("rename", "Drinks", "Beverages")
     assert (vault.root / "Beverages/Coffee.md").exists()

@@ -439,6 +439,102 @@ def test_a_move_that_cannot_be_is_refused(make: MakeDesk, old: str, new: str, sa
     assert desk.there("Tea.md")
 
 
+def test_a_tag_is_renamed_through_move_with_those_below_it(make: MakeDesk) -> None:
+    desk = make({"A.md": "---\ntags: [old]\n---\n#Old/sub #older\n", "B.md": "#old #new\n", "C.md": "old"})
+    asked = {"from": "#old", "to": "#new"}
+    planned = desk.said("move", **asked, dry_run=True)
+    assert planned == "Would rename #old to #new; 3 tags in 2 files.\nA.md: 2 tags\nB.md: 1 tag"
+    assert desk.text("B.md") == "#old #new\n"
+    answer = desk.said("move", **asked).split("\n")
+    assert answer[:-1] == planned.replace("Would rename", "Renamed").split("\n")
+    assert desk.text("A.md") == "---\ntags: [new]\n---\n#new/sub #older\n"
+    assert desk.text("B.md") == "#new #new\n"
+    assert desk.said("history").count("\n") == 1
+    desk.said("undo", change=answer[-1].split('"')[1])
+    assert desk.text("A.md") == "---\ntags: [old]\n---\n#Old/sub #older\n" and desk.text("B.md") == "#old #new\n"
+
+
+def test_a_heading_is_renamed_through_move_with_the_links_to_it(make: MakeDesk) -> None:
+    text = "# Tea\n## Old words\n[[#Old words]]\n"
+    for to in ("New words", "#New words", "Tea#New words"):
+        desk = make({"Tea.md": text, "A.md": "[[Tea#Old words|x]] [y](Tea.md#Old%20words)\n[[Tea]]\n"})
+        asked = {"from": "Tea#Old words", "to": to}
+        planned = desk.said("move", **asked, dry_run=True)
+        assert desk.text("Tea.md") == text
+        answer = desk.said("move", **asked).split("\n")
+        assert answer[:-1] == planned.replace("Would rename", "Renamed").split("\n")
+        assert answer[0] == "Renamed the heading “Old words” of Tea.md to “New words”; 3 links in 2 files."
+        assert answer[1:3] == ["A.md: 2 links", "Tea.md: 1 link"]
+        assert desk.text("Tea.md") == "# Tea\n## New words\n[[#New words]]\n"
+        assert desk.text("A.md") == "[[Tea#New words|x]] [y](Tea.md#New%20words)\n[[Tea]]\n"
+        desk.said("undo", change=answer[-1].split('"')[1])
+        assert desk.text("Tea.md") == text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("#tee", "#x", "not_found: no note has the tag #tee. Nearest: #tea"),
+        ("#tea", "#", "invalid: "),
+        ("#tea", "#a b", "invalid: "),
+        ("#tea", "#tea", "invalid: "),
+        ("#", "#x", "not_found: "),
+        ("Tea#Watr", "x", "not_found: no section 'Watr' in Tea.md. Headings here: Water"),
+        ("Tea#Water", "", "invalid: "),
+        ("Tea#Water", "two\nlines", "invalid: "),
+        ("Teapot#Water", "x", "not_found: there is no Teapot. Nearest: Tea.md"),
+        ("#" * 5000, "x", "invalid: "),
+        ("Tea#" + "x" * 5000, "x", "invalid: "),
+    ],
+)
+def test_a_tag_or_heading_that_is_not_there_names_near_ones(make: MakeDesk, old: str, new: str, said: str) -> None:
+    desk = make({"Tea.md": "# Water\n#tea #cup\n"})
+    assert desk.refused("move", **{"from": old, "to": new}).startswith(said)
+    assert desk.text("Tea.md") == "# Water\n#tea #cup\n"
+
+
+def test_a_file_with_a_number_sign_in_its_name_still_moves(make: MakeDesk) -> None:
+    desk = make({"C#.md": "# C# basics\n", "#old.md": "x", "A.md": "#old"})
+    desk.done("move", **{"from": "C#", "to": "D#"})
+    assert desk.there("D#.md")
+    desk.done("move", **{"from": "#old.md", "to": "new"})
+    assert desk.there("new.md") and desk.text("A.md") == "#old"
+
+
+def test_a_new_heading_may_hold_a_number_sign(make: MakeDesk) -> None:
+    desk = make({"C.md": "# Intro\n"})
+    desk.done("move", **{"from": "C#Intro", "to": "C# basics"})
+    assert desk.text("C.md") == "# C# basics\n"
+
+
+def test_tags_in_hidden_notes_stay_and_a_tag_only_they_have_is_not_there(make: MakeDesk) -> None:
+    files = {"Private/P.md": "#old #secret", "A.md": "#old", "B.md": "[[A#H]]"}
+    desk = make(files, hide=("Private/**",))
+    assert "1 tag in 1 file" in desk.said("move", **{"from": "#old", "to": "#new"})
+    assert desk.text("Private/P.md") == "#old #secret"
+    there = desk.refused("move", **{"from": "#secret", "to": "#x"})
+    assert there.replace("secret", "no-such") == desk.refused("move", **{"from": "#no-such", "to": "#x"})
+
+
+def test_a_tag_in_a_note_that_may_not_be_written_is_not_renamed_at_all(make: MakeDesk) -> None:
+    desk = make({"In/A.md": "#old\n# H\n", "Out/B.md": "#old [[A#H]]\n# H\n"}, write_under=("In/**",))
+    assert desk.refused("move", **{"from": "#old", "to": "#new"}).startswith("forbidden: writing to Out/B.md ")
+    assert desk.text("In/A.md") == "#old\n# H\n"
+    assert desk.refused("move", **{"from": "B#H", "to": "x"}).startswith("forbidden: ")
+    desk.done("move", **{"from": "A#H", "to": "x"})  # links follow wherever they stand
+    assert desk.text("Out/B.md") == "#old [[A#x]]\n# H\n"
+
+
+def test_a_tag_of_several_workspaces_is_named_with_its_workspace(make: MakeDesk) -> None:
+    desk = make(Work={"A.md": "#old #only"}, Home={"B.md": "#old"})
+    asked = {"from": "#old", "to": "#new"}
+    assert desk.refused("move", **asked).startswith("ambiguous: #old is a tag in 2 workspaces: Work/#old, Home/#old. ")
+    assert "Work/A.md: 1 tag" in desk.said("move", **{"from": "Work/#old", "to": "Work/#new"})
+    assert desk.text("A.md") == "#new #only"
+    assert "Work/A.md: 1 tag" in desk.said("move", **{"from": "#only", "to": "#one"})
+    assert "Work/#one" in desk.refused("move", **{"from": "#onn", "to": "#x"})
+
+
 def test_only_the_case_of_a_name_may_change(make: MakeDesk) -> None:
     desk = make({"tea.md": "", "A.md": "[[tea]]"})
     desk.done("move", **{"from": "tea", "to": "Tea"})

@@ -60,10 +60,22 @@ def links(args: argparse.Namespace) -> int:
 
 def rename(args: argparse.Namespace) -> int:
     with opened(args) as ws:
-        old, new = _note_or_folder(ws, typed(ws, args.old)), typed(ws, args.new)
-        moved = engine.move(ws, old, new, dry_run=args.dry_run)
-        printing.moved(moved, args)
+        if args.tag:
+            tags = engine.rename_tag(ws, args.old, args.new, dry_run=args.dry_run)
+            printing.retagged(tags, args)
+        elif args.heading is not None:
+            path = engine.locate(ws, typed(ws, args.heading))
+            done = engine.rename_heading(ws, path, args.old, args.new, dry_run=args.dry_run)
+            printing.headed(path, done, args)
+        else:
+            old = _note_or_folder(ws, typed(ws, args.old))
+            printing.moved(engine.move(ws, old, _new_place(ws, old, args.new), dry_run=args.dry_run), args)
     return 0
+
+
+def _new_place(ws: Workspace, old: NotePath, new: str) -> str:
+    """A bare name stays in the folder; what has a slash is a path from the top."""
+    return f"{old.folder}/{new}" if old.folder and "/" not in new else typed(ws, new)
 
 
 def check(args: argparse.Namespace) -> int:

@@ -50,10 +50,14 @@ PATH is a path, a name or an alias. Links to the note come first, then its own w
   notewright links 'Drinks/Green tea' --direction in --depth 2
 """
 _RENAME = """\
-Every link to the note follows, and its own relative links too. NEW ending in / is a folder to move into.
+Every link to it follows, and a note's own relative links too. A NEW name without / stays in its folder; with one it is
+a path from the top, and ending in / a folder to move into.
 
-  notewright rename Tea 'Drinks/Green tea' --dry-run
-  notewright rename 'Drafts/Plan' Projects/
+  notewright rename Drinks/Tea 'Green tea'            now Drinks/Green tea
+  notewright rename Drinks/Tea '/Green tea'           now Green tea, in the top folder
+  notewright rename 'Drafts/Plan' Projects/ --dry-run
+  notewright rename --tag recipe cooking              #recipe/soup becomes #cooking/soup
+  notewright rename --heading Tea 'Water' 'Hot water'
 """
 _LOG = """\
   notewright log --since 2h                           everything of the last two hours
@@ -215,9 +219,13 @@ def _finding(commands: Commands) -> None:
 
 
 def _changing(commands: Commands) -> None:
-    rename = _command(commands, "rename", "rename or move a note, an attachment or a folder with its links", _RENAME)
+    line = "rename or move a note, an attachment or a folder with its links, or rename a tag or a heading"
+    rename = _command(commands, "rename", line, _RENAME)
     rename.add_argument("old", metavar="OLD")
     rename.add_argument("new", metavar="NEW")
+    inside = rename.add_mutually_exclusive_group()
+    inside.add_argument("--tag", action="store_true", help="OLD is a tag; those below it follow, in all notes")
+    inside.add_argument("--heading", metavar="NOTE", help="OLD is a heading of this note; links to it follow")
     rename.add_argument("--dry-run", action="store_true", help="only say what would change")
     log = _command(commands, "log", "show what was changed through Notewright, newest first", _LOG)
     log.add_argument("path", nargs="?", metavar="PATH", help="only changes of this note")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # printing a hit must not load what a rename needs
         LinkSeen,
         Matches,
         Moved,
+        Relabelled,
         Undone,
         Workspace,
     )
@@ -174,6 +175,35 @@ def moved(move: Moved, args: argparse.Namespace) -> None:
     followed = "would follow" if args.dry_run else "followed"
     summary = f"{amount(move.links, 'link')} in {amount(len(move.files), 'note')} {followed}"
     show(args, document, lines, _undo_hint(summary, move.change_id))
+
+
+def retagged(done: Relabelled, args: argparse.Namespace) -> None:
+    old, new = (f"#{tag.strip().removeprefix('#')}" for tag in (args.old, args.new))
+    renamed = "would be renamed" if args.dry_run else "renamed"
+    summary = f"{amount(done.count, 'tag')} in {amount(len(done.files), 'note')} {renamed}"
+    _relabelled(done, (old, new), "tag", summary, args)
+
+
+def headed(path: str, done: Relabelled, args: argparse.Namespace) -> None:
+    followed = "would follow" if args.dry_run else "followed"
+    linking = sum(count > 0 for _, count in done.files)
+    summary = f"{amount(done.count, 'link')} in {amount(linking, 'note')} {followed}"
+    _relabelled(done, (f"{path}#{args.old}", f"{path}#{args.new}"), "link", summary, args)
+
+
+def _relabelled(done: Relabelled, names: tuple[str, str], thing: str, summary: str, args: argparse.Namespace) -> None:
+    files = [(path, count) for path, count in done.files if count]
+    document = {
+        "old": names[0],
+        "new": names[1],
+        "dry_run": args.dry_run,
+        f"{thing}s": done.count,
+        "files": [{"path": path, f"{thing}s": count} for path, count in files],
+        "change": done.change_id,
+    }
+    lines = [f"{names[0]} {'would become' if args.dry_run else 'is now'} {names[1]}"]
+    lines += [f"{path}: {amount(count, thing)}" for path, count in files]
+    show(args, document, lines, _undo_hint(summary, done.change_id))
 
 
 def _undo_hint(summary: str, change: str | None) -> str:

@@ -54,9 +54,11 @@ if TYPE_CHECKING:
         Relabelled,
         delete_marked,
         move,
+        nearest_tags,
         rename_block,
         rename_heading,
         rename_tag,
+        tagged,
     )
     from notewright.engine.parts import line_count, line_span, section_span, span_of_lines
     from notewright.engine.principal import Narrowed, Principal, admit, admit_digest, digest_of, mint
@@ -157,7 +159,7 @@ else:  # each part is loaded when it is first asked for
             "links": "LinkReport LinkSeen broken incoming links outgoing resolver",
             "loose": "LooseEnds loose_ends",
             "mentions": "Mentioned mentions",
-            "move": "Moved Relabelled delete_marked move rename_block rename_heading rename_tag",
+            "move": "Moved Relabelled delete_marked move nearest_tags rename_block rename_heading rename_tag tagged",
             "parts": "line_count line_span section_span span_of_lines",
             "principal": "Narrowed Principal admit admit_digest digest_of mint",
             "quotas": "quota_share",
@@ -333,6 +335,7 @@ __all__ = [
     "move",
     "named",
     "nearest_paths",
+    "nearest_tags",
     "new_path",
     "next_backup",
     "once_named",
@@ -365,6 +368,7 @@ __all__ = [
     "size_of",
     "span_of_lines",
     "strange_tags",
+    "tagged",
     "tags_of_properties",
     "today",
     "trash_place",

@@ -6,6 +6,7 @@ processes wrote in between is missed. Hidden notes are rewritten like all others
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from notewright.engine.changes import Drop, Plan, Put, commit_indexed, read_or_none, rehearse, text_of
 from notewright.engine.files import is_folder
@@ -52,8 +53,14 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Relabelled:
+    """Which notes changed (those the caller may see), with how many links or tags in each."""
+
     files: tuple[tuple[NotePath, int], ...]
     change_id: str | None
+
+    @property
+    def count(self) -> int:
+        return sum(count for _, count in self.files)
 
 
 class Texts:
@@ -285,18 +292,38 @@ def rename_block(ws: Workspace, path: NotePath, old: str, new: str, *, dry_run: 
 
 
 def rename_tag(ws: Workspace, old: str, new: str, *, dry_run: bool = False) -> Relabelled:
-    """A tag with its children, in text and properties of all notes."""
+    """A tag with its children, in text and properties of every note the caller sees; all of them must be writable."""
+    old, new = old.strip().removeprefix("#"), new.strip().removeprefix("#")
     ws.follower.wait_for_all(ws.limits.seconds)
 
     def bearing() -> list[NotePath]:
-        found = ws.index.tagged(tag_key(old))
+        found = _tagged(ws, old)
         if not found:
-            raise NotFound(f"no note has the tag #{old}", hint="check lists what is there", what="tag", tag=old)
+            near = nearest_tags(ws, old)
+            hint = f"nearest: {', '.join('#' + tag for tag in near)}" if near else "there are no tags"
+            raise NotFound(f"no note has the tag #{old}", hint=hint, what="tag", tag=old, nearest=near)
         for path in found:
-            ws.access.may_write(path)
+            admit(ws, path, 0)
         return found
 
     return _commit(ws, f"renamed #{old} to #{new}", bearing, lambda notes: plan_tag(notes, old, new), dry_run)
+
+
+def tagged(ws: Workspace, tag: str) -> list[NotePath]:
+    """The notes a caller sees with this tag or one below it."""
+    ws.follower.wait_for_all(ws.limits.seconds)
+    return _tagged(ws, tag)
+
+
+def _tagged(ws: Workspace, tag: str) -> list[NotePath]:
+    return [path for path in ws.index.tagged(tag_key(tag)) if ws.access.sees(path)] if tag.strip("#") else []
+
+
+def nearest_tags(ws: Workspace, tag: str, count: int = 3) -> list[str]:
+    """The tags most like this one, else the first there are."""
+    there = {tag_key(name): name for name in ws.index.tags(visible=ws.access.sees)}
+    near = get_close_matches(tag_key(tag), there, count, 0.5) or list(there)
+    return [there[key] for key in near[:count]]
 
 
 def _relabel(
@@ -314,7 +341,12 @@ def _relabel(
     def linking() -> list[NotePath]:
         return [path, *(row.source for row in ws.index.links_toward(name_keys(path)))]
 
-    return _commit(ws, summary, linking, plan, dry_run)
+    def planned(notes: list[Note]) -> Iterable[Rewritten]:
+        if not notes or notes[0].path != path:
+            raise missing(ws, path)
+        return plan(notes)
+
+    return _commit(ws, summary, linking, planned, dry_run)
 
 
 def _commit(

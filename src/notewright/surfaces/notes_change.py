@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from notewright import engine
 from notewright.engine import Workspace
-from notewright.errors import Conflict, Invalid, NotFound
+from notewright.errors import Ambiguous, Conflict, Invalid, NotFound
 from notewright.notes import (
     AddTag,
     Append,
@@ -27,7 +27,7 @@ from notewright.surfaces import notes_schema as schema
 from notewright.surfaces import notes_words as words
 from notewright.surfaces.base import Args, Call, Tool
 from notewright.surfaces.notes_read import recall, remember, shown
-from notewright.surfaces.places import Place, Places, since_time
+from notewright.surfaces.places import LONGEST, Place, Places, since_time
 
 
 def write(call: Call, args: Args) -> str:
@@ -169,7 +169,17 @@ def _properties(call: Call, place: Place, path: str) -> str:
 
 def move(call: Call, args: Args) -> str:
     places = Places(call)
-    ws, old = _movable(places, args["from"])
+    raw: str = args["from"]
+    if max(len(raw), len(args["to"])) > LONGEST:
+        raise Invalid(f"from and to may have {LONGEST} characters at most", hint="give shorter ones", what="from")
+    if _is_tag(places, raw):
+        return _rename_tag(places, args)
+    try:
+        ws, old = _movable(places, raw)
+    except (NotFound, Invalid):
+        if "#" not in raw:
+            raise
+        return _rename_heading(places, args)
     target_ws, new = places.split(args["to"])
     if target_ws.id != ws.id:
         raise Invalid("notes cannot move between workspaces", hint="write it there and delete it here", what="to")
@@ -177,10 +187,66 @@ def move(call: Call, args: Args) -> str:
     dry_run = args.get("dry_run", False)
     with places.saying(ws):
         report = engine.move(ws, old, new, dry_run=dry_run)
-    lines = [words.moved(report, (places.show(ws, report.old), places.show(ws, report.new)), dry_run)]
-    lines += [f"{places.show(ws, path)}: {words.amount(count, 'link')}" for path, count in sorted(report.files)]
+    first = words.moved(report, (places.show(ws, report.old), places.show(ws, report.new)), dry_run)
+    return _counted(places, ws, first, report, "link", dry_run)
+
+
+def _counted(
+    places: Places, ws: Workspace, first: str, report: engine.Moved | engine.Relabelled, thing: str, dry_run: bool
+) -> str:
+    """The outcome, each file with how much changed in it, and the line that takes it back."""
+    counts = sorted((path, count) for path, count in report.files if count)
+    lines = [first, *(f"{places.show(ws, path)}: {words.amount(count, thing)}" for path, count in counts)]
     last = [] if dry_run else [words.undo_line(report.change_id)]
     return words.bounded(lines, "history shows the whole change", last)
+
+
+def _is_tag(places: Places, raw: str) -> bool:
+    """`#tag`, or `Workspace/#tag`; a file whose name begins so is named with its ending."""
+    named = raw.strip()
+    if places.several and not named.startswith("#"):
+        try:
+            named = places.split(named)[1]
+        except NotFound:
+            return False
+    return named.startswith("#") and named[-3:].lower() != ".md"
+
+
+def _rename_tag(places: Places, args: Args) -> str:
+    ws, old = _tag_place(places, args["from"].strip())
+    new, dry_run = "#" + args["to"].strip().rpartition("/#")[2].lstrip("#"), args.get("dry_run", False)
+    with places.saying(ws):
+        report = engine.rename_tag(ws, old, new, dry_run=dry_run)
+    return _counted(places, ws, words.renamed(report, f"{old} to {new}", "tag", dry_run), report, "tag", dry_run)
+
+
+def _tag_place(places: Places, raw: str) -> tuple[Workspace, str]:
+    """The workspace whose tag is meant: the one named, else the one that has it."""
+    if not places.several or not raw.startswith("#"):
+        return places.split(raw)
+    having = [ws for ws in places.call.workspaces if engine.tagged(ws, raw[1:])]
+    if len(having) == 1:
+        return having[0], raw
+    if having:
+        names = [f"{ws.name}/{raw}" for ws in having]
+        said = f"{raw} is a tag in {len(having)} workspaces: {', '.join(names)}"
+        raise Ambiguous(said, hint="give one of these", what="tag", candidates=names)
+    near = [f"{ws.name}/#{tag}" for ws in places.call.workspaces for tag in engine.nearest_tags(ws, raw[1:], 1)]
+    hint = f"nearest: {', '.join(near[:3])}" if near else "there are no tags"
+    raise NotFound(f"no note has the tag {raw}", hint=hint, what="tag", nearest=near[:3])
+
+
+def _rename_heading(places: Places, args: Args) -> str:
+    note, _, old = args["from"].partition("#")
+    place, dry_run = places.locate(note), args.get("dry_run", False)
+    new = args["to"].strip()
+    if new.startswith(f"{note}#") and not new[len(note) + 1 :][:1].isspace():  # else a heading such as “C# basics”
+        new = new[len(note) :]
+    new = new.lstrip("#").strip()
+    with places.saying(place.ws):
+        report = engine.rename_heading(place.ws, place.path, old.strip(), new, dry_run=dry_run)
+    what = f"the heading “{old.strip()}” of {places.show(place.ws, place.path)} to “{new}”"
+    return _counted(places, place.ws, words.renamed(report, what, "link", dry_run), report, "link", dry_run)
 
 
 def _movable(places: Places, raw: str) -> tuple[Workspace, NotePath]:

@@ -126,8 +126,8 @@ PROPERTIES = _object(
 MOVE = _object(
     ("from", "to"),
     **{
-        "from": _text("Note, attachment or folder"),
-        "to": _text("New path; ending in / moves into that folder"),
+        "from": _text("Note, attachment, folder, #tag or Note#Heading"),
+        "to": _text("New path; ending in / moves into that folder. New #tag, or new text of the heading"),
         "dry_run": DRY_RUN,
     },
 )
@@ -170,7 +170,10 @@ DESCRIPTIONS = {
         "Answers a diff."
     ),
     "properties": "Show or change frontmatter properties and tags; other lines stay as they are.",
-    "move": "Rename or move a note, attachment or folder; every link to it is rewritten in the same step.",
+    "move": (
+        "Rename or move a note, attachment or folder, or rename a tag or heading in all notes; every link to it is "
+        "rewritten in the same step."
+    ),
     "delete": "Move a note or attachment to the trash and say which notes link to it.",
     "daily": "Read a day's note or append to it, under a heading if given; made from the user's template if missing.",
     "history": "What was changed through this server: when, by whom, with which tool; or one change as a diff.",

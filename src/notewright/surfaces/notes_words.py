@@ -6,7 +6,19 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import tzinfo
 
-from notewright.engine import Change, Difference, Hit, Hits, LineMatch, LinkSeen, Moved, Pack, Passage, Reading
+from notewright.engine import (
+    Change,
+    Difference,
+    Hit,
+    Hits,
+    LineMatch,
+    LinkSeen,
+    Moved,
+    Pack,
+    Passage,
+    Reading,
+    Relabelled,
+)
 from notewright.notes import Note, sections
 from notewright.surfaces.places import Page, day, stamp
 
@@ -243,6 +255,13 @@ def moved(report: Moved, shown: tuple[str, str], dry_run: bool) -> str:
     where = f"{amount(report.links, 'link')} in {amount(len(report.files), 'file')}"
     links = f"; {where} {'would follow' if dry_run else 'followed'}" if report.links else "; no links to rewrite"
     return f"{verb} {shown[0]} to {shown[1]}{links}."
+
+
+def renamed(report: Relabelled, what: str, thing: str, dry_run: bool) -> str:
+    """A tag or a heading has another name; `thing` is what was counted in each file."""
+    files = sum(count > 0 for _, count in report.files)
+    where = f"{amount(report.count, thing)} in {amount(files, 'file')}" if report.count else f"no {thing}s to rewrite"
+    return f"{'Would rename' if dry_run else 'Renamed'} {what}; {where}."
 
 
 def change(one: Change, workspace: str = "") -> str:

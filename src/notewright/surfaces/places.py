@@ -56,7 +56,7 @@ class Places:
         details = problem.details
         named = {details.get("path"), *details.get("nearest", ()), *details.get("candidates", ())}
         paths = sorted((path for path in named if isinstance(path, str) and path), key=len, reverse=True)
-        if details.get("what") in ("section", "block", "change", "workspace") or not paths:
+        if details.get("what") in ("section", "block", "tag", "change", "workspace") or not paths:
             paths = [details["path"]] if details.get("path") else []
         if not paths:
             return problem
