@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from notewright import engine
+from notewright.engine.move import Texts
 from notewright.errors import Exists, Forbidden, Invalid, NotFound, ReadOnly
 from notewright.notes import STEM, NotePath
 
@@ -161,6 +162,31 @@ def test_deleting_with_marks_marks_every_link(workspace, tmp_path: Path) -> None
     engine.undo(ws, done.change_id)
     assert (tmp_path / "Main/B.md").read_text() == "x"
     assert "deleted" not in (tmp_path / "Main/A.md").read_text()
+
+
+def test_a_tag_nobody_has_is_refused_and_changes_nothing(workspace, tmp_path: Path) -> None:
+    ws = workspace({"A.md": "#tea #tea/green #coffee"})
+    before = texts(tmp_path / "Main")
+    for dry_run in (True, False):
+        with pytest.raises(NotFound, match="no note has the tag #tee") as refused:
+            engine.rename_tag(ws, "#tee", "x", dry_run=dry_run)
+        assert refused.value.details["nearest"][0] == "tea"
+    assert texts(tmp_path / "Main") == before
+    assert engine.past(ws, engine.Past(limit=10)) == []
+    with pytest.raises(NotFound, match="no note has the tag #x"):
+        engine.rename_tag(workspace({"A.md": "none"}, name="Bare"), "x", "y")
+
+
+def test_a_note_that_vanishes_before_its_heading_is_renamed_is_missing_and_no_other_is_changed(
+    workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ws = workspace({"A.md": "# Old\n", "B.md": "# Old\n[[A#Old]]"})
+    ws.follower.wait_for_all(10)
+    there = Texts.text
+    monkeypatch.setattr(Texts, "text", lambda self, path: None if path == "A.md" else there(self, path))
+    with pytest.raises(NotFound):
+        engine.rename_heading(ws, NotePath("A.md"), "Old", "New")
+    assert texts(tmp_path / "Main") == {"A.md": "# Old\n", "B.md": "# Old\n[[A#Old]]"}
 
 
 def test_headings_blocks_and_tags_are_renamed_with_their_links(workspace, tmp_path: Path) -> None:

@@ -6,13 +6,16 @@ from notewright.notes import (
     CAIRN,
     OBSIDIAN,
     STEM,
+    STEM_OR_PATH,
     LinkPolicy,
     NotePath,
     PlainNames,
+    enumerate_slugs,
     lens,
     link_key,
     meaning,
     names_of,
+    parse,
     resolve,
     slug_key,
 )
@@ -98,6 +101,22 @@ def test_a_stem_policy_compares_exactly() -> None:
     assert means("d/B", "x.md", "d/B.md", policy=STEM) is None
 
 
+@pytest.mark.parametrize("policy", [STEM, STEM_OR_PATH])
+def test_a_note_comes_before_a_file_of_the_same_name(policy: LinkPolicy) -> None:
+    assert means("v1", "x.md", "v1", "deep/down/v1.md", policy=policy) == "deep/down/v1.md"
+    assert means("v1", "x.md", "long/v1", "a/v1", policy=policy) == "a/v1"
+
+
+def test_of_notes_with_one_stem_the_top_then_the_own_folder_then_the_shortest_path_is_meant() -> None:
+    paths = ["B.md", "own/B.md", "z/B.md", "long/folder/B.md"]
+    assert means("B", "own/x.md", *paths, policy=STEM_OR_PATH) == "B.md"
+    assert means("B", "own/x.md", *paths[1:], policy=STEM_OR_PATH) == "own/B.md"
+    assert means("B", "other/x.md", *paths[1:], policy=STEM_OR_PATH) == "z/B.md"
+    assert means("b", "own/x.md", *paths, policy=STEM_OR_PATH) is None
+    assert means("long/folder/B", "own/x.md", *paths, policy=STEM_OR_PATH) == "long/folder/B.md"
+    assert means("own/B.md", "x.md", *paths, policy=STEM_OR_PATH) == "own/B.md"
+
+
 def test_one_look_up_by_last_segment_is_enough() -> None:
     assert link_key("a/b/Tea.MD") == "tea.md"
     asked: list[str] = []
@@ -126,6 +145,20 @@ def test_cairn_tries_path_alias_title_segment_slug() -> None:
     assert cairn("jw", **{"d/jw": "name=jw"}) == "d/jw.md"
     assert cairn("Jamie Wilson", some="slug=jamie-wilson") == "some.md"
     assert cairn("nobody") is None
+
+
+def test_a_slug_is_a_path_before_an_alias_before_a_title_before_a_last_segment() -> None:
+    notes = [
+        parse(NotePath("tea time.md"), "# By path\n"),
+        parse(NotePath("a.md"), "---\naliases: [Tea - Time]\n---\n# By alias\n"),
+        parse(NotePath("b.md"), "# Tea, time\n"),
+        parse(NotePath("d/tea_time.md"), "# By last segment\n"),
+    ]
+    for left in range(len(notes)):  # whatever comes first in the order of the notes
+        some = notes[left:][::-1]
+        assert names_of([note.path for note in some], some).slugged("tea-time") == [note.path for note in notes[left:]]
+    assert enumerate_slugs(notes[1]) == [(0, "a"), (1, "tea-time"), (2, "by-alias"), (3, "a")]
+    assert enumerate_slugs(parse(NotePath("d/!.md"), "# ?\n")) == [(0, "d")]
 
 
 def test_slugs_are_lower_case_with_dashes() -> None:
