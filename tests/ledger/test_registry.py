@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from notewright.errors import Exists, Unavailable
 from notewright.ledger import Grant, Token, WorkspaceRecord
-from notewright.ledger.registry_sqlite import SqliteRegistry
+from notewright.ledger.registry_sqlite import FEEL_SECONDS, SqliteRegistry
 
 PHONE = Token("phone", "d1", Grant(("work",), ("notes",), True, ("Private/**",), ("Inbox/**",)), 100.0, 200.0)
 
@@ -59,6 +60,35 @@ SqliteRegistry.open(pathlib.Path({str(tmp_path)!r})).add_token(Token("a", "b", G
     subprocess.run([sys.executable, "-c", other], check=True)
     assert registry.pulse() != felt
     assert [token.name for token in registry.tokens()] == ["a"]
+
+
+def test_the_use_of_a_token_changes_no_rule_in_any_process(registry: SqliteRegistry, tmp_path: Path) -> None:
+    registry.add_token(PHONE)
+    other = SqliteRegistry.open(tmp_path)
+    felt = registry.pulse(), other.pulse()
+    for number, one in enumerate((registry, other), 1):
+        one.used("d1", float(number))
+        time.sleep(2 * FEEL_SECONDS)
+        assert (registry.pulse(), other.pulse()) == felt
+        assert [each.tokens()[0].used for each in (registry, other)] == [number, number]
+    other.revoke("phone", 3.0)
+    time.sleep(2 * FEEL_SECONDS)
+    assert registry.pulse() != felt[0] and other.pulse() != felt[1]
+    other.close()
+
+
+def test_a_session_that_ended_has_ended_for_everybody_and_is_forgotten_in_the_end(
+    registry: SqliteRegistry, tmp_path: Path
+) -> None:
+    felt = registry.pulse()
+    registry.end_session("one", 100.0, 50.0)
+    assert registry.pulse() != felt, "streams that stay open are to notice"
+    again = SqliteRegistry.open(tmp_path)
+    assert again.session_ended("one") and not again.session_ended("two")
+    again.end_session("two", 151.0, 50.0)
+    again.end_session("two", 152.0, 50.0)
+    assert not registry.session_ended("one") and registry.session_ended("two")
+    again.close()
 
 
 @pytest.mark.parametrize("change", ["add_token", "revoke", "put_record", "drop_record"])

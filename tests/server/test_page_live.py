@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 from tests.server.lines import NOTEWRIGHT, Lines
-from tests.server.page_desk import Site, append, config_of, served
+from tests.server.page_desk import Site, append, config_of, csrf, served
 
 from notewright import engine
 from notewright.server.page import Feed
@@ -232,3 +232,25 @@ def test_a_server_that_stops_ends_its_streams_at_once(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+def test_the_first_use_of_a_token_ends_nobodys_stream(site: Site) -> None:
+    token, other = site.token("me"), site.token("agent")
+    with listening(site.client(token)) as events:
+        assert site.registry.tokens()[1].used is None
+        asked = httpx2.get(f"{site.base}/api/v1/me", headers={"authorization": f"Bearer {other}"}, timeout=20)
+        assert asked.status_code == 200 and site.registry.tokens()[1].used is not None
+        name = append(site.agent(), "Tea.md", "Pour.\n")
+        assert events.change()["key"].endswith(name)
+
+
+def test_signing_out_ends_the_streams_of_the_cookie_and_of_its_copy(site: Site) -> None:
+    client = site.client(site.token("me"))
+    copied = dict(client.cookies)
+    with listening(client) as events, httpx2.Client(base_url=site.base, cookies=copied, timeout=20) as copy:
+        assert copy.get("/api/v1/me").status_code == 200
+        form = {"csrf": csrf(client.get("/"))}
+        assert client.post("/sign-out", data=form).status_code == 200
+        assert events.ended()
+        assert copy.get("/api/v1/me").status_code == 401
+        assert copy.get("/events", headers=STREAM).status_code == 401

@@ -3,6 +3,7 @@
 Only the HTML is looked at here; that nothing runs in a real browser is shown in test_page_browser.py.
 """
 
+import http.client
 import json
 import re
 import time
@@ -12,10 +13,11 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlencode, urljoin, urlsplit
 
 import pytest
-from tests.server.guarded import CALL, GARDEN, HTML, JSON, Answer, Guarded, guarded
+from tests.server.guarded import CALL, GARDEN, HTML, JSON, Answer, Guarded, guarded, serving
 
 from notewright import engine
 from notewright.server.cookies import LASTS, Cookies
+from notewright.web import Site
 
 FORM = {**HTML, "content-type": "application/x-www-form-urlencoded"}
 BAD = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}"
@@ -382,3 +384,24 @@ def test_what_is_private_is_kept_by_no_cache(server: Guarded) -> None:
             told = server.ask("GET", path, {**HTML, **server.bearer("owner")}).headers
             assert "public" not in told.get("cache-control", "")
             assert told.get("cache-control") or "mcp" in path, path
+
+
+def test_a_cookie_that_was_copied_ends_with_the_sign_out_and_no_other_does(fresh: Guarded) -> None:
+    ours, elsewhere = fresh.cookie("owner"), fresh.cookie("owner")
+    assert fresh.ask("GET", "/api/v1/me", ours).status == 200
+    told = fresh.ask("POST", "/sign-out", {**FORM, **ours}, urlencode({"csrf": own_csrf(fresh, "owner")}).encode())
+    assert told.status == 303
+    raw = ours["cookie"]
+    for copy in (raw, raw + "=", raw + "; other=1", raw[:-1] + chr(ord(raw[-1]) ^ 1)):  # as base64 may be spelled
+        assert fresh.ask("GET", "/api/v1/me", {"cookie": copy}).status == 401
+        assert (
+            fresh.ask("POST", "/mcp/notes", {**JSON, "content-type": "application/json", "cookie": copy}).status == 401
+        )
+    assert fresh.ask("GET", "/api/v1/me", elsewhere).status == 200, "another browser is still in"
+    with Site(fresh.site.config) as another, serving(another.app()) as port:  # a worker that was not told
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        for cookie, status in ((ours, 401), (elsewhere, 200)):
+            connection.request("GET", "/api/v1/me", headers=cookie)
+            answer = connection.getresponse()
+            assert (answer.status, bool(answer.read())) == (status, True)
+        connection.close()

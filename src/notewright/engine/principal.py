@@ -123,4 +123,5 @@ def admit_digest(registry: Registry, digest: str, now: float) -> Token | None:
         return None
     if found.used is None or now - found.used > _REMEMBERED:
         registry.used(digest, now)
+        return replace(found, used=now)
     return found

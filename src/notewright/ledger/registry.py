@@ -49,8 +49,8 @@ class Registry(Protocol):
     """Any thread may call; several processes may share one. What returned is durable."""
 
     def pulse(self) -> int:
-        """Another number after every change, whoever made it: at once for one's own, within some milliseconds for
-        others'. Costs next to nothing."""
+        """Another number after every change of the rules, whoever made it: at once for one's own, within some
+        milliseconds for others'. That a token was used changes none. Costs next to nothing."""
         ...
 
     def together(self) -> AbstractContextManager[None]:
@@ -74,6 +74,12 @@ class Registry(Protocol):
     def used(self, digest: str, now: float) -> None:
         """Remember when it was last used; need not be durable."""
         ...
+
+    def end_session(self, session: str, now: float, lasts: float) -> None:
+        """A browser signed out. Remembered for `lasts` seconds, after which the session would have ended by itself."""
+        ...
+
+    def session_ended(self, session: str) -> bool: ...
 
     def records(self) -> list[WorkspaceRecord]: ...
 

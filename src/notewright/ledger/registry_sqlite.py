@@ -35,6 +35,11 @@ MIGRATIONS = (
     );
     create table secret(name text primary key, data blob not null) without rowid;
     """,
+    """
+    create table rules(changes integer not null);       -- one row: how often any of them was changed
+    insert into rules values(0);
+    create table ended(session text primary key, until real not null) without rowid;
+    """,
 )
 
 
@@ -44,8 +49,8 @@ class SqliteRegistry:
     def __init__(self, db: apsw.Connection) -> None:
         self._db = db
         self._alone = threading.RLock()
-        self._own = 0  # changes made here: SQLite counts only those of others
-        self._felt, self._felt_at = 0, -1.0
+        self._rules = 0  # changes of the rules, by anybody
+        self._felt, self._felt_at = -1, -1.0  # when another process last wrote anything, and when we looked
         db.set_busy_timeout(10_000)
         with words("the registry"):
             write_ahead(db)
@@ -76,8 +81,11 @@ class SqliteRegistry:
         now = time.monotonic()
         if now - self._felt_at > FEEL_SECONDS:  # threads that all ask at once would wait for each other
             with self._alone, words("the registry"):
-                self._felt, self._felt_at = int(self._db.execute("pragma data_version").get), now
-        return self._own + self._felt
+                felt = int(self._db.execute("pragma data_version").get)
+                if felt != self._felt:
+                    self._rules = int(self._db.execute("select changes from rules").get)
+                self._felt, self._felt_at = felt, now
+        return self._rules
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -110,8 +118,19 @@ class SqliteRegistry:
             return db.changes() > 0
 
     def used(self, digest: str, now: float) -> None:
-        with self._writing() as db:
+        with self._writing(rules=False) as db:
             db.execute("update token set used = ? where digest = ?", (now, digest))
+
+    # Browsers
+
+    def end_session(self, session: str, now: float, lasts: float) -> None:
+        with self._writing() as db:
+            db.execute("delete from ended where until < ?", (now,))
+            db.execute("insert or ignore into ended values(?, ?)", (session, now + lasts))
+
+    def session_ended(self, session: str) -> bool:
+        with self._alone, words("the registry"):
+            return self._db.execute("select 1 from ended where session = ?", (session,)).fetchone() is not None
 
     # Workspaces
 
@@ -146,7 +165,7 @@ class SqliteRegistry:
             return bytes(found[0])
 
     @contextmanager
-    def _writing(self) -> Iterator[apsw.Connection]:
+    def _writing(self, *, rules: bool = True) -> Iterator[apsw.Connection]:
         with self._alone, words("the registry"):
             if self._db.in_transaction:  # a part of what is done together
                 yield self._db
@@ -154,11 +173,14 @@ class SqliteRegistry:
             self._db.execute("begin immediate")
             try:
                 yield self._db
+                if rules:
+                    self._db.execute("update rules set changes = changes + 1")
+                changes = int(self._db.execute("select changes from rules").get)
             except BaseException:
                 self._db.execute("rollback")
                 raise
             self._db.execute("commit")
-            self._own += 1
+            self._rules = changes
 
 
 def _token(row: tuple[Any, ...]) -> Token:

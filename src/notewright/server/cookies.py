@@ -1,16 +1,26 @@
 """What a browser that signed in brings along, and what proves that a form is one of ours.
 
 A cookie holds the digest of the token it was given for, never the token: whoever revokes the token ends it. It is
-signed and not remembered, so that every process with the key can read it.
+signed and not remembered, so that every process with the key can read it. What is remembered is which of them were
+signed out (`Registry.end_session`): a copy ends with the cookie.
 """
 
 import base64
 import binascii
 import hashlib
 import hmac
+import secrets
+from typing import NamedTuple
 
 LASTS = 12 * 3600  # seconds
-_SIGNATURE, _TIME, _DIGEST = 32, 8, 32  # bytes
+_SIGNATURE, _TIME, _DIGEST, _SESSION = 32, 8, 32, 16  # bytes
+
+
+class SignedIn(NamedTuple):
+    """What a cookie says: the digest of the token, and which of its sign-ins this is."""
+
+    digest: str
+    session: str
 
 
 class Cookies:
@@ -22,22 +32,24 @@ class Cookies:
 
     def issue(self, token_digest: str, now: float) -> str:
         """The cookie for a browser that has just shown the token of this digest."""
-        body = int(now).to_bytes(_TIME, "big") + bytes.fromhex(token_digest)
+        body = int(now).to_bytes(_TIME, "big") + bytes.fromhex(token_digest) + secrets.token_bytes(_SESSION)
         signed = hmac.digest(self._cookies, body, hashlib.sha256) + body
         return base64.urlsafe_b64encode(signed).decode().rstrip("=")
 
-    def read(self, value: str, now: float) -> str | None:
-        """The digest it was issued for; None if it is not ours or too old."""
+    def read(self, value: str, now: float) -> SignedIn | None:
+        """What it was issued for; None if it is not ours or too old."""
         try:
             signed = base64.b64decode(value + "=" * (-len(value) % 4), altchars=b"-_", validate=True)
         except (ValueError, binascii.Error):
             return None
         signature, body = signed[:_SIGNATURE], signed[_SIGNATURE:]
         good = hmac.compare_digest(signature, hmac.digest(self._cookies, body, hashlib.sha256))
-        if not good or len(body) != _TIME + _DIGEST:
+        if not good or len(body) != _TIME + _DIGEST + _SESSION:
             return None
         age = now - int.from_bytes(body[:_TIME], "big")
-        return body[_TIME:].hex() if -60 <= age < LASTS else None  # clocks of two processes differ a little
+        if not -60 <= age < LASTS:  # clocks of two processes differ a little
+            return None
+        return SignedIn(body[_TIME : _TIME + _DIGEST].hex(), body[_TIME + _DIGEST :].hex())
 
     def csrf(self, visit: str) -> str:
         """What every form of a visit carries: no other page can know it. `visit` is the Visitor's."""

@@ -43,6 +43,7 @@ class Visitor:
     address: str
     via: Literal["local", "bearer", "cookie"]
     visit: str = ""  # what a form's token is bound to
+    session: str = ""  # which sign-in of a browser it is, until it signs out
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +95,9 @@ class OwnTokens:
 
 
 class Cookies(Protocol):
-    """Reads what /sign-in gave a browser: the digest of the token it signed in with."""
+    """Reads what /sign-in gave a browser: the digest of the token it signed in with, and which sign-in it was."""
 
-    def read(self, value: str, now: float) -> str | None: ...
+    def read(self, value: str, now: float) -> tuple[str, str] | None: ...
 
 
 class Door(Route):
@@ -289,9 +290,11 @@ class Gate:
         value = cookie_parser(headers.get("cookie", "")[:8192]).get(COOKIE)
         if value is None or self._entry.cookies is None or not self._is_our_page(scope, headers.get("origin")):
             return None
-        digest = self._entry.cookies.read(value, time.time())
-        principal = self._own.visiting(digest) if digest is not None else None
-        return None if principal is None else Visitor(principal, address, "cookie", digest or "")
+        digest, session = self._entry.cookies.read(value, time.time()) or ("", "")
+        principal = self._own.visiting(digest) if digest else None
+        if principal is None or self._entry.registry.session_ended(session):
+            return None
+        return Visitor(principal, address, "cookie", digest, session)
 
     def _is_our_page(self, scope: Scope, origin: str | None) -> bool:
         """A cookie speaks for our own pages alone. Browsers add it to what other ports of this machine send, too."""

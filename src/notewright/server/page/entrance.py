@@ -54,6 +54,9 @@ def _refused(asked: Asked, onward: str, *, known: bool) -> Response:
 
 
 def sign_out(asked: Asked) -> Response:
+    """The cookie is taken back, and is good for nobody any more who copied it."""
+    if asked.visitor is not None and asked.visitor.session:
+        asked.desk.registry.end_session(asked.visitor.session, time.time(), LASTS)
     response = asked.go("/sign-in")
     response.delete_cookie(COOKIE, httponly=True, samesite="lax", secure=asked.secure)
     return response
