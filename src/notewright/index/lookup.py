@@ -82,7 +82,7 @@ def names_like(con: Connection, key: str, *, limit: int, visible: Visible = ever
     most = asked = max(limit, 50)
     while True:
         rows = con.rows(sql, (*runs, *some, asked)).fetchall()
-        seen = [row for row in rows if visible(row[0])][:most]
+        seen = [(str(path), note) for path, note in rows if visible(str(path))][:most]
         if len(seen) == most or len(rows) < asked:
             break
         asked *= 4

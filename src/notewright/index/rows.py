@@ -5,8 +5,10 @@ are tuples of plain values that travel cheaply, and `prepared` by the one that h
 """
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from notewright.index import Filing
@@ -26,6 +28,8 @@ from notewright.notes import (
 
 _BLANKED = {code: " " for code in range(128) if not chr(code).isalnum()}  # what parts words in ASCII
 PREPARED = 32  # rows whose words are cut at a time: each is there several times over until it is written
+PIECE = 16_384  # characters whose words are cut at a time
+_PIECE = re.compile(rf"(?s:.{{1,{PIECE}}}+)\S*+")
 
 
 class Row(NamedTuple):
@@ -36,7 +40,7 @@ class Row(NamedTuple):
     sections: list[str]  # the body, cut before each heading: the words of column `body`
     names: list[tuple[str, str]]  # (kind, key)
     tags: list[tuple[str, str]]  # (key, name)
-    links: list[tuple[Any, ...]]  # the columns of `links` after source; `said` counts from the first link, or None
+    links: list[tuple[Any, ...]]  # columns of `links` after source, no keys; `said` counts from the first link, or None
     words: tuple[str, ...]  # the other columns of `words`
     said: list[tuple[int, str]]  # (number of the first link of the sentence, the sentence)
 
@@ -98,12 +102,11 @@ def _tags(note: Note) -> list[tuple[str, str]]:
 
 
 def prepared(row: Row) -> Row:
-    """The row with words cut for the full text, and with the keys of its links."""
+    """The row with words cut for the full text."""
     return row._replace(
         sections=list(map(index_words, row.sections)),
         words=tuple(map(index_words, row.words)),
         said=[(number, index_words(sentence)) for number, sentence in row.said],
-        links=[(*link[:-1], *_link_keys(link[1]), link[-1]) for link in row.links],
     )
 
 
@@ -125,6 +128,7 @@ def _links(note: Note) -> tuple[list[tuple[Any, ...]], list[tuple[int, str]]]:
     return rows, said
 
 
+@lru_cache(1024)
 def _link_keys(target: str) -> tuple[str, str, str | None]:
     """What a link is found by: the key and the slug of its last segment, and the slug of the whole if it has more."""
     target = without_md(target)
@@ -167,7 +171,8 @@ _SAID = "insert into said(rowid, sentence) values(?,?)"
 def insert(to: Connection, rows: Iterable[tuple[int, Row]], first_link: int) -> int:
     """Put prepared rows of files that are not there, each with its number, ascending; the next free one of a link."""
     many = to.db.executemany
-    files, texts, names, tags, links, words, said = [], [], [], [], [], [], []
+    files, texts, names, tags, words, said = [], [], [], [], [], []
+    linking: list[tuple[int, int, Row]] = []
     for file, row in rows:
         files.append((file, *row.file))
         names += [(file, *name) for name in row.names]
@@ -178,23 +183,36 @@ def insert(to: Connection, rows: Iterable[tuple[int, Row]], first_link: int) -> 
         words.append((file, *row.words, "\n".join(row.sections)))
         tags += [(file, *tag) for tag in row.tags]
         said += [(first_link + number, sentence) for number, sentence in row.said]
-        for number, link in enumerate(row.links):
-            place = None if link[-1] is None else first_link + link[-1]
-            links.append((first_link + number, file, *link[:-1], place))
+        linking.append((first_link, file, row))
         first_link += len(row.links)
-    for sql, found in ((_FILE, files), (_TEXT, texts), (_NAME, names), (_TAG, tags), (_LINK, links), (_WORDS, words),
-                       (_SAID, said)):  # fmt: skip
+    for sql, found in ((_FILE, files), (_TEXT, texts), (_NAME, names), (_TAG, tags), (_WORDS, words), (_SAID, said)):
         many(sql, found)
+    many(_LINK, (link for first, file, row in linking for link in _link_rows(first, file, row)))
     return first_link
+
+
+def _link_rows(first: int, file: int, row: Row) -> Iterator[tuple[Any, ...]]:
+    """Made one by one while they are written: a note may have a hundred thousand."""
+    for number, link in enumerate(row.links):
+        place = None if link[-1] is None else first + link[-1]
+        yield (first + number, file, *link[:-1], *_link_keys(link[1]), place)
 
 
 def section_starts(to: Connection, sections: list[str]) -> str:
     """The number of words before each section, and in all: FTS5 tells a word's place by its number."""
     starts = [0]
     for piece in sections:
-        count = len(piece.translate(_BLANKED).split()) if piece.isascii() else len(to.cut(piece))
-        starts.append(starts[-1] + count)
+        starts.append(starts[-1] + sum(_word_count(to, some) for some in _pieces(piece)))
     return ",".join(map(str, starts))
+
+
+def _word_count(to: Connection, text: str) -> int:
+    return len(text.translate(_BLANKED).split()) if text.isascii() else len(to.cut(text))
+
+
+def _pieces(text: str) -> Iterable[str]:
+    """A long text cut between words, so that not all of them are in memory at once."""
+    return (text,) if len(text) <= PIECE else (found[0] for found in _PIECE.finditer(text))
 
 
 def remove(to: Connection, files: Iterable[int]) -> None:
@@ -257,7 +275,8 @@ def learn(to: Connection, rows: Iterable[Row]) -> None:
     """Words met for the first time, with their stems. Words that no note has any more do no harm."""
     words: set[str] = set()
     for row in rows:
-        words.update(to.cut("\n".join((*row.words, *row.sections, *(sentence for _, sentence in row.said)))))
+        for piece in _pieces("\n".join((*row.words, *row.sections, *(sentence for _, sentence in row.said)))):
+            words.update(to.cut(piece))
     known = {word for (word,) in to.rows("select word from vocabulary where word in (select value from json_each(?))",
                                          (json.dumps(list(words)),))}  # fmt: skip
     fresh = sorted(words - known)

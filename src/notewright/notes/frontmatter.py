@@ -15,13 +15,16 @@ _CLOSE = re.compile(r"^---[ \t]*(?:\n|\Z)", re.MULTILINE)
 _OPEN = re.compile(r"---[ \t]*\n")
 # The YAML library goes down one call for each level of blocks: deep nesting is refused before it gets there.
 _DEEP = re.compile(r"^ *(?:[-?:][ \t]+){17}|^ {101,}(?:[-?:] |[^\s#][^\n]*:(?:[ \n]|\Z))", re.MULTILINE)
-_KEY = re.compile(r"^([^\s#\-\"'\[\]{}?:,&*!|>%@`][^\n]*?|\"[^\"\n]*\"|'[^'\n]*')[ \t]*:(?:[ \t\n]|\Z)", re.MULTILINE)
+_KEY = re.compile(
+    r"^([^\s#\-\"'\[\]{}?:,&*!|>%@`][^\n:]*+(?::(?![ \t\n]|\Z)[^\n:]*+)*+|(?:\"[^\"\n]*\"|'[^'\n]*')[ \t]*):(?:[ \t\n]|\Z)",
+    re.MULTILINE,
+)
 _ANCHOR = re.compile(r"(?:^|[\s\[{,])&([^\s,\[\]{}]+)")
 _ALIAS = re.compile(r"(?:^|[\s\[{,])\*([^\s,\[\]{}]+)")
 # Values that YAML would read as something nobody meant: template marks, numbers with leading zeros or very long ones.
 _TEXT = re.compile(
     r"^([ \t]*(?:- +)*(?:[^\s#\-\"'\[\]{}?:,&*!|>%@`][^\n:]*:[ \t]+)?)"
-    r"(\{\{[^\n]*?\}\}[^\n]*?|0[0-9]+|[-+]?[0-9]{19,})[ \t]*$",
+    r"(\{\{[^\n]*?\}\}(?:[^\n]*[^ \t\n])?|0[0-9]+|[-+]?[0-9]{19,})[ \t]*$",
     re.MULTILINE,
 )
 _LONE = re.compile("[\ud800-\udfff]")  # half a pair, written as an escape: no file and no database takes it
@@ -70,11 +73,16 @@ def _refused(inner: str) -> str | None:
         aliases = sum(name in anchors for name in _ALIAS.findall(inner))
         if len(inner) * 3 ** min(aliases / 3, 100) > MAX_EXPANDED:  # the most that so many aliases can multiply it by
             return "its aliases would make it too large"
-    keys = _KEY.findall(inner)
+    keys = [key.rstrip(" \t") for key in _KEY.findall(inner)]
     if len(keys) != len(set(keys)):
-        twice = next(key for place, key in enumerate(keys) if key in keys[:place])
-        return f"the key {twice} stands twice"
+        return f"the key {_twice(keys)} stands twice"
     return None
+
+
+def _twice(keys: list[str]) -> str:
+    """The first key that was there before."""
+    seen: set[str] = set()
+    return next(key for key in keys if key in seen or seen.add(key))  # type: ignore[func-returns-value]
 
 
 def _json(inner: str) -> Any:

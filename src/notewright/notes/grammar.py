@@ -16,7 +16,7 @@ ITEM = re.compile(r"(?:([*+-])|([0-9]{1,9})([.)]))(?=[ \t\n])")
 
 _NAME = r"[A-Za-z][A-Za-z0-9-]*"
 _ATTRIBUTE = r"\s+[A-Za-z_:][A-Za-z0-9_.:-]*(?:\s*=\s*(?:[^\s\"'=<>`]+|'[^']*'|\"[^\"]*\"))?"
-_TAG = rf"(?:{_NAME}(?:{_ATTRIBUTE})*\s*/?>|/{_NAME}\s*>)"
+_TAG = rf"(?:{_NAME}(?:{_ATTRIBUTE})*+\s*/?>|/{_NAME}\s*>)"
 HTML_TAG = re.compile(f"<{_TAG}")
 HTML_OPEN = re.compile(
     r"<(?:(?P<raw>(?:script|pre|textarea|style)(?=[\s>]))|(?P<comment>!--)|(?P<question>\?)|(?P<cdata>!\[CDATA\[)"
@@ -34,7 +34,7 @@ HTML_CLOSE = {
     "declaration": re.compile(">"),
 }  # the others end before a blank line
 
-_DELIMITERS = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*\n")
+_DELIMITERS = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*+\|?[ \t]*\n")
 _BAR = re.compile(r"\\.|\|")
 
 

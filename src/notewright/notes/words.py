@@ -2,7 +2,9 @@
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 
 from notewright.notes.links import shown_markdown, shown_text
 from notewright.notes.model import Link, Note
@@ -20,9 +22,13 @@ FRAME = frozenset(
     any""".split()  # noqa: SIM905
 )
 _MOST_AROUND = 400  # characters of a sentence kept on each side of its link
+_LEAST_AFTER = 200  # so many of them after a link are enough for it to share what was kept for the one before it
 _MARKS = "*`~="
 _BLANKS = re.compile(r"\s\s+|[^\S ]")
-_SENTENCE_END = re.compile(r"[.!?…;。！？]+[\"'”’)\]」』）]*(?:(?<=[。！？”’」』）])\s*|\s+)(?=[^\sa-z])")
+_STOPS = re.compile(
+    r"([.!?…;。！？]+[\"'”’)\]」』）]*)(\s*)"
+)  # a run of stops is one match, so a text of them is read once
+_WIDE_STOPS = "。！？”’」』）"  # no blank need follow them
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,7 @@ def _alone(text: str, start: int, end: int, link: Link) -> Mention | None:
     if text[start : link.start].strip() or text[link.end : end].strip():
         return None
     shown = _BLANKS.sub(" ", shown_text(link))
-    if len(shown) > _MOST_AROUND or _SENTENCE_END.search(shown):
+    if len(shown) > _MOST_AROUND or next(_sentence_ends(shown), None) is not None:
         return None
     return Mention(link, shown.strip())
 
@@ -110,13 +116,30 @@ def _mentions(text: str, start: int, end: int, links: list[Link]) -> list[Mentio
 
 
 def _sentences(prose: str, places: list[tuple[int, Link]]) -> list[Mention]:
+    """The sentence of each place, or as much of it as is kept. Links near one another share it: all that is kept of a
+    paragraph stays in proportion to its length, however many links it has."""
     found: list[Mention] = []
-    ends = [0, *(stop.end() for stop in _SENTENCE_END.finditer(prose)), len(prose)]
+    ends = [0, *_sentence_ends(prose), len(prose)]
+    begin = end = last = 0
+    sentence = ""
     for place, link in places:
         after = min(bisect_right(ends, place), len(ends) - 1)
-        begin, end = max(ends[after - 1], place - _MOST_AROUND), min(ends[after], place + _MOST_AROUND)
-        found.append(Mention(link, prose[begin:end].strip()))
+        if after != last or end < min(ends[after], place + _LEAST_AFTER):
+            begin, end = max(ends[after - 1], place - _MOST_AROUND), min(ends[after], place + _MOST_AROUND)
+            sentence, last = prose[begin:end].strip(), after
+        found.append(Mention(link, sentence))
     return found
+
+
+def _sentence_ends(prose: str) -> Iterator[int]:
+    """Where sentences begin after stops: blanks follow or the stop is a wide one, and no small letter comes next."""
+    for found in _STOPS.finditer(prose):
+        stops, after = found[1], found.end()
+        follows = prose[after : after + 1]
+        if (found[2] or stops[-1] in _WIDE_STOPS) and follows and not "a" <= follows <= "z":
+            yield after
+        elif wide := max(map(stops.rfind, _WIDE_STOPS, repeat(0), repeat(len(stops) - 1))) + 1:
+            yield found.start() + wide
 
 
 def _prose(markdown: str) -> str:
