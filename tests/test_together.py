@@ -46,6 +46,16 @@ APPEND: dict[str, Callable[[Http, str, str], object]] = {
     "cairn": lambda ask, name, line: ask("cairn_patch", path=name, op="append", content=line + "\n"),
     "obsidian": lambda ask, name, line: ask("append_note", name=name, text=line + "\n"),
 }
+LINKS: dict[str, Callable[[Http, str], str]] = {  # where the links of a note lead
+    "notes": lambda ask, name: ask("links", path=name, direction="out"),
+    "cairn": lambda ask, name: ask("cairn_links", path=name, direction="out"),
+    "lens": lambda ask, name: ask("get_links", file_path=f"Main/{name}.md"),
+}
+LINKED = {
+    "notes": r"links 1 out\n→ Topic( \d+)?\.md ",
+    "cairn": r'"outgoing":\[\{"path":"(Topic(?: \d+)?)","title":"\1"\}\]',
+    "lens": r"Forward links [^\n]*\n- Main/Topic( \d+)?\.md",
+}
 
 
 @pytest.fixture
@@ -138,12 +148,15 @@ def test_links_stay_right_while_a_note_is_renamed_and_others_write(clients: Clie
 
         return run
 
-    def looks() -> None:
-        for number in range(ROUNDS):
-            found = clients["lens"]("get_links", file_path=f"Main/About {number % 6}.md")
-            assert re.search(r"Forward links [^\n]*\n- Main/Topic( \d+)?\.md", found), found
+    def looks(surface: str) -> Callable[[], None]:
+        def run() -> None:
+            for number in range(ROUNDS):
+                found = LINKS[surface](clients[surface], f"About {number % 6}")
+                assert re.search(LINKED[surface], found), found
 
-    at_once([renames, writes("cairn"), writes("obsidian"), looks])
+        return run
+
+    at_once([renames, writes("cairn"), writes("obsidian"), *map(looks, LINKS)])
     for number in range(6):
         text = (tmp_path / "Main" / f"About {number}.md").read_text()
         assert text.startswith(f"See [[Topic {ROUNDS}]], {number}.\n")

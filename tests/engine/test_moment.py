@@ -8,23 +8,24 @@ import pytest
 from tests.conftest import MakeWorkspace
 
 from notewright import engine
-from notewright.engine import Workspace
-from notewright.notes import NotePath
+from notewright.engine import Selection, Workspace
+from notewright.notes import CAIRN, NotePath
 
 
 class Interrupted:
-    """An index between whose first two questions about links something happens."""
+    """An index between whose first two questions something happens."""
 
     def __init__(self, index: Any, happens: Callable[[], object]) -> None:
         self._index, self._happens = index, happens
 
     def __getattr__(self, name: str) -> Any:
         asked = getattr(self._index, name)
-        if name not in ("links_from", "links_toward") or self._happens is None:
+        if name not in ("links_from", "links_toward", "all_links", "select", "filed", "tagged"):
             return asked
 
         def answer(*args: Any) -> Any:
             found = asked(*args)
+            found = list(found) if name == "all_links" else found
             happens, self._happens = self._happens, lambda: None
             happens()
             return found
@@ -49,3 +50,47 @@ def test_a_rename_between_two_questions_shows_the_link_of_before_or_after_it(
     seen = replace(ws, index=Interrupted(ws.index, lambda: engine.move(ws, NotePath("Topic.md"), "Topic 2.md")))
     assert ask(seen) == [f"{prefix}Topic.md"]
     assert ask(seen) == [f"{prefix}Topic 2.md"]
+
+
+FILES = {
+    "Topic.md": "---\ntags: [one]\ndescription: d\n---\nSee [[Other]].",
+    "About.md": "See [[Topic]].",
+    "Other.md": "o",
+    "x/Deep.md": "d",
+}
+TOPIC, ABOUT = NotePath("Topic.md"), NotePath("About.md")
+ASK: dict[str, Callable[[Workspace], object]] = {
+    "links both ways": lambda ws: engine.links(ws, ABOUT, depth=2),
+    "notes that link to one": lambda ws: engine.linking(ws, TOPIC, CAIRN),
+    "notes around": lambda ws: engine.around(ws, ABOUT, CAIRN, depth=2),
+    "loose ends": lambda ws: engine.loose_ends(ws, ""),
+    "what check says of links": lambda ws: [one for one in engine.check(ws) if one.kind.endswith("_link")],
+    "names that nothing has": engine.unmet_names,
+    "notes with a tag": lambda ws: engine.described(ws, "one"),
+    "cards": lambda ws: [(card.path, card.tags) for card in engine.cards(ws, Selection())[0]],
+}
+
+
+@pytest.mark.parametrize("name", ASK)
+def test_an_answer_of_many_questions_is_that_of_one_moment(workspace: MakeWorkspace, name: str) -> None:
+    ask, ws = ASK[name], workspace(FILES)
+    ws.follower.wait(20)
+
+    before = ask(ws)
+    seen = replace(ws, index=Interrupted(ws.index, lambda: engine.move(ws, TOPIC, "Topic 2.md")))
+    between = ask(seen)
+    after = ask(seen)
+    assert between == before
+    assert after == ask(ws)
+
+
+def test_which_index_answers_now_is_told_also_inside_one_moment(workspace: MakeWorkspace) -> None:
+    ws = workspace(FILES)
+    ws.follower.wait(20)
+    with ws.index.steady():
+        before = ws.index.generation()
+        assert ws.index.filed(TOPIC) is not None
+        ws.follower.rebuild(lambda done, total: None)
+        now = ws.index.generation()
+    assert before != now == ws.index.generation()
+    assert engine.outgoing(ws, ABOUT)[0].path == TOPIC

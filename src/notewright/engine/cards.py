@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from notewright.engine.read import created, listing
-from notewright.engine.workspace import Workspace
+from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.index import Filed, Selection, everything
 from notewright.notes import NotePath
 
@@ -26,6 +26,10 @@ def cards(ws: Workspace, chosen: Selection, prefix: str = "", *, deep: bool = Tr
 
     `prefix` is a path without `.md`: the note of that name and those below it, not `deep` only one step below.
     """
+    return by_whole_index(ws, lambda: _cards(ws, chosen, prefix, deep))
+
+
+def _cards(ws: Workspace, chosen: Selection, prefix: str, deep: bool) -> tuple[list[Card], int]:
     asked = _placed(ws, chosen, prefix, deep)
     found, total = _by_birth(ws, asked) if chosen.sort == "created" else listing(ws, asked)
     paths = [filed.path for filed in found]
@@ -38,7 +42,6 @@ def cards(ws: Workspace, chosen: Selection, prefix: str = "", *, deep: bool = Tr
 
 def _placed(ws: Workspace, chosen: Selection, prefix: str, deep: bool) -> Selection:
     """The narrowest question that has everything: the folder, or where the note of its name stands."""
-    ws.follower.wait(ws.limits.seconds)
     if prefix and ws.index.filed(prefix + ".md") is not None:
         around = prefix.rpartition("/")[0]
         return replace(chosen, folder=around, recursive=True, visible=_within(ws, prefix, deep))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from notewright.engine.find import parse_query, search
-from notewright.engine.links import LinkSeen, incoming, outgoing
+from notewright.engine.links import LinkSeen, links
 from notewright.engine.parts import line_count
 from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
@@ -89,11 +89,12 @@ def _near(ws: Workspace, path: NotePath) -> Iterator[Candidate]:
     if path.is_note:
         yield partial(_whole, ws, path)
     told: set[str] = {path}
-    for link in incoming(ws, path):
+    around = links(ws, path)
+    for link in around.incoming:
         if link.source not in told:
             told.add(link.source)
             yield partial(_linking, ws, link)
-    for link in outgoing(ws, path):
+    for link in around.outgoing:
         if link.path is not None and link.path not in told and link.path.is_note:
             told.add(link.path)
             yield partial(_section_at, ws, link.path, 1, "linked")

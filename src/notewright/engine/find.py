@@ -31,10 +31,14 @@ def search(ws: Workspace, query: Query) -> Hits:
     """Ranked notes, each with its best section, as far as this reader may see."""
     sees = ws.access.sees if ws.access.hide else everything  # asking about each path costs as much as ranking
     asked = replace(query, visible=sees)
-    found = by_whole_index(ws, lambda: ws.index.search(asked))
+    return by_whole_index(ws, lambda: _search(ws, asked))
+
+
+def _search(ws: Workspace, query: Query) -> Hits:
+    found = ws.index.search(query)
     if not query.phrases or len(found.items) >= query.limit or not _is_sentence(query):
         return found
-    loosely = by_whole_index(ws, lambda: ws.index.search(replace(asked, phrases=())))
+    loosely = ws.index.search(replace(query, phrases=()))
     first = {hit.path for hit in found.items}
     more = [hit for hit in loosely.items if hit.path not in first][: query.limit - len(found.items)]
     return replace(loosely, items=(*found.items, *more))

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from notewright.engine.links import LinkSeen, SeenNames, all_keys, incoming, link_seen, outgoing, resolver
 from notewright.engine.read import decode, exists, missing
 from notewright.engine.vaults import WRITTEN_AS_NAMES
-from notewright.engine.workspace import Workspace
+from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.ledger import Change, Ledger, Past
 from notewright.notes import LinkPolicy, Note, NotePath, PlainNames, meaning, names_of, parse, path_key, with_md
 
@@ -44,7 +44,11 @@ class Around:
 
 def linking(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[LinkSeen]:
     """The first link of each note to this one, by path; to a note that is not there, those that are known by it."""
-    ws.follower.wait(ws.limits.seconds)
+    ws.access.may_see(path)
+    return by_whole_index(ws, lambda: _linking(ws, path, policy))
+
+
+def _linking(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[LinkSeen]:
     there = ws.index.filed(path) is not None
     found = incoming(ws, path, policy) if there else _known_by(ws, path, policy)
     firsts: dict[NotePath, LinkSeen] = {}
@@ -56,6 +60,11 @@ def linking(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[LinkSeen]
 
 def linked(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[LinkSeen]:
     """The first link of a note to each other end, in order; where it leads nowhere, `path` is what that is known by."""
+    ws.access.may_see(path)
+    return by_whole_index(ws, lambda: _linked(ws, path, policy))
+
+
+def _linked(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[LinkSeen]:
     known: Callable[[str, NotePath], NotePath] | None = None
     firsts: dict[str, LinkSeen] = {}
     for link in outgoing(ws, path, policy):
@@ -83,14 +92,17 @@ def around(
     """
     if not exists(ws, path) and not linking(ws, path, policy):
         raise missing(ws, path)
-    found, cut = dict[str, list[LinkSeen]](), False
-    for way, step in (("in", linking), ("out", linked)):
-        if direction in (way, "both"):
-            spread = _Spread(ws, policy, step, between)
-            found[way] = spread.links(path, depth)
-            cut = cut or spread.cut
-    near = {way: tuple(_near(ws, link) for link in links) for way, links in found.items()}
-    return Around(near.get("in", ()), near.get("out", ()), cut)
+
+    def found() -> Around:
+        near, cut = dict[str, tuple[Near, ...]](), False
+        for way, step in (("in", linking), ("out", linked)):
+            if direction in (way, "both"):
+                spread = _Spread(ws, policy, step, between)
+                near[way] = tuple(_near(ws, link) for link in spread.links(path, depth))
+                cut = cut or spread.cut
+        return Around(near.get("in", ()), near.get("out", ()), cut)
+
+    return by_whole_index(ws, found)
 
 
 @dataclass(slots=True)
@@ -140,8 +152,6 @@ def _near(ws: Workspace, link: LinkSeen) -> Near:
 
 def _known_by(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[LinkSeen]:
     """Links that lead nowhere and are known by this path."""
-    ws.access.may_see(path)
-    ws.follower.wait(ws.limits.seconds)
     means, known, wanted = resolver(ws, policy), _known_as(ws, policy), path_key(path)
     others = _gone(ws.ledger).other_names(path)
     found = [

@@ -269,8 +269,11 @@ class Place:
 def find_text(ws: Workspace, asked: Find) -> FoundTexts:
     """Which notes hold it, and how often. An empty text is in every note, no times. `places` shows where."""
     matcher = _finder(asked)
+    return by_whole_index(ws, lambda: _found(ws, asked, matcher))
+
+
+def _found(ws: Workspace, asked: Find, matcher: Matcher) -> FoundTexts:
     notes: list[FoundIn] = []
-    ws.follower.wait(ws.limits.seconds)
     patience = _patience(ws, asked)
     try:
         for body in _candidates(ws, matcher, asked.folder, patience):
@@ -325,11 +328,14 @@ _FENCE = re.compile(rb"\n---[ \t]*(?:\r?\n|\Z)")
 
 def holding(ws: Workspace, text: str) -> list[NotePath]:
     """Notes whose body (not their frontmatter) holds this text, case ignored, by path."""
-    ws.follower.wait(ws.limits.seconds)
-    patience = Patience.of(ws.limits.seconds)
     matcher = compile_pattern(text, "literal", lines=False) if text else Matcher(Needles(), None, None)
-    found = _candidates(ws, matcher, "", patience)
-    return [body.path for body in found if not text or _in_body(body, matcher, patience)]
+
+    def found() -> list[NotePath]:
+        patience = Patience.of(ws.limits.seconds)
+        bodies = _candidates(ws, matcher, "", patience)
+        return [body.path for body in bodies if not text or _in_body(body, matcher, patience)]
+
+    return by_whole_index(ws, found)
 
 
 def _in_body(body: Body, matcher: Matcher, patience: Patience) -> bool:

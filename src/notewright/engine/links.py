@@ -177,24 +177,25 @@ def link_seen(row: LinkRow, meant: Meaning, *, other: NotePath | None = None) ->
 
 def links(ws: Workspace, path: NotePath, direction: str = "both", depth: int = 1) -> LinkReport:
     """Links of a note; with a depth, of the notes they lead to as well, each note once."""
-    out: list[LinkSeen] = []
-    back: list[LinkSeen] = []
-    if direction in ("both", "out"):
-        out = list(_spread(ws, path, depth, outgoing))
-    if direction in ("both", "in"):
-        back = list(_spread(ws, path, depth, incoming))
-    return LinkReport(path, tuple(out), tuple(back))
+    ws.access.may_see(path)
+
+    def report() -> LinkReport:
+        out = _spread(path, depth, lambda one: _outgoing(ws, one, OBSIDIAN)) if direction in ("both", "out") else ()
+        back = (
+            _spread(path, depth, lambda one: _incoming(ws, one, OBSIDIAN, False)) if direction in ("both", "in") else ()
+        )
+        return LinkReport(path, tuple(out), tuple(back))
+
+    return by_whole_index(ws, report)
 
 
-def _spread(
-    ws: Workspace, start: NotePath, depth: int, step: Callable[[Workspace, NotePath], tuple[LinkSeen, ...]]
-) -> Iterator[LinkSeen]:
+def _spread(start: NotePath, depth: int, step: Callable[[NotePath], tuple[LinkSeen, ...]]) -> Iterator[LinkSeen]:
     """Breadth first; the first level whole, the next ones as far as they lead to something new."""
     seen = {start}
     waiting = deque([(start, 1)])
     while waiting:
         path, level = waiting.popleft()
-        for link in step(ws, path):
+        for link in step(path):
             new = link.path is not None and link.path not in seen
             if level == 1 or new:
                 yield link
@@ -204,9 +205,12 @@ def _spread(
                     waiting.append((link.path, level + 1))
 
 
-def broken(ws: Workspace, policy: LinkPolicy = OBSIDIAN) -> Iterator[LinkSeen]:
+def broken(ws: Workspace, policy: LinkPolicy = OBSIDIAN) -> list[LinkSeen]:
     """Every link that leads nowhere or not to one note for certain, note by note."""
-    ws.follower.wait(ws.limits.seconds)
+    return by_whole_index(ws, lambda: list(_broken(ws, policy)))
+
+
+def _broken(ws: Workspace, policy: LinkPolicy) -> Iterator[LinkSeen]:
     means = resolver(ws, policy)
     for row in ws.index.all_links():
         if ws.access.sees(row.source):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from notewright.engine.links import LinkSeen, link_seen, resolver
-from notewright.engine.workspace import Workspace
+from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.index import Selection
 from notewright.notes import NotePath
 
@@ -24,7 +24,10 @@ class LooseEnds:
 
 def loose_ends(ws: Workspace, folder: str) -> LooseEnds:
     """One look at every link of the workspace."""
-    ws.follower.wait(ws.limits.seconds)
+    return by_whole_index(ws, lambda: _loose_ends(ws, folder))
+
+
+def _loose_ends(ws: Workspace, folder: str) -> LooseEnds:
     until = time.monotonic() + ws.limits.seconds
     inside = f"{folder}/" if folder else ""
     loose: list[LinkSeen] = []

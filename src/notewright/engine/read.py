@@ -130,8 +130,9 @@ def _named(ws: Workspace, path: NotePath) -> Sequence[NotePath]:
         if found:
             return found
         ws.follower.wait(ws.limits.seconds)
-    found = _ending_in(path, [p for p in ws.index.bearing(link_key(path)) if ws.access.sees(p)])
-    return found or [p for p in dict.fromkeys(ws.index.aliased(path_key(path))) if ws.access.sees(p)]
+    with ws.index.steady():
+        found = _ending_in(path, [p for p in ws.index.bearing(link_key(path)) if ws.access.sees(p)])
+        return found or [p for p in dict.fromkeys(ws.index.aliased(path_key(path))) if ws.access.sees(p)]
 
 
 def _ending_in(path: NotePath, bearing: Sequence[NotePath]) -> list[NotePath]:
@@ -240,12 +241,13 @@ def list_folder(
         holding=glob_pieces(glob) if glob else (),
         visible=visible,
     )
-    files, total = listing(ws, chosen)
-    times = created(ws, files) if sort == "created" else {}
+    with ws.index.steady():
+        files, total = listing(ws, chosen)
+        times = created(ws, files) if sort == "created" else {}
+        folders = () if glob else tuple(_subfolders(ws, inside))
     dated = [(filed, times.get(filed.path, filed.modified_ns / 1e9)) for filed in files]
     if sort == "created":  # the index does not know what the ledger knows
         dated = sorted(dated, key=lambda pair: -pair[1])[:limit]
-    folders = () if glob else tuple(_subfolders(ws, inside))
     return Level(folders, tuple(dated), total)
 
 

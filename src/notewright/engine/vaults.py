@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from notewright.engine.read import exists, missing
-from notewright.engine.workspace import Workspace
+from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.errors import Indexing, NotFound
 from notewright.index import Selection, Visible, everything
 from notewright.notes import NotePath, path_key, path_problem, property_tags, tag_key
@@ -123,7 +123,10 @@ def _by_length(paths: Iterable[NotePath]) -> list[NotePath]:
 
 def unmet_names(ws: Workspace) -> list[tuple[NotePath, str]]:
     """Links in brackets to a name that nothing has: where they stand and what they say, each once, in order."""
-    ws.follower.wait(ws.limits.seconds)
+    return by_whole_index(ws, lambda: _unmet_names(ws))
+
+
+def _unmet_names(ws: Workspace) -> list[tuple[NotePath, str]]:
     files, _ = ws.index.select(Selection(notes_only=False, visible=_visible(ws)))
     stems = {filed.path.stem for filed in files}
     unmet = (
@@ -139,13 +142,15 @@ def unmet_names(ws: Workspace) -> list[tuple[NotePath, str]]:
 
 def tags_of_properties(ws: Workspace) -> list[str]:
     """Every tag of every note's properties, as spelled, by code point. Tags in the text do not count."""
-    ws.follower.wait(ws.limits.seconds)
-    return sorted({tag for _, tags in _tagged(ws) for tag in tags})
+    return by_whole_index(ws, lambda: sorted({tag for _, tags in _tagged(ws) for tag in tags}))
 
 
 def strange_tags(ws: Workspace, tags: Sequence[str]) -> list[str]:
     """Those of these tags that no note's properties hold yet; none is strange where there are no tags at all."""
-    ws.follower.wait(ws.limits.seconds)
+    return by_whole_index(ws, lambda: _strange_tags(ws, tags))
+
+
+def _strange_tags(ws: Workspace, tags: Sequence[str]) -> list[str]:
     strange = [tag for tag in tags if not any(tag in held for _, held in _holding(ws, tag))]
     return strange if strange and any(held for _, held in _tagged(ws)) else []
 
@@ -154,7 +159,10 @@ def with_tags(ws: Workspace, tags: Sequence[str], *, every: bool) -> list[NotePa
     """Notes whose properties hold any, or every one, of these tags or a tag below it; case counts."""
     if every and not tags:
         return all_named(ws)
-    ws.follower.wait(ws.limits.seconds)
+    return by_whole_index(ws, lambda: _with_tags(ws, tags, every))
+
+
+def _with_tags(ws: Workspace, tags: Sequence[str], every: bool) -> list[NotePath]:
     found = [{path for path, held in _holding(ws, tag) if any(_below(one, tag) for one in held)} for tag in tags]
     return by_name(set.intersection(*found) if every else set().union(*found))
 
@@ -180,7 +188,10 @@ def _with_held(ws: Workspace, paths: Sequence[NotePath]) -> Iterator[tuple[NoteP
 
 def described(ws: Workspace, tag: str) -> list[tuple[NotePath, Any]]:
     """Notes whose properties hold exactly this tag, by name, each with its property `description` or None."""
-    ws.follower.wait(ws.limits.seconds)
+    return by_whole_index(ws, lambda: _described(ws, tag))
+
+
+def _described(ws: Workspace, tag: str) -> list[tuple[NotePath, Any]]:
     paths = by_name(path for path, held in _holding(ws, tag) if tag in held)
     descriptions = ws.index.property_of("description", paths)
     return [(path, descriptions.get(path)) for path in paths]

@@ -182,7 +182,11 @@ class SqliteIndex:
         known = self._whole
         if known is not None and known[0] == place:
             return known[1]
-        answer = self._ask(_generation)
+        held, self._held.con = self._held.con, None  # the one that answers now, not the one of that moment
+        try:
+            answer = self._ask(_generation)
+        finally:
+            self._held.con = held
         if answer.whole and place is not None:
             self._whole = (place, answer)
         return answer

@@ -102,7 +102,8 @@ def _files(ws: Workspace) -> Callable[[NotePath], str]:
 def _around(ws: Workspace, path: NotePath) -> Around:
     quick = engine.hurried(ws, PATIENCE)
     try:
-        return Around(engine.incoming(quick, path), engine.outgoing(quick, path))
+        report = engine.links(quick, path)
+        return Around(report.incoming, report.outgoing)
     except Indexing:
         return Around(ready=False)
 
