@@ -2,7 +2,7 @@
 
 import pytest
 
-from notewright.engine.merging import merged, replaced
+from notewright.engine.merging import held, merged, replaced, without_change
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,30 @@ def test_a_place_is_gone_when_neither_the_old_words_nor_ours_are_there() -> None
     assert not replaced(before, after, b"see [[Old|it]]\n")
     assert not replaced(before, after, b"see [[New|it]]\n")
     assert not replaced(b"a\n", b"a\nours\n", b"b\n"), "what only adds has its place anywhere"
+    assert replaced(before, after, b"see, and see again\n"), "words that our change leaves alone say nothing"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "theirs", "there"),
+    [
+        ("a\n", "a\nours\n", "b\nours\n", True),
+        ("a\n", "a\nours\n", "b\n", False),
+        ("see [[Old]]\n", "see [[New]]\n", "really see [[New]] now\n", True),  # only the words say
+        ("see [[Old]]\n", "see [[New]]\n", "really see [[Old]] now\n", False),
+        ("a b\n", "b a\n", "top\nb a\n", True),  # only the lines say
+        ("a b\n", "b a\n", "top\na b\n", False),
+        ("one\n", "two\n", "three\n", None),
+        ("x\n", "x\nx\n", "x\nx y\n", None),  # lines say no, words say yes
+    ],
+)
+def test_lines_and_words_say_whether_a_change_is_in_a_text(
+    before: str, after: str, theirs: str, there: bool | None
+) -> None:
+    assert held(before.encode(), after.encode(), theirs.encode()) is there
+
+
+def test_a_change_is_taken_back_only_where_it_is_certain_what_is_left() -> None:
+    assert without_change(b"a\nb\n", b"A\nb\n", b"A\nB\n") == b"a\nB\n"
+    assert without_change(b"a\nb\nc\n", b"A\nb\nc\n", b"a\nb\nC\n") == b"a\nb\nC\n", "it was taken back by hand"
+    assert without_change(b"text\n", b"x\n", b"x\nx\n") is None, "which one was the text?"
+    assert without_change(b"a\n", b"b\n", b"\xff\n") is None

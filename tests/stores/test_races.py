@@ -14,7 +14,7 @@ from notewright.errors import Busy, Conflict, Exists, Forbidden, NoSpace, NotFou
 from notewright.notes import NotePath
 from notewright.stores import beneath, swap, version_of
 from notewright.stores import writing as writing_module
-from notewright.stores.beneath import Root, refusal
+from notewright.stores.beneath import Abilities, Root, refusal
 from notewright.stores.folder import FolderStore
 
 THEIRS = b"theirs " * 300
@@ -86,6 +86,41 @@ def test_an_interrupted_system_call_is_repeated(
 
     monkeypatch.setattr(beneath, "_syscall", interrupted)
     assert store.read(A).data == OLD and left == []
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="no list of open files here")
+def test_without_openat2_no_folder_on_the_way_stays_open(tmp_path: Path) -> None:
+    put(tmp_path / "f/g/h/a.md")
+    root = Root(str(tmp_path), Abilities(openat2=False))
+    with root.entered() as entered:
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(3):
+            os.close(root.open(entered, "f/g/h/a.md"))
+            with pytest.raises(FileNotFoundError):
+                root.open(entered, "f/g/absent/a.md")
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_the_file_system_cannot_do_is_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
+    def rename(folder: int, name: str, to_folder: int, to: str, flags: int) -> None:
+        tried.append(flags)
+        raise OSError(errno.EINVAL, "cannot")
+
+    monkeypatch.setattr(beneath, "_rename", rename)
+    store = FolderStore(tmp_path)
+    version = put(tmp_path / "a.md")
+    for number in range(3):
+        version = store.write(A, b"%d" % number, seen=version, op=str(number)).version
+        store.write(NotePath(f"new{number}.md"), NEW, seen=None, op=f"new{number}")
+    store.close()
+    assert sorted(tried) == [beneath._NOREPLACE, beneath._EXCHANGE]
+    assert store_texts(tmp_path) == {"a.md": b"2", **{f"new{number}.md": NEW for number in range(3)}}
+
+
+def store_texts(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
 # ---- who comes between --------------------------------------------------------------------------------
