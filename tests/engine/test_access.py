@@ -154,6 +154,14 @@ def test_rules_of_the_workspace_and_of_the_caller_both_hold() -> None:
         both.may_write(NotePath("w/1.md"))
 
 
+@pytest.mark.parametrize("owner", [True, False])
+@pytest.mark.parametrize("caller", [True, False])
+def test_rules_are_read_only_where_either_of_them_is(owner: bool, caller: bool) -> None:
+    both = Access(read_only=owner, hide=("a/**",)).narrowed(Access(read_only=caller, hide=("b/**",)))
+    assert both.read_only is (owner or caller)
+    assert not both.sees(NotePath("a/x.md")) and not both.sees(NotePath("b/x.md")) and both.sees(NotePath("c/x.md"))
+
+
 def test_another_client_cannot_undo_what_it_may_not_see(ws: Workspace) -> None:
     hidden = engine.Workspace(**{name: getattr(ws, name) for name in ws.__slots__} | {"access": Access()})
     change = engine.past(hidden, Past())[0]

@@ -101,6 +101,27 @@ def test_without_openat2_no_folder_on_the_way_stays_open(tmp_path: Path) -> None
         assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="no list of open files here")
+def test_no_file_stays_open_after_a_change_that_was_made_or_refused(store: FolderStore, tmp_path: Path) -> None:
+    def round(number: int) -> None:
+        version = put(tmp_path / "f/a.md", b"%d" % number)
+        path, op = NotePath("f/a.md"), str(number)
+        store.stage(path, NEW, op=op)
+        with pytest.raises(Conflict):
+            store.write(path, OLD, seen=version_of(THEIRS), op=op)
+        version = store.write(path, NEW, seen=version, op=op).version
+        with pytest.raises(Exists):
+            store.write(NotePath("f"), NEW, seen=None, op=op)
+        store.delete(path, seen=version, op=op)
+        store.settle(op)
+
+    round(0)
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(1, 6):
+        round(number)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_what_the_file_system_cannot_do_is_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
 
