@@ -172,6 +172,11 @@ def base_url(scope: Scope, public_url: str | None = None) -> str:
     return f"{scope.get('scheme', 'http')}://{Headers(scope=scope).get('host', 'localhost')}"
 
 
+def base_path(public_url: str | None) -> str:
+    """The path below which a proxy shows us, which it takes away from what it asks us for; "" for none."""
+    return urlsplit(public_url or "").path.rstrip("/")
+
+
 Told = Callable[[str, Mapping[str, Any]], None]
 
 
@@ -305,7 +310,8 @@ class Gate:
         if _is_browser(scope):
             query = scope.get("query_string", b"").decode("latin-1")
             asked = quote(scope["path"] + (f"?{query}" if query else ""), safe="/")
-            return RedirectResponse(f"/sign-in?next={asked}", 303, {"Cache-Control": "no-store"})
+            entrance = f"{base_path(self._entry.public_url)}/sign-in"
+            return RedirectResponse(f"{entrance}?next={asked}", 303, {"Cache-Control": "no-store"})
         told = {"error": refused.error or "unauthorized", "error_description": refused.description}
         return JSONResponse(told, refused.status, {"WWW-Authenticate": challenge(refused, scope[METADATA_URL])})
 

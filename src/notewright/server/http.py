@@ -28,7 +28,7 @@ from notewright.server import mcp, shapes, visit
 from notewright.server.caller import Caller
 from notewright.server.changes import Streams
 from notewright.server.edge import Edge
-from notewright.server.gate import VISITOR, Door, Entry, Gate, Narrow, Visitor, address_of
+from notewright.server.gate import VISITOR, Door, Entry, Gate, Narrow, Visitor, address_of, base_path
 from notewright.server.intake import Asked, Turn, again, nothing_more, taken_in
 from notewright.server.leaving import Leaving
 from notewright.server.messages import client_name, flaw_in, is_message, request_id
@@ -36,6 +36,7 @@ from notewright.server.operations import Operations
 from notewright.server.proxies import Proxies
 from notewright.server.quick import Quick
 from notewright.server.sessions import Sessions
+from notewright.server.slashes import other_spelling
 from notewright.server.staying import Staying
 from notewright.server.trace import Trace
 from notewright.server.turns import Turns
@@ -107,6 +108,8 @@ def app(
         leave()
 
     site = Starlette(routes=routes, lifespan=lifespan, middleware=_passed(rules, routes, operations))
+    site.router.redirect_slashes = False
+    site.router.default = other_spelling(routes, base_path(rules.entry.public_url))
     site.state.leave = leaving
     return site
 

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.responses import Response
 
-from notewright.server.gate import Door, visitor_of
-from notewright.server.page import activity, browse, changes, connect, entrance, files, health, reading
+from notewright.server.gate import Door, base_path, visitor_of
+from notewright.server.page import activity, addresses, browse, changes, connect, entrance, files, health, reading
 from notewright.server.page.assets import asset
 from notewright.server.page.frame import HEADERS, PAGE, Desk, door
 from notewright.server.page.live import Feed, Look
@@ -46,6 +46,7 @@ def routes(desk: Desk, feed: Feed) -> list[Door]:
 
 def _events(desk: Desk, feed: Feed) -> Callable[[Request], Awaitable[Response]]:
     async def events(request: Request) -> Response:
+        addresses.BELOW.set(base_path(desk.public_url))
         who = visitor_of(request).principal
         if not who.uses(PAGE):
             return Response("This token is for tools, not for the page", 403, HEADERS, "text/plain")

@@ -6,6 +6,8 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from notewright.server.page.addresses import at
+
 FOLDER = Path(__file__).parents[1] / "static"
 KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 _FILES = {file.name: file.read_bytes() for file in FOLDER.iterdir() if file.suffix in KINDS}
@@ -14,7 +16,7 @@ _MARKS = {name: hashlib.sha256(data).hexdigest()[:12] for name, data in _FILES.i
 
 def asset_url(name: str) -> str:
     """With a mark of its content: another content is another address."""
-    return f"/static/{name}?v={_MARKS[name]}"
+    return at(f"/static/{name}?v={_MARKS[name]}")
 
 
 async def asset(request: Request) -> Response:

@@ -11,7 +11,7 @@ from notewright import engine
 from notewright.engine import Change, Difference, Undone, Workspace
 from notewright.errors import Conflict, Invalid, Problem
 from notewright.server.page.activity import Row, since_time
-from notewright.server.page.addresses import change_url, workspace_url
+from notewright.server.page.addresses import at, change_url, workspace_url
 from notewright.server.page.frame import Asked, moment
 
 MOST_LINES = 1_000  # of all differences of one page together
@@ -92,7 +92,7 @@ def undo_since(asked: Asked) -> Response:
     """What taking back everything of one client since a time would do."""
     chosen = _Since.of(asked.ws, asked.query.get)
     what = f"everything {chosen.who} changed since {moment(chosen.at, asked.ws.timezone)}"
-    return _preview(asked, lambda dry: chosen.undo(asked.ws, dry), back="/", what=what, fields=chosen.fields)
+    return _preview(asked, lambda dry: chosen.undo(asked.ws, dry), back=at("/"), what=what, fields=chosen.fields)
 
 
 def undo_since_now(asked: Asked) -> Response:
@@ -132,7 +132,7 @@ def _preview(
 ) -> Response:  # fmt: skip
     """What would happen, with a button; or what stands in the way."""
     values: dict[str, object] = {"what": what, "row": Row(asked.ws, one) if one else None, "back": back}
-    values |= {"fields": fields or {}, "action": asked.request.url.path, "changes": [], "obstacles": []}
+    values |= {"fields": fields or {}, "action": at(asked.request.url.path), "changes": [], "obstacles": []}
     try:
         undone = take_back(True)
     except Conflict as problem:
@@ -166,4 +166,4 @@ def _done(asked: Asked, undone: Undone) -> Response:
     """To the change that took it back."""
     done = undone.done
     kept = f"&kept={len(undone.kept)}" if undone.kept else ""
-    return asked.go(f"{change_url(asked.ws, done.id)}?done=undo{kept}" if done and done.id else "/")
+    return asked.go(f"{change_url(asked.ws, done.id)}?done=undo{kept}" if done and done.id else at("/"))

@@ -9,7 +9,7 @@ from notewright import engine
 from notewright.config import SURFACES, surface_name
 from notewright.engine import Grant, Token, Workspace
 from notewright.errors import Exists, Invalid, NotFound
-from notewright.server.page.addresses import workspace_url
+from notewright.server.page.addresses import at, workspace_url
 from notewright.server.page.frame import PAGE, STATUS, Asked
 from notewright.server.page.snippets import snippets
 
@@ -59,7 +59,7 @@ def _page(asked: Asked, status: int = 200, **values: object) -> Response:
 
 
 def _address(base: str, surface: str, ws: Workspace | None) -> str:
-    return f"{base}{workspace_url(ws, 'mcp', surface)}" if ws else f"{base}/mcp/{surface}"
+    return f"{base}{workspace_url(ws, 'mcp', surface).removeprefix(at(''))}" if ws else f"{base}/mcp/{surface}"
 
 
 def grant_words(grant: Grant) -> str:
@@ -126,4 +126,4 @@ def revoke_token(asked: Asked) -> Response:
     if not asked.desk.registry.revoke(name, time.time()):
         raise NotFound(f"there is no token {name!r} to revoke", hint="it may be revoked already", what="token")
     asked.desk.audit.admin("token_revoked", user=asked.guest.principal.user, token=name)
-    return asked.go("/connect#tokens")
+    return asked.go(at("/connect#tokens"))

@@ -8,7 +8,7 @@ from notewright import engine
 from notewright.errors import Limited
 from notewright.server.cookies import LASTS
 from notewright.server.gate import COOKIE, GUESSES, address_of
-from notewright.server.page.addresses import own_path
+from notewright.server.page.addresses import at, own_path
 from notewright.server.page.frame import PAGE, Asked
 
 
@@ -28,7 +28,7 @@ def sign_in_now(asked: Asked) -> Response:
     if token is None or (token.grant.surfaces is not None and PAGE not in token.grant.surfaces):
         return _refused(asked, onward, known=token is not None)
     asked.desk.audit.signed_in(token.name)
-    response = asked.go(onward)
+    response = asked.go(at(onward))
     response.set_cookie(
         COOKIE,
         asked.desk.cookies.issue(token.digest, time.time()),
@@ -57,6 +57,6 @@ def sign_out(asked: Asked) -> Response:
     """The cookie is taken back, and is good for nobody any more who copied it."""
     if asked.visitor is not None and asked.visitor.session:
         asked.desk.registry.end_session(asked.visitor.session, time.time(), LASTS)
-    response = asked.go("/sign-in")
+    response = asked.go(at("/sign-in"))
     response.delete_cookie(COOKIE, httponly=True, samesite="lax", secure=asked.secure)
     return response

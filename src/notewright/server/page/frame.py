@@ -18,7 +18,7 @@ from notewright.engine import Actor, MemoryTraffic, Narrowed, Registry, Workspac
 from notewright.errors import Forbidden, Limited, NotFound, Problem
 from notewright.server.audit import Audit
 from notewright.server.cookies import Cookies
-from notewright.server.gate import VISITOR, Door, Need, Visitor, address_of, base_url
+from notewright.server.gate import VISITOR, Door, Need, Visitor, address_of, base_path, base_url
 from notewright.server.page import addresses
 from notewright.server.page.assets import asset_url
 from notewright.server.turns import Turns
@@ -136,6 +136,7 @@ def door(desk: Desk, path: str, show: Show, *, need: Need = "read", post: bool =
 
     async def endpoint(request: Request) -> Response:
         visitor: Visitor | None = request.scope.get(VISITOR)
+        addresses.BELOW.set(base_path(desk.public_url))
         asked = Asked(desk, request, visitor, await _form(request) if post else {})
         try:
             async with desk.turns.turn((visitor and visitor.principal.user) or address_of(request.scope)):
@@ -223,7 +224,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"moment": moment, "rfc3339": rfc3339, "size": size, "number": number}
-    names = ("workspace_url", "note_url", "file_url", "folder_url", "change_url", "activity_url")
+    names = ("workspace_url", "note_url", "file_url", "folder_url", "change_url", "activity_url", "at")
     made.globals |= {name: getattr(addresses, name) for name in names} | {"asset": asset_url}
     return made
 

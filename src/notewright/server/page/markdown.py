@@ -19,6 +19,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 from notewright.notes import Link, Meaning, Note, NotePath, heading_slugs
+from notewright.server.page.addresses import at
 
 SECONDS = 3.0  # for one note; one that takes longer is shown as plain text
 PICTURES = ("png", "jpg", "jpeg", "gif", "webp", "avif")
@@ -107,7 +108,7 @@ def _clean(html: str) -> str:
 
 
 def _own_pictures(tag: str, attribute: str, value: str) -> str | None:
-    return None if attribute == "src" and not value.startswith("/w/") else value
+    return None if attribute == "src" and not value.startswith(at("/w/")) else value
 
 
 # ---- rules of the library -----------------------------------------------------------------------------
