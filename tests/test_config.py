@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from notewright.config import SETTINGS, WORKSPACE_SETTINGS, Asked, Config, load, obsidian_vault, workspace_id
+from notewright.config.owning import name_key
 from notewright.errors import Invalid, NotFound, Problem
 
 
@@ -300,3 +301,14 @@ def test_paths_are_relative_to_where_they_were_said(tmp_path: Path) -> None:
     assert config["backup.to"] == str(home / "backups")
     assert config["http.tls_cert"] == str(here / "cert.pem")
     assert (config["http.tls_key"], config["audit_log"], config["workspaces_root"]) == ("/key.pem", "off", None)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("Work", "WORK"), ("Work", "Ｗork"), ("W\u00f6rk", "Wo\u0308rk"), ("Work", "Wo\u200drk")]
+)
+def test_names_that_differ_in_case_width_composition_or_what_is_unseen_count_as_the_same(one: str, other: str) -> None:
+    assert name_key(one) == name_key(other)
+
+
+def test_letters_of_two_scripts_that_look_alike_are_two_letters() -> None:
+    assert name_key("W\u043erk") != name_key("Work")

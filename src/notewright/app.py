@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from urllib.parse import urlsplit
@@ -130,11 +131,22 @@ def refuse_strangers(config: Config, registry: Registry) -> None:
     if config["auth.issuer"] or any(token.good(time.time()) for token in registry.tokens()):
         return
     state = f" --state {shlex.quote(config['state'])}" if config["state"] else ""
+    opens = f"{beyond} would open your notes to everyone who can reach this machine"
+    if _is_this_machine(config["http.host"]) and config["http.host"] not in LOOPBACK:
+        opens = f"{beyond} is not {', '.join(LOOPBACK[:-1])} or {LOOPBACK[-1]}, where no access token is needed"
     raise Invalid(
-        f"{beyond} would open your notes to everyone who can reach this machine",
+        opens,
         hint=f"make an access token first: notewright token add NAME{state}",
         what="http",
     )
+
+
+def _is_this_machine(host: str) -> bool:
+    """One of the many other addresses that nobody else can reach, as 127.0.0.2."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def beyond_this_machine(config: Config) -> str | None:

@@ -16,6 +16,11 @@ import pytest
 from tests.conftest import write_files
 from tests.server.lines import NOTEWRIGHT
 
+from notewright import app
+from notewright.config import Asked, load
+from notewright.errors import Invalid
+from notewright.ledger.registry_sqlite import SqliteRegistry
+
 HEADERS = {"accept": "application/json"}
 
 
@@ -123,6 +128,24 @@ def test_a_token_that_is_over_opens_nothing(place: Path) -> None:
     token(place, "revoke", "phone")
     command = [NOTEWRIGHT, "serve", str(place / "notes"), "--state", str(place / "state"), "--http", "0.0.0.0:0"]
     assert "notewright token add" in subprocess.run(command, capture_output=True, text=True, timeout=30).stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        ("0.0.0.0", "would open your notes to everyone who can reach this machine"),
+        ("192.0.2.7", "would open your notes to everyone who can reach this machine"),
+        ("127.0.0.2", "is not 127.0.0.1, localhost or ::1, where no access token is needed"),
+        ("127.255.0.1", "is not 127.0.0.1, localhost or ::1, where no access token is needed"),
+    ],
+)
+def test_an_address_that_needs_a_token_is_refused_for_what_it_is(place: Path, host: str, words: str) -> None:
+    config = load(
+        Asked((str(place / "notes"),), flags={"http.host": host, "http.port": 0}), environ={}, folder=str(place)
+    )
+    with contextlib.closing(SqliteRegistry.in_memory()) as registry, pytest.raises(Invalid) as refused:
+        app.refuse_strangers(config, registry)
+    assert str(refused.value).startswith(f"--http {host}:0 {words}. make an access token first: notewright token add")
 
 
 @pytest.mark.slow

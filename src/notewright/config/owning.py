@@ -268,7 +268,7 @@ def _good_name(raw: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """What two names share that look the same: case, width, composition and what cannot be seen are left out."""
+    """What two names share that count as the same: case, width, composition and what cannot be seen are left out."""
     plain = "".join(letter for letter in unicodedata.normalize("NFKC", name) if letter not in _JOINERS)
     return unicodedata.normalize("NFKC", plain.casefold())
 

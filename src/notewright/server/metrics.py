@@ -210,9 +210,9 @@ def _of_spaces(spaces: Sequence[Space]) -> Iterator[Metric]:
 
 def _of_processes(processes: Sequence[int]) -> Iterator[Metric]:
     sizes = [size for size in map(_resident_bytes, processes) if size is not None]
-    yield _gauge("notewright_processes", "Processes that answer.", {"": len(processes)})
+    yield _gauge("notewright_processes", "Worker processes that have begun and not ended.", {"": len(processes)})
     yield _gauge(
-        "notewright_memory_bytes", "Resident memory of the processes that answer.", {"": sum(sizes) if sizes else None}
+        "notewright_memory_bytes", "Resident memory of the worker processes.", {"": sum(sizes) if sizes else None}
     )
 
 
