@@ -8,7 +8,8 @@ import regress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from notewright.engine.patterns import Dialect, OutOfTime, Patience, compile_pattern
+from notewright.engine.patience import OutOfTime, Patience
+from notewright.engine.patterns import Dialect, compile_pattern
 from notewright.errors import Invalid
 
 
@@ -27,6 +28,10 @@ def found(pattern: str, text: str, dialect: Dialect = "re2", *, lines: bool = Fa
         (r"\bnote\b", "énote note notes", ["note"]),
         (r"\bété\b", "l'été étés", ["été"]),
         (r"\Bing", "ring éing ing", ["ing", "ing"]),
+        (r"(?-i)(?:.|[^a])\B", "aé", ["a"]),
+        (r"(?-i)(?:[^a]|[^b])é", "aé bé", ["aé", "bé"]),
+        (r"[é-]\b", "é- é-x", ["é", "é", "-"]),
+        (r"ⓐ\w|[\W\d]", "ⓐb", ["ⓐb"]),
         (r"\d+", "12 ٣٤", ["12", "٣٤"]),
         (r"a\sb", "a\u00a0b a b", ["a\u00a0b", "a b"]),
         (r"[\W\d]+", "é-1 x", ["-1 "]),
@@ -128,6 +133,7 @@ def test_what_javascript_would_refuse_is_refused(pattern: str) -> None:
         ("(" * 200 + ")" * 200, "deep in each other"),
         ("((a{100}){100}){100}", "too large"),
         ("a{2000}", "too large"),
+        (r"\w{500}", "too large"),
     ],
 )
 def test_a_bad_pattern_is_refused_with_what_is_wrong_and_where(pattern: str, words: str) -> None:
@@ -174,6 +180,26 @@ def test_a_pattern_that_must_backtrack_is_stopped_by_the_clock() -> None:
     assert time.monotonic() - began < 3
 
 
+@pytest.mark.parametrize("dialect", ["re2", "python-like", "javascript"])
+@pytest.mark.parametrize("pattern", ["(((a{9}){9}){9}){9}b{9999}", "(?:(?:){999}){999}", "(?:a|b){999999}"])
+def test_what_grows_too_large_is_refused_before_any_engine_has_it(dialect: Dialect, pattern: str) -> None:
+    with pytest.raises(Invalid, match="too large: make its repetitions"):
+        compile_pattern(pattern, dialect)
+
+
+def test_a_text_that_would_need_too_much_memory_is_left_out_and_that_is_said() -> None:
+    matcher = compile_pattern(r"(?:(a)(b)?\1|b.)*(?<=c)d", "python-like", lines=False)
+    patience = Patience.of(10)
+    assert list(matcher.finditer("cd", patience)) == [(1, 2)] and not patience.left_out
+    assert list(matcher.finditer("ab" * 1_000_000 + "cd", patience)) == [] and patience.left_out
+
+
+def test_a_search_that_could_take_re2_too_long_is_not_begun() -> None:
+    matcher = compile_pattern("(?:a|b)*a(?:a|b){900}q", lines=False)
+    patience = Patience.of(3)
+    assert list(matcher.finditer("ab" * 4_000_000, patience)) == [] and patience.left_out
+
+
 @pytest.mark.parametrize(
     ("pattern", "groups"),
     [
@@ -200,6 +226,7 @@ _ATOMS = st.sampled_from(
     ["a", "b", "é", "日", ".", r"\w", r"\W", r"\s", r"\d", "[ab]", "[^a]", "[é日]", r"[^\w]", "k", "1"]
 )
 _EDGES = st.sampled_from(["", "", "", r"\b", r"\B", "^", "$"])
+_INNER_EDGES = st.sampled_from(["", "", r"\b", r"\B"])
 
 
 def _joined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -214,18 +241,43 @@ def _joined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 _PATTERNS = st.tuples(_EDGES, st.recursive(_ATOMS, _joined, max_leaves=6), _EDGES).map("".join)
+_EDGED_ATOMS = st.tuples(_INNER_EDGES, _ATOMS, _INNER_EDGES).map("".join)
+_EDGED = st.recursive(_EDGED_ATOMS, _joined, max_leaves=5)  # word boundaries in every place
+
+
+def _by_re(pattern: str, text: str, flags: int) -> list[tuple[int, int]]:
+    other, expected, at = re.compile(pattern.replace("$", r"\Z"), flags), [], 0
+    while at <= len(text) and (match := other.search(text, at)):
+        expected += [match.span()] if match[0] else []
+        at = match.end() + (not match[0])
+    return expected
 
 
 @settings(max_examples=400, deadline=None)
 @given(_PATTERNS, st.text(_LETTERS, max_size=12), st.booleans())
 def test_our_dialect_finds_what_a_backtracking_engine_finds(pattern: str, text: str, ignore_case: bool) -> None:
-    flags = re.IGNORECASE if ignore_case else 0
-    other, expected, at = re.compile(pattern.replace("$", r"\Z"), flags), [], 0
-    while at <= len(text) and (match := other.search(text, at)):
-        expected += [match.span()] if match[0] else []
-        at = match.end() + (not match[0])
     matcher = compile_pattern(pattern, "re2", ignore_case=ignore_case, lines=False)
+    expected = _by_re(pattern, text, re.IGNORECASE if ignore_case else 0)
     assert list(matcher.finditer(text, Patience.of(5))) == expected
+
+
+@settings(max_examples=400, deadline=None)
+@given(_EDGED, st.text(_LETTERS, max_size=12), st.booleans(), st.sampled_from(["re2", "python-like"]))
+def test_word_boundaries_are_those_of_every_script_wherever_they_stand(
+    pattern: str, text: str, ignore_case: bool, dialect: Dialect
+) -> None:
+    matcher = compile_pattern(pattern, dialect, ignore_case=ignore_case, lines=False)
+    expected = _by_re(pattern, text, re.IGNORECASE if ignore_case else 0)
+    assert list(matcher.finditer(text, Patience.of(5))) == expected
+    assert matcher.found_in(text.encode(), Patience.of(5)) == bool(re.search(pattern, text, re.I * ignore_case))
+
+
+@settings(max_examples=200, deadline=None)
+@given(_EDGED, st.text(_LETTERS, max_size=12))
+def test_word_boundaries_of_javascript_are_those_of_ascii(pattern: str, text: str) -> None:
+    pattern = pattern.replace("*?", "*")
+    matcher = compile_pattern(pattern, "javascript", ignore_case=False, lines=False)
+    assert list(matcher.finditer(text, Patience.of(5))) == _in_javascript(pattern, text, "")
 
 
 @settings(max_examples=400, deadline=None)

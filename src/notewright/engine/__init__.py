@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from notewright.engine.found import FoundOrder, Ranked, Ranking, rank_texts
     from notewright.engine.graph import Around, Near, around, linked, linking
     from notewright.engine.grep import (
+        PATTERN_SECONDS,
         Find,
         FoundIn,
         FoundTexts,
@@ -152,7 +153,9 @@ else:  # each part is loaded when it is first asked for
             "find": "parse_query search",
             "found": "FoundOrder Ranked Ranking rank_texts",
             "graph": "Around Near around linked linking",
-            "grep": "Find FoundIn FoundTexts Grep LineMatch Matches Place find_text grep holding places",
+            "grep": (
+                "PATTERN_SECONDS Find FoundIn FoundTexts Grep LineMatch Matches Place find_text grep holding places"
+            ),
             "history": "Difference Undone change_of diff_of outlook past purge undo undo_since",
             "importing": "ImportReport bring_in",
             "library": "Shelf",
@@ -188,6 +191,7 @@ else:  # each part is loaded when it is first asked for
 
 __all__ = [
     "BACKUPS",
+    "PATTERN_SECONDS",
     "TRASH",
     "WRITTEN_AS_NAMES",
     "Access",

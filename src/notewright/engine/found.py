@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from notewright.engine.grep import Find, FoundIn, find_text, places
+from notewright.engine.grep import PATTERN_SECONDS, Find, FoundIn, find_text, places
 from notewright.engine.read import created
 from notewright.engine.workspace import Workspace
 
@@ -44,7 +44,7 @@ def rank_texts(
 ) -> Ranking:
     """Notes that hold a text, of all these workspaces together. Invalid for a pattern that is none."""
     asked.check()
-    asked = replace(asked, until=time.monotonic() + max(ws.limits.seconds for ws in workspaces))
+    asked = replace(asked, until=time.monotonic() + min(PATTERN_SECONDS, max(ws.limits.seconds for ws in workspaces)))
     answers = [(ws, find_text(ws, asked)) for ws in workspaces]
     ranked = [Ranked(ws, found, _score(ws, asked, found)) for ws, answer in answers for found in answer.notes]
     ranked.sort(key=_key(order, ranked))

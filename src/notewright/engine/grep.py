@@ -7,11 +7,12 @@ that do not match. Only what matches is cut into lines.
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import merge
 from itertools import accumulate, islice
 
-from notewright.engine.patterns import Dialect, Matcher, OutOfTime, Patience, Span, compile_pattern
+from notewright.engine.patience import OutOfTime, Patience, Span
+from notewright.engine.patterns import Dialect, Matcher, compile_pattern
 from notewright.engine.read import folder_path
 from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.errors import Problem
@@ -24,6 +25,7 @@ BINARY_BYTES = 8_192  # a NUL among the first of these: not text
 MARK = "\ufeff".encode()  # of byte order, before the first line
 LINE_CHARACTERS = 10_000  # shown of one line
 SPANS = LINE_CHARACTERS  # told of one line: no more than it can hold
+PATTERN_SECONDS = 5.0  # for one pattern, whatever it asks
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class Grep:
     files: bool = False  # every text file, not only notes
     context: int = 0
     limit: int = 50
+    spans: int = SPANS  # of each line; who shows lines alone needs none
+    until: float | None = None  # on the monotonic clock, for a question in several parts
     cancelled: Callable[[], bool] | None = None
     told: Callable[[int], None] | None = None  # now and then, of so many more notes that were looked into
 
@@ -67,8 +71,7 @@ class Matches:
 
 @dataclass(slots=True)
 class _Tally:
-    limit: int
-    context: int
+    asked: Grep
     items: list[LineMatch] = field(default_factory=list)
     lines: int = 0
     notes: int = 0
@@ -84,8 +87,8 @@ def grep(ws: Workspace, asked: Grep) -> Matches:
 
 
 def _matches(ws: Workspace, asked: Grep, matcher: Matcher, folder: str, accepted: Visible) -> Matches:
-    patience = Patience.of(ws.limits.seconds, asked.cancelled)
-    tally, late = _Tally(asked.limit, asked.context), False
+    patience = _patience(ws, asked)
+    tally, late = _Tally(asked), False
     try:
         batches: Iterable[list[Body]] = ws.index.bodies(matcher.needles, folder=folder, visible=accepted)
         if asked.files:
@@ -97,6 +100,7 @@ def _matches(ws: Workspace, asked: Grep, matcher: Matcher, folder: str, accepted
                 asked.told(len(batch))
     except OutOfTime:
         late = True
+    late = late or patience.left_out
     return Matches(tuple(tally.items), tally.lines, tally.notes, late or tally.lines > len(tally.items), late)
 
 
@@ -180,7 +184,7 @@ def _plain(text: bytes) -> bytes:
 def _grep_batch(matcher: Matcher, batch: list[Body], tally: _Tally, patience: Patience) -> None:
     data, starts = _joined(body.data.removeprefix(MARK) for body in batch)
     end_of_note, first, counted, number = 0, 0, 0, 1
-    body = batch[0]
+    body, asked = batch[0], tally.asked
     for start, end in matcher.lines(data, patience):
         tally.lines += 1
         if start >= end_of_note:
@@ -189,21 +193,19 @@ def _grep_batch(matcher: Matcher, batch: list[Body], tally: _Tally, patience: Pa
             body, first = batch[at], starts[at]
             end_of_note = starts[at + 1] if at + 1 < len(starts) else len(data)
             counted, number = first, 1
-        if len(tally.items) < tally.limit:
+        if len(tally.items) < asked.limit:
             number += data.count(b"\n", counted, start)
             counted = start
-            line = _line_match(matcher, body.path, number, data[start:end], patience)
-            before, after = _context(data, (first, end_of_note), (start, end), tally.context)
-            tally.items.append(replace(line, before=before, after=after) if tally.context else line)
-
-
-def _line_match(matcher: Matcher, path: NotePath, number: int, line: bytes, patience: Patience) -> LineMatch:
-    text = line.decode(errors="replace")[:LINE_CHARACTERS]
-    return LineMatch(path, number, text, tuple(islice(matcher.finditer(text, patience), SPANS)))
+            text = data[start:end].decode(errors="replace")[:LINE_CHARACTERS]
+            spans = tuple(islice(matcher.finditer(text, patience), asked.spans))
+            around = _context(data, (first, end_of_note), (start, end), asked.context)
+            tally.items.append(LineMatch(body.path, number, text, spans, *around))
 
 
 def _context(data: bytes, note: Span, line: Span, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """So many lines before and after one, as far as the note goes, looking no further."""
+    if not count:
+        return (), ()
     low, high = line
     for _ in range(count):
         low = max(data.rfind(b"\n", note[0], max(low - 1, note[0])) + 1, note[0])
@@ -230,7 +232,7 @@ class Find:
     case_sensitive: bool = False
     whole_word: bool = False
     folder: str = ""
-    until: float | None = None  # on the monotonic clock, for a question in several parts; else the workspace's limit
+    until: float | None = None  # on the monotonic clock, for a question in several parts
     cancelled: Callable[[], bool] | None = None
 
     def check(self) -> None:
@@ -284,7 +286,7 @@ def _found(ws: Workspace, asked: Find, matcher: Matcher) -> FoundTexts:
                 notes.append(FoundIn(body.path, count, first, length, body.modified_ns, body.size))
     except OutOfTime:
         return FoundTexts(tuple(notes), late=True)
-    return FoundTexts(tuple(notes))
+    return FoundTexts(tuple(notes), late=patience.left_out)
 
 
 def places(ws: Workspace, asked: Find, text: str) -> Iterator[Place]:
@@ -300,9 +302,9 @@ def places(ws: Workspace, asked: Find, text: str) -> Iterator[Place]:
         return
 
 
-def _patience(ws: Workspace, asked: Find) -> Patience:
+def _patience(ws: Workspace, asked: Find | Grep) -> Patience:
     if asked.until is None:
-        return Patience.of(ws.limits.seconds, asked.cancelled)
+        return Patience.of(min(ws.limits.seconds, PATTERN_SECONDS), asked.cancelled)
     return Patience(asked.until, asked.cancelled)
 
 

@@ -3,54 +3,37 @@
 re2 runs in linear time and lets other threads run, so it takes the first look at everything. What re2 cannot say
 (look-around, back references, word boundaries beyond ASCII) is judged by the `regex` module, with a clock, and only
 where re2 has let a text through.
+
+Whatever the pattern, it is answered with little memory and in time. What would grow too large is refused before any
+engine has it; re2 searches by pieces, and neither engine is given a text that could take it too long or too much.
 """
 
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Any, Literal
 
 import re2  # type: ignore[import-untyped]
 import regex  # type: ignore[import-untyped]
 import regress
 
+from notewright.engine.patience import Patience, Span, fits, room, search, stride
+from notewright.engine.regex_judge import PUSH_BYTES, for_regex, pushes
 from notewright.engine.regex_reader import JAVASCRIPT, LINEAR, PYTHON_LIKE, parse_pattern
-from notewright.engine.regex_source import TooMuchForRe2, for_re2, for_regex, needles_of
-from notewright.engine.regex_tree import Chain, Char, Edge, Group, Node, literal
+from notewright.engine.regex_source import TooMuchForRe2, compile_re2, for_re2, instructions, needles_of, places
+from notewright.engine.regex_tree import Chain, Char, Edge, Group, Node, inner_nodes, literal
 from notewright.errors import Invalid
 from notewright.index import Needles
 
 Dialect = Literal["re2", "python-like", "javascript", "literal"]
-Span = tuple[int, int]
 
-_ANYWHERE = re2._Anchor.UNANCHORED
-_SLICE = 4_000_000  # bytes searched between two looks at the clock
-_SMALL_PROGRAM = 5_000  # instructions; larger ones are slower and get smaller slices
-
-
-class OutOfTime(Exception):
-    """The search was stopped before it was done: what was found so far is what there is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a search may take, and whether anybody still waits for it."""
-
-    until: float  # on the monotonic clock
-    cancelled: Callable[[], bool] | None = None
-
-    @classmethod
-    def of(cls, seconds: float, cancelled: Callable[[], bool] | None = None) -> "Patience":
-        return cls(time.monotonic() + seconds, cancelled)
-
-    def left(self) -> float:
-        """Seconds that remain, or OutOfTime."""
-        rest = self.until - time.monotonic()
-        if rest <= 0 or (self.cancelled is not None and self.cancelled()):
-            raise OutOfTime
-        return rest
+_PLACES = 10_000  # of a pattern written out; `regex` takes up to 600 bytes for each
+_PROGRAM = 150_000  # instructions of re2's, 20 MB while they are made
+_JUDGED = 96 << 20  # bytes that `regex` may need for one text
+_SECONDS = 1.0  # of the processor's time that `regex` may take for one text, and no other text waits longer
+_KEPT = 8  # matchers, each with at most RE2_BYTES for each of its two forms
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +62,7 @@ class Matcher:
     judge: Any = None  # regex: finds the matches and nothing else, but may take for ever; None where it is not needed
     word: Word | None = None  # what the pattern says, if it is nothing but text
     outer: bool = False  # word boundaries stand at its two ends alone
-    stride: int = _SLICE  # bytes that may be searched without a look at the clock
+    pushes: int = 0  # what the judge keeps for each character of a text
 
     @property
     def _same(self) -> bool:
@@ -89,7 +72,7 @@ class Matcher:
     def finditer(self, text: str, patience: Patience) -> Iterator[Span]:
         """Every match that is not empty, from left to right, none over another."""
         if self._by_re2(text):
-            yield from _in_characters(text, _spans(self.exact, text.encode(errors="replace")))
+            yield from _in_characters(text, _spans(self.exact, text.encode(errors="replace"), patience))
         else:
             yield from self._judged(text, patience)
 
@@ -99,17 +82,15 @@ class Matcher:
         if folded is not None and self.word is not None:
             total, first = folded.count(self.word.data), folded.find(self.word.data)
         elif self._by_re2(data):
-            starts = [start for start, _ in _spans(self.exact, data)]
-            total, first = len(starts), starts[0] if starts else 0
+            total, first = _counted(_spans(self.exact, data, patience))
         else:
-            places = [start for start, _ in self._judged(data.decode(errors="replace"), patience)]
-            return len(places), places[0] if places else 0
+            return _counted(self._judged(data.decode(errors="replace"), patience))
         return total, len(data[: max(first, 0)].decode(errors="replace"))
 
     def found_in(self, data: bytes, patience: Patience) -> bool:
         """Does the pattern match anywhere? An empty match counts."""
         if self._by_re2(data):
-            return _search(self.exact, data, 0) is not None
+            return fits(self.exact, data, 0, len(data), patience) and search(self.exact, data, 0) is not None
         return self._judge_from(data.decode(errors="replace"), 0, patience) is not None
 
     def _by_re2(self, text: str | bytes) -> bool:
@@ -126,10 +107,17 @@ class Matcher:
             at = max(found[1], found[0] + 1)
 
     def _judge_from(self, text: str, at: int, patience: Patience) -> Span | None:
+        needed = len(text) * self.pushes * PUSH_BYTES
+        if needed > _JUDGED:
+            patience.left_out = True
+            return None
         try:
-            found = self.judge.search(text, pos=at, timeout=patience.left(), concurrent=True)
+            with room(needed, patience):
+                found = self.judge.search(text, pos=at, timeout=min(patience.left(), _SECONDS), concurrent=True)
         except TimeoutError:
-            raise OutOfTime from None
+            patience.left()
+            patience.left_out = True
+            return None
         return None if found is None else found.span()
 
     # ---- many texts at once ----------------------------------------------------------------------------
@@ -138,15 +126,24 @@ class Matcher:
         """Start and end of every line that matches. `data` is whole lines, each with its line feed."""
         look, same = self._first_look(data), self._same
         sure, outer = same and self.judge is None, same and self.outer
-        low = 0
-        while low < len(data):
-            patience.left()
-            high = data.find(b"\n", min(low + self.stride, len(data) - 1))
+        for low, high in self._slices(data, patience):
             while low <= high and (found := look(low, high)) is not None:
                 start = data.rfind(b"\n", low, found[0]) + 1 or low
                 low = data.find(b"\n", found[1]) + 1
                 if sure or (outer and _in_ascii(data, *found)) or self._holds(data[start : low - 1], same, patience):
                     yield start, low - 1
+
+    def _slices(self, data: bytes, patience: Patience) -> Iterator[Span]:
+        """Whole lines, so many that the clock is seen in time; a line that is too long for that stands alone."""
+        low, most = 0, stride(self.relaxed)
+        while low < len(data):
+            patience.left()
+            high = data.find(b"\n", min(low + most, len(data) - 1))
+            if high - low > 2 * most:
+                high = data.rfind(b"\n", low, low + most)
+                high = high if high >= low else data.find(b"\n", low)
+            if self._fits_first_look(data, low, high, patience):
+                yield low, high
             low = high + 1
 
     def _holds(self, line: bytes, same: bool, patience: Patience) -> bool:
@@ -154,6 +151,9 @@ class Matcher:
 
     def candidates(self, data: bytes, starts: list[int], patience: Patience) -> Iterator[int]:
         """Which of the texts joined in `data` (at `starts`) may hold a match: all that do are among them."""
+        if not self._fits_first_look(data, 0, len(data), patience):
+            yield from self._candidates_alone(data, starts, patience)
+            return
         look = self._first_look(data)
         at = 0
         while at < len(starts) and (found := look(starts[at], len(data))) is not None:
@@ -162,6 +162,13 @@ class Matcher:
             yield at
             at += 1
 
+    def _candidates_alone(self, data: bytes, starts: list[int], patience: Patience) -> Iterator[int]:
+        patience.left_out = False
+        for at, (low, high) in enumerate(pairwise([*starts, len(data)])):
+            patience.left()
+            if self._fits_first_look(data, low, high, patience) and search(self.relaxed, data, low, high) is not None:
+                yield at
+
     def _first_look(self, data: bytes) -> Callable[[int, int], Span | None]:
         """The place of the next match that may be one, between two places."""
         folded = self.word.folded(data) if self.word else None
@@ -169,7 +176,10 @@ class Matcher:
             return partial(_look_for, folded, self.word.data)
         if self.relaxed is None:
             return lambda low, high: (low, low)
-        return partial(_search, self.relaxed, data)
+        return partial(search, self.relaxed, data)
+
+    def _fits_first_look(self, data: bytes, low: int, high: int, patience: Patience) -> bool:
+        return self.word is not None or self.relaxed is None or fits(self.relaxed, data, low, high, patience)
 
 
 def compile_pattern(
@@ -184,19 +194,17 @@ def compile_pattern(
     return _compiled(pattern, dialect, ignore_case, whole_word, lines)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=_KEPT)
 def _compiled(pattern: str, dialect: Dialect, ignore_case: bool, whole_word: bool, lines: bool) -> Matcher:
     node = _tree(pattern, dialect, ignore_case, lines)
-    if dialect == "re2" and _re2_form(node, lines, relaxed=False) is None:
-        raise Invalid("the pattern is too large", hint="make its repetitions {n,m} smaller", what="pattern")
+    if places(node) > _PLACES or (dialect == "re2" and _re2_form(node, lines, relaxed=False) is None):
+        raise Invalid("the pattern is too large: make its repetitions {n,m} and classes smaller", what="pattern")
     if whole_word:
         node = Chain((Edge("left-free"), Group(node, captures=False), Edge("right-free")))
-    relaxed = _re2_form(node, lines, relaxed=True)
     exact = _re2_form(node, lines, relaxed=False)
+    relaxed = _re2_form(node, lines, relaxed=True, known=exact)
     judge = None if exact is not None and not _beyond_ascii(node) else _judge(node)
-    size = relaxed.programsize if relaxed is not None else _SMALL_PROGRAM
-    stride = max(16_000, _SLICE // (1 + size // _SMALL_PROGRAM))
-    return Matcher(needles_of(node), relaxed, exact, judge, _word(node), _outer(node), stride)
+    return Matcher(needles_of(node), relaxed, exact, judge, _word(node), _outer(node), pushes(node))
 
 
 def _outer(node: Node) -> bool:
@@ -237,35 +245,29 @@ def _judge_javascript(pattern: str) -> None:
     raise Invalid(f"not a JavaScript regular expression: {problem}", what="pattern")
 
 
-def _re2_form(node: Node, lines: bool, *, relaxed: bool) -> Any:
-    """The pattern for re2, or None where re2 cannot say it or finds it too large."""
-    options = re2.Options()
-    options.log_errors = False
-    options.never_capture = True
-    options.never_nl = lines
-    options.max_mem = 32 << 20
+def _re2_form(node: Node, lines: bool, *, relaxed: bool, known: Any = None) -> Any:
+    """The pattern for re2, or None where re2 cannot say it or it would be too large. `known`: a form there is."""
+    if instructions(node) > _PROGRAM:
+        return None
     try:
-        return re2.compile(for_re2(node, relaxed=relaxed), options)
+        source = for_re2(node, relaxed=relaxed)
+        return known if known is not None and known.pattern == source else compile_re2(source, lines=lines)
     except (TooMuchForRe2, re2.error):
         return None
 
 
 def _judge(node: Node) -> Any:
     try:
-        return regex.compile(for_regex(node), regex.VERSION0)
+        return regex.compile(for_regex(node), regex.VERSION0, cache_pattern=False)
     except regex.error as error:
         raise Invalid(f"not a regular expression: {error.msg}", what="pattern") from None
 
 
 def _beyond_ascii(node: Node) -> bool:
     """Does it ask for a word boundary, which re2 sees in ASCII alone?"""
-    match node:
-        case Edge(kind):
-            return kind in ("word", "not-word", "left-free", "right-free")
-        case Chain(nodes):
-            return any(map(_beyond_ascii, nodes))
-    inner = getattr(node, "nodes", None) or ((node.node,) if hasattr(node, "node") else ())
-    return any(map(_beyond_ascii, inner))
+    if isinstance(node, Edge):
+        return node.kind in ("word", "not-word", "left-free", "right-free")
+    return any(map(_beyond_ascii, inner_nodes(node)))
 
 
 def _look_for(folded: bytes, word: bytes, low: int, high: int) -> Span | None:
@@ -278,16 +280,11 @@ def _in_ascii(data: bytes, start: int, end: int) -> bool:
     return data[max(start - 1, 0) : start + 1].isascii() and data[max(end - 1, 0) : end + 1].isascii()
 
 
-def _search(pattern: Any, data: bytes, low: int, high: int | None = None) -> Span | None:
-    # the public search() makes three objects for each match, which is most of the time where many lines match
-    span: Span = pattern._regexp.Match(_ANYWHERE, data, low, len(data) if high is None else high)[0]
-    return span if span[0] >= 0 else None
-
-
-def _spans(pattern: Any, data: bytes) -> Iterator[Span]:
-    at = 0
+def _spans(pattern: Any, data: bytes, patience: Patience) -> Iterator[Span]:
+    at = 0 if fits(pattern, data, 0, len(data), patience) else len(data) + 1
     while at <= len(data):
-        found = _search(pattern, data, at)
+        patience.left()
+        found = search(pattern, data, at)
         if found is None:
             return
         start, end = found
@@ -298,6 +295,12 @@ def _spans(pattern: Any, data: bytes) -> Iterator[Span]:
             at = end + 1
             while at < len(data) and data[at] & 0xC0 == 0x80:  # never within a character
                 at += 1
+
+
+def _counted(spans: Iterator[Span]) -> tuple[int, int]:
+    """How many there are and where the first begins; there may be millions."""
+    first = next(spans, None)
+    return (0, 0) if first is None else (1 + sum(1 for _ in spans), first[0])
 
 
 def _in_characters(text: str, spans: Iterator[Span]) -> Iterator[Span]:

@@ -4,9 +4,12 @@
 more through, never less, and another engine judges what came through.
 """
 
+import sys
+from array import array
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
+from typing import Any
 
 import re2  # type: ignore[import-untyped]
 import regex  # type: ignore[import-untyped]
@@ -26,11 +29,13 @@ from notewright.engine.regex_tree import (
     Repeat,
     Set,
     complement,
+    grown,
 )
 from notewright.errors import Invalid
 from notewright.index import Needles
 
 MAX_REPEAT = 1000  # re2's own bound
+RE2_BYTES = 8 << 20  # for one pattern: its program and the states it keeps while it searches
 _SPACES_OF_ALL: tuple[Range, ...] = (
     (9, 13),
     (32, 32),
@@ -48,11 +53,22 @@ _RANGES: dict[str, tuple[Range, ...]] = {
     "as": (*_SPACES_OF_ALL, (0xFEFF, 0xFEFF)),  # JavaScript's
     "s": (*_SPACES_OF_ALL, (0x85, 0x85)),
 }
-_RE2_NAMED = {"d": r"\p{Nd}", "w": r"\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}"}
+_OTHER_LETTERS = r"\x{200c}\x{200d}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189}"
+_RE2_NAMED = {"d": r"\p{Nd}", "w": r"\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}" + _OTHER_LETTERS}  # as Unicode's word characters
 
 
 class TooMuchForRe2(Exception):
     """The tree says something re2 cannot."""
+
+
+def compile_re2(source: str, *, lines: bool = False, memory: int = RE2_BYTES) -> Any:
+    """A pattern of re2's, or re2.error. Not by re2.compile, which keeps the last 128 with all the memory they took."""
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    options.never_nl = lines
+    options.max_mem = memory
+    return re2._Regexp(source, options)
 
 
 # ---- for re2 ------------------------------------------------------------------------------------------
@@ -88,7 +104,7 @@ class _Re2:
             case Char(char, fold):
                 return self.folded(_code(ord(char)), fold and _has_case(char))
             case Set(_, _, fold):
-                return self.folded(_re2_set(node), fold)
+                return self.folded(re2_set(node), fold)
             case Chain(nodes):
                 return "".join(self.in_chain(nodes, place) for place in range(len(nodes)))
             case Choice(nodes):
@@ -139,8 +155,8 @@ class _Re2:
         source = f"(?:{self.node(node.node)})" if not isinstance(node.node, Set) else self.node(node.node)
         lazy = "?" if node.lazy else ""
         if max(low, high or 0) <= MAX_REPEAT and not node.possessive:
-            return source + _times(low, high) + lazy
-        return self.instead(source + _times(min(low, MAX_REPEAT), None))
+            return source + times(low, high) + lazy
+        return self.instead(source + times(min(low, MAX_REPEAT), None))
 
 
 _RE2_EDGES = {  # the exact form and the relaxed one
@@ -173,15 +189,11 @@ def _in_word(node: Node, *, first: bool) -> bool:
     return False
 
 
-def _times(low: int, high: int | None) -> str:
+def times(low: int, high: int | None) -> str:
     short = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((low, high))
     if short:
         return short
     return f"{{{low}}}" if low == high else f"{{{low},{'' if high is None else high}}}"
-
-
-def _folded(source: str, fold: bool) -> str:
-    return f"(?i:{source})" if fold else source
 
 
 def _item_has_case(item: Range | Named) -> bool:
@@ -199,7 +211,7 @@ def _code(code: int) -> str:
     return char if char.isalnum() or code > 0xA0 else f"\\x{{{code:x}}}"
 
 
-def _re2_set(node: Set) -> str:
+def re2_set(node: Set) -> str:
     items, negated = node.items, node.negated
     if not items:
         return "(?s:.)" if negated else r"[^\x{0}-\x{10ffff}]"
@@ -217,7 +229,7 @@ def _re2_item(item: Range | Named) -> str:
         return short if not item.negated else r"\P{Nd}"
     if name.startswith("p:") and _re2_knows(name[2:]):
         return f"\\{'P' if item.negated else 'p'}{{{name[2:]}}}"
-    return "".join(map(_span, _ranges(name, item.negated)))
+    return "".join(map(_span, ranges_of(name, item.negated)))
 
 
 def _span(span: Range) -> str:
@@ -227,17 +239,15 @@ def _span(span: Range) -> str:
 
 @lru_cache(maxsize=128)
 def _re2_knows(name: str) -> bool:
-    options = re2.Options()
-    options.log_errors = False
     try:
-        re2.compile(f"\\p{{{name}}}", options)
+        compile_re2(f"\\p{{{name}}}")
     except re2.error:
         return False
     return True
 
 
 @lru_cache(maxsize=32)
-def _ranges(name: str, negated: bool) -> tuple[Range, ...]:
+def ranges_of(name: str, negated: bool) -> tuple[Range, ...]:
     known = _RANGES.get(name)
     if known is None:
         known = _property_ranges(r"\w" if name == "w" else rf"\p{{{name[2:]}}}")
@@ -255,66 +265,36 @@ def _property_ranges(source: str) -> tuple[Range, ...]:
 
 
 def _every_character() -> str:
-    return "".join(map(chr, [*range(0xD800), *range(0xE000, LAST + 1)]))
+    codes = array("I", range(0xD800))
+    codes.extend(range(0xE000, LAST + 1))
+    return codes.tobytes().decode("utf-32-le" if sys.byteorder == "little" else "utf-32-be")
 
 
-# ---- for the backtracking judge -----------------------------------------------------------------------
+# ---- sizes --------------------------------------------------------------------------------------------
 
 
-def for_regex(node: Node) -> str:
-    """The source for the `regex` module: everything the tree says."""
-    match node:
-        case Char(char, fold):
-            return _folded(regex.escape(char, special_only=False), fold)
-        case Set(_, _, fold):
-            return _folded(_regex_set(node), fold)
-        case Group(inner, captures, name, atomic):
-            opening = "?>" if atomic else f"?P<{name}>" if name else "" if captures else "?:"
-            return f"({opening}{for_regex(inner)})"
-        case Repeat(inner, low, high, lazy, possessive):
-            return f"(?:{for_regex(inner)}){_times(low, high)}" + ("?" if lazy else "+" if possessive else "")
-        case Chain(nodes):
-            return "".join(map(for_regex, nodes))
-        case Choice(nodes):
-            return "(?:" + "|".join(map(for_regex, nodes)) + ")"
-        case Edge(kind):
-            return _REGEX_EDGES[kind]
-        case Look(inner, behind, negated):
-            return f"(?{'<' if behind else ''}{'!' if negated else '='}{for_regex(inner)})"
-        case Back(group, fold):
-            again = f"(?P={group})" if isinstance(group, str) else f"(?:\\{group})"
-            return f"(?({group}){_folded(again, fold)}|)"  # a group that took no part matches nothing, as in JavaScript
+def places(node: Node) -> int:
+    """How large it grows where each place of it, and each member of a class, is written out."""
+    return grown(node, lambda one: max(1, len(one.items)) if isinstance(one, Set) else 1)
 
 
-_REGEX_EDGES = {
-    "line-start": r"(?<![^\n])",
-    "line-end": r"(?![^\n])",
-    "text-start": r"\A",
-    "text-end": r"\Z",
-    "word": r"\b",
-    "not-word": r"\B",
-    "ascii-word": r"(?:(?<=[0-9A-Za-z_])(?![0-9A-Za-z_])|(?<![0-9A-Za-z_])(?=[0-9A-Za-z_]))",
-    "ascii-not-word": r"(?:(?<=[0-9A-Za-z_])(?=[0-9A-Za-z_])|(?<![0-9A-Za-z_])(?![0-9A-Za-z_]))",
-    "left-free": r"(?<!\w)",
-    "right-free": r"(?!\w)",
-}
+def instructions(node: Node) -> int:
+    """About the size of re2's program, before it is made: a class of Unicode's is a thousand instructions."""
+    return grown(node, _instructions, MAX_REPEAT)
 
 
-def _regex_set(node: Set) -> str:
-    if not node.items:
-        return r"(?s:.)" if node.negated else "(?!)"
-    inside = "".join(_regex_item(item) for item in node.items)
-    return f"[{'^' if node.negated else ''}{inside}]"
+def _instructions(node: Node) -> int:
+    if isinstance(node, Set):
+        return _set_instructions(re2_set(node), node.fold)
+    if isinstance(node, Char):
+        return 6 if node.fold else len(node.char.encode(errors="replace"))
+    return 1
 
 
-def _regex_item(item: Range | Named) -> str:
-    if isinstance(item, tuple):
-        return "-".join(f"\\U{code:08x}" for code in dict.fromkeys(item))
-    if item.name.startswith("p:"):
-        return f"\\{'P' if item.negated else 'p'}{{{item.name[2:]}}}"
-    if item.name in ("d", "w"):
-        return "\\" + (item.name.upper() if item.negated else item.name)
-    return "".join(_regex_item(span) for span in _ranges(item.name, item.negated))
+@lru_cache(maxsize=128)
+def _set_instructions(source: str, fold: bool) -> int:
+    size: int = compile_re2(f"(?i:{source})" if fold else source).programsize
+    return size
 
 
 # ---- needles ------------------------------------------------------------------------------------------

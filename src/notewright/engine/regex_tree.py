@@ -4,6 +4,7 @@
 values that say what they are, and `regex_source` writes them for the engine that will run them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from notewright.errors import Invalid
@@ -87,6 +88,24 @@ class Choice:
 
 
 Node = Char | Set | Edge | Look | Back | Group | Repeat | Chain | Choice
+
+
+def inner_nodes(node: Node) -> tuple[Node, ...]:
+    match node:
+        case Chain(nodes) | Choice(nodes):
+            return nodes
+        case Group(inner) | Repeat(inner) | Look(inner):
+            return (inner,)
+    return ()
+
+
+def grown(node: Node, weigh: Callable[[Node], int], most: int | None = None) -> int:
+    """The weight of all nodes when every counted repetition is written out, as engines do; `most` times at most."""
+    inside = sum(grown(inner, weigh, most) for inner in inner_nodes(node))
+    if isinstance(node, Repeat):
+        count = max(1, node.low, node.high or 0)
+        inside *= count if most is None else min(count, most)
+    return weigh(node) + inside
 
 
 def literal(text: str, *, ignore_case: bool) -> Node:

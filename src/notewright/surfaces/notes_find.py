@@ -1,5 +1,6 @@
 """The tools of `notes` that find: by words, by pattern, by folder."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -84,10 +85,13 @@ def grep(call: Call, args: Args) -> str:
         ignore_case=args.get("ignore_case", True),
         context=args.get("context", 0),
         limit=limit,
+        spans=1,
         cancelled=call.cancelled,
         told=looked,
     )
     folders = places.folders(args.get("folder", ""))
+    if len(folders) > 1:
+        asked = replace(asked, until=time.monotonic() + engine.PATTERN_SECONDS)
     found = [(ws, engine.grep(ws, replace(asked, folder=folder))) for ws, folder in folders]
     shown = [(places.show(ws, hit.path), hit) for ws, one in found for hit in one.items][:limit]
     head, left = _matched([one for _, one in found], len(shown))

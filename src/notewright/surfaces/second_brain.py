@@ -235,6 +235,7 @@ def grep(call: Call, args: Args) -> Answer:
         files=True,
         context=lines,
         limit=_bounded(args, "max_matches", 50),
+        spans=0,
         cancelled=call.cancelled,
     )
     with _called("regex"):
