@@ -8,7 +8,7 @@ from typing import Any
 
 from notewright.index import Filed, LinkRow, Selection, Visible, everything
 from notewright.index.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection
-from notewright.notes import Heading, NotePath, index_words, path_key, tag_key
+from notewright.notes import Heading, NotePath, index_words, line_around, path_key, tag_key
 
 TELLING = 4  # characters of a piece of a path that few paths hold; `.md` they all do
 TEXTS_AT_ONCE = 1_000  # links whose lines are cut from texts read together
@@ -81,8 +81,8 @@ def names_like(con: Connection, key: str, *, limit: int, visible: Visible = ever
           order by shared desc, length(n.key) limit ?) s join files f on f.id = s.file"""
     most = asked = max(limit, 50)
     while True:
-        rows: list[tuple[Any, ...]] = con.rows(sql, (*runs, *some, asked)).fetchall()
-        seen = [row for row in rows if visible(row[0])][:most]
+        rows = con.rows(sql, (*runs, *some, asked)).fetchall()
+        seen = [(str(path), note) for path, note in rows if visible(str(path))][:most]
         if len(seen) == most or len(rows) < asked:
             break
         asked *= 4
@@ -268,7 +268,7 @@ def _links(con: Connection, sql: str, values: Iterable[object]) -> list[LinkRow]
     for at, (source, path, kind, target, subpath, display, line, start, end, key) in enumerate(rows):
         if source not in texts:
             texts = _texts(con, [row[0] for row in rows[at : at + TEXTS_AT_ONCE]])
-        context = texts.get(source, "")[start:end].strip()
+        context = line_around(texts.get(source, ""), start, end)
         found.append(LinkRow(NotePath(path), kind, target, subpath, display, line, context, key))
     return found
 
