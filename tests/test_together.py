@@ -53,7 +53,7 @@ LINKS: dict[str, Callable[[Http, str], str]] = {  # where the links of a note le
 }
 LINKED = {
     "notes": r"links 1 out\n→ Topic( \d+)?\.md ",
-    "cairn": r'"outgoing":\[\{"path":"(Topic(?: \d+)?)","title":"\1"\}\]',
+    "cairn": r'"outgoing":\[\{"path":"Topic(?: \d+)?","title":"Topic"\}\]',
     "lens": r"Forward links [^\n]*\n- Main/Topic( \d+)?\.md",
 }
 
