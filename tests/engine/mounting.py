@@ -1,6 +1,7 @@
 """File systems for a test: a folder that cannot be written to, a disk that is small."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,3 +41,29 @@ def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["umount", "-l", folder], check=True)
+
+
+@contextmanager
+def ignoring_case(folder: Path) -> Iterator[None]:
+    """A disk that takes `Tea.md` and `tea.md` for one name in place of a folder: exFAT, as far as it can be had."""
+    for needed in ("mkfs.exfat", "losetup"):
+        if shutil.which(needed) is None:
+            pytest.skip(f"there is no {needed} here, so no disk that ignores case")
+    folder.mkdir(parents=True, exist_ok=True)
+    image = folder.with_name(f"{folder.name}.image")
+    with image.open("wb") as made:
+        made.truncate(16 << 20)
+    _run("mkfs.exfat", image)
+    found = subprocess.run(["losetup", "-f", "--show", image], capture_output=True, text=True)
+    if found.returncode:
+        pytest.skip(f"this user may not mount: {found.stderr.strip()}")
+    device = found.stdout.strip()
+    try:
+        mount = ["mount.exfat-fuse", device] if shutil.which("mount.exfat-fuse") else ["mount", "-t", "exfat", device]
+        _run(*mount, folder)
+        try:
+            yield
+        finally:
+            subprocess.run(["umount", "-l", folder], check=True)
+    finally:
+        subprocess.run(["losetup", "-d", device], check=True)

@@ -256,8 +256,8 @@ def test_going_back_goes_in_the_opposite_order() -> None:
 
 def test_every_effect_has_its_deed() -> None:
     assert set(machine.Effect.__args__) == {
-        machine.Record, machine.Stage, machine.Read, machine.Recall, machine.Write, machine.Delete, machine.Settle,
-        machine.Sweep, machine.File, machine.Close,
+        machine.Record, machine.Stage, machine.Read, machine.Recall, machine.Write, machine.Respell, machine.Delete,
+        machine.Settle, machine.Sweep, machine.File, machine.Close,
     }  # fmt: skip
 
 

@@ -159,6 +159,11 @@ def test_a_change_of_case_is_a_rename() -> None:
     assert line("[[readme]] [[README]]", "readme.md", "Readme.md") == "[[Readme]] [[Readme]]"
 
 
+def test_a_folder_that_changes_its_case_takes_links_with_paths_along() -> None:
+    text = "[[sub/b]] [[b]] [x](sub/b.md) [[./sub/b]]"
+    assert renamed({"a.md": text, "sub/b.md": ""}, "sub", "Sub")["a.md"] == text.replace("sub", "Sub")
+
+
 def test_a_broken_link_is_left_alone() -> None:
     assert line("[[New]]", "Old.md", "New.md") == "[[New]]"
 

@@ -259,6 +259,14 @@ def test_names_that_differ_only_in_case_or_composition_are_left_to_the_engine(st
     assert paths(store) == ["e\u0301.md"]
 
 
+def test_where_two_spellings_are_two_names_nothing_is_respelled(store: Store) -> None:
+    create(store, "Folder/Tea.md", b"tea")
+    assert store.respell(NotePath("Folder/Tea.md"), NotePath("folder/tea.md")) is None
+    assert paths(store) == ["Folder/Tea.md"]
+    create(store, "Folder/tea.md", b"other")
+    assert paths(store) == ["Folder/Tea.md", "Folder/tea.md"]
+
+
 def test_of_racing_creators_exactly_one_wins(store: Store) -> None:
     raised = in_threads(lambda n: create(store, "a.md", b"by %d" % n) and None, 8)
     assert [type(problem) for problem in raised] == [Exists] * 7

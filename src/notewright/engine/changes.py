@@ -18,6 +18,7 @@ from notewright.engine import machine
 from notewright.engine.filing import refile
 from notewright.engine.machine import Effect, Machine, Outcome, Sights
 from notewright.engine.quotas import refuse_over_quota
+from notewright.engine.twins import twins_of
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Exists, Indexing, Internal, Invalid, NotFound, NotText, Problem
 from notewright.ledger import Change, Ledger, Step
@@ -301,11 +302,13 @@ def _order(step: Step) -> int:
     return 2 if step.after is None else 1 if step.before is not None else 0
 
 
-def _worth_keeping(steps: Iterable[Step], known: Mapping[str, bytes]) -> dict[str, bytes]:
+def _worth_keeping(steps: tuple[Step, ...], known: Mapping[str, bytes]) -> dict[str, bytes]:
     """The bytes the ledger must hold: all but those that only move from one file of the workspace to another."""
     gone = {step.path: step.before for step in steps if step.after is None}
     new = {step.path: step for step in steps if step.source and step.before is None and not _is_rubbish(step.path)}
     moved = {path: step.source for path, step in new.items() if step.source and gone.get(step.source) == step.after}
+    twins = twins_of(steps)  # where a store ignores case, neither name may be there for a moment
+    moved = {path: source for path, source in moved.items() if path not in twins}
     carried = {*moved, *moved.values()}
     kept = [step for step in steps if step.path not in carried]
     return {version: known[version] for step in kept for version in (step.before, step.after) if version}
@@ -374,6 +377,8 @@ def perform(effect: Effect, ws: Workspace) -> Any:
         case machine.Write(op, path, data, seen):
             ours = seen is not None and ledger.wrote(path, seen)
             return store.write(path, data, seen=seen, op=op, settled=ours, hidden=path.is_hidden)
+        case machine.Respell(old, new):
+            return store.respell(old, new, hidden=new.is_hidden)
         case machine.Delete(op, path, seen):
             ours = ledger.wrote(path, seen)
             return store.delete(path, seen=seen, op=op, settled=ours, hidden=path.is_hidden)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from notewright.engine.merging import held, joined, merged, replaced
+from notewright.engine.twins import half_moved, twins_of
 from notewright.errors import Busy, Conflict, Exists, Forbidden, NoSpace, NotFound, Problem
 from notewright.ledger import Change, State, Step
 from notewright.notes import NotePath
@@ -65,6 +66,12 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
+class Respell:  # answered with the Stored under its new spelling, or None where the two are different names
+    old: NotePath
+    new: NotePath
+
+
+@dataclass(frozen=True, slots=True)
 class Delete:
     op: OpId
     path: NotePath
@@ -96,7 +103,7 @@ class Close:
     steps: tuple[Step, ...] | None
 
 
-Effect = Record | Stage | Read | Recall | Write | Delete | Settle | Sweep | File | Close
+Effect = Record | Stage | Read | Recall | Write | Respell | Delete | Settle | Sweep | File | Close
 Sights = dict[NotePath, Stored | None]  # what is there now; a path that could not be read is absent
 
 
@@ -163,6 +170,12 @@ class _Run:
     barred: set[NotePath] = field(default_factory=set)  # the store lets nobody write there
     cause: Problem | None = None
     merged: set[NotePath] = field(default_factory=set)
+    respelled: set[tuple[NotePath, NotePath]] = field(
+        default_factory=set
+    )  # names that have their new spelling, no more
+
+    def __post_init__(self) -> None:
+        self.twins = twins_of(self.change.steps)
 
     def finish(self) -> Machine:
         for _ in range(_ROUNDS):
@@ -205,12 +218,25 @@ class _Run:
 
     def _bring(self, step: Step, end: End, now: Stored | None, op: OpId) -> Generator[Effect, Any, None]:
         if end.data is not None:
-            self.sights[step.path] = yield Write(op, step.path, end.data, None if now is None else now.version)
+            there = now or (yield from self._respell(step.path))
+            if there is None or there.data != end.data:
+                there = yield Write(op, step.path, end.data, None if there is None else there.version)
+            self.sights[step.path] = there
         elif now is not None:
             yield Delete(op, step.path, now.version)
             self.sights[step.path] = None
         if now is not None and version_of(now.data) not in (step.before, step.after):
             self.merged.add(step.path)
+
+    def _respell(self, path: NotePath) -> Generator[Effect, Any, Stored | None]:
+        """What a store that ignores case has under another spelling, now spelled so; None on other stores."""
+        twin = self.twins.get(path)
+        if twin is None or self.sights.get(twin) is None:
+            return None
+        there: Stored | None = yield Respell(twin, path)
+        if there is not None:
+            self.sights[twin] = None
+        return there
 
     def _confirm(self, step: Step, now: Stored | None, op: OpId) -> Generator[Effect, Any, None]:
         """Repeat what a dead process did: it may have died before the new name was on disk, and now it will be."""
@@ -227,6 +253,7 @@ class _Run:
                 self.sights[path] = yield Read(path)
             except Forbidden:
                 pass
+        yield from self._unspell()
         for step in self.change.steps:
             for version in (step.before, step.after):
                 if version is not None and version not in self.known:
@@ -235,7 +262,17 @@ class _Run:
                         self.known[version] = data
         self.known.update((version_of(seen.data), seen.data) for seen in self.sights.values() if seen is not None)
 
+    def _unspell(self) -> Generator[Effect, Any, None]:
+        """A file that has its new spelling and still the old bytes counts as not moved yet."""
+        self.respelled = set()
+        for old, new, now in list(half_moved(self.change.steps, self.twins, self.sights)):
+            if (yield Respell(old, new)) is not None:
+                self.respelled.add((new, old))
+                self.sights[old], self.sights[new] = now, None
+
     def _end(self, way: Route) -> Machine:
+        for new, old in self.respelled if way.state == "taken_back" else ():
+            yield Respell(new, old)
         if way.state == "done":
             yield Settle(self.change.id, self.change.emptied)
         else:

@@ -105,7 +105,7 @@ def move(
 
     def make() -> Plan:
         moves = _moves(ws, old, new)
-        _refuse(ws, moves, portable)
+        _refuse(ws, old, moves, portable)
         plan, rewritten = _plan(ws, moves, policy, _summary(old, moves))
         planned[:] = [(moves, rewritten)]
         return plan
@@ -120,7 +120,7 @@ def move(
     return Moved(old, _top(old, moves), files, sum(count for _, count in files), change_id, moves)
 
 
-def _refuse(ws: Workspace, moves: Mapping[NotePath, NotePath], portable: bool) -> None:
+def _refuse(ws: Workspace, old: NotePath, moves: Mapping[NotePath, NotePath], portable: bool) -> None:
     """Say no where something may not move, or not there."""
     if portable:
         _refuse_unportable(moves.values())
@@ -129,7 +129,7 @@ def _refuse(ws: Workspace, moves: Mapping[NotePath, NotePath], portable: bool) -
         admit(ws, target, 0)
         _refuse_taken(ws, target, moves)
         if portable:
-            refuse_twin(ws, target, but_for=frozenset(moves) | _folders(moves))
+            refuse_twin(ws, target, but_for=frozenset(moves) | _moving(old, moves))
 
 
 def _moves(ws: Workspace, old: NotePath, new: str) -> dict[NotePath, NotePath]:
@@ -190,8 +190,13 @@ def _refuse_taken(ws: Workspace, target: NotePath, moves: Mapping[NotePath, Note
         raise Exists(f"{target} is there already", hint="choose another name", path=target)
 
 
+def _moving(old: NotePath, moves: Iterable[NotePath]) -> frozenset[str]:
+    """The folders that move as a whole: they may change their spelling. Others hold what stays."""
+    return frozenset(folder for folder in _folders(moves) if f"{folder}/".startswith(f"{old}/"))
+
+
 def _folders(paths: Iterable[NotePath]) -> frozenset[str]:
-    """Every folder on the way to these files: it may change its spelling with them."""
+    """Every folder on the way to these files."""
     found: set[str] = set()
     for path in paths:
         folder = path.folder

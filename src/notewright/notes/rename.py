@@ -194,8 +194,9 @@ class _Planner:
         """The changes to one link: to its target, and to a display text that was the old name."""
         goal = self.moves.get(meant, meant)
         renamed = goal.name != meant.name
+        respelled = goal != meant and path_key(goal) == path_key(meant)  # leads there all the same, here
         leads = resolve(link.target, here, self.after, self.policy)
-        if leads == goal and not renamed:
+        if leads == goal and not renamed and not respelled:
             return
         target = self._target(link, meant, goal, note.path, here)
         written = as_written(note.text, link, target)

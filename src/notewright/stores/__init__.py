@@ -50,6 +50,9 @@ class Stored:
 class Store(Protocol):
     """What a place for notes promises. All calls may come from any thread; paths have passed `NotePath.parse`.
 
+    Names are told apart by their spelling: where the medium ignores case, what is spelled otherwise is NotFound, and
+    creating a name beside it is Exists.
+
     Raises NotFound, Exists, Conflict, Forbidden, NoSpace, Busy, Unavailable and nothing else. A path with a segment
     that begins with a dot is refused as NotFound, except where `hidden` says otherwise; what only a symlink out of the
     notes leads to is NotFound with `outside`. Calls may block for as long as
@@ -109,6 +112,11 @@ class Store(Protocol):
         stay until `settle` names them."""
         ...
 
+    def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
+        """Give a file another spelling where both are one name: the file under its new spelling. None, and nothing
+        done, where the two are different names. Folders on the way are respelled with all that is in them."""
+        ...
+
     def settle(self, op: OpId, *, emptied: tuple[str, ...] = ()) -> None:
         """Nothing more will come of `op`: make its renames durable, remove what it laid beside, and of the folders
         named those that are empty. Whoever takes back the change set of a dead process names the folders it may have
@@ -144,9 +152,15 @@ class Store(Protocol):
         ...
 
 
+def parents(path: str) -> list[str]:
+    """The folders a path is in, innermost first, without the root."""
+    pieces = path.split("/")[:-1]
+    return ["/".join(pieces[:count]) for count in range(len(pieces), 0, -1)]
+
+
 def version_of(data: bytes) -> Version:
     """The version of bytes kept by a store that versions by content."""
     return hashlib.sha256(data).hexdigest()
 
 
-__all__ = ["Entry", "Oddity", "OpId", "Store", "Stored", "Version", "version_of"]
+__all__ = ["Entry", "Oddity", "OpId", "Store", "Stored", "Version", "parents", "version_of"]

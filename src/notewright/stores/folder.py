@@ -15,11 +15,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from notewright.errors import Busy, NotFound, Unavailable
+from notewright.errors import Busy, Exists, NotFound, Unavailable
 from notewright.notes import NotePath
-from notewright.stores import Entry, Oddity, OpId, Stored, Version, listing, version_of
+from notewright.stores import Entry, Oddity, OpId, Stored, Version, listing, parents, swap, version_of
 from notewright.stores.beneath import Abilities, Root, leads_nowhere, refusal
 from notewright.stores.beside import PREFIX
+from notewright.stores.spelling import Spelling
 from notewright.stores.watch import watch
 from notewright.stores.writing import Writing
 
@@ -34,6 +35,7 @@ class FolderStore:
         self._root = Root(os.fspath(root), able or Abilities())
         self.identity = f"{self._root.device:x}-{self._root.inode:x}"
         self._writing = Writing(self._root)
+        self._spelling = Spelling(self._root)
         self._oddities: tuple[Oddity, ...] = ()
         self._closed = False
 
@@ -129,6 +131,7 @@ class FolderStore:
         hidden: bool = False,
     ) -> Stored:
         with self._inside(path, hidden, writing=True) as root:
+            self._refuse_twin(root, path, seen)
             until = time.monotonic() + PATIENCE_S
             while True:
                 stored = self._writing.write(root, path, data, seen, op, settled=settled)
@@ -138,9 +141,33 @@ class FolderStore:
 
     def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
         with self._inside(path, hidden, writing=True) as root:
+            if not self._spelling.is_exact(root, path):
+                return  # what is there is spelled otherwise
             until = time.monotonic() + PATIENCE_S
             while not self._writing.delete(root, path, seen, op, settled=settled):
                 _pause(path, until)
+
+    def _refuse_twin(self, root: int, path: NotePath, seen: Version | None) -> None:
+        """A name that is there in another spelling: the file system would take it for this one."""
+        for taken in (path, *parents(path)):
+            if not self._spelling.is_exact(root, taken) and self._is_reached(root, NotePath(taken)):
+                if seen is not None:
+                    raise swap.changed(path, None)
+                raise Exists(f"{taken} is there in another spelling", hint="use the name as it is", path=taken)
+
+    def _is_reached(self, root: int, path: NotePath) -> bool:
+        try:
+            self._lstat(root, path.folder, path.name)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
+        with self._inside(new, hidden, writing=True) as root, self._writing.alone.joined():
+            if not self._spelling.folds(root) or not self._is_reached(root, old):
+                return None
+            self._spelling.respell(root, new)
+        return self.read(new, hidden=hidden)
 
     def settle(self, op: OpId, *, emptied: tuple[str, ...] = ()) -> None:
         with self._inside(None, writing=True) as root:
@@ -179,6 +206,8 @@ class FolderStore:
         self._check(path, hidden)
         root = self._root.enter()
         try:
+            if path is not None and not writing and not self._spelling.is_exact(root, path):
+                raise _missing(path)
             yield root
         except OSError as error:
             raise refusal(error, path or "", writing=writing) from error

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from notewright.errors import Busy, Conflict, Exists, NoSpace, NotFound, Unavailable
-from notewright.notes import NotePath
-from notewright.stores import Entry, Oddity, OpId, Stored, Version, version_of
+from notewright.notes import NotePath, path_key
+from notewright.stores import Entry, Oddity, OpId, Stored, Version, parents, version_of
 
 Step = Callable[[str, str], None]  # what is about to happen or has happened, and to which path
 
@@ -31,6 +31,7 @@ class Disk:
 
     capacity: int | None = None
     present: bool = True  # False: unmounted
+    folds: bool = False  # names that differ in case alone are one name
     files: dict[str, _File] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
     beside: dict[tuple[int, OpId, str], bytes] = field(default_factory=dict)
@@ -56,12 +57,6 @@ class Disk:
 
     def used(self) -> int:
         return sum(len(each.data) for each in self.files.values()) + sum(map(len, self.beside.values()))
-
-
-def parents(path: str) -> list[str]:
-    """The folders a path is in, innermost first, without the root."""
-    pieces = path.split("/")[:-1]
-    return ["/".join(pieces[:count]) for count in range(len(pieces), 0, -1)]
 
 
 class MemoryStore:
@@ -164,6 +159,10 @@ class MemoryStore:
         for taken in (path, *parents(path)):
             if taken in (self.disk.folders if taken == path else self.disk.files):
                 raise Exists(f"{taken} is in the way", path=taken)
+        twins = {path_key(taken): taken for taken in (path, *parents(path))} if self.disk.folds else {}
+        for other in (*self.disk.files, *self.disk.folders) if twins else ():
+            if path_key(other) in twins and other not in twins.values():
+                raise Exists(f"{other} is there in another spelling", path=other)
         current = None if file is None else version_of(file.data)
         if seen is None and current is not None:
             raise Exists(f"{path} already exists", path=path)
@@ -186,6 +185,29 @@ class MemoryStore:
             if file is not None:
                 self.disk.put(path, None)
         self._step("deleted", path)
+
+    def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
+        self._reach(new, hidden)
+        if not self.disk.folds:
+            return None
+        self._step("respell", new)
+        with self.disk.changed:
+            spelled = {path_key(name): name for name in (new, *parents(new))}
+            for name in (*self.disk.files, *self.disk.folders):
+                self._spell(name, _spelled(name, spelled))
+        self._step("respelled", new)
+        return self.read(new, hidden=hidden) if new in self.disk.files else None
+
+    def _spell(self, old: str, new: str) -> None:
+        if old == new:
+            return
+        if old in self.disk.folders:
+            self.disk.folders.discard(old)
+            self.disk.folders.add(new)
+        else:
+            data = self.disk.files[old].data
+            self.disk.put(old, None)
+            self.disk.put(new, data)
 
     def settle(self, op: OpId, *, emptied: tuple[str, ...] = ()) -> None:
         self._reach()
@@ -266,6 +288,14 @@ class MemoryStore:
     def _fits(self, more: int) -> None:
         if self.disk.capacity is not None and self.disk.used() + more > self.disk.capacity:
             raise NoSpace("the disk is full", hint="nothing was changed; free some space and try again")
+
+
+def _spelled(path: str, spelled: dict[str, str]) -> str:
+    """The path with the first part of it that has another spelling in that one."""
+    for part in (path, *parents(path)):
+        if path_key(part) in spelled:
+            return spelled[path_key(part)] + path[len(part) :]
+    return path
 
 
 def _missing(path: str) -> NotFound:
