@@ -43,7 +43,7 @@ def test_only_what_differs_is_filed(workspace, tmp_path: Path) -> None:
     ws = workspace({"A.md": "a\n", "B.md": "b\n"})
     ws.follower.wait(10)
     (tmp_path / "Main" / "B.md").write_text("changed\n")
-    assert file_paths(ws.store, ws.index, [A, B]) <= {B}
+    assert {filed.path for filed in file_paths(ws.store, ws.index, [A, B])} <= {B}
     assert ws.index.text(B) == "changed\n"
 
 

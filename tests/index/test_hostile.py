@@ -40,32 +40,53 @@ def fence(piece: str, before: str = "", after: str = "") -> Make:
     return filled(piece, f"---\n{before}", f"{after}\n---\n[[x]]\n")
 
 
+PIECES = (
+    "[[x]]", "[[x]] ", "[[x]]\n", "[[x]]\n\n", "[[x{0}]] ", "[[x#h#i|y]] ", "![[x]]", "[a](b)",
+    "![a](b)", "[![a](b)](c)", "[", "[[", "![", "](", "[a](", '[a](b "', "[a](<", "[a](b" + " " * 300,
+    "[[a|", "[[`a]] ", "<!--", "<!--\n", "%%", "%%\n", "` ", "***", "___", "* ", ">", "> ", "> a\n",
+    "- a\n", "- ", "1. ", "|a|b|\n|-|-|\n", "|-", "# a\n", "# a{0}\n", "#\n", "a\n=\n", "# [[x]]\n",
+    "#a ", "#a{0} ", "http://,#a", "a ^x\n\n", "^x\n\n", "- a ^x\n", "word ", "w{0} ", "a", " ", " \n",
+    "\n", "\t", "a [[x]]\r\n", "# a\r\n- b\r\n", "[^a]: b\n\n", "[a{0}]: b\n", "[a]: (", "<a ",
+    '<a b="', "<b>[[x]]</b> ", "$", "$a ", "$$a ", "\\", "    a\n", "```\n", "知识管理", "知识[[管]]理",
+    "知识。[[管]]", "\x00", "á", "Ab cd. Ef [[x]] gh. ", "!!!![[x]]", "- [ ] [[x{0}]]\n",
+)  # fmt: skip
 SHAPES: dict[str, Make] = {
+    **{repr(piece): filled(piece) for piece in PIECES},
     **{
-        repr(piece): filled(piece)
-        for piece in (
-            "[[x]]", "[[x]] ", "[[x]]\n", "[[x]]\n\n", "[[x{0}]] ", "[[x#h#i|y]] ", "![[x]]", "[a](b)", "![a](b)", "[![a](b)](c)",
-            "[", "[[", "![", "](", "[a](", '[a](b "', "[a](<", "[a](b" + " " * 300, "[[a|", "[[`a]] ", "<!--", "<!--\n",
-            "%%", "%%\n", "` ", "***", "___", "* ", ">", "> ", "> a\n", "- a\n", "- ", "1. ", "|a|b|\n|-|-|\n", "|-",
-            "# a\n", "# a{0}\n", "#\n", "a\n=\n", "# [[x]]\n", "#a ", "#a{0} ", "http://,#a", "a ^x\n\n", "^x\n\n", "- a ^x\n",
-            "word ", "w{0} ", "a", " ", " \n", "\n", "\t", "a [[x]]\r\n", "# a\r\n- b\r\n", "[^a]: b\n\n", "[a{0}]: b\n",
-            "[a]: (", "<a ", '<a b="', "<b>[[x]]</b> ", "$", "$a ", "$$a ", "\\", "    a\n", "```\n", "知识管理", "知识[[管]]理",
-            "知识。[[管]]", "\0", "a\u0301", "Ab cd. Ef [[x]] gh. ", "!!!![[x]]", "- [ ] [[x{0}]]\n",
-        )
+        f"{piece!r} and a link": filled(piece, after="[[Target]]")
+        for piece in ("!", ".", "!)", "! ", "。", "a", "[a](", "(a)")
     },
-    **{f"{piece!r} and a link": filled(piece, after="[[Target]]") for piece in ("!", ".", "!)", "! ", "。", "a", "[a](", "(a)")},
-    "a link and stops": filled("!", "[[Target]] "), "stops, then marks": lambda size: "!" * size + ")" * size + "[[T]]",
-    "a long heading": filled("a ", "# "), "marks at a heading's end": filled("# ", "# ", "x"), "attributes": filled(" b=c", "<a"),
-    "a long tag": filled("a", "#"), "a long name": filled("a", "[[", "]]"), "a long text of a link": filled("a", "[", "](b)"),
-    "a long target": filled("b", "[a](", ")"), "links in an image": filled("[[x]]", "![", "](b)"), "rows": filled("-|", "a\n", "x\n"),
-    "a wide table": lambda size: "|a" * size + "|\n" + "|-" * size + "|\n", "text in a quote": filled("b\n", ">" * 64 + "a\n"),
-    "runs of backticks": rising("`", " "), "lines of backticks": rising("`", "\n"), "rising fences": rising("~", "\na\n"),
+    "a link and stops": filled("!", "[[Target]] "),
+    "stops, then marks": lambda size: "!" * size + ")" * size + "[[T]]",
+    "a long heading": filled("a ", "# "),
+    "marks at a heading's end": filled("# ", "# ", "x"),
+    "attributes": filled(" b=c", "<a"),
+    "a long tag": filled("a", "#"),
+    "a long name": filled("a", "[[", "]]"),
+    "a long text of a link": filled("a", "[", "](b)"),
+    "a long target": filled("b", "[a](", ")"),
+    "links in an image": filled("[[x]]", "![", "](b)"),
+    "rows": filled("-|", "a\n", "x\n"),
+    "a wide table": lambda size: "|a" * size + "|\n" + "|-" * size + "|\n",
+    "text in a quote": filled("b\n", ">" * 64 + "a\n"),
+    "runs of backticks": rising("`", " "),
+    "lines of backticks": rising("`", "\n"),
+    "rising fences": rising("~", "\na\n"),
     "items in items": lambda size: "".join("  " * (at % 70) + "- a\n" for at in range(size // 74)),
-    "keys": fence("k{0}: v\n"), "a key twice": fence("k{0}: v\n", after="k999: v"), "a list": fence("  - a{0}\n", "l:\n"),
-    "aliases": fence("  - a{0}\n", "aliases:\n"), "tags": fence("t{0}, ", "tags: [", "]"), "links": fence('k{0}: "[[x{0}]]"\n'),
-    "anchors": fence("a{0}: &x{0} 1\n"), "a long key": fence("k", after=": v"), "blanks in a key": fence(" ", "k", "x"),
-    "brackets": fence("[", "a: "), "braces": fence("{{", "a: "), "templates": fence("{{a}} ", "a: "), "zeros": fence("0", "a: "),
-}  # fmt: skip
+    "keys": fence("k{0}: v\n"),
+    "a key twice": fence("k{0}: v\n", after="k999: v"),
+    "a list": fence("  - a{0}\n", "l:\n"),
+    "aliases": fence("  - a{0}\n", "aliases:\n"),
+    "tags": fence("t{0}, ", "tags: [", "]"),
+    "links": fence('k{0}: "[[x{0}]]"\n'),
+    "anchors": fence("a{0}: &x{0} 1\n"),
+    "a long key": fence("k", after=": v"),
+    "blanks in a key": fence(" ", "k", "x"),
+    "brackets": fence("[", "a: "),
+    "braces": fence("{{", "a: "),
+    "templates": fence("{{a}} ", "a: "),
+    "zeros": fence("0", "a: "),
+}
 
 
 def file_note(text: str, to: Path) -> None:

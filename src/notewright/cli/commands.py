@@ -158,14 +158,14 @@ def opened(args: argparse.Namespace, *, indexed: bool = True, follow: bool = Tru
 def _until_ready(ws: Workspace) -> None:
     """Wait for the index; a first one of many notes takes a while and shows how far it is."""
     try:
-        return ws.follower.wait(0.5)
+        return engine.wait_for_texts(ws, 0.5)
     except Indexing:
         pass
     until, said = time.monotonic() + PATIENCE, False
     with printing.progress() as report:
         while True:
             try:
-                return ws.follower.wait(0.2)
+                return engine.wait_for_texts(ws, 0.2)
             except Indexing as still:
                 ws.follower.may_write()  # Unavailable where the notes are gone
                 stale = ws.follower.progress().stale

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     )
     from notewright.engine.history import Difference, Undone, change_of, diff_of, outlook, past, purge, undo, undo_since
     from notewright.engine.importing import ImportReport, bring_in
+    from notewright.engine.large import say_unread, unread, wait_for_texts
     from notewright.engine.library import Shelf
     from notewright.engine.links import LinkReport, LinkSeen, broken, incoming, links, outgoing, resolver
     from notewright.engine.loose import LooseEnds, loose_ends
@@ -103,7 +104,7 @@ if TYPE_CHECKING:
         unmet_names,
         with_tags,
     )
-    from notewright.engine.workspace import Follows, Limits, Still, Workspace
+    from notewright.engine.workspace import CALL_SECONDS, Follows, Limits, Still, Workspace
     from notewright.engine.write import (
         Deleted,
         Written,
@@ -151,6 +152,7 @@ else:  # each part is loaded when it is first asked for
             "exporting": "Exported export_zip zip_pieces",
             "files": "Replaced backup_place fetch_copy is_folder replace_with_copy size_of walk",
             "find": "parse_query search",
+            "large": "say_unread unread wait_for_texts",
             "found": "FoundOrder Ranked Ranking rank_texts",
             "graph": "Around Near around linked linking",
             "grep": (
@@ -178,7 +180,7 @@ else:  # each part is loaded when it is first asked for
                 "WRITTEN_AS_NAMES all_named all_with_name by_name described full_path hurried is_taken kept "
                 "named strange_tags tags_of_properties unmet_names with_tags"
             ),
-            "workspace": "Follows Limits Still Workspace",
+            "workspace": "CALL_SECONDS Follows Limits Still Workspace",
             "write": (
                 "as_there Deleted Written change_text create delete edit_note new_path overwrite put "
                 "relocate trash_place"
@@ -191,6 +193,7 @@ else:  # each part is loaded when it is first asked for
 
 __all__ = [
     "BACKUPS",
+    "CALL_SECONDS",
     "PATTERN_SECONDS",
     "TRASH",
     "WRITTEN_AS_NAMES",
@@ -367,6 +370,7 @@ __all__ = [
     "resolver",
     "restore",
     "restore_to",
+    "say_unread",
     "search",
     "section_span",
     "size_of",
@@ -379,6 +383,8 @@ __all__ = [
     "undo",
     "undo_since",
     "unmet_names",
+    "unread",
+    "wait_for_texts",
     "walk",
     "with_tags",
     "write_stamped",

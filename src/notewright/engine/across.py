@@ -64,7 +64,7 @@ def back_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) 
 def _from_one_moment(workspaces: Sequence[Workspace]) -> Iterator[None]:
     """Every index is fresh, and answers as of now until the end."""
     for ws in workspaces:
-        ws.follower.wait(ws.limits.seconds)
+        ws.follower.wait(ws.limits.index_seconds)
     with ExitStack() as stack:
         for ws in workspaces:
             stack.enter_context(ws.index.steady())

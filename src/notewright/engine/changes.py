@@ -191,7 +191,7 @@ def _alone(ws: Workspace, attempt: Callable[[], _Answer], *, tries: int) -> _Ans
             if count == tries:
                 raise interrupted.problem from None
             if isinstance(interrupted.problem, Indexing):
-                ws.follower.wait_for_all(ws.limits.seconds)
+                ws.follower.wait_for_all(ws.limits.index_seconds)
         time.sleep(random.uniform(0, PAUSE * 2**count))
     raise AssertionError("the last try returns or raises")
 

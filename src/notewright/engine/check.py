@@ -22,7 +22,7 @@ class Finding:
 
 def check(ws: Workspace) -> list[Finding]:
     """Everything worth telling, by path and line. Changes nothing."""
-    ws.follower.wait(ws.limits.seconds)
+    ws.follower.wait(ws.limits.index_seconds)
     entries = [entry for entry in ws.store.entries() if entry.kind != "folder" and ws.access.sees(entry.path)]
     found = [*_links(ws), *_names(entries), *_aliases(ws), *_contents(ws), *_index(ws, entries), *_unlisted(ws)]
     return sorted(found, key=lambda finding: (finding.path, finding.line or 0, finding.kind))

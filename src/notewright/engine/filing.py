@@ -3,6 +3,8 @@
 import logging
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 
 from notewright import notes  # parsing is loaded when there is something to parse
 from notewright.engine.workspace import Workspace
@@ -13,10 +15,18 @@ from notewright.stores import Entry, Store
 
 log = logging.getLogger(__name__)
 BIGGEST_PARSED = 32 << 20  # a larger "note" is listed and read, not parsed or searched
+BATCH = 200  # files in one transaction
+LARGE = 256 << 10  # bytes; a larger note is filed by its name first, and read when all others are filed
+TOGETHER_BYTES = 1 << 20  # of parsed notes that are held in memory before they are filed
+MOST_MARKS = 500_000  # in a note that is parsed: what its links, headings, tags and items can be told by beforehand
+LATER = "it is large and not indexed yet: only its name is known"
+COSTLY = "it holds too much to index: it is found by its name and words, its links, tags and headings are not known"
+_MARKS = ("[", "#", ">", "\n", "^", "- ", "* ", "+ ", ". ", ") ")
 
 
-def filing(store: Store, entry: Entry) -> Filing | None:
-    """What the index is told of one file; None when it is gone. Broken content is filed as far as it can be."""
+def filing(store: Store, entry: Entry, *, large: bool = True) -> Filing | None:
+    """What the index is told of one file; None when it is gone. Broken content is filed as far as it can be, and a
+    large note by its name alone unless `large`: without a stamp, so that it differs from what is there."""
     if entry.kind == "folder" or (entry.kind == "symlink" and not (entry.mode and stat.S_ISREG(entry.mode))):
         return None  # as a listing of all files has it
     path = entry.path
@@ -26,6 +36,8 @@ def filing(store: Store, entry: Entry) -> Filing | None:
         return _unparsed(entry, "its content is not on this machine")
     if entry.size > BIGGEST_PARSED:
         return _unparsed(entry, f"it is larger than {BIGGEST_PARSED >> 20} MiB")
+    if entry.size > LARGE and not large:
+        return Filing(path, "", "", entry.size, entry.modified_ns, None, LATER)
     try:
         stored = store.read(path)
     except NotFound:
@@ -37,8 +49,11 @@ def filing(store: Store, entry: Entry) -> Filing | None:
         text, trouble = stored.data.decode(), None
     except UnicodeDecodeError:
         text, trouble = stored.data.decode(errors="replace"), "it is not UTF-8"
-    note = notes.parse(path, text)
-    trouble = trouble or note.frontmatter.problem
+    if len(text) > LARGE and sum(map(text.count, _MARKS)) > MOST_MARKS:
+        note, trouble = notes.parse_words(path, text), COSTLY
+    else:
+        note = notes.parse(path, text)
+        trouble = trouble or note.frontmatter.problem
     return Filing(path, entry.stamp, stored.version, entry.size, entry.modified_ns, note, trouble)
 
 
@@ -46,12 +61,26 @@ def _unparsed(entry: Entry, why: str) -> Filing:
     return Filing(entry.path, entry.stamp, "", entry.size, entry.modified_ns, None, why)
 
 
-def filings(store: Store, entries: Iterable[Entry]) -> Iterator[Filing]:
+def filings(store: Store, entries: Iterable[Entry], *, large: bool = True) -> Iterator[Filing]:
     """Filings of what is still there."""
     for entry in entries:
-        filed = filing(store, entry)
+        filed = filing(store, entry, large=large)
         if filed is not None:
             yield filed
+
+
+def batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """Entries to be filed together: so many, or notes of so many bytes."""
+    batch: list[Entry] = []
+    size = 0
+    for entry in entries:
+        batch.append(entry)
+        size += entry.size if entry.path.is_note and entry.size <= LARGE else 0
+        if len(batch) == BATCH or size > TOGETHER_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def file_unless_written(store: Store, index: Index, read: Iterable[Filing], drop: Iterable[str] = ()) -> None:
@@ -74,12 +103,17 @@ def _as_it_is(store: Store, path: NotePath, known: Filing | None) -> Filing | No
         entry = store.stat(path)
     except (NotFound, Forbidden):
         return None
-    return known if known is not None and known.stamp == entry.stamp else filing(store, entry)
+    if known is not None and known.stamp in (entry.stamp, ""):
+        return known
+    return filing(store, entry)
 
 
-def file_paths(store: Store, index: Index, paths: Iterable[NotePath], *, locked: bool = False) -> set[str]:
-    """Bring the index up to date with these files; the paths where something was different. `locked`: the caller
-    holds the store's lock."""
+def file_paths(
+    store: Store, index: Index, paths: Iterable[NotePath], *, locked: bool = False, large: bool = True
+) -> list[Filing]:
+    """Bring the index up to date with these files; what was put into it, without the notes. `locked`: the caller holds
+    the store's lock."""
+    done: list[Filing] = []
     put: list[Filing] = []
     drop: list[str] = []
     for path in dict.fromkeys(paths):
@@ -91,16 +125,42 @@ def file_paths(store: Store, index: Index, paths: Iterable[NotePath], *, locked:
             continue
         if known is not None and known.stamp == entry.stamp:
             continue
-        fresh = filing(store, entry)
+        fresh = filing(store, entry, large=large)
         if fresh is None:
             drop += [path] if known is not None else []
         else:
             put.append(fresh)
+            done.append(replace(fresh, note=None))
+            if sum(one.size for one in put if one.note) > TOGETHER_BYTES:
+                _file(store, index, put, drop, locked)
+                put, drop = [], []
+    _file(store, index, put, drop, locked)
+    return done
+
+
+def file_large(store: Store, index: Index, path: NotePath) -> list[Filing]:
+    """Read and file one note without the store's lock, so that no writer waits for it. If it was changed meanwhile, it
+    is looked at again: what was put then."""
+    with suppress(NotFound, Forbidden):
+        entry, known = store.stat(path), index.filed(path)
+        if known is None or known.stamp != entry.stamp or not _holds(store, path, known.version):
+            fresh = filing(store, entry)
+            index.file([fresh] if fresh is not None else [])
+    return file_paths(store, index, [path], large=False)
+
+
+def _holds(store: Store, path: NotePath, version: str) -> bool:
+    try:
+        return store.read(path).version == version
+    except Problem:
+        return False
+
+
+def _file(store: Store, index: Index, put: list[Filing], drop: list[str], locked: bool) -> None:
     if locked:
         index.file(put, drop=drop)
     elif put or drop:
         file_unless_written(store, index, put, drop)
-    return {filed.path for filed in put} | set(drop)
 
 
 def refile(ws: Workspace, paths: Iterable[NotePath]) -> None:
@@ -109,7 +169,10 @@ def refile(ws: Workspace, paths: Iterable[NotePath]) -> None:
     touched = list(paths)
     try:
         ws.index.touched(touched)
-        file_paths(ws.store, ws.index, touched, locked=True)
+        put = file_paths(ws.store, ws.index, touched, locked=True, large=not ws.follower.takes_large())
+        for filed in put:
+            if filed.problem == LATER:
+                ws.follower.put_off(filed.path, filed.size)
     except Exception as error:
         log.warning("the index did not take a change; it will be read again: %r", error)
         ws.follower.look_again(touched)

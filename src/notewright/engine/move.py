@@ -10,6 +10,7 @@ from difflib import get_close_matches
 
 from notewright.engine.changes import Drop, Plan, Put, commit_indexed, read_or_none, rehearse, text_of
 from notewright.engine.files import is_folder
+from notewright.engine.large import naming, wait_for_links
 from notewright.engine.links import resolver
 from notewright.engine.read import fetch, missing
 from notewright.engine.workspace import Workspace
@@ -100,7 +101,7 @@ def move(
     `portable`: the new name must work on every system and have no twin but for case.
     """
     ws.access.may_see(old)
-    ws.follower.wait_for_all(ws.limits.seconds)
+    wait_for_links(ws)
     planned: list[tuple[Mapping[NotePath, NotePath], tuple[Rewritten, ...]]] = []
 
     def make() -> Plan:
@@ -218,11 +219,17 @@ def _top(old: NotePath, moves: Mapping[NotePath, NotePath]) -> NotePath:
     return NotePath(target[: len(target) - (len(source) - len(old))])
 
 
+def _linking(ws: Workspace, keys: Iterable[str]) -> list[NotePath]:
+    """Notes that may link to what bears these keys."""
+    keys = list(keys)
+    return [*(row.source for row in ws.index.links_toward(keys)), *naming(ws, keys)]
+
+
 def _plan(
     ws: Workspace, moves: Mapping[NotePath, NotePath], policy: LinkPolicy, summary: str
 ) -> tuple[Plan, tuple[Rewritten, ...]]:
     texts = Texts(ws)
-    linking = (row.source for row in ws.index.links_toward(touched_keys(moves)))
+    linking = _linking(ws, touched_keys(moves))
     notes = texts.notes([*moves, *linking])
     others = {path: text for path in ws.index.ending(*CANVASES) if (text := texts.text(path)) is not None}
     rewritten = plan_rename(moves, ws.index, notes, others, policy)
@@ -246,7 +253,7 @@ def delete_marked(
 ) -> Deleted:
     """Into the trash, and every link to it gets the target that `mark` makes of the one written."""
     admit(ws, path, 0)
-    ws.follower.wait_for_all(ws.limits.seconds)
+    wait_for_links(ws)
     places: list[NotePath] = []
     changed: list[NotePath] = []
 
@@ -299,7 +306,7 @@ def rename_block(ws: Workspace, path: NotePath, old: str, new: str, *, dry_run: 
 def rename_tag(ws: Workspace, old: str, new: str, *, dry_run: bool = False) -> Relabelled:
     """A tag with its children, in text and properties of every note the caller sees; all of them must be writable."""
     old, new = old.strip().removeprefix("#"), new.strip().removeprefix("#")
-    ws.follower.wait_for_all(ws.limits.seconds)
+    wait_for_links(ws)
 
     def bearing() -> list[NotePath]:
         found = _tagged(ws, old)
@@ -316,7 +323,7 @@ def rename_tag(ws: Workspace, old: str, new: str, *, dry_run: bool = False) -> R
 
 def tagged(ws: Workspace, tag: str) -> list[NotePath]:
     """The notes a caller sees with this tag or one below it."""
-    ws.follower.wait_for_all(ws.limits.seconds)
+    wait_for_links(ws)
     return _tagged(ws, tag)
 
 
@@ -341,10 +348,10 @@ def _relabel(
     ws.access.may_see(path)
     admit(ws, path, 0)
     text_of(path, fetch(ws, path).data)
-    ws.follower.wait_for_all(ws.limits.seconds)
+    wait_for_links(ws)
 
     def linking() -> list[NotePath]:
-        return [path, *(row.source for row in ws.index.links_toward(name_keys(path)))]
+        return [path, *_linking(ws, name_keys(path))]
 
     def planned(notes: list[Note]) -> Iterable[Rewritten]:
         if not notes or notes[0].path != path:

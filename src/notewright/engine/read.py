@@ -129,7 +129,7 @@ def _named(ws: Workspace, path: NotePath) -> Sequence[NotePath]:
         found = _ending_in(path, [p for p in walked.bearing(ws, link_key(path)) if ws.access.sees(p) and exists(ws, p)])
         if found:
             return found
-        ws.follower.wait(ws.limits.seconds)
+        ws.follower.wait(ws.limits.index_seconds)
     with ws.index.steady():
         found = _ending_in(path, [p for p in ws.index.bearing(link_key(path)) if ws.access.sees(p)])
         return found or [p for p in dict.fromkeys(ws.index.aliased(path_key(path))) if ws.access.sees(p)]
@@ -208,7 +208,7 @@ def _nearest_folders(ws: Workspace, path: NotePath, count: int = 3) -> list[str]
         return max(difflib.SequenceMatcher(None, wanted, name).ratio() for name in names)
 
     try:
-        ws.follower.wait(ws.limits.seconds)
+        ws.follower.wait(ws.limits.index_seconds)
     except Problem:
         return []
     found = [name for name, _ in ws.index.folders(visible=ws.access.sees)][:2000]

@@ -55,7 +55,7 @@ def write_stamped(
     Exists with the details `alias` and `path` where another note has an alias that this one did not have before.
     """
     admit(ws, path, 0)
-    ws.follower.wait(ws.limits.seconds)
+    ws.follower.wait(ws.limits.index_seconds)
     if not exists(ws, path):
         path = new_path(ws, path)
     text = joined(path, content, tags, aliases)
@@ -79,7 +79,7 @@ def write_stamped(
 
 def patch_stamped(ws: Workspace, path: NotePath, edit: Edit) -> Stamped:
     """Edit a note that is there. Aliases as in `write_stamped`."""
-    ws.follower.wait(ws.limits.seconds)
+    ws.follower.wait(ws.limits.index_seconds)
     added: list[int] = []
 
     def change(text: str) -> str:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from notewright.engine.election import Election
-from notewright.engine.filing import file_paths, file_unless_written, filings
+from notewright.engine.filing import BATCH, LATER, batches, file_large, file_paths, file_unless_written, filings
+from notewright.engine.large import LargeQueue
 from notewright.errors import Forbidden, Indexing, NotFound, Problem, Unavailable
-from notewright.index import Index, Progress, Selection
+from notewright.index import Filing, Index, Progress, Selection
 from notewright.notes import NotePath
 from notewright.stores import Entry, Store
 
@@ -23,7 +24,6 @@ log = logging.getLogger(__name__)
 FRESH_GRAIN_NS = (
     2_000_000_000  # an edit within the clock's grain of the walk would be missed: such files are read again
 )
-BATCH = 200
 BUILD_FROM = 500  # so many changed files are worth a whole new index
 FEW = 10  # below this a vault may shrink as it likes
 LOOK_AGAIN_SECONDS = 300.0
@@ -79,6 +79,7 @@ class Follower:
         self._stale: str | None = None
         self._gone: list[tuple[float, int]] = []  # when, how many
         self._pending: set[str] = set()
+        self._large = LargeQueue()
         self._everything = False
         self._next_day = 0.0
         self._listed: list[Entry] = []  # while everything is filed for the first time
@@ -112,6 +113,7 @@ class Follower:
                     total=now.total,
                 )
             self._stop.wait(0.02)
+        self._large.wait(self._stop, deadline)
 
     def _caught_up(self) -> bool:
         return self._fresh.is_set() or (not self._election.won and self._election.others_are_fresh())
@@ -137,6 +139,13 @@ class Follower:
             raise Unavailable(
                 "the notes are gone from where they were", hint="is the folder mounted? writing waits for it"
             )
+
+    def takes_large(self) -> bool:
+        return bool(self._threads) and not self._stop.is_set()
+
+    def put_off(self, path: NotePath, size: int) -> None:
+        self._large.add(path, size)
+        self._wake.set()
 
     def look_again(self, paths: Iterable[str]) -> None:
         with self._mutex:
@@ -173,6 +182,8 @@ class Follower:
             elif self._wake.wait(TAKE_OVER_SECONDS):
                 self._wake.clear()
                 self._attempt(self._catch_up)
+                while self._large and not self._stop.is_set() and not self._pending:
+                    self._attempt(self._file_large)
 
     def _lead(self) -> None:
         """Watch first, then look at everything: what changes meanwhile is hinted at and looked at again."""
@@ -187,8 +198,9 @@ class Follower:
                 self._attempt(self._look_at_everything)
                 looked = time.monotonic()
             self._attempt(self._catch_up)
+            self._attempt(self._file_large)
             self._do_daily()
-            if not self._pending and not self._everything:
+            if not self._pending and not self._everything and not self._large:
                 self._wake.wait(1.0 if self._lost_since is None else 0.5)
                 self._wake.clear()
                 self._everything = self._everything or self._lost_since is not None
@@ -272,8 +284,23 @@ class Follower:
         todo = [*gone, *(path for path in todo if path not in gone)]
         size = BATCH + len(gone)
         while todo and not self._stop.is_set():
-            file_paths(self._store, self._index, todo[:size])
+            list(self._put_off(file_paths(self._store, self._index, todo[:size], large=False)))
             todo, size = todo[size:], BATCH
+
+    def _put_off(self, filed: Iterable[Filing]) -> Iterator[Filing]:
+        """The same; what is filed by its name alone is read when there is nothing else to do."""
+        for one in filed:
+            if one.problem == LATER:
+                self._large.add(one.path, one.size)
+            yield one
+
+    def _file_large(self) -> None:
+        """The smallest of the large notes that were put off."""
+        path = self._large.smallest()
+        if path is not None:
+            changed = file_large(self._store, self._index, path)
+            self._large.done(path)
+            list(self._put_off(changed))
 
     def _with_contents(self, paths: Iterable[str]) -> tuple[list[NotePath], set[NotePath]]:
         """These, and what the index knows in those that are or were folders; and those of them all that are gone."""
@@ -351,8 +378,9 @@ class Follower:
             return
         # With the first batch goes what is gone, and in it comes what is new: a file that was renamed is always there.
         drop = difference.drop
-        for batch in _batches(sorted(difference.file, key=lambda entry: entry.path in known)):
-            file_unless_written(self._store, self._index, filings(self._store, batch), drop)
+        for batch in batches(self._large.take(difference.file, known)):
+            put = self._put_off(filings(self._store, batch, large=False))
+            file_unless_written(self._store, self._index, put, drop)
             drop = ()
             if self._stop.is_set():
                 return
@@ -364,15 +392,16 @@ class Follower:
         with self._index.rebuilding(about) as build:
             entries = [entry for entry in self._store.entries() if entry.kind != "folder"]
             done = 0
-            for batch in _batches(entries):
-                build.file(filings(self._store, batch))
+            for batch in batches(entries):
+                build.file(filings(self._store, batch, large=False))
                 done += len(batch)
                 report(done, len(entries))
                 if self._stop.is_set():
                     return
             build.finish()
             with self._store.lock(timeout=60):
-                build.swap(lambda paths: filings(self._store, self._entries_of(paths)))
+                build.swap(lambda paths: filings(self._store, self._entries_of(paths), large=False))
+        self.look_again(self._index.with_problem(LATER))
 
     def _entries_of(self, paths: Iterable[str]) -> Iterator[Entry]:
         for path in paths:
@@ -380,7 +409,3 @@ class Follower:
                 yield self._store.stat(NotePath(path))
             except Problem:
                 continue
-
-
-def _batches(entries: Sequence[Entry]) -> list[Sequence[Entry]]:
-    return [entries[start : start + BATCH] for start in range(0, len(entries), BATCH)]

@@ -41,7 +41,7 @@ def kept(ws: Workspace, what: str, make: Callable[[], _Made]) -> _Made:
 
 def hurried(ws: Workspace, seconds: float) -> Workspace:
     """The same notes for somebody who waits for the index no longer than this."""
-    return replace(ws, limits=replace(ws.limits, seconds=seconds))
+    return replace(ws, limits=replace(ws.limits, index_seconds=seconds))
 
 
 # ---- names --------------------------------------------------------------------------------------------

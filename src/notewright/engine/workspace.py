@@ -10,7 +10,10 @@ from notewright.engine.access import Access
 from notewright.errors import Indexing
 from notewright.index import Index, Progress
 from notewright.ledger import Actor, Change, Ledger
+from notewright.notes import NotePath
 from notewright.stores import Entry, Store
+
+CALL_SECONDS = 1.5  # a client's call waits no longer for the index, and then says what is not indexed yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,8 @@ class Limits:
     note_bytes: int = 10_485_760
     quota_files: int | None = None
     quota_bytes: int | None = None
-    seconds: float = 20.0  # for one search, grep or wait for the index
+    seconds: float = 20.0  # for one search or grep
+    index_seconds: float = 20.0  # for one wait for the index; a client's calls wait CALL_SECONDS
 
 
 class Follows(Protocol):
@@ -33,6 +37,12 @@ class Follows(Protocol):
         """The same for a plan that must know every link: Unavailable while the index is known to be behind."""
 
     def look_again(self, paths: Iterable[str]) -> None: ...
+
+    def takes_large(self) -> bool:
+        """Large notes may be `put_off`; else whoever wrote one files it at once."""
+
+    def put_off(self, path: NotePath, size: int) -> None:
+        """Read a large note, which is filed by its name alone, when there is nothing else to do."""
 
     def listed(self) -> Sequence[Entry]:
         """The files that are being indexed for the first time; none if that is done, or done elsewhere."""
@@ -60,6 +70,12 @@ class Still:
         return None
 
     def look_again(self, paths: Iterable[str]) -> None:
+        return None
+
+    def takes_large(self) -> bool:
+        return False
+
+    def put_off(self, path: NotePath, size: int) -> None:
         return None
 
     def listed(self) -> Sequence[Entry]:
@@ -115,7 +131,7 @@ def by_whole_index(ws: Workspace, ask: Callable[[], _Answer]) -> _Answer:
     in between would show links as they were and names as they are. One that is deleted in between is waited for and
     asked again: an empty one would answer as if there were nothing."""
     for _ in range(4):
-        ws.follower.wait(ws.limits.seconds)
+        ws.follower.wait(ws.limits.index_seconds)
         asked = ws.index.generation()
         with ws.index.steady():
             answer = ask()

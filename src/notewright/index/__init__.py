@@ -290,6 +290,10 @@ class Index(Protocol):
         """Files whose names end so (`.canvas`), case ignored."""
         ...
 
+    def with_problem(self, problem: str) -> list[NotePath]:
+        """Files that were filed with exactly this problem."""
+        ...
+
     def alias_twins(self) -> list[tuple[str, list[NotePath]]]:
         """Aliases that several notes claim."""
         ...

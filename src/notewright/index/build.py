@@ -27,6 +27,7 @@ from notewright.index.schema import Connection, finish, new_index, open_index
 
 SMALL = 500  # files that are not worth a second process
 BATCH = 64  # rows sent at a time
+BATCH_BYTES = 1 << 20  # of notes whose rows are held until they are sent
 AHEAD = 24  # batches that may wait to be written: more than one transaction, a few megabytes
 COMMIT = 1_024  # files in one transaction
 CACHE_KIB = 32_000
@@ -82,11 +83,13 @@ class SqliteBuild:
 
     def file(self, filings: Iterable[Filing]) -> None:
         rows: list[Row] = []
+        size = 0
         for filing in filings:
             rows.append(row_of(filing))
-            if len(rows) == BATCH:
+            size += filing.size if filing.note else 0
+            if len(rows) == BATCH or size > BATCH_BYTES:
                 self._add(rows)
-                rows = []
+                rows, size = [], 0
         self._add(rows)
 
     def _add(self, rows: list[Row]) -> None:

@@ -120,6 +120,11 @@ def alias_twins(con: Connection) -> list[tuple[str, list[NotePath]]]:
     return list(twins.items())
 
 
+def with_problem(con: Connection, problem: str) -> list[NotePath]:
+    rows = con.rows("select path from files where problem is not null and problem=? order by path", (problem,))
+    return [NotePath(path) for (path,) in rows]
+
+
 def ending(con: Connection, suffixes: Iterable[str]) -> list[NotePath]:
     """Names are kept by key, which knows no case."""
     found: set[str] = set()

@@ -48,6 +48,7 @@ INDEXES = """
 create unique index files_path on files(path);
 create index files_folder on files(folder, note);
 create index files_note on files(note, modified);
+create index files_problem on files(problem, path) where problem is not null;
 create index names_key on names(key, kind, file);
 create index names_file on names(file);
 create index tags_key on tags(key, name, file);

@@ -330,6 +330,9 @@ class SqliteIndex:
     def ending(self, *suffixes: str) -> list[NotePath]:
         return self._ask(lambda con: lookup.ending(con, suffixes))
 
+    def with_problem(self, problem: str) -> list[NotePath]:
+        return self._ask(lambda con: lookup.with_problem(con, problem))
+
     def alias_twins(self) -> list[tuple[str, list[NotePath]]]:
         return self._ask(lookup.alias_twins)
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from notewright.notes.links import shown_text
     from notewright.notes.merge import holds_change, merge
     from notewright.notes.model import Block, Frontmatter, Heading, Link, Note, Section, Tag
-    from notewright.notes.parse import parse
+    from notewright.notes.parse import parse, parse_words
     from notewright.notes.path import NotePath, name_problem, path_key, path_problem, with_md, without_md
     from notewright.notes.query import (
         Condition,
@@ -94,7 +94,7 @@ else:  # each part is loaded when it is first asked for
             "links": "shown_text",
             "merge": "holds_change merge",
             "model": "Block Frontmatter Heading Link Note Section Tag",
-            "parse": "parse",
+            "parse": "parse parse_words",
             "path": "NotePath name_problem path_key path_problem with_md without_md",
             "query": "Condition SearchTerms has_property parse_query parse_terms satisfies tag_under",
             "relabel": "rename_block rename_heading rename_tag",
@@ -200,6 +200,7 @@ __all__ = [
     "parse_daily_settings",
     "parse_query",
     "parse_terms",
+    "parse_words",
     "path_key",
     "path_problem",
     "plan_rename",

@@ -16,7 +16,8 @@ _OPEN = re.compile(r"---[ \t]*\n")
 # The YAML library goes down one call for each level of blocks: deep nesting is refused before it gets there.
 _DEEP = re.compile(r"^ *(?:[-?:][ \t]+){17}|^ {101,}(?:[-?:] |[^\s#][^\n]*:(?:[ \n]|\Z))", re.MULTILINE)
 _KEY = re.compile(
-    r"^([^\s#\-\"'\[\]{}?:,&*!|>%@`][^\n:]*+(?::(?![ \t\n]|\Z)[^\n:]*+)*+|(?:\"[^\"\n]*\"|'[^'\n]*')[ \t]*):(?:[ \t\n]|\Z)",
+    r"^([^\s#\-\"'\[\]{}?:,&*!|>%@`][^\n:]*+(?::(?![ \t\n]|\Z)[^\n:]*+)*+|(?:\"[^\"\n]*\"|'[^'\n]*')[ \t]*)"
+    r":(?:[ \t\n]|\Z)",
     re.MULTILINE,
 )
 _ANCHOR = re.compile(r"(?:^|[\s\[{,])&([^\s,\[\]{}]+)")

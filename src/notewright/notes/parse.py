@@ -14,7 +14,7 @@ from notewright.notes.scan import scan
 from notewright.notes.structure import block_ids
 from notewright.notes.tags import property_tags, tag_places
 
-__all__ = ["flat_lines", "parse"]
+__all__ = ["flat_lines", "parse", "parse_words"]
 
 
 def parse(path: NotePath, text: str) -> Note:
@@ -41,6 +41,14 @@ def parse(path: NotePath, text: str) -> Note:
         aliases=_aliases(front.properties),
         paragraphs=paragraphs,
     )
+
+
+def parse_words(path: NotePath, text: str) -> Note:
+    """The note without what would have to be looked for in its body: headings, links, tags, block ids."""
+    flat = flat_lines(text)
+    front = frontmatter(flat, 1 if flat.startswith("\ufeff") else 0, text)
+    title, aliases = _title(path, front.properties, ()), _aliases(front.properties)
+    return Note(path, text, title, front, (), (), tuple(_own_tags(flat, front)), (), aliases)
 
 
 def _paragraphs(text: str, blocks: Blocks) -> tuple[tuple[int, int], ...]:

@@ -41,7 +41,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NoReturn, Protocol
 
-from notewright.engine import Actor, Workspace
+from notewright.engine import CALL_SECONDS, Actor, Workspace, hurried, say_unread
 from notewright.errors import Invalid, Problem
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
@@ -112,17 +112,18 @@ class Call:
     report: Callable[[float, float | None, str | None], None] = _no_report
     refused: Callable[[Problem], None] = _not_counted  # told why it will not happen, before the dialect says it
     _bound: list[Workspace] = field(default_factory=list, init=False, repr=False, compare=False)
+    used: dict[str, Workspace] = field(default_factory=dict, init=False, repr=False, compare=False)  # by id
 
     @property
     def workspace(self) -> Workspace:
         """The workspace this client is bound to, or the first named."""
         if not self._bound:
-            self._bound.append(self.library.default.by(self.actor))
+            self._bound.append(self._use(self.library.default))
         return self._bound[0]
 
     @property
     def workspaces(self) -> tuple[Workspace, ...]:
-        return tuple(workspace.by(self.actor) for workspace in self.library.workspaces())
+        return tuple(map(self._use, self.library.workspaces()))
 
     @property
     def caller(self) -> str:
@@ -130,7 +131,10 @@ class Call:
         return self.actor.user or self.actor.client
 
     def named(self, id_or_name: str) -> Workspace:
-        return self.library.named(id_or_name).by(self.actor)
+        return self._use(self.library.named(id_or_name))
+
+    def _use(self, workspace: Workspace) -> Workspace:
+        return self.used.setdefault(workspace.id, hurried(workspace.by(self.actor), CALL_SECONDS))
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far it is, if it asked to know; cheap when it did not."""
@@ -251,6 +255,12 @@ class Style(ABC):
     @staticmethod
     def protocol_error(code: int, message: str, data: Any = None) -> NoReturn:
         raise RpcError(code, message, data)
+
+
+def still(problem: Problem) -> str:
+    """Which notes an Indexing problem says are not indexed yet, to be added to a dialect's own words."""
+    missing = problem.details.get("missing")
+    return f"; {say_unread(missing)}" if missing else ""
 
 
 def missing_codes(style: Style, codes: frozenset[str]) -> frozenset[str]:

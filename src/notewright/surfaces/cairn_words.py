@@ -14,7 +14,7 @@ from notewright import engine
 from notewright.engine import LinkSeen, Reading
 from notewright.errors import Invalid, Problem
 from notewright.notes import Note, property_tags, query_words, without_md, yaml_entry
-from notewright.surfaces.base import Answer, Args, Failed, Style
+from notewright.surfaces.base import Answer, Args, Failed, Style, still
 from notewright.surfaces.calling import well_formed
 from notewright.surfaces.places import stamp
 
@@ -224,5 +224,5 @@ def said_of(problem: Problem, args: Args) -> tuple[str | None, str]:
         case "forbidden", _:
             return None, f"Writing to '{path}' is not allowed. {problem.hint}"
         case "indexing", _:
-            return None, f"still indexing ({details.get('done')} of {details.get('total')}), try again"
+            return None, f"still indexing ({details.get('done')} of {details.get('total')}){still(problem)}, try again"
     return None, str(problem)

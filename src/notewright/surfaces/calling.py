@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import jsonschema_rs
 
+from notewright.engine import say_unread, unread
 from notewright.errors import Internal, Invalid, Problem
 from notewright.surfaces.base import (
     Answer,
@@ -42,13 +43,25 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
         answer = _answer(tool.run(call, args))
         if surface.finish is not None and not answer.is_error:
             answer = surface.finish(call, answer)
-        return clean(answer)
+        return clean(_with_unread(call, answer) if tool.annotations.get("readOnlyHint") else answer)
     except RpcError:
         raise
     except Exception as error:
         problem = _problem(error, name)
         call.refused(problem)
         return clean(_refused(surface, Failed(problem, name, args, call)))
+
+
+def _with_unread(call: Call, answer: Answer) -> Answer:
+    """While notes are not indexed yet, what a tool found says which: what they hold may be missing from it."""
+    try:
+        left = [path for ws in call.used.values() for path in unread(ws)]
+    except Problem:  # the call itself is done
+        return answer
+    if not left or answer.is_error:
+        return answer
+    said = f"Still indexing; {say_unread(left)}. What they say may be missing here."
+    return Answer((*answer.blocks, said), meta=answer.meta)
 
 
 def tool_named(surface: Surface, name: str) -> Tool | None:

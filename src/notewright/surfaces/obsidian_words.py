@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from notewright.errors import Problem, codes
 from notewright.notes import NotePath
-from notewright.surfaces.base import Answer, Args, Failed, Style
+from notewright.surfaces.base import Answer, Args, Failed, Style, still
 
 MOST_BYTES = 1 << 20  # of an answer that the dialect does not bound
 MOST_QUOTED = 1_000  # characters of an argument that a refusal repeats
@@ -122,7 +122,7 @@ def _missing(problem: Problem, args: Args) -> str:
 
 def _indexing(problem: Problem, args: Args) -> str:
     done, total = problem.details.get("done", 0), problem.details.get("total") or "?"
-    return f"still indexing ({done} of {total}), try again"
+    return f"still indexing ({done} of {total}){still(problem)}, try again"
 
 
 _OWN_WORDS: Mapping[str, Says] = {

@@ -75,7 +75,8 @@ class Asked:
         wanted = self.named["id"]
         for ws in self.library.workspaces():
             if ws.id == wanted:
-                return ws.by(engine.Actor(self.user, "api", "api", self.operation))
+                asked = ws.by(engine.Actor(self.user, "api", "api", self.operation))
+                return engine.hurried(asked, engine.CALL_SECONDS)
         raise NotFound("there is no such workspace", hint="GET /api/v1/workspaces shows those there are")
 
     def cache_of(self, ws: Workspace) -> Path:

@@ -14,7 +14,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from notewright.engine import Actor, MemoryTraffic, Narrowed, Registry, Workspace
+from notewright.engine import CALL_SECONDS, Actor, MemoryTraffic, Narrowed, Registry, Workspace, hurried
 from notewright.errors import Forbidden, Limited, NotFound, Problem
 from notewright.server.audit import Audit
 from notewright.server.cookies import Cookies
@@ -100,7 +100,7 @@ class Asked:
         raise NotFound("there is no such workspace", hint="the notes you may see are listed under Notes", what="page")
 
     def acting(self, ws: Workspace, tool: str = "undo") -> Workspace:
-        return ws.by(Actor(self.guest.principal.user, "browser", PAGE, tool))
+        return hurried(ws.by(Actor(self.guest.principal.user, "browser", PAGE, tool)), CALL_SECONDS)
 
     def said(self, name: str) -> str:
         """A field of the form, "" where it is missing."""

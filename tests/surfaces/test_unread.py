@@ -1,0 +1,76 @@
+"""While a large note is not indexed yet, every surface answers and says so."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from notewright import app, engine
+from notewright.config import Asked, load
+from notewright.engine import large, sync
+from notewright.engine.filing import LARGE
+from notewright.surfaces import Call, perform
+
+VAULT = {"Tea.md": "green leaves [[Ink]]\n", "Ink.md": "black\n", "Big.md": "word [[Tea]] " * (LARGE // 13 + 1)}
+SAID = "Still indexing; not indexed yet: Big.md. What they say may be missing here."
+FINDING: dict[str, tuple[str, dict[str, Any]]] = {
+    "notes": ("search", {"query": "leaves"}),
+    "cairn": ("cairn_search", {"query": "leaves"}),
+    "lens": ("get_links", {"file_path": "Main/Tea.md"}),
+    "obsidian": ("search_notes", {"query": "leaves"}),
+    "octarine": ("octarine_list_notes", {"workspace": "Main"}),
+    "second_brain": ("grep", {"pattern": "leaves"}),
+}
+
+
+@pytest.fixture
+def unread(workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[engine.Workspace]:
+    """A workspace with a large note that is not read before the test is over."""
+    over = threading.Event()
+
+    def hold(*args: object) -> list[object]:
+        over.wait(60)
+        return []
+
+    monkeypatch.setattr(sync, "file_large", hold)
+    monkeypatch.setattr(large, "GRACE_SECONDS", 0.05)
+    ws = workspace(VAULT)
+    ws.follower.wait(60)
+    yield ws
+    over.set()
+
+
+@pytest.mark.parametrize("name", FINDING)
+def test_what_is_found_comes_with_what_is_not_indexed_yet(name: str, unread: engine.Workspace) -> None:
+    surface = app.surface_named(name, load(Asked((".",), None, {})))
+    tool, args = FINDING[name]
+    answer = perform(surface, Call(engine.Shelf((unread,))), tool, args)
+    assert not answer.is_error, answer.text
+    assert answer.blocks[-1] == SAID
+    assert len(answer.blocks) > 1
+
+
+def test_a_change_is_answered_as_ever(unread: engine.Workspace) -> None:
+    surface = app.surface_named("notes", load(Asked((".",), None, {})))
+    answer = perform(surface, Call(engine.Shelf((unread,))), "write", {"path": "New", "content": "fresh\n"})
+    assert len(answer.blocks) == 1
+    found = perform(surface, Call(engine.Shelf((unread,))), "search", {"query": "fresh"})
+    assert "New.md" in found.text
+
+
+@pytest.mark.parametrize(
+    ("name", "tool", "args"),
+    [
+        ("notes", "move", {"from": "Tea", "to": "Coffee"}),
+        ("obsidian", "rename_note", {"old_name": "Tea", "new_name": "Coffee"}),
+    ],
+)
+def test_a_rename_is_refused_with_the_notes_it_waits_for(
+    name: str, tool: str, args: dict[str, str], unread: engine.Workspace
+) -> None:
+    surface = app.surface_named(name, load(Asked((".",), None, {})))
+    answer = perform(surface, Call(engine.Shelf((unread,))), tool, args)
+    assert answer.is_error
+    assert "still indexing (2 of 3" in answer.text
+    assert "Big.md" in answer.text
