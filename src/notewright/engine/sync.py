@@ -378,7 +378,8 @@ class Follower:
             return
         # With the first batch goes what is gone, and in it comes what is new: a file that was renamed is always there.
         drop = difference.drop
-        for batch in batches(self._large.take(difference.file, known)):
+        filed = sorted(self._large.take(difference.file, known), key=lambda entry: entry.path in known)
+        for batch in batches(filed):
             put = self._put_off(filings(self._store, batch, large=False))
             file_unless_written(self._store, self._index, put, drop)
             drop = ()

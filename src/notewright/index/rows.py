@@ -251,11 +251,14 @@ def put(to: Connection, rows: Iterable[Row], drop: Iterable[str] = ()) -> None:
 
 
 def _insert(to: Connection, numbered: Sequence[tuple[int, Row]]) -> None:
-    link = to.number("select max(id) from links") + 1
+    link, met = to.number("select max(id) from links") + 1, set[str]()
     for start in range(0, len(numbered), PREPARED):
         batch = [(file, prepared(row)) for file, row in numbered[start : start + PREPARED]]
         link = insert(to, batch, link)
-        learn(to, [row for _, row in batch])
+        for _, row in batch:
+            for piece in _pieces("\n".join((*row.words, *row.sections, *(sentence for _, sentence in row.said)))):
+                met.update(to.cut(piece))
+    learn(to, met)
 
 
 def _as_before(to: Connection, file: int, row: Row) -> bool:
@@ -271,15 +274,10 @@ def _restamp(to: Connection, file: int, row: Row) -> None:
     )
 
 
-def learn(to: Connection, rows: Iterable[Row]) -> None:
+def learn(to: Connection, met: Iterable[str]) -> None:
     """Words met for the first time, with their stems. Words that no note has any more do no harm."""
-    words: set[str] = set()
-    for row in rows:
-        for piece in _pieces("\n".join((*row.words, *row.sections, *(sentence for _, sentence in row.said)))):
-            words.update(to.cut(piece))
-    known = {word for (word,) in to.rows("select word from vocabulary where word in (select value from json_each(?))",
-                                         (json.dumps(list(words)),))}  # fmt: skip
-    fresh = sorted(words - known)
+    unknown = "select value from json_each(?) where not exists (select 1 from vocabulary where word = value)"
+    fresh = sorted(word for (word,) in to.rows(unknown, (json.dumps(list(met)),)))
     to.db.executemany("insert into vocabulary(word, stem) values(?,?)", zip(fresh, stems_of(to, fresh), strict=True))
 
 
