@@ -220,8 +220,14 @@ def work(
 
         told = listening.settings(secured)
         bounds = Limits(connections=config["http.max_connections"])
-        counted = site.operations.cut_off
-        server = Server(uvicorn.Config(app, **told), leaving=app.leave, limits=bounds, seat=seat, refused=counted)
+        server = Server(
+            uvicorn.Config(app, **told),
+            leaving=app.leave,
+            limits=bounds,
+            seat=seat,
+            refused=site.operations.cut_off,
+            behind=lambda: site.workers.behind,
+        )
         server.again = again
         server.run([door])
         return 0 if server.started else 1

@@ -21,6 +21,7 @@ PLAN, FOLDER = sys.argv[1], Path(sys.argv[2])
 class App:
     def __init__(self, seat: processes.Seat) -> None:
         self.told = f"{seat.number} {os.getpid()}".encode()
+        self.turn, self.waiting = asyncio.Lock(), 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -34,6 +35,11 @@ class App:
         if scope["path"] == "/slow":
             note("slow")
             await asyncio.sleep(0.7)
+        if scope["path"] == "/in-line":
+            self.waiting += 1
+            async with self.turn:
+                self.waiting -= 1
+                await asyncio.sleep(0.05)
         if scope["path"] == "/hang":
             note("hang")
             time.sleep(60)
@@ -54,7 +60,11 @@ def work(seat: processes.Seat) -> int:
 
     from notewright.server import listening
 
-    server = listening.Server(uvicorn.Config(App(seat), **listening.settings()), seat=seat)
+    app = App(seat)
+    if PLAN == "line":
+        listening.HELD = 600.0  # however slow this machine is
+    config = uvicorn.Config(app, **listening.settings())
+    server = listening.Server(config, seat=seat, behind=lambda: app.waiting > 0)
     server.run([door])
     return 0 if server.started else 1
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.server.listener import GET, answer, connected, heard, until
 
+from notewright.server.listening import ARRIVING, AT_ONCE, HELD, _Behind
 from notewright.server.processes import Seat, terminal_gone
 
 TEAM = Path(__file__).with_name("team.py")
@@ -109,6 +110,49 @@ def test_a_worker_that_is_killed_is_replaced_and_the_other_goes_on_answering(fol
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_worker_that_is_killed_takes_with_it_only_those_whom_it_serves(folder: Path) -> None:
+    """Who would have had to wait is still at the door, and is let in by another: nobody learns of the kill."""
+    clients, answers, lost = 30, list[tuple[int, int]](), list[Exception]()
+
+    def ask() -> None:
+        try:
+            answers.append(two.ask("/in-line"))
+        except (OSError, IndexError) as error:  # a connection that ended without an answer
+            lost.append(error)
+
+    with team(folder, "line") as two:
+        two.started()
+        threads = [threading.Thread(target=ask) for _ in range(clients)]
+        for thread in threads:
+            thread.start()
+        assert until(lambda: len(answers) >= 4, 30)
+        os.kill(answers[0][1], signal.SIGKILL)
+        for thread in threads:
+            thread.join(60)
+        assert len(answers) + len(lost) == clients
+        assert len(lost) <= 1 + 1 + AT_ONCE  # one was being served, one was in line, and some may have been arriving
+
+
+def test_nobody_is_left_at_the_door_for_long() -> None:
+    calls_wait = [True]
+    behind = _Behind(lambda: calls_wait[0])
+    assert behind.holds(1.0) and behind.holds(1.0 + HELD * 0.9)
+    assert not behind.holds(1.0 + HELD) and not behind.holds(1.0 + 100 * HELD), "who waits is let in to wait here"
+    calls_wait[0] = False
+    assert not behind.holds(200.0)
+    calls_wait[0] = True
+    assert behind.holds(201.0)
+
+
+def test_of_many_who_come_at_once_some_are_left_to_others() -> None:
+    behind = _Behind(lambda: False)
+    for number in range(AT_ONCE):
+        assert not behind.holds(5.0 + number / 1e6)
+        behind.came(5.0 + number / 1e6)
+    assert behind.holds(5.0 + ARRIVING / 2) and not behind.holds(5.0 + ARRIVING * 1.1)
+
+
 def test_sigterm_lets_a_request_end_and_lets_nobody_else_in(folder: Path) -> None:
     with team(folder) as two:
         two.started()

@@ -5,7 +5,8 @@ that keeps us waiting is shown out: `Limits` says for what, and for how long.
 
 Connections are accepted one at a time per turn of the event loop, and left to another process behind the same door if
 that one has fewer. uvicorn's way (everybody who waits, at once) hands a whole burst to whichever process wakes up
-first: `processes.py` has the numbers.
+first: `processes.py` has the numbers. Who could not be served at once is left at the door, too, for a while: a process
+that is killed takes with it whom it has let in, and nobody else.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import logging
 import resource
 import socket
 import ssl
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
@@ -35,6 +37,9 @@ KEEPALIVE = [
 ]
 POLITE = 0.001  # seconds for which a client is left to a process that has fewer; and how often
 MOST_POLITE, MOST_POLITE_WHEN_FULL = 20, 200
+HELD = 0.25  # seconds for which clients are left at the door while calls wait here; then they may wait here as well
+HELD_EVERY = 0.002  # seconds between two looks
+AT_ONCE, ARRIVING = 2, 0.008  # connections that may be new, and for how many seconds they are
 PAUSE = 1.0  # seconds, after the system had no file descriptor left
 OTHER_FILES = 1024  # file descriptors beside those of connections
 
@@ -66,6 +71,7 @@ class Server(uvicorn.Server):
 
     `leaving` is called on the event loop when the first signal comes; a second one ends everything at once. `seat` is
     this process's among those that share the door. `refused` is told the status of what no application hears of.
+    `behind` is asked whether a request that came now would have to wait before it could begin.
     """
 
     def __init__(
@@ -76,9 +82,11 @@ class Server(uvicorn.Server):
         limits: Limits | None = None,
         seat: Seat | None = None,
         refused: Callable[[int], None] = lambda status: None,
+        behind: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(config)
         self._refused = refused
+        self._behind = _Behind(behind) if seat is not None and not seat.alone else None
         self._leaving = leaving
         self._limits = limits or Limits()
         self._places = _Places(self._limits.connections, seat or Seat())
@@ -99,7 +107,9 @@ class Server(uvicorn.Server):
             return
         _make_room(self._limits.connections)
         doorways = [
-            _Doorway(door, self._connection, self.config.ssl, self._places, self._close_idle, self._refused)
+            _Doorway(
+                door, self._connection, self.config.ssl, self._places, self._close_idle, self._refused, self._behind
+            )
             for door in sockets
         ]
         self.servers = doorways  # type: ignore[assignment]  # uvicorn closes them and waits until they are closed
@@ -194,6 +204,27 @@ class _Places:
             self._seat.write(self._taken)
 
 
+class _Behind:
+    """Whether the next client is left at the door, where another process could let it in, because it could not be
+    served at once: calls wait here, or others have come in just now. After a while nobody is left there any longer."""
+
+    def __init__(self, calls_wait: Callable[[], bool]) -> None:
+        self._calls_wait = calls_wait
+        self._since: float | None = None
+        self._came: deque[float] = deque(maxlen=AT_ONCE)
+
+    def came(self, now: float) -> None:
+        self._came.append(now)
+
+    def holds(self, now: float) -> bool:
+        crowded = len(self._came) == AT_ONCE and now - self._came[0] < ARRIVING
+        if not (crowded or self._calls_wait()):
+            self._since = None
+            return False
+        self._since = now if self._since is None else self._since
+        return now - self._since < HELD
+
+
 @dataclass(eq=False)
 class _Doorway:
     """Lets connections in from one listening socket, one per turn of the loop, as long as there is room."""
@@ -204,6 +235,7 @@ class _Doorway:
     places: _Places
     close_idle: Callable[[], None]
     refused: Callable[[int], None]
+    behind: _Behind | None = None
     closed: bool = False
 
     def __post_init__(self) -> None:
@@ -230,6 +262,8 @@ class _Doorway:
         if self._politely < self.places.politeness():
             self._politely += 1
             return self._look_away(POLITE)
+        if self.behind is not None and self.behind.holds(self._loop.time()):
+            return self._look_away(HELD_EVERY)
         self._politely = 0
         try:
             client, _ = self.door.accept()
@@ -238,6 +272,8 @@ class _Doorway:
         except OSError as error:
             log.error("nobody can be let in: %s", error)
             return self._look_away(PAUSE)
+        if self.behind is not None:
+            self.behind.came(self._loop.time())
         entering = self._loop.create_task(self._enter(client))
         self._entering.add(entering)
         entering.add_done_callback(self._entering.discard)

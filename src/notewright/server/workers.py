@@ -76,6 +76,11 @@ class Workers:
         """The same for what seldom takes longer than some milliseconds, and waits for nobody."""
         return await self._answer(True, lambda: work(*args, **kwargs))
 
+    @property
+    def behind(self) -> bool:
+        """Whether a call waits for a thread: one that comes now could not begin at once."""
+        return bool(self._jobs or self._brief)
+
     def close(self) -> None:
         """Idle threads end; busy ones end with their call, or with the process."""
         with self._lock:
