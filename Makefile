@@ -53,7 +53,7 @@ bench: install system
 	$(BIN)/python tools/bench.py $(SIZES)
 
 torture: install system clients
-	NOTEWRIGHT_SEEDS=$(SEEDS) $(BIN)/pytest -n 2 --dist load -m torture
+	NOTEWRIGHT_SEEDS=$(SEEDS) $(BIN)/pytest -n 2 --dist load -m "torture or hypothesis" --hypothesis-profile torture
 
 dist: install
 	rm -rf build dist

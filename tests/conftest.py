@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from tests import found
 
 from notewright.config import Config, WorkspaceConfig
 from notewright.engine import Workspace
@@ -14,6 +15,8 @@ from notewright.opening import close_workspace, open_workspace
 ROOT = Path(__file__).resolve().parent.parent
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 NO_SKIPPING = os.environ.get("NOTEWRIGHT_CI") == "1"
+
+found.load_profiles()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -68,8 +71,16 @@ def refuse_missing_service(report: Report) -> Report:
     return report
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    found.prepare(items, torture=found.is_torture(config))
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    if call.excinfo is not None and found.is_torture(item.config):
+        found.keep(item, call.excinfo.value)
     return refuse_missing_service((yield))
 
 

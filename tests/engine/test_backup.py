@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -388,7 +389,7 @@ def test_a_full_disk_ends_the_backup_and_leaves_the_old_ones(workspace: MakeWork
     with small_disk(tmp_path / "disk", 200):
         to = tmp_path / "disk" / "to"
         engine.back_up([ws], to, now=day(0))
-        write_files(tmp_path / "Main", {"Large.bin": os.urandom(400_000), "Small.md": "x\n"})
+        write_files(tmp_path / "Main", {"Large.bin": random.Random(1).randbytes(400_000), "Small.md": "x\n"})
         with pytest.raises(NoSpace):
             engine.back_up([ws], to, now=day(1))
         assert sorted(os.listdir(to)) == [".notewright-backup.lock", "2026-05-04"]

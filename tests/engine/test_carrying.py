@@ -2,6 +2,7 @@
 
 import io
 import os
+import random
 import stat
 import struct
 import subprocess
@@ -280,7 +281,7 @@ def test_a_zip_bomb_is_not_unpacked(workspace: MakeWorkspace, monkeypatch: pytes
     assert (report.created, reasons(report)) == (("Fine.md",), {"Bomb.md": "bomb"})
     monkeypatch.setattr(sources, "MOST_BYTES", 1000)
     with pytest.raises(TooLarge, match="more than 1,000 bytes"):
-        engine.bring_in(ws, zipped({f"N {number}.md": os.urandom(300) for number in range(4)}))
+        engine.bring_in(ws, zipped({f"N {number}.md": random.Random(number).randbytes(300) for number in range(4)}))
     monkeypatch.setattr(sources, "MOST_ENTRIES", 3)
     with pytest.raises(TooLarge, match="4 entries"):
         engine.bring_in(ws, zipped({f"N {number}.md": b"x" for number in range(4)}))
@@ -297,7 +298,7 @@ def test_a_zip_file_that_lies_about_a_size_is_found_out(workspace: MakeWorkspace
 
 
 def test_damaged_and_encrypted_entries_and_strange_packings_are_left_out(workspace: MakeWorkspace) -> None:
-    noise = os.urandom(200)
+    noise = random.Random(1).randbytes(200)
     raw = bytearray(zipped({"Bad.md": noise, "Locked.md": b"secret", "Fine.md": b"fine\n"}).getvalue())
     place = raw.index(noise[:20])
     raw[place] ^= 0xFF
@@ -414,9 +415,9 @@ def test_sizes_and_quotas_hold(workspace: MakeWorkspace) -> None:
     source = zipped(
         [
             ("Large.md", bytes(101)),
-            ("A.md", os.urandom(90)),
-            ("B.md", os.urandom(95)),
-            ("C.md", os.urandom(20)),
+            ("A.md", random.Random(90).randbytes(90)),
+            ("B.md", random.Random(95).randbytes(95)),
+            ("C.md", random.Random(20).randbytes(20)),
             ("D.md", b""),
             ("Here.md", b"1234567890"),
             ("E.md", b""),

@@ -38,7 +38,7 @@ def spoil(place: Path) -> None:
             size = os.fstat(file.fileno()).st_size
             for at in range(4096, size, 4096):
                 file.seek(at)
-                file.write(random.randbytes(min(2000, size - at)))
+                file.write(random.Random(at).randbytes(min(2000, size - at)))
 
 
 def another_form(place: Path) -> None:

@@ -1,6 +1,7 @@
 """Bringing notes back: into the workspace so that it can be undone, or into a folder, byte for byte."""
 
 import os
+import random
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -145,7 +146,7 @@ def test_what_stops_in_the_middle_says_how_to_take_back_the_part_that_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk, "MOST_FILES", 1)
-    write_files(tmp_path / "whole", {"A.md": "small\n", "B.bin": os.urandom(400_000)})
+    write_files(tmp_path / "whole", {"A.md": "small\n", "B.bin": random.Random(1).randbytes(400_000)})
     engine.back_up([folder_desk(tmp_path / "whole")], tmp_path / "to", now=day(0))
     with small_disk(tmp_path / "disk", 200):
         ws = folder_desk(tmp_path / "disk")

@@ -1,6 +1,7 @@
 """The index can be deleted or damaged at any moment and comes back; many share it."""
 
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -37,7 +38,7 @@ def delete_database(folder: Path) -> None:
 def fill_with_noise(folder: Path) -> None:
     file = database(folder)
     replacement = file.with_suffix(".new")
-    replacement.write_bytes(os.urandom(20_000))
+    replacement.write_bytes(random.Random(1).randbytes(20_000))
     replacement.rename(file)
 
 
@@ -47,7 +48,7 @@ def spoil_pages(folder: Path) -> None:
         db.execute("pragma wal_checkpoint(truncate)")
     with open(database(folder), "r+b") as file:
         file.seek(4096)
-        file.write(os.urandom(os.fstat(file.fileno()).st_size - 4096))
+        file.write(random.Random(2).randbytes(os.fstat(file.fileno()).st_size - 4096))
 
 
 def another_form(folder: Path) -> None:

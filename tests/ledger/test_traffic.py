@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import random
 import shutil
 import signal
 import sqlite3
@@ -333,7 +334,7 @@ def spoil(file: Path) -> None:
 def overwrite(file: Path) -> None:
     with file.open("r+b") as db:
         db.seek(4096)
-        db.write(os.urandom(8192))
+        db.write(random.Random(1).randbytes(8192))
     for name in ("-wal", "-shm"):
         file.with_name(file.name + name).unlink(missing_ok=True)
 

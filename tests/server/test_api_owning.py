@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import random
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -333,7 +334,7 @@ def test_what_is_no_zip_file_is_refused(client: httpx2.Client) -> None:
 def test_an_import_that_is_too_large_is_refused(tmp_path: Path) -> None:
     config = config_of(tmp_path, "Main", http__max_request_bytes=100_000)
     with served(tmp_path, config) as site, site.client() as client:
-        large = zipped({"Large.md": os.urandom(200_000)})
+        large = zipped({"Large.md": random.Random(1).randbytes(200_000)})
         refused(client.post(f"{ONE}/import", content=large, headers=ZIP), 413, "too_large")
         pieces = (large[start : start + 10_000] for start in range(0, len(large), 10_000))
         refused(client.post(f"{ONE}/import", content=pieces, headers=ZIP), 413, "too_large")
@@ -342,7 +343,7 @@ def test_an_import_that_is_too_large_is_refused(tmp_path: Path) -> None:
 
 def test_a_large_workspace_is_streamed_and_a_client_may_leave(site: Served, client: httpx2.Client) -> None:
     for number in range(200):
-        (site.folder / "Main" / f"Noise {number}.md").write_bytes(os.urandom(20_000))
+        (site.folder / "Main" / f"Noise {number}.md").write_bytes(random.Random(number).randbytes(20_000))
     with client.stream("GET", f"{ONE}/export.zip") as answer:
         assert "content-length" not in answer.headers
         assert next(answer.iter_raw()).startswith(b"PK")

@@ -234,7 +234,7 @@ def test_a_note_that_is_never_still_is_busy(store: FolderStore, tmp_path: Path) 
 EDITOR = """
 import os, random, sys, time
 path, how, seconds, pause = sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
-number, until = 0, time.monotonic() + seconds
+number, until, chance = 0, time.monotonic() + seconds, random.Random(5)
 while time.monotonic() < until:
     with open(path, "rb") as file:
         data = file.read()
@@ -249,7 +249,7 @@ while time.monotonic() < until:
         with open(path + ".saving", "wb") as file:
             file.write(data)
         os.replace(path + ".saving", path)
-    time.sleep(random.random() * pause)
+    time.sleep(chance.random() * pause)
 print(number)
 """
 
