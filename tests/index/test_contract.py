@@ -303,6 +303,26 @@ def test_a_sentence_that_links_to_a_note_speaks_for_it(index: Index) -> None:
     assert set(paths(index, "noisiest appliance")) == {"Review.md", "Kettle.md"}
 
 
+TAGGED = [
+    ("---\ntags: [kiln]\n---\n{}", "kiln"),
+    ("---\ntags: work/kiln\n---\n{}", "kiln"),
+    ("---\ntags: kiln/work\n---\n{}", "kilns"),
+    ("{}\n\n#kiln\n", "kiln"),
+    ("{}\n\n#work/kiln/small\n", "kiln"),
+    ("---\ntags: [陶窑]\n---\n{}", "陶窑"),
+]
+
+
+@pytest.mark.parametrize(("form", "word"), TAGGED, ids=[form for form, _ in TAGGED])
+@pytest.mark.parametrize("length", [30, 1_000])
+def test_a_tagged_note_stands_above_one_that_mentions_the_word(index: Index, form: str, word: str, length: int) -> None:
+    prose = "river stone cloud small house window garden paper light music " * (length // 10)
+    others = {f"Other {number}.md": prose[: 60 * number] for number in range(1, 30)}
+    mention = f"We passed a {word} on the way, in the rain, and went on to the river after that.\n"
+    file(index, {**others, "Tagged.md": form.format(prose), "Mention.md": mention})
+    assert paths(index, word)[:2] == ["Tagged.md", "Mention.md"]
+
+
 def test_pages_of_a_search_follow_each_other(index: Index) -> None:
     whole = paths(index, "tea water", limit=10)
     assert [*paths(index, "tea water", limit=2), *paths(index, "tea water", limit=8, offset=2)] == whole

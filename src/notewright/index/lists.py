@@ -18,6 +18,7 @@ from notewright.index.ranking import (
     OTHER_NAME,
     SAID,
     SECTION,
+    TAGGED,
     Evidence,
     Occurrences,
     best_sections,
@@ -28,7 +29,7 @@ from notewright.index.ranking import (
     said_of,
     spread,
 )
-from notewright.index.schema import ALIAS, ALIASED, BODY, MARK, NAME, TITLE, TITLED, Connection
+from notewright.index.schema import ALIAS, ALIASED, BODY, MARK, NAME, TAG, TITLE, TITLED, Connection
 from notewright.index.vocabulary import Term
 from notewright.notes import NotePath, index_words, names_of, path_key, resolve
 
@@ -98,6 +99,7 @@ def found_by(
         ]
     evidence += _mentions(con, kinds[-1], total, accepts, depth)
     evidence.append(Evidence(1.0, _names(con, kinds[-1], question, total, accepts)))
+    evidence.append(Evidence(TAGGED, _tagged(kinds[-1], total)))
     scores = _spread(con, fused(evidence), accepts)
     ordered = sorted(scores.items(), key=lambda entry: -entry[1])
     return Found(dict(ordered), sections, len(chosen) < len(terms) or everywhere)
@@ -123,7 +125,7 @@ def _kind(chosen: list[Term], others: list[Term], total: int, *, stemmed: bool, 
     """The question to FTS5. `named`: words that are nearly everywhere are looked for in names and headings alone."""
     expression, terms = _any(chosen), list(chosen)
     if named:
-        expression = f"{{title alias head}} : ({expression})"
+        expression = f"{{title alias head tag}} : ({expression})"
     if others:
         expression = f'({expression}) AND ("{MARK}" OR {_any(others)})'
         terms += [Term(MARK, (MARK,), total, total), *others]
@@ -183,6 +185,7 @@ def noting_places(con: Connection) -> Callable[..., None]:
         offsets, columns_of = api.phrase_column_offsets, api.phrase_columns
         body: dict[int, Sequence[int]] = {}
         title: dict[int, int] = {}
+        tagged: list[int] = []
         aliased = False
         for word in range(api.phrase_count):
             columns = columns_of(word)
@@ -190,10 +193,12 @@ def noting_places(con: Connection) -> Callable[..., None]:
                 body[word] = offsets(word, BODY)
             if TITLE in columns:
                 title[word] = len(offsets(word, TITLE))
+            if TAG in columns:
+                tagged.append(word)
             if ALIAS in columns:
                 aliased = True
         covered = bool(title) and sum(title.values()) >= api.column_size(TITLE)
-        con.noted[api.rowid] = (Occurrences(body, title), covered, aliased)
+        con.noted[api.rowid] = (Occurrences(body, title, tuple(tagged)), covered, aliased)
 
     return places
 
@@ -329,6 +334,17 @@ def _keys_of(con: Connection, notes: list[int]) -> list[list[Any]]:
     sql = f"""select file, key from names where file in (select value from json_each(?))
         and kind in ('{ALIASED}', '{TITLED}')"""
     return con.table("file, key", sql, (json.dumps(notes),))
+
+
+# ---- tags ---------------------------------------------------------------------------------------------
+
+
+def _tagged(kind: _Kind, total: int) -> dict[int, float]:
+    """Notes tagged with words of the question: how much these tell, as far as the question is about nothing else."""
+    rarities = [rarity(total, count) for count in kind.having]
+    whole = sum(rarities)
+    told = {note: sum(rarities[word] for word in found.tags) for note, found in kind.found.items() if found.tags}
+    return {note: much * (much / whole) ** 2 for note, much in told.items()}
 
 
 # ---- neighbours ---------------------------------------------------------------------------------------

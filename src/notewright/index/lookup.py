@@ -212,7 +212,7 @@ def prefixes(con: Connection, words: Iterable[str]) -> str | None:
     con.variants = {}
     found = [token for word in words for token in con.cut(index_words(word)) if token != MARK]
     wanted = " AND ".join(f'"{token}"*' for token in dict.fromkeys(found))
-    return f"{{title alias head body place}} : ({wanted})" if wanted else None
+    return f"{{title alias head body place tag}} : ({wanted})" if wanted else None
 
 
 def folders(con: Connection, below: str, *, visible: Visible) -> list[tuple[str, int]]:

@@ -5,6 +5,8 @@
           + 0.3 best linking sentence, by stems
           + what the linking sentences add to the note's own words
           + the name, where every word of it is in the question
+          + 2 how much the words in its tags tell, times the square of their share of the question: a tag is worth more
+            than a mention in passing, however long the note; as one word of a long question it tells little
     then a tenth of what the neighbours by links have is spread over each note.
 
 Numbers from bm25 are larger for better matches here. A ranking made elsewhere (by meaning, say) joins as one more
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 
 NOTE, SECTION = 0.5, 0.25  # of each of: as written, by stems
 MENTION, SAID = 0.3, 1.0
+TAGGED = 2.0
 SILENT = 0.6  # of what others say of a note that says nothing itself
 OTHER_NAME = 0.8  # an alias counts so much of a title
 SPREAD = 0.1
@@ -29,10 +32,12 @@ _LEAST = 1e-6  # what a word in half of all notes or more still tells, as in FTS
 
 @dataclass(frozen=True, slots=True)
 class Occurrences:
-    """Where the words of a question stand in a note: for each its places in the body and how often in the title."""
+    """Where the words of a question stand in a note: for each its places in the body and how often in the title, and
+    which of them are in its tags."""
 
     body: Mapping[int, Sequence[int]]
     title: Mapping[int, int]
+    tags: Sequence[int] = ()
 
     def weight(self, word: int) -> float:
         return _BODY * len(self.body.get(word, ())) + _TITLE * self.title.get(word, 0)
@@ -87,6 +92,9 @@ def best_sections(
     `having` how many have each word. How many sections have it is estimated from these notes.
     """
     counted = {note: _counted(found.body, starts[note]) for note, found in notes.items()}
+    for note, found in notes.items():
+        if found.tags and not counted[note]:  # tagged and none of the words in its text: the title counts all the same
+            counted[note] = {0: {}}
     usual, per_note = _usual(starts[note] for note in notes)
     spread_of = _sections_a_note(notes, counted, starts, len(having))
     rarities = [rarity(total * per_note, count * share) for count, share in zip(having, spread_of, strict=True)]

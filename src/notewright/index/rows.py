@@ -20,7 +20,6 @@ from notewright.notes import (
     index_words,
     mentions,
     path_key,
-    property_tags,
     slug_key,
     tag_key,
     without_md,
@@ -140,10 +139,10 @@ def _words(note: Note) -> tuple[str, ...]:
     properties = note.frontmatter.properties
     title = properties.get("title")
     aliases = [*note.aliases, title] if isinstance(title, str) else note.aliases
-    place = [MARK, note.path.folder, *property_tags(properties)]
     heads = "\n".join(heading.text for heading in note.headings)
-    columns = (note.path.stem, "\n".join(aliases), heads, "\n".join(place), note.text[: note.frontmatter.end])
-    return columns
+    tags = "\n".join(name for _, name in _tags(note))
+    place, front = f"{MARK}\n{note.path.folder}", note.text[: note.frontmatter.end]
+    return note.path.stem, "\n".join(aliases), heads, place, front, tags
 
 
 def _sections(note: Note) -> list[str]:
@@ -164,7 +163,7 @@ _TEXT = "insert into texts values(?,?,?,?,?)"
 _NAME = "insert into names values(?,?,?)"
 _TAG = "insert into tags values(?,?,?)"
 _LINK = "insert into links values(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-_WORDS = "insert into words(rowid, title, alias, head, place, front, body) values(?,?,?,?,?,?,?)"
+_WORDS = "insert into words(rowid, title, alias, head, place, front, tag, body) values(?,?,?,?,?,?,?,?)"
 _SAID = "insert into said(rowid, sentence) values(?,?)"
 
 

@@ -12,9 +12,9 @@ import apsw
 
 VERSION = 3  # another number and the index is begun anew
 MARK = "\U0010fffd"  # a word that every note holds and nobody types
-COLUMNS = ("title", "alias", "head", "body", "place", "front")
-TITLE, ALIAS, HEAD, BODY, PLACE, FRONT = range(len(COLUMNS))
-WEIGHTS = (1.6, 1.6, 0.4, 0.4, 0.0, 0.0)  # their size is FTS5's k1 too: body 0.4 is k1 = 3
+COLUMNS = ("title", "alias", "head", "body", "place", "front", "tag")
+TITLE, ALIAS, HEAD, BODY, PLACE, FRONT, TAG = range(len(COLUMNS))
+WEIGHTS = (1.6, 1.6, 0.4, 0.4, 0.0, 0.0, 0.4)  # their size is FTS5's k1 too: body 0.4 is k1 = 3
 NAME, ALIASED, TITLED, SLUGGED = "n", "a", "t", "s"  # kinds of names; slugs carry their precedence: s0 to s3
 CACHE_KIB = 4_000
 BUSY_MS = 10_000
