@@ -41,6 +41,9 @@ check: install
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not torture"
+	@echo "make check left out the tests marked slow (make test runs them) and torture (make torture)."
+	@test -e $(CLIENTS) || echo "It left out the tests with npm's OpenID provider and MCP clients too:" \
+	  "they are not installed (make clients, or make test, which installs them first)."
 
 reference: install
 	$(BIN)/python tools/make_reference.py

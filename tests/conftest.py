@@ -1,7 +1,8 @@
 """Where the shared exams are, for the tests that sit them; and what may be skipped."""
 
 import os
-from collections.abc import Callable, Generator, Mapping
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -73,6 +74,21 @@ def refuse_missing_service(report: Report) -> Report:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     found.prepare(items, torture=found.is_torture(config))
+
+
+def left_out(reasons: Iterable[str]) -> list[str]:
+    """For each reason to skip, how many tests it left out."""
+    counts = Counter(reason.removeprefix("Skipped: ").removeprefix("service: ") for reason in reasons)
+    return [f"left out, {count} of the tests: {reason}" for reason, count in sorted(counts.items())]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says at the end what was not tested for want of something: a skip is not a pass."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    for line in left_out(one.longrepr[2] for one in skipped if isinstance(one.longrepr, tuple)):
+        terminalreporter.write_line(line)
+    if deselected := terminalreporter.stats.get("deselected"):
+        terminalreporter.write_line(f"left out, {len(deselected)} of the tests: not chosen by -m or -k")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -206,7 +206,7 @@ def test_the_state_folder_holds_ledger_and_index_and_no_notes(here: Path) -> Non
     config = loaded(here, "Work", state="kept")
     assert (config.state, config.cache) == (f"{here}/kept/state", f"{here}/kept/cache")
     for inside in ("Work", "Work/kept", "Work/.kept"):
-        with pytest.raises(Invalid, match="lies in the workspace"):
+        with pytest.raises(Invalid, match="is inside the workspace"):
             loaded(here, "Work", state=inside)
     environ = {"XDG_STATE_HOME": "/somewhere/state", "XDG_CACHE_HOME": "/somewhere/cache"}
     config = loaded(here, environ=environ)

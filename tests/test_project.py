@@ -8,6 +8,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from tests.conftest import left_out
 
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
@@ -119,3 +120,14 @@ def test_the_same_seed_makes_the_same_vault(tmp_path: Path) -> None:
     one, two, other = (contents(tmp_path / name) for name in ("one", "two", "other"))
     assert one == two != other
     assert sum(name.endswith(".md") for name in one) == 60
+
+
+def test_what_was_skipped_is_counted_by_its_reason() -> None:
+    reasons = ["Skipped: service: npm is missing", "Skipped: service: npm is missing", "Skipped: no inotify"]
+    assert left_out(reasons) == ["left out, 1 of the tests: no inotify", "left out, 2 of the tests: npm is missing"]
+
+
+def test_make_check_says_what_it_left_out_and_make_test_installs_it_first() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(r"^test: install system clients$", makefile, re.M)
+    assert "make check left out the tests marked slow" in makefile and "OpenID provider" in makefile

@@ -66,8 +66,8 @@ def test_a_command_on_a_bucket_is_refused(desk: Desk) -> None:
 
 def test_backup_without_a_place_is_wrong_usage(desk: Desk) -> None:
     err = desk.run("backup", code=2)[1]
-    assert err.startswith("notewright: nobody said where the backups are. name a folder with --to, or set backup.to")
-    assert "lies in the workspace" in desk.run("backup", "--to", str(desk.root / "to"), code=1)[1]
+    assert err.startswith("notewright: no folder for backups was given. name a folder with --to, or set backup.to")
+    assert "is inside the workspace" in desk.run("backup", "--to", str(desk.root / "to"), code=1)[1]
     with pytest.raises(SystemExit) as ended:
         main(["backup", "--to", desk.to, "--keep-days", "0"])
     assert ended.value.code == 2

@@ -91,7 +91,7 @@ def test_in_a_folder_of_a_workspace_one_is_told_so(person: Person, monkeypatch: 
     monkeypatch.chdir(person.root / "My notes")
     out, err = person.types("search", "zoë")
     assert out.startswith("1. ünï/Zoë note.md")
-    assert f"lies in the workspace {person.root}" in err
+    assert f"is inside the workspace {person.root}" in err
     assert "lies in" not in person.types("search", "zoë", "--workspace", ".")[1]
 
 
@@ -116,7 +116,7 @@ def test_a_location_that_is_not_there_or_is_a_file_or_lies_in_another_is_wrong_u
     assert "is not there" in person.types("search", "x", "--workspace", "nowhere", code=2)[1]
     assert "is not a folder" in person.types("search", "x", "--workspace", "n1.md", code=2)[1]
     assert "overlap" in person.types("serve", f"A={person.root}", f"B={person.root}/日本", code=2)[1]
-    assert "lies in the workspace" in person.types("search", "x", "--workspace", str(person.state.parent), code=2)[1]
+    assert "is inside the workspace" in person.types("search", "x", "--workspace", str(person.state.parent), code=2)[1]
 
 
 def test_notes_that_are_all_gone_are_told_at_once_and_believed_when_the_index_is_built_anew(person: Person) -> None:

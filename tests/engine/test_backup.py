@@ -375,7 +375,7 @@ def test_backups_are_neither_among_the_notes_nor_around_them(workspace: MakeWork
     ws = workspace({"Tea.md": "tea\n"})
     (tmp_path / "way").symlink_to(tmp_path / "Main")
     for place in (tmp_path / "Main" / "to", tmp_path / "Main" / ".to", tmp_path / "Main", tmp_path / "way" / "to"):
-        with pytest.raises(Invalid, match="lies in the workspace Main"):
+        with pytest.raises(Invalid, match="is inside the workspace Main"):
             engine.back_up([ws], place, now=day(0))
     with pytest.raises(Invalid, match="the workspace Main lies in the folder for backups"):
         engine.back_up([ws], tmp_path, now=day(0))

@@ -231,7 +231,7 @@ def test_plain_files_go_only_into_a_folder_that_is_new_or_empty(kept: Workspace,
         assert (files(target), times(target)) == (files(made), times(made))
     with pytest.raises(Exists, match="is not empty"):
         engine.restore_to(tmp_path / "Main", tmp_path / "to")
-    with pytest.raises(Invalid, match="among the backups"):
+    with pytest.raises(Invalid, match="inside the folder of backups"):
         engine.restore_to(tmp_path / "to" / "copy", tmp_path / "to")
     assert len(engine.restore_to(tmp_path / "dry", tmp_path / "to", dry_run=True).created) == 6
     assert not (tmp_path / "dry").exists()

@@ -113,8 +113,8 @@ def test_an_unknown_argument_is_refused_with_the_known_ones(desk: Desk, tool: st
 @pytest.mark.parametrize(
     ("tool", "args", "said"),
     [
-        ("search", {}, "invalid: query is required. Call search again with that put right."),
-        ("search", {"query": 5}, "invalid: query must be string. Call search again with that put right."),
+        ("search", {}, "invalid: query is required. Call search again with that corrected."),
+        ("search", {"query": 5}, "invalid: query must be string. Call search again with that corrected."),
         ("search", {"query": "x", "limit": 0}, "invalid: limit must be at least 1."),
         ("list", {"sort": "colour"}, "invalid: sort must be one of name, modified, created, size."),
         ("edit", {"path": "Tea", "edits": []}, "invalid: edits must have at least 1 items."),

@@ -180,7 +180,7 @@ def test_fifty_edits_happen_all_or_none(make: MakeDesk) -> None:
         ({"replace": "", "with": "x"}, "invalid: the text to replace is empty. "),
         ({"section": "Opne", "append": "x"}, "not_found: no section 'Opne' in List.md. Headings here: Open, "),
         ({"before": 99, "insert": "x"}, "not_found: there is no line 99. Lines count from 1 to 15."),
-        ({"replace": "alpha"}, "invalid: edit 1 has replace. Use one of {replace, with}, "),
+        ({"replace": "alpha"}, "invalid: edit 1 has replace. Use one of {replace, with, all?}, "),
         ({"append": "x", "prepend": "y"}, "invalid: edit 1 has append, prepend. "),
         ({"section": "Open", "delete": False}, "invalid: edit 1 has section. "),
         ({"section": "^id", "append": "x"}, "invalid: edit 1 names a block, "),
@@ -201,7 +201,7 @@ def test_occurrences_that_overlap_are_ambiguous(make: MakeDesk) -> None:
 def test_an_edit_that_changes_nothing_says_so(make: MakeDesk) -> None:
     desk = make({"A.md": "x"})
     said = desk.said("edit", path="A", edits=[{"replace": "x", "with": "x"}])
-    assert said == f"A.md is so already · version {desk.version('A')}\nNothing changed."
+    assert said == f"A.md already says that · version {desk.version('A')}\nNothing changed."
     assert desk.said("history").startswith("No changes")
 
 

@@ -138,7 +138,7 @@ def test_an_undo_says_what_became_of_each_file(make: MakeDesk) -> None:
     change = desk.done("move", **{"from": "Tea", "to": "Cha"})
     dry = desk.said("undo", change=change, dry_run=True).split("\n")
     assert dry[0] == "Would take back “moved Tea.md to Cha.md” in 3 files:"
-    assert sorted(dry[1:]) == ["A.md is as before", "Cha.md is gone again", "Tea.md is back"]
+    assert sorted(dry[1:]) == ["A.md is as before", "Cha.md is deleted again", "Tea.md is back"]
     assert desk.text("A.md") == "[[Cha]]"
     assert desk.said("undo", change=change).startswith("Took back “moved Tea.md to Cha.md” in 3 files:")
 

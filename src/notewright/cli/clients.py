@@ -224,7 +224,7 @@ def _parsed(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except ValueError as error:
-        raise Invalid(f"the client's file is not TOML ({error})", hint="mend it first", what="client") from None
+        raise Invalid(f"the client's file is not TOML ({error})", hint="fix it first", what="client") from None
 
 
 def _toml(name: str, entry: Entry) -> str:

@@ -144,7 +144,7 @@ def opened(args: argparse.Namespace, *, indexed: bool = True, follow: bool = Tru
     workspace, config = chosen(args)
     around = None if args.workspace else opening.enclosing(workspace.location, config)
     if around is not None:
-        what = f"this folder lies in the workspace {around}; --workspace {shlex.quote(around)} acts on all of it"
+        what = f"this folder is inside the workspace {around}; --workspace {shlex.quote(around)} acts on all of it"
         print(f"notewright: {what}", file=sys.stderr, flush=True)
     ws = opening.open_workspace(workspace, config, watch=False, follow=follow)
     try:

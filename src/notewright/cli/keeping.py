@@ -67,7 +67,7 @@ def export(args: argparse.Namespace) -> int:
         if args.file == "-":
             if sys.stdout.isatty():
                 args.usage = True
-                raise Invalid("a zip file is nothing for a terminal", hint="write export - | …, or export FILE.zip")
+                raise Invalid("a zip file cannot be shown on a terminal", hint="write export - | …, or export FILE.zip")
             done = engine.export_zip(ws, sys.stdout.buffer)
             sys.stdout.buffer.flush()
         else:
@@ -108,7 +108,7 @@ def _place(args: argparse.Namespace, given: str | None, config: Config, flag: st
     if not place:
         args.usage = True
         hint = f"name a folder with {flag}, or set backup.to in the configuration"
-        raise Invalid("nobody said where the backups are", hint=hint, what="to")
+        raise Invalid("no folder for backups was given", hint=hint, what="to")
     _refuse_not_yet(args, str(place))
     return str(place)
 

@@ -37,7 +37,7 @@ def _list(args: argparse.Namespace, config: Config, registry: Registry) -> int:
     known = {one.location for one in served}
     elsewhere = [record.location for record in registry.records() if record.location not in known]
     lines = [line for one in served for line in _lines(one, registry)]
-    lines += [f"{location}: changed, and served where a server was told of it" for location in elsewhere]
+    lines += [f"{location}: changed; served by servers that were started with it" for location in elsewhere]
     summary = "" if lines else "There is none here. notewright workspace add FOLDER adds one to servers that run."
     told = {"workspaces": [document(one, registry) for one in served], "changed_elsewhere": elsewhere}
     printing.show(args, told, lines, summary)

@@ -245,14 +245,14 @@ def _looking_after(commands: Commands) -> None:
     line = "report broken links, ambiguous and unportable names, bad frontmatter, and what the index has wrong"
     _command(commands, "check", line, _CHECK)
     index = _command(commands, "index", "bring the index up to date", _INDEX)
-    index.add_argument("--rebuild", action="store_true", help="build it anew, beside the one in use")
+    index.add_argument("--rebuild", action="store_true", help="rebuild it beside the one in use")
 
 
 def _letting_in(commands: Commands) -> None:
     token = _command(commands, "token", "make, list and revoke access tokens for HTTP", _TOKEN, workspace=False)
     verbs = token.add_subparsers(dest="what", metavar="add|list|revoke", required=True)
     add, listed, revoke = (verbs.add_parser(verb, help=line, allow_abbrev=False) for verb, line in _TOKEN_VERBS.items())
-    add.add_argument("name", metavar="NAME", help="whom it is for; it stands in the history")
+    add.add_argument("name", metavar="NAME", help="whom it is for; shown in the history")
     several = "only for this; may be repeated, or several with commas"
     add.add_argument("--workspace", action="append", default=[], metavar="NAME", help=several)
     add.add_argument("--surface", action="append", default=[], metavar="NAME", help=several)

@@ -295,7 +295,7 @@ def findings(found: list[Finding], args: argparse.Namespace) -> None:
 
 def indexed(notes: int, others: int, seconds: float, args: argparse.Namespace) -> None:
     document = {"notes": notes, "files": others, "rebuilt": args.rebuild, "seconds": round(seconds, 2)}
-    done = "built anew" if args.rebuild else "up to date"
+    done = "rebuilt" if args.rebuild else "up to date"
     line = f"{amount(notes, 'note')} and {amount(others, 'other file')}: the index is {done} ({seconds:.1f} s)"
     show(args, document, [line])
 

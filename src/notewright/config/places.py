@@ -85,4 +85,6 @@ def refuse_inside(place: str, folder: str, *, chosen: bool) -> None:
     """Nothing of ours is among the notes. Dot folders are not among them, unless somebody chose one of them."""
     inside = os.path.relpath(os.path.realpath(place), folder)
     if inside.split("/")[0] != ".." and (chosen or not any(part.startswith(".") for part in inside.split("/"))):
-        raise Invalid(f"{place} lies in the workspace {folder}", hint="name another folder with --state", what="state")
+        raise Invalid(
+            f"{place} is inside the workspace {folder}", hint="name another folder with --state", what="state"
+        )

@@ -94,7 +94,7 @@ def refuse_overlap(shelf: Iterable[Workspace], place: str, what: str = "the fold
             continue  # not in a folder of this machine
         home, place = os.path.realpath(home), os.path.realpath(place)
         if os.path.commonpath((home, place)) in (home, place):
-            inside = f"{what} lies in the workspace {ws.name}"
+            inside = f"{what} is inside the workspace {ws.name}"
             around = f"the workspace {ws.name} lies in {what}"
             words = inside if os.path.commonpath((home, place)) == home else around
             raise Invalid(f"{words} ({place})", hint="choose a folder beside it", what="to")

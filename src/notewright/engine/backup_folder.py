@@ -60,7 +60,7 @@ class BackupFolder:
             if not self.path.is_dir():
                 self.path.mkdir(mode=0o700)
         except FileNotFoundError:
-            hint = "make the folder it lies in, or mount its disk"
+            hint = "make the folder it is in, or mount its disk"
             raise NotFound(f"{self.path.parent} is not there", hint=hint, what="folder") from None
         except OSError as error:
             raise said(error, self.path) from error

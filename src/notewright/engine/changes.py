@@ -150,7 +150,7 @@ def recover(ws: Workspace) -> None:
         try:
             _alone(ws, lambda: None, tries=1)
         except Problem as problem:
-            log.warning("a change that was begun is not finished yet: %s", problem)
+            log.warning("a change that was started is not finished yet: %s", problem)
 
 
 def text_of(path: NotePath, data: bytes) -> str:
@@ -245,7 +245,7 @@ def _tell(ws: Workspace, change: Change, outcome: Outcome) -> None:
     try:
         ws.heard(ws, replace(change, state=outcome.state, steps=steps))
     except Exception:
-        log.exception("change %s could not be told of", change.id)
+        log.exception("no event could be sent for change %s", change.id)
 
 
 def _look(store: Store, plan: Plan) -> Sights:

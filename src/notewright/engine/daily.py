@@ -82,7 +82,7 @@ def append_daily(ws: Workspace, day: date, text: str, section: str | None = None
     begun = daily_text(ws, path, day)
     whole = apply(begun, edit, path)
     try:
-        made = create(ws, path, whole.encode(), summary=f"began {path}")
+        made = create(ws, path, whole.encode(), summary=f"created {path}")
     except Exists:
         return edit_note(ws, path, [edit], summary=f"appended to {path}")
     return Edited(path, "", whole, made.version, made.change_id)

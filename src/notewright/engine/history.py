@@ -215,7 +215,7 @@ def _may_undo(access: Access, change: Change) -> None:
             continue
         if not access.sees(step.path):
             hint = "who may see all of it can take it back"
-            raise Forbidden("a part of this change is out of your reach", hint=hint, by="rule")
+            raise Forbidden("you may not undo all of this change", hint=hint, by="rule")
         access.may_write(step.path)
 
 

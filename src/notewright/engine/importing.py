@@ -155,7 +155,7 @@ class _Door:
 
     def _free(self, path: NotePath, one: Arrival) -> Against | None:
         if path in self.arrived:
-            return "twice", "it is in there twice; the first one came"
+            return "twice", "it is in there twice; the first one was taken"
         there = self.there.get(path)
         if there is not None and there.kind == "symlink":
             return "symlink", "a symlink is there, and those are not written through"

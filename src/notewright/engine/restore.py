@@ -144,7 +144,7 @@ def restore_to(
     place, target = BackupFolder(source), Path(os.path.realpath(Path(folder).expanduser()))
     place.check()
     if os.path.commonpath((place.path, target)) == str(place.path):
-        raise Invalid(f"{target} lies among the backups", hint="choose a folder elsewhere", what="into")
+        raise Invalid(f"{target} is inside the folder of backups", hint="choose a folder elsewhere", what="into")
     with place.still():
         manifest = _chosen(place, date)
         parts = manifest.parts if workspace is None else (_named(manifest, workspace),)

@@ -63,7 +63,7 @@ def _opened(source: str | BinaryIO) -> Iterator[zipfile.ZipFile]:
     try:
         archive = zipfile.ZipFile(source)
     except (zipfile.BadZipFile, ValueError, RuntimeError, OverflowError, EOFError, OSError) as error:
-        raise Invalid(f"that is no zip file that can be read: {error}", hint="pack it anew", what="source") from None
+        raise Invalid(f"that is no zip file that can be read: {error}", hint="pack it again", what="source") from None
     with archive:
         listed = archive.infolist()
         if len(listed) > MOST_ENTRIES:
@@ -108,7 +108,7 @@ def _against(info: zipfile.ZipInfo) -> tuple[str, str] | None:
     if kind == stat.S_IFLNK:
         return "symlink", "it is a symlink"
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        return "special", "it is no plain file"
+        return "special", "it is not a regular file"
     if info.flag_bits & _ENCRYPTED:
         return "encrypted", "it is encrypted"
     if info.compress_type not in _READ:
@@ -167,7 +167,7 @@ def _entry(root: str, folder: str, each: "os.DirEntry[str]") -> tuple[str, Arriv
             return path, _nothing(f"{path}/", "dotted", "it begins with a dot")
         return path, None
     if not each.is_file(follow_symlinks=False):
-        return path, _nothing(path, "special", "it is no plain file")
+        return path, _nothing(path, "special", "it is not a regular file")
     size = each.stat(follow_symlinks=False).st_size
     return path, Arrival(path, size, _reading(root, folder, each.name, size))
 
@@ -186,7 +186,7 @@ def _reading(root: str, folder: str, name: str, size: int) -> Callable[[], bytes
                 file = os.fdopen(os.open(name, _FILE, dir_fd=handle), "rb")
             with file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise NotComing("special", "it is no plain file any more")
+                    raise NotComing("special", "it is not a regular file any more")
                 data = file.read(size + 1)
         except OSError as error:
             raise NotComing("unreadable", f"it cannot be read: {_why(error)}") from None

@@ -132,7 +132,7 @@ def overwrite(ws: Workspace, path: NotePath, data: bytes, *, seen: Version, summ
         old = ws.store.read(path)
     except NotFound:
         raise Conflict(
-            f"{path} is not there any more", hint="leave out the version to make it anew", path=path, current=None
+            f"{path} is not there any more", hint="leave out the version to create it again", path=path, current=None
         ) from None
     if not same_version(seen, old.version):
         raise Conflict(

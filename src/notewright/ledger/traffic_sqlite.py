@@ -220,7 +220,7 @@ class SqliteTraffic:
 
     def _replaced(self, error: Exception) -> bool:
         """Whether there is a new file in place of one that cannot be used."""
-        log.warning("%s cannot be used and is begun anew: %s", self._file.name, error)
+        log.warning("%s cannot be used and is created again: %s", self._file.name, error)
         try:
             with self._locked():
                 if _inode(self._file) == self._inode:

@@ -270,7 +270,7 @@ class _Doorway:
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return  # another process was there first, or they have gone
         except OSError as error:
-            log.error("nobody can be let in: %s", error)
+            log.error("no connection can be accepted: %s", error)
             return self._look_away(PAUSE)
         if self.behind is not None:
             self.behind.came(self._loop.time())

@@ -59,7 +59,7 @@ class Metrics:
             "notewright_http_refused_total", "HTTP requests turned away.", ("reason",), registry=own
         )
         started = Gauge(
-            "notewright_start_time_seconds", "When the server began, in seconds since 1970.",
+            "notewright_start_time_seconds", "When the server started, in seconds since 1970.",
             multiprocess_mode="livemin", registry=own,
         )  # fmt: skip
         started.set(time.time())

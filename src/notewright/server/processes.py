@@ -255,7 +255,7 @@ class _Team:
         place.fill_at = time.monotonic() + min(longest, first * 2**place.failed)
         log.warning("worker %d (%d) %s; another takes its place", place.seat.number + 1, pid, _how(code))
         if not self._proven and all(one.failed for one in self._places):
-            log.error("no worker gets as far as working; what they said is above")
+            log.error("no worker starts; their messages are above")
             self._code = 1
             self._stop(self._patience)
 

@@ -344,7 +344,7 @@ def _dress(folder: int, name: str, old: int) -> None:
 
 
 def _special(path: NotePath) -> Forbidden:
-    return Forbidden(f"{path} is no ordinary file", hint="choose another name", path=path)
+    return Forbidden(f"{path} is not a regular file", hint="choose another name", path=path)
 
 
 def _unlink(folder: int, name: str) -> None:

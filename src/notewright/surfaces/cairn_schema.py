@@ -81,7 +81,7 @@ DAILY = _shape(
 )
 LIST = _shape(
     path_prefix=_text("Where to look. Default everywhere"),
-    recursive=_flag("What lies deeper, too. Default false"),
+    recursive=_flag("Also what is in sub-folders. Default false"),
     sort=_one_of("Default modified, latest first", "modified", "created", "alpha"),
     limit=LIMIT,
     cursor=CURSOR,

@@ -43,7 +43,7 @@ class Plain(Style):
             return Answer.error(f"invalid: {message}. {failed.tool} takes {', '.join(fault.expected)}.")
         if isinstance(fault, BadArgument) and fault.where.startswith("edits["):
             return Answer.error(f"invalid: {message}. {words.sentence(schema.EDIT_FORMS)}.")
-        return Answer.error(f"invalid: {message}. Call {failed.tool} again with that put right.")
+        return Answer.error(f"invalid: {message}. Call {failed.tool} again with that corrected.")
 
 
 READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}

@@ -42,7 +42,7 @@ def write(call: Call, args: Args) -> str:
     shown_path = places.show(ws, done.path)
     remember(call, Place(ws, done.path), done.version, args["content"])
     if done.change_id is None:
-        return f"{shown_path} is so already · version {words.version(done.version)}\nNothing changed."
+        return f"{shown_path} already says that · version {words.version(done.version)}\nNothing changed."
     verb = "Created" if done.created else "Overwrote"
     return f"{verb} {shown_path} · version {words.version(done.version)}\n{words.undo_line(done.change_id)}"
 
@@ -101,7 +101,7 @@ def _edited(call: Call, place: Place, done: engine.Edited, verb: str = "Edited")
     path = Places(call).show(place.ws, place.path)
     remember(call, place, done.version, done.after)
     if done.change_id is None:
-        return f"{path} is so already · version {words.version(done.version)}\nNothing changed."
+        return f"{path} already says that · version {words.version(done.version)}\nNothing changed."
     lines = [f"{verb} {path} · version {words.version(done.version)}", *words.diff(done.before, done.after)]
     return words.bounded(lines, "history shows it", [words.undo_line(done.change_id)])
 
@@ -158,7 +158,7 @@ def _properties(call: Call, place: Place, path: str) -> str:
     remember(call, place, reading.version, reading.text)
     front = reading.note.frontmatter
     if front.problem:
-        raise Invalid(f"the frontmatter of {path} cannot be read: {front.problem}", hint="mend it with edit")
+        raise Invalid(f"the frontmatter of {path} cannot be read: {front.problem}", hint="fix it with edit")
     count = words.amount(len(front.properties), "property", "properties")
     lines = [
         f"{words.one_line(key, 200)}: {words.shortened(words.value(value), 2000)}"
@@ -332,7 +332,7 @@ def undo(call: Call, args: Args) -> str:
 
 def _came_back(step: engine.Put | engine.Drop, kept: engine.Difference | None) -> str:
     if isinstance(step, engine.Drop):
-        return "is gone again"
+        return "is deleted again"
     back = "is back" if step.seen is None else "is as before"
     return back if kept is None else f"{back}, but for later changes, which were kept{':' if kept.lines else ''}"
 

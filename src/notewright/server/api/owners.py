@@ -123,7 +123,7 @@ def _backups(asked: Asked) -> str:
     place = asked.site.config["backup.to"]
     if not place:
         hint = "set backup.to in the configuration to a folder for them"
-        raise Invalid("nobody said where the backups are", hint=hint, what="backup.to")
+        raise Invalid("no folder for backups was given", hint=hint, what="backup.to")
     return str(place)
 
 

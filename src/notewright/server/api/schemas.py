@@ -176,11 +176,11 @@ TOKEN = told(
     expires=maybe(TIME),
     revoked=maybe(TIME),
     last_used=maybe(TIME),
-    token=text("The secret: it is told here and never again"),
+    token=text("The secret: shown here once and never again"),
 )
 NEW_TOKEN = given(
     "name",
-    name=text("Whom it is for; it stands in the history", most=64, least=1),
+    name=text("Whom it is for; shown in the history", most=64, least=1),
     workspaces=many(text(most=200, least=1), "Ids or names; without it, all", most=100, least=1),
     surfaces=many(text(most=50, least=1), "Without it, all", most=20, least=1),
     read_only=flag(),
@@ -212,7 +212,7 @@ BACKUP = told(
     totalBytes=number("Copied"),
     errors=many(text(most=100_000)),
     date=text(),
-    removed=many(text(), "Days that were let go"),
+    removed=many(text(), "Days that were removed"),
 )
 BACKUPS = told(
     backups=many(

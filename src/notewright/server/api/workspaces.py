@@ -175,7 +175,7 @@ OPERATIONS = (
         "POST",
         f"{ONE}/rebuild-index",
         "owner",
-        "Build the index anew, beside the one in use",
+        "Rebuild the index beside the one in use",
         rebuild_index,
         schemas.REBUILD,
         status=202,
