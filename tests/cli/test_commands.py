@@ -358,7 +358,6 @@ def test_search_loads_no_server_and_no_printer(tmp_path: Path) -> None:
         ["undo", "--client", "\udcff", "--since", "1d"],
         ["token", "revoke", "\udcff"],
         ["token", "add", "x", "--workspace", "\udcff"],
-        ["workspace", "rename", "\udcff", "x"],
     ],
 )
 def test_an_argument_that_is_no_text_is_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,8 +126,9 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def _refuse_what_is_no_text(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Folders and files of the system may have names of any bytes; everything else is compared with text."""
-    for name, value in vars(args).items():
+    """Folders and files of the system may have names of any bytes; everything else is compared with text. What a
+    workspace may be called is said elsewhere."""
+    for name, value in vars(args).items() if args.command != "workspace" else ():
         if name == "locations" or (name in _ON_DISK and not isinstance(value, list)):
             continue
         for one in value if isinstance(value, list) else [value]:
