@@ -22,6 +22,7 @@ FRAME = frozenset(
     any""".split()  # noqa: SIM905
 )
 _MOST_AROUND = 400  # characters of a sentence kept on each side of its link
+_MOST_KEPT = 8  # times a paragraph's length that is kept around its links, before they share it
 _LEAST_AFTER = 200  # so many of them after a link are enough for it to share what was kept for the one before it
 _MARKS = "*`~="
 _BLANKS = re.compile(r"\s\s+|[^\S ]")
@@ -116,17 +117,17 @@ def _mentions(text: str, start: int, end: int, links: list[Link]) -> list[Mentio
 
 
 def _sentences(prose: str, places: list[tuple[int, Link]]) -> list[Mention]:
-    """The sentence of each place, or as much of it as is kept. Links near one another share it: all that is kept of a
-    paragraph stays in proportion to its length, however many links it has."""
+    """The sentence of each place, or as much of it as is kept. Where that is several times the paragraph, links near
+    one another share it: all that is kept stays in proportion to the paragraph, however many links it has."""
     found: list[Mention] = []
     ends = [0, *_sentence_ends(prose), len(prose)]
-    begin = end = last = 0
-    sentence = ""
+    begin = end = last = kept = 0
+    most, sentence = _MOST_KEPT * len(prose), ""
     for place, link in places:
         after = min(bisect_right(ends, place), len(ends) - 1)
-        if after != last or end < min(ends[after], place + _LEAST_AFTER):
+        if kept < most or after != last or end < min(ends[after], place + _LEAST_AFTER):
             begin, end = max(ends[after - 1], place - _MOST_AROUND), min(ends[after], place + _MOST_AROUND)
-            sentence, last = prose[begin:end].strip(), after
+            sentence, last, kept = prose[begin:end].strip(), after, kept + end - begin
         found.append(Mention(link, sentence))
     return found
 
