@@ -9,7 +9,8 @@ BIN       := .venv/bin
 INSTALLED := .venv/.installed
 CLIENTS   := tests/clients/node_modules/.installed
 PACKAGES  := rg:ripgrep strace:strace npm:npm node:nodejs chromium:chromium wrk:wrk \
-             caddy:caddy nginx:nginx-light curl:curl systemd-analyze:systemd
+             caddy:caddy nginx:nginx-light curl:curl systemd-analyze:systemd \
+             mkfs.exfat:exfatprogs mount.exfat-fuse:exfat-fuse
 
 .PHONY: help reference install serve test check format bench torture dist constraints clients system clean
 

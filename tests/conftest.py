@@ -1,6 +1,7 @@
 """Where the shared exams are, for the tests that sit them; and what may be skipped."""
 
 import os
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
@@ -9,15 +10,19 @@ from typing import Any, TypeVar
 import pytest
 from tests import found
 
-from notewright.config import Config, WorkspaceConfig
-from notewright.engine import Workspace
-from notewright.opening import close_workspace, open_workspace
+from notewright.app.opening import close_workspace, open_workspace
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.engine.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 NO_SKIPPING = os.environ.get("NOTEWRIGHT_CI") == "1"
 
 found.load_profiles()
+
+# No test reads or writes the history and the indexes of whoever runs it.
+_HOME = tempfile.TemporaryDirectory(prefix="notewright-tests-")
+os.environ |= {"XDG_STATE_HOME": f"{_HOME.name}/state", "XDG_CACHE_HOME": f"{_HOME.name}/cache"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 
-from notewright.config import SETTINGS, WORKSPACE_SETTINGS, Asked, Config, load, obsidian_vault, workspace_id
-from notewright.config.owning import name_key
+from notewright.config.load import CommandLine, Config, load, obsidian_vault
+from notewright.config.locations import workspace_id
+from notewright.config.settings import SETTINGS, WORKSPACE_SETTINGS
+from notewright.engine.library import name_key
 from notewright.errors import Invalid, NotFound, Problem
 
 
 def loaded(here: Path, *locations: str, file: str | None = None, environ: Any = None, **flags: Any) -> Config:
     variables = {"HOME": str(here / ".home")} | (environ or {})
     settings = {name.replace("__", "."): value for name, value in flags.items()}
-    return load(Asked(locations, file, settings), environ=variables, folder=str(here))
+    return load(CommandLine(locations, file, settings), environ=variables, folder=str(here))
 
 
 def written(here: Path, text: str) -> str:
@@ -288,7 +290,7 @@ def test_every_setting_says_what_it_is_for() -> None:
 def test_the_environment_of_this_process_is_the_one_that_counts(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOTEWRIGHT_LOG_LEVEL", "error")
     monkeypatch.chdir(here)
-    assert load(Asked(("Work",)))["log_level"] == "error"
+    assert load(CommandLine(("Work",)))["log_level"] == "error"
     assert os.getcwd() == str(here)
 
 
@@ -297,7 +299,9 @@ def test_paths_are_relative_to_where_they_were_said(tmp_path: Path) -> None:
     home.mkdir()
     here.mkdir()
     (home / "c.toml").write_text('audit_log = "off"\n[backup]\nto = "backups"\n[http]\ntls_key = "/key.pem"\n')
-    config = load(Asked(file=str(home / "c.toml")), environ={"NOTEWRIGHT_HTTP_TLS_CERT": "cert.pem"}, folder=str(here))
+    config = load(
+        CommandLine(file=str(home / "c.toml")), environ={"NOTEWRIGHT_HTTP_TLS_CERT": "cert.pem"}, folder=str(here)
+    )
     assert config["backup.to"] == str(home / "backups")
     assert config["http.tls_cert"] == str(here / "cert.pem")
     assert (config["http.tls_key"], config["audit_log"], config["workspaces_root"]) == ("/key.pem", "off", None)

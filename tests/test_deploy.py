@@ -19,8 +19,9 @@ from tests.deploying import CALL, DEPLOY, NAME, PATIENCE, Site, behind, call, pr
 from tests.server.lines import HELLO, NOTEWRIGHT
 
 from notewright.cli.parser import parse
-from notewright.config import SETTINGS, Asked, Config, load
-from notewright.server.listening import DRAIN_SECONDS
+from notewright.config.load import CommandLine, Config, load
+from notewright.config.settings import SETTINGS
+from notewright.server.listen.uvicorn_server import DRAIN_SECONDS
 
 UNIT = DEPLOY / "notewright.service"
 BOUND = next(setting.default for setting in SETTINGS if setting.name == "http.max_request_bytes")
@@ -57,7 +58,7 @@ def said(instruction: str) -> str:
 def settings_in(folder: Path, text: str) -> Config:
     (folder / "notes").mkdir()
     (folder / "notewright.toml").write_text(replaced(text, {"/srv/notes": str(folder / "notes")}), encoding="utf-8")
-    return load(Asked(file=str(folder / "notewright.toml")), environ={"HOME": "/nowhere"})
+    return load(CommandLine(file=str(folder / "notewright.toml")), environ={"HOME": "/nowhere"})
 
 
 def test_the_settings_file_can_be_read(tmp_path: Path) -> None:
@@ -140,7 +141,7 @@ def test_the_container_is_nobody_special_and_writes_nowhere_else() -> None:
 def test_what_compose_sets_are_settings(tmp_path: Path) -> None:
     service = yaml12.read_yaml(str(DEPLOY / "compose.yaml"))["services"]["notewright"]
     assert set(service["environment"]) <= {setting.variable for setting in SETTINGS}
-    config = load(Asked((f"Notes={tmp_path}",)), environ={"HOME": "/nowhere", **service["environment"]})
+    config = load(CommandLine((f"Notes={tmp_path}",)), environ={"HOME": "/nowhere", **service["environment"]})
     assert config["http.public_url"] == f"https://{NAME}"
     network = yaml12.read_yaml(str(DEPLOY / "compose.yaml"))["networks"]["front"]["ipam"]["config"][0]
     assert config["http.trusted_proxies"] == (network["gateway"],)

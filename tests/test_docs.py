@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from notewright.notes import Link, Note, NotePath, parse, resolve
-from notewright.notes.resolve import names_of
+from notewright.notes.links.resolve import names_of, resolve
+from notewright.notes.model import Link, Note
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples" / "notes"

@@ -13,8 +13,9 @@ from tests.server.lines import NOTEWRIGHT, Lines
 from tests.transcript import NOTED, Outside, Player, Transcript, Wire, Words
 from tests.web import client_of, on_the_web
 
-from notewright import app
-from notewright.config import SURFACES, Asked, load
+from notewright.app import compose
+from notewright.config.load import CommandLine, load
+from notewright.config.settings import SURFACES
 
 HERE = Path(__file__).parent
 SAMPLES = HERE / "workspaces"
@@ -47,7 +48,7 @@ def over_stdio(words: list[str], surface: str) -> Iterator[Wire]:
 @contextlib.contextmanager
 def over_the_web(words: list[str], surface: str) -> Iterator[Wire]:
     _, file, _, state = words
-    config = load(Asked((), file, {"state": state}))
+    config = load(CommandLine((), file, {"state": state}))
     with on_the_web(config) as address, client_of(address, surface) as client:
         yield client
 
@@ -146,7 +147,7 @@ def transcripts_of(surface: str) -> list[str]:
 
 @pytest.mark.parametrize("surface", SURFACES)
 def test_every_tool_with_every_parameter_appears(surface: str) -> None:
-    offered = app.surface_named(surface, load(Asked((".",), None, {}))).tools
+    offered = compose.surface_named(surface, load(CommandLine((".",), None, {}))).tools
     calls = [line[2:].split(" ", 1) for line in transcripts_of(surface) if line.startswith("> ")]
     used = {(tool, name) for tool, args in calls for name in json.loads(args)}
     missing = {(tool.name, name) for tool in offered for name in tool.schema["properties"]} - used

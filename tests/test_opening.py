@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from notewright import engine
-from notewright.config import Config, WorkspaceConfig, owning
-from notewright.engine import Registry, WorkspaceRecord
+from notewright.accounts.base import Accounts, WorkspaceRecord
+from notewright.app.opening import OpenWorkspaces, open_library, open_registry
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.engine import library
+from notewright.engine.read import read
+from notewright.engine.write import create
 from notewright.errors import Exists, Invalid, NotFound, Problem, ReadOnly
-from notewright.notes import NotePath
-from notewright.opening import OpenShelf, open_library, open_registry
+from notewright.notes.path import NotePath
 
 
 @pytest.fixture
@@ -27,56 +29,56 @@ def config(tmp_path: Path) -> Config:
 
 
 @pytest.fixture
-def registry(config: Config) -> Iterator[Registry]:
+def registry(config: Config) -> Iterator[Accounts]:
     made = open_registry(config)
     yield made
     made.close()
 
 
 @pytest.fixture
-def shelf(config: Config, registry: Registry) -> Iterator[OpenShelf]:
+def shelf(config: Config, registry: Accounts) -> Iterator[OpenWorkspaces]:
     made = open_library(config, registry)
     yield made
     made.close()
 
 
-def names(shelf: OpenShelf) -> list[tuple[str, str]]:
+def names(shelf: OpenWorkspaces) -> list[tuple[str, str]]:
     return [(ws.id, ws.name) for ws in shelf.workspaces()]
 
 
 def test_a_workspace_that_is_added_renamed_and_removed_is_there_at_once(
-    config: Config, registry: Registry, shelf: OpenShelf, tmp_path: Path
+    config: Config, registry: Accounts, shelf: OpenWorkspaces, tmp_path: Path
 ) -> None:
-    owning.add_folder(config, registry, "Second", str(tmp_path / "second"))
+    library.add_folder(config, registry, "Second", str(tmp_path / "second"))
     assert names(shelf) == [("main", "Main"), ("second", "Second")]
-    assert engine.read(shelf.named("second"), NotePath("Tea.md")).text == "second"
-    owning.change(config, registry, "second", {"name": "Zweite"})
+    assert read(shelf.named("second"), NotePath("Tea.md")).text == "second"
+    library.change(config, registry, "second", {"name": "Zweite"})
     assert names(shelf) == [("main", "Main"), ("second", "Zweite")]
-    owning.drop(config, registry, "second")
+    library.drop(config, registry, "second")
     assert names(shelf) == [("main", "Main")]
 
 
 def test_a_call_under_way_goes_on_when_its_workspace_is_removed(
-    config: Config, registry: Registry, shelf: OpenShelf, tmp_path: Path
+    config: Config, registry: Accounts, shelf: OpenWorkspaces, tmp_path: Path
 ) -> None:
-    owning.add_folder(config, registry, "Second", str(tmp_path / "second"))
+    library.add_folder(config, registry, "Second", str(tmp_path / "second"))
     under_way = shelf.named("second")
-    owning.drop(config, registry, "second")
+    library.drop(config, registry, "second")
     assert names(shelf) == [("main", "Main")]
-    assert engine.read(under_way, NotePath("Tea.md")).text == "second"
+    assert read(under_way, NotePath("Tea.md")).text == "second"
 
 
-def test_rules_hold_from_the_next_question_on(config: Config, registry: Registry, shelf: OpenShelf) -> None:
+def test_rules_hold_from_the_next_question_on(config: Config, registry: Accounts, shelf: OpenWorkspaces) -> None:
     secret = NotePath("Secret.md")
-    assert engine.read(shelf.default, secret).text == "ssh"
-    owning.change(config, registry, "main", {"hide": ["Secret.md"], "read_only": True, "timezone": "Asia/Tokyo"})
+    assert read(shelf.default, secret).text == "ssh"
+    library.change(config, registry, "main", {"hide": ["Secret.md"], "read_only": True, "timezone": "Asia/Tokyo"})
     with pytest.raises(NotFound):
-        engine.read(shelf.default, secret)
+        read(shelf.default, secret)
     with pytest.raises(ReadOnly):
-        engine.create(shelf.default, NotePath("New.md"), b"text")
+        create(shelf.default, NotePath("New.md"), b"text")
     assert shelf.default.timezone.key == "Asia/Tokyo"
-    owning.change(config, registry, "main", {"hide": None, "read_only": None, "timezone": None})
-    assert engine.read(shelf.default, secret).text == "ssh"
+    library.change(config, registry, "main", {"hide": None, "read_only": None, "timezone": None})
+    assert read(shelf.default, secret).text == "ssh"
     assert registry.records() == []
 
 
@@ -84,7 +86,7 @@ def test_an_owner_cannot_lift_what_was_said_at_the_start_for_all(tmp_path: Path,
     closed = Config(config.workspaces, config.state, config.cache, {**config.values, "read_only": True})
     registry = open_registry(closed)
     shelf = open_library(closed, registry)
-    owning.change(closed, registry, "main", {"read_only": False})
+    library.change(closed, registry, "main", {"read_only": False})
     assert shelf.default.access.read_only
     shelf.close()
     registry.close()
@@ -97,8 +99,8 @@ def test_whoever_has_no_registry_follows_the_one_that_comes_without_what_was_add
     assert names(shelf) == [("main", "Main")]
     assert not (Path(config.state) / "registry.db").exists()
     registry = open_registry(config)  # as another process does
-    owning.add_folder(config, registry, "Second", str(tmp_path / "second"))
-    owning.change(config, registry, "main", {"hide": ["Secret.md"], "name": "Haupt"})
+    library.add_folder(config, registry, "Second", str(tmp_path / "second"))
+    library.change(config, registry, "main", {"hide": ["Secret.md"], "name": "Haupt"})
     assert names(shelf) == [("main", "Haupt")]
     assert shelf.default.access.hide == ("Secret.md",)
     shelf.close()
@@ -106,7 +108,7 @@ def test_whoever_has_no_registry_follows_the_one_that_comes_without_what_was_add
 
 
 def test_nobody_is_told_the_old_while_somebody_is_opening(
-    config: Config, registry: Registry, shelf: OpenShelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, registry: Accounts, shelf: OpenWorkspaces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One thread is slow to open what is new; another that asks meanwhile must see what was changed before."""
     opening, go_on = threading.Event(), threading.Event()
@@ -116,9 +118,9 @@ def test_nobody_is_told_the_old_while_somebody_is_opening(
         go_on.wait(20)
         raise Invalid("too slow")
 
-    monkeypatch.setattr("notewright.opening.open_workspace", slow)
-    owning.add_folder(config, registry, "Second", str(tmp_path / "second"))
-    owning.change(config, registry, "main", {"read_only": True})
+    monkeypatch.setattr("notewright.app.opening.open_workspace", slow)
+    library.add_folder(config, registry, "Second", str(tmp_path / "second"))
+    library.change(config, registry, "main", {"read_only": True})
     first = threading.Thread(target=shelf.workspaces)
     first.start()
     assert opening.wait(20)
@@ -133,13 +135,13 @@ def test_nobody_is_told_the_old_while_somebody_is_opening(
 
 def test_one_that_cannot_be_opened_is_left_out_and_tried_again(
     config: Config,
-    registry: Registry,
-    shelf: OpenShelf,
+    registry: Accounts,
+    shelf: OpenWorkspaces,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    owning.add_folder(config, registry, "Second", str(tmp_path / "second"))
+    library.add_folder(config, registry, "Second", str(tmp_path / "second"))
     (tmp_path / "second").rename(tmp_path / "away")
     with caplog.at_level(logging.WARNING):
         assert names(shelf) == [("main", "Main")]
@@ -150,25 +152,25 @@ def test_one_that_cannot_be_opened_is_left_out_and_tried_again(
 
 
 def test_what_was_added_stands_back_where_the_configuration_says_otherwise(
-    config: Config, registry: Registry, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    config: Config, registry: Accounts, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    owning.add_folder(config, registry, "Second", str(tmp_path / "second"))
+    library.add_folder(config, registry, "Second", str(tmp_path / "second"))
     taken = WorkspaceConfig("Second", "second", str(tmp_path / "third"))
     later = Config((*config.workspaces, taken), config.state, config.cache)
     with caplog.at_level(logging.WARNING):
-        served = owning.as_owner_wants(later, registry)
+        served = library.effective_workspaces(later, registry)
     assert [one.location for one in served] == [str(tmp_path / "main"), str(tmp_path / "third")]
     assert "is not served" in caplog.text
 
 
-def test_of_many_who_want_one_name_one_gets_it(config: Config, registry: Registry, tmp_path: Path) -> None:
+def test_of_many_who_want_one_name_one_gets_it(config: Config, registry: Accounts, tmp_path: Path) -> None:
     folders = [tmp_path / f"many-{number}" for number in range(8)]
     refused: list[str] = []
 
     def ask(folder: Path) -> None:
         own = open_registry(config)
         try:
-            owning.add_folder(config, own, "Wanted", str(folder))
+            library.add_folder(config, own, "Wanted", str(folder))
         except Exists as problem:
             refused.append(problem.code)
         finally:
@@ -182,12 +184,12 @@ def test_of_many_who_want_one_name_one_gets_it(config: Config, registry: Registr
     for thread in threads:
         thread.join(30)
     assert refused == ["exists"] * 7
-    assert [one.name for one in owning.as_owner_wants(config, registry)] == ["Main", "Wanted"]
+    assert [one.name for one in library.effective_workspaces(config, registry)] == ["Main", "Wanted"]
 
 
-def test_settings_of_a_folder_are_kept_when_it_is_added(config: Config, registry: Registry, tmp_path: Path) -> None:
+def test_settings_of_a_folder_are_kept_when_it_is_added(config: Config, registry: Accounts, tmp_path: Path) -> None:
     registry.put_record(WorkspaceRecord(str(tmp_path / "second"), {"hide": ["Secret.md"]}))
-    assert owning.add_folder(config, registry, "Second", str(tmp_path / "second")).hide == ("Secret.md",)
+    assert library.add_folder(config, registry, "Second", str(tmp_path / "second")).hide == ("Secret.md",)
 
 
 # ---- beneath a root -----------------------------------------------------------------------------------
@@ -200,18 +202,18 @@ def rooted(config: Config, tmp_path: Path) -> Config:
     return Config(config.workspaces, config.state, config.cache, values)
 
 
-def test_a_folder_is_made_beneath_the_root(rooted: Config, registry: Registry, tmp_path: Path) -> None:
-    made = owning.add_beneath(rooted, registry, "My Team", None, {"read_only": True})
+def test_a_folder_is_made_beneath_the_root(rooted: Config, registry: Accounts, tmp_path: Path) -> None:
+    made = library.add_beneath(rooted, registry, "My Team", None, {"read_only": True})
     assert (made.id, made.location, made.read_only) == ("my-team", str(tmp_path / "root" / "my-team"), True)
-    inner = owning.add_beneath(rooted, registry, "Inner", "teams/inner")
+    inner = library.add_beneath(rooted, registry, "Inner", "teams/inner")
     assert Path(inner.location).is_dir()
-    told = owning.add_beneath(rooted, registry, "Whole", str(tmp_path / "root" / "whole"))
+    told = library.add_beneath(rooted, registry, "Whole", str(tmp_path / "root" / "whole"))
     assert Path(told.location).is_dir()
 
 
-def test_without_a_root_nothing_is_made(config: Config, registry: Registry) -> None:
+def test_without_a_root_nothing_is_made(config: Config, registry: Accounts) -> None:
     with pytest.raises(Invalid, match="makes no workspaces") as refused:
-        owning.add_beneath(config, registry, "Team", None)
+        library.add_beneath(config, registry, "Team", None)
     assert "notewright workspace add" in refused.value.hint
 
 
@@ -247,7 +249,7 @@ def test_without_a_root_nothing_is_made(config: Config, registry: Registry) -> N
     ],
 )
 def test_nothing_is_made_or_served_outside_of_the_root(
-    rooted: Config, registry: Registry, tmp_path: Path, location: str
+    rooted: Config, registry: Accounts, tmp_path: Path, location: str
 ) -> None:
     root = tmp_path / "root"
     (root / "link").symlink_to(tmp_path / "third")
@@ -255,31 +257,31 @@ def test_nothing_is_made_or_served_outside_of_the_root(
     (root / "file").write_text("no folder")
     before = sorted(tmp_path.rglob("*"))
     if location == "／etc":  # a letter that only looks like a slash is a letter
-        assert owning.add_beneath(rooted, registry, "Team", location).location == f"{root}/{location}"
+        assert library.add_beneath(rooted, registry, "Team", location).location == f"{root}/{location}"
         return
     with pytest.raises(Problem):
-        owning.add_beneath(rooted, registry, "Team", location)
+        library.add_beneath(rooted, registry, "Team", location)
     assert sorted(tmp_path.rglob("*")) == before
     assert registry.records() == []
 
 
 def test_what_was_made_goes_again_when_the_workspace_is_refused(
-    rooted: Config, registry: Registry, tmp_path: Path
+    rooted: Config, registry: Accounts, tmp_path: Path
 ) -> None:
     for name, settings in (("Main", {}), ("Team", {"timezone": "Mars"}), ("Team", {"nothing": 1})):
         with pytest.raises(Problem):
-            owning.add_beneath(rooted, registry, name, "deep/er", settings)
+            library.add_beneath(rooted, registry, name, "deep/er", settings)
     assert list((tmp_path / "root").iterdir()) == []
 
 
 def test_a_folder_that_is_there_may_be_named_and_stays_when_it_is_refused(
-    rooted: Config, registry: Registry, tmp_path: Path
+    rooted: Config, registry: Accounts, tmp_path: Path
 ) -> None:
     (tmp_path / "root" / "old").mkdir()
     with pytest.raises(Exists):
-        owning.add_beneath(rooted, registry, "Main", "old")
+        library.add_beneath(rooted, registry, "Main", "old")
     assert (tmp_path / "root" / "old").is_dir()
-    assert owning.add_beneath(rooted, registry, "Old", "old").location == str(tmp_path / "root" / "old")
+    assert library.add_beneath(rooted, registry, "Old", "old").location == str(tmp_path / "root" / "old")
     with pytest.raises(Invalid, match="overlap"):
-        owning.add_beneath(rooted, registry, "Inner", "old/inner")
+        library.add_beneath(rooted, registry, "Inner", "old/inner")
     assert not (tmp_path / "root" / "old" / "inner").exists()

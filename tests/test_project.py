@@ -95,10 +95,6 @@ def test_the_source_leaves_nothing_for_later() -> None:
     assert places(r"\b(?:TODO|FIXME|XXX|HACK)\b|NotImplementedError", sorted(SRC.rglob("*.py"))) == []
 
 
-def test_no_module_is_longer_than_four_hundred_lines() -> None:
-    assert {str(file.relative_to(SRC)): lines(file) for file in SRC.rglob("*.py") if lines(file) > 400} == {}
-
-
 def test_no_class_is_named_after_a_job_title() -> None:
     titles = r"^\s*class \w*(?:Manager|Helper|Util|Utils|Service|Handler|Processor)\b"
     assert places(titles, sorted(SRC.rglob("*.py"))) == []

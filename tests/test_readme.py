@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from notewright.config import Config, WorkspaceConfig
-from notewright.engine import Actor
-from notewright.opening import open_library
-from notewright.surfaces import Call, perform
-from notewright.surfaces.notes import SURFACE
+from notewright.app.opening import open_library
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.ledger.base import Actor
+from notewright.surfaces.base import Call
+from notewright.surfaces.notes.tools import SURFACE
+from notewright.surfaces.perform import perform
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -6,46 +6,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SRC = Path(__file__).resolve().parent.parent / "src" / "notewright"
+SIZES = Path(__file__).with_name("sizes.txt")
 
-MAY_USE = {
+BELOW_ENGINE = {"errors", "locks", "notes", "config", "stores", "index", "ledger", "accounts"}
+MAY_USE: dict[str, set[str]] = {
     "errors": set(),
-    "doors": set(),
     "locks": set(),
-    "notes": {"errors", "doors"},
+    "sqlite_file": {"errors", "locks"},
+    "notes": {"errors"},
+    "config": {"errors", "notes"},
     "stores": {"errors", "locks", "notes"},
     "index": {"errors", "locks", "notes"},
-    "ledger": {"errors", "locks", "notes"},
-    "engine": {"errors", "doors", "locks", "notes", "stores", "index", "ledger"},
-    "config": {"errors", "notes", "engine"},
-    "surfaces": {"errors", "notes", "engine", "config"},
-    "server": {"errors", "locks", "notes", "engine", "config", "surfaces"},
-    "opening": {"errors", "notes", "stores", "index", "ledger", "engine", "config"},
-    "cli": {"errors", "notes", "engine", "config", "opening", "app"},  # main() asks app.py to put the parts together
-    "web": {
-        "errors",
-        "ledger",
-        "engine",
-        "config",
-        "opening",
-        "surfaces",
-        "server",
-        "app",
-    },  # what app.py serves over HTTP
-    "app": {
-        "web",
-        "errors",
-        "notes",
-        "stores",
-        "index",
-        "ledger",
-        "engine",
-        "config",
-        "opening",
-        "surfaces",
-        "server",
-        "cli",
-    },
+    "ledger": {"errors", "locks", "sqlite_file", "notes"},
+    "accounts": {"errors", "locks", "sqlite_file", "notes"},
+    "engine": BELOW_ENGINE,
+    "surfaces": {*BELOW_ENGINE, "engine"},
+    "mcp": {*BELOW_ENGINE, "engine", "surfaces"},
+    "server": {*BELOW_ENGINE, "engine", "surfaces", "mcp"},
+    "api": {*BELOW_ENGINE, "engine", "surfaces", "mcp", "server"},
+    "web": {*BELOW_ENGINE, "engine", "surfaces", "mcp", "server", "api"},
+    "cli": {*BELOW_ENGINE, "engine", "app"},  # main() asks app/ to put the parts together
+    "app": {*BELOW_ENGINE, "engine", "surfaces", "mcp", "server", "api", "web", "cli"},
+    "testing": {"errors", "notes", "stores"},  # parts for tests, which nothing that is served imports
 }
+CONCRETE = ("stores.folder", "index.sqlite", "ledger.sqlite", "accounts.sqlite", "accounts.limits_sqlite")
+COMPOSERS = {"app"}  # the only room that names one of those
+MAX_PUBLIC_MODULES = 10  # of one package
 LATE = {"app", "cli"}  # may import inside functions, so that `notewright --help` loads nothing heavy
 HEAVY = {"mcp", "starlette", "uvicorn", "rich", "watchfiles"}
 PARTS_OF_THE_EDGE = {"mcp", "starlette", "uvicorn", "asyncio", "anyio"}
@@ -70,6 +56,11 @@ class Import:
 
 def room_of(file: Path) -> str:
     return file.relative_to(SRC).parts[0].removesuffix(".py")
+
+
+def package_of(file: Path) -> str:
+    """The dotted name of the package a file lies in."""
+    return ".".join(("notewright", *file.relative_to(SRC).parent.parts))
 
 
 def modules() -> list[Path]:
@@ -122,15 +113,52 @@ def test_every_room_uses_only_the_rooms_below_it() -> None:
     assert wrong == []
 
 
-def test_another_room_is_entered_by_its_front_door() -> None:
+def test_the_own_modules_of_a_package_are_imported_by_nobody_else() -> None:
     wrong = [
         str(found)
         for found in filter(ours, all_imports())
-        if found.room not in ("app", "web", "opening")
-        and found.module.split(".")[1] != found.room
-        and found.module.count(".") > 1
+        if "._" in found.module and found.module.rpartition("._")[0] != package_of(found.file)
     ]
     assert wrong == []
+
+
+def test_only_the_composer_names_a_concrete_store_index_or_ledger() -> None:
+    wrong = [
+        str(found)
+        for found in filter(ours, all_imports())
+        if found.module.removeprefix("notewright.").startswith(CONCRETE)
+        and found.room != found.module.split(".")[1]
+        and found.room not in COMPOSERS
+    ]
+    assert wrong == []
+
+
+def test_a_package_holds_a_docstring_and_a_handful_of_public_modules() -> None:
+    for init in SRC.rglob("__init__.py"):
+        body = ast.parse(init.read_text(encoding="utf-8")).body
+        assert all(isinstance(node, ast.Expr) for node in body) or init.parent == SRC, f"{init}: more than a docstring"
+        public = [file.stem for file in init.parent.glob("*.py") if not file.stem.startswith("_")]
+        assert len(public) <= MAX_PUBLIC_MODULES, f"{init.parent}: {sorted(public)}"
+
+
+def test_a_class_name_means_one_thing() -> None:
+    named: dict[str, list[str]] = {}
+    for file in modules():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                named.setdefault(node.name, []).append(str(file.relative_to(SRC)))
+    assert {name: files for name, files in named.items() if len(files) > 1} == {}
+
+
+def test_a_room_grows_only_in_the_commit_that_says_why() -> None:
+    """`tests/sizes.txt` says how many lines and modules each room has at most. Shrinking is free: write it down."""
+    most = {room: (int(lines), int(count)) for room, lines, count in map(str.split, SIZES.read_text().splitlines())}
+    now: dict[str, tuple[int, int]] = {}
+    for file in modules():
+        lines, count = now.get(room_of(file), (0, 0))
+        now[room_of(file)] = lines + len(file.read_text(encoding="utf-8").splitlines()), count + 1
+    assert set(now) == set(most)
+    assert {room: size for room, size in now.items() if size[0] > most[room][0] or size[1] > most[room][1]} == {}
 
 
 def test_imports_stand_at_the_top_of_the_file() -> None:
@@ -138,7 +166,7 @@ def test_imports_stand_at_the_top_of_the_file() -> None:
 
 
 def test_the_engine_and_what_lies_below_it_know_no_event_loop_and_no_web() -> None:
-    below = {"errors", "notes", "stores", "index", "ledger", "engine"}
+    below = {*BELOW_ENGINE, "engine"}
     wrong = [
         str(found) for found in all_imports() if found.room in below and found.module.split(".")[0] in PARTS_OF_THE_EDGE
     ]
@@ -149,7 +177,10 @@ def test_the_command_line_loads_heavy_libraries_late() -> None:
     wrong = [
         str(found)
         for found in all_imports()
-        if found.room in LATE and not found.late and found.module.split(".")[0] in HEAVY
+        if found.room in LATE
+        and not found.late
+        and found.module.split(".")[0] in HEAVY
+        and found.file.name != "compose_http.py"  # itself loaded late, when HTTP is served
     ]
     assert wrong == []
 

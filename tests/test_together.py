@@ -11,7 +11,8 @@ import pytest
 from tests.conftest import write_files
 from tests.web import Http, client_of, on_the_web
 
-from notewright.config import SURFACES, Asked, load
+from notewright.config.load import CommandLine, load
+from notewright.config.settings import SURFACES
 
 ROUNDS = 12
 Clients = dict[str, Http]
@@ -63,7 +64,7 @@ def clients(tmp_path: Path) -> Iterator[Clients]:
     """One client of every surface, all at one server."""
     write_files(tmp_path / "Main", {"Log.md": "", "Topic.md": "# Topic\n", "Counter.md": "<here>\n"})
     write_files(tmp_path / "Main", {f"About {number}.md": f"See [[Topic]], {number}.\n" for number in range(6)})
-    asked = Asked((f"Main={tmp_path / 'Main'}",), None, {"state": str(tmp_path / "state"), "rate_limits": False})
+    asked = CommandLine((f"Main={tmp_path / 'Main'}",), None, {"state": str(tmp_path / "state"), "rate_limits": False})
     with ExitStack() as stack:
         address = stack.enter_context(on_the_web(load(asked)))
         yield {name: stack.enter_context(client_of(address, name)) for name in SURFACES}

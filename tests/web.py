@@ -12,16 +12,17 @@ import httpx2
 import uvicorn
 from tests.server.lines import HELLO
 
-from notewright import app
-from notewright.config import SURFACES, Config
-from notewright.opening import open_library
+from notewright.app import compose
+from notewright.app.opening import open_library
+from notewright.config.load import Config
+from notewright.config.settings import SURFACES
 
 
 @contextlib.contextmanager
 def on_the_web(config: Config) -> Iterator[str]:
     """The address at which every surface is served, until the end of the block."""
-    surfaces = [app.surface_named(name, config) for name in SURFACES]
-    web = app.http_app(partial(open_library, config), surfaces)
+    surfaces = [compose.surface_named(name, config) for name in SURFACES]
+    web = compose.http_app(partial(open_library, config), surfaces)
     server = uvicorn.Server(uvicorn.Config(web, log_level="error", timeout_graceful_shutdown=5))
     with socket.create_server(("127.0.0.1", 0)) as door:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})

@@ -15,8 +15,26 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from notewright import notes as n
 from notewright.errors import Exists, Invalid, NotFound, Problem
+from notewright.notes.daily import DailySettings, daily_path
+from notewright.notes.edits.edit import line_at
+from notewright.notes.links.embeds import expand_embeds as notes_expand_embeds
+from notewright.notes.links.embeds import unlinked_mentions as notes_unlinked_mentions
+from notewright.notes.links.relabel import rename_block as notes_rename_block
+from notewright.notes.links.relabel import rename_heading as notes_rename_heading
+from notewright.notes.links.relabel import rename_tag as notes_rename_tag
+from notewright.notes.links.rename import Rewritten, moves_of, plan_rename
+from notewright.notes.links.resolve import names_of, resolve
+from notewright.notes.links.syntax import shown_text
+from notewright.notes.model import Link, Note
+from notewright.notes.parse.headings import find_section
+from notewright.notes.parse.parser import parse
+from notewright.notes.parse.slugs import heading_slugs as notes_heading_slugs
+from notewright.notes.parse.structure import block_structure as notes_block_structure
+from notewright.notes.parse.structure import list_items
+from notewright.notes.parse.tags import tag_key
+from notewright.notes.path import NotePath, name_problem, path_problem
+from notewright.notes.query import parse_query, satisfies, tag_under
 
 Answer = dict[str, Any]
 
@@ -27,8 +45,8 @@ class Vault:
     def __init__(self, case: dict[str, Any]):
         self.args: dict[str, Any] = case.get("args") or {}
         self.files: dict[str, Any] = case.get("files") or {}
-        self.paths = [n.NotePath(path) for path in self.files]
-        self.names = n.names_of(self.paths)
+        self.paths = [NotePath(path) for path in self.files]
+        self.names = names_of(self.paths)
 
     def text(self, path: str) -> str:
         held = self.files[path]
@@ -36,17 +54,17 @@ class Vault:
             return held
         return base64.b64decode(held.get("base64", "")).decode(errors="replace")
 
-    def note(self, path: str) -> n.Note:
-        return n.parse(n.NotePath(path), self.text(path))
+    def note(self, path: str) -> Note:
+        return parse(NotePath(path), self.text(path))
 
-    def asked(self) -> n.Note:
+    def asked(self) -> Note:
         return self.note(self.args["path"])
 
-    def notes(self) -> list[n.Note]:
+    def notes(self) -> list[Note]:
         return [self.note(path) for path in self.paths if path.is_note]
 
-    def leads(self, link: n.Link, note: n.Note) -> str | None:
-        return n.resolve(link.target, note.path, self.names)
+    def leads(self, link: Link, note: Note) -> str | None:
+        return resolve(link.target, note.path, self.names)
 
 
 # ---- links --------------------------------------------------------------------------------------------
@@ -61,7 +79,7 @@ def extract_links(vault: Vault) -> Answer:
     }
 
 
-def _link(note: n.Note, link: n.Link) -> Answer:
+def _link(note: Note, link: Link) -> Answer:
     start = len(note.text[: link.start].encode())
     raw = note.text[link.start : link.end]
     return {
@@ -78,7 +96,7 @@ def _link(note: n.Note, link: n.Link) -> Answer:
 
 def display_text(vault: Vault) -> Answer:
     note = vault.asked()
-    shown = [(note.text[link.start : link.end], n.shown_text(link)) for link in note.links if link.key is None]
+    shown = [(note.text[link.start : link.end], shown_text(link)) for link in note.links if link.key is None]
     return {"display_texts": [{"raw": raw, "display_text": text} for raw, text in shown]}
 
 
@@ -114,7 +132,7 @@ def unlinked_mentions(vault: Vault) -> Answer:
     asked = vault.asked()
     called = [asked.path.stem, *asked.aliases]
     others = [note for note in vault.notes() if note.path != asked.path]
-    return {"notes": [note.path for note in others if n.unlinked_mentions(note, called)]}
+    return {"notes": [note.path for note in others if notes_unlinked_mentions(note, called)]}
 
 
 def note_aliases(vault: Vault) -> Answer:
@@ -130,7 +148,7 @@ def extract_headings(vault: Vault) -> Answer:
 
 def section_range(vault: Vault) -> Answer:
     note, subpath = vault.asked(), vault.args.get("subpath") or vault.args.get("heading") or ""
-    section = n.find_section(note, subpath)
+    section = find_section(note, subpath)
     if section is None:
         return {"error": "not_found"}
     return {"start_line": section.heading.line, "end_line_exclusive": section.end_line}
@@ -142,12 +160,12 @@ def extract_blocks(vault: Vault) -> Answer:
 
 
 def block_structure(vault: Vault) -> Answer:
-    blocks = n.block_structure(vault.asked())
+    blocks = notes_block_structure(vault.asked())
     return {"sections": [{"type": b.kind, "start_line": b.start_line, "end_line": b.end_line} for b in blocks]}
 
 
 def extract_list_items(vault: Vault) -> Answer:
-    items = n.list_items(vault.asked())
+    items = list_items(vault.asked())
     return {
         "items": [
             {"line": item.line, "end_line": item.end_line, "task": item.task, "parent_line": item.parent_line}
@@ -157,7 +175,7 @@ def extract_list_items(vault: Vault) -> Answer:
 
 
 def heading_slugs(vault: Vault) -> Answer:
-    return {"slugs": n.heading_slugs(vault.args["headings"], vault.args.get("style", "github"))}
+    return {"slugs": notes_heading_slugs(vault.args["headings"], vault.args.get("style", "github"))}
 
 
 # ---- tags and properties ------------------------------------------------------------------------------
@@ -174,12 +192,12 @@ def extract_tags(vault: Vault) -> Answer:
 
 def notes_with_tag(vault: Vault) -> Answer:
     nested, tag = vault.args.get("include_nested", True), vault.args["tag"]
-    fits = n.tag_under if nested else lambda name, wanted: n.tag_key(name) == n.tag_key(wanted)
+    fits = tag_under if nested else lambda name, wanted: tag_key(name) == tag_key(wanted)
     return {"paths": [note.path for note in vault.notes() if any(fits(own.name, tag) for own in note.tags)]}
 
 
 def tag_counts(vault: Vault) -> Answer:
-    return {"counts_ci": Counter(n.tag_key(tag.name) for note in vault.notes() for tag in note.tags)}
+    return {"counts_ci": Counter(tag_key(tag.name) for note in vault.notes() for tag in note.tags)}
 
 
 def parse_frontmatter(vault: Vault) -> Answer:
@@ -192,8 +210,8 @@ def parse_frontmatter(vault: Vault) -> Answer:
         "body": note.body,
     }
     if front.present:
-        answer["start_line"] = n.line_at(note.text, front.start)
-        answer["end_line"] = n.line_at(note.text, front.inner_end)
+        answer["start_line"] = line_at(note.text, front.start)
+        answer["end_line"] = line_at(note.text, front.inner_end)
     return answer
 
 
@@ -209,12 +227,12 @@ def _renamed(vault: Vault, change: Callable[[], dict[str, Any]]) -> Answer:
 
 
 def _moved(vault: Vault, source: str) -> dict[str, Any]:
-    moves = n.moves_of(source, vault.args["to"], vault.paths)
-    problem = n.name_problem(n.NotePath.parse(vault.args["to"].rstrip("/")))
+    moves = moves_of(source, vault.args["to"], vault.paths)
+    problem = name_problem(NotePath.parse(vault.args["to"].rstrip("/")))
     if problem:
         raise Invalid(problem)
     others = {path: vault.text(path) for path in vault.paths if path.lower().endswith((".canvas", ".base"))}
-    planned = n.plan_rename(moves, vault.names, vault.notes(), others)
+    planned = plan_rename(moves, vault.names, vault.notes(), others)
     files = {moves.get(path, path): vault.files[path] for path in vault.paths}
     return files | {each.after: each.text for each in planned}
 
@@ -227,46 +245,50 @@ def rename_folder(vault: Vault) -> Answer:
     return _renamed(vault, lambda: _moved(vault, vault.args["from"].rstrip("/") + "/"))
 
 
-def _inside(vault: Vault, plan: Callable[[], tuple[n.Rewritten, ...]]) -> Answer:
+def _inside(vault: Vault, plan: Callable[[], tuple[Rewritten, ...]]) -> Answer:
     return _renamed(vault, lambda: vault.files | {each.after: each.text for each in plan()})
 
 
 def rename_heading(vault: Vault) -> Answer:
     args = vault.args
-    return _inside(vault, lambda: n.rename_heading(vault.asked(), args["from"], args["to"], vault.names, vault.notes()))
+    return _inside(
+        vault, lambda: notes_rename_heading(vault.asked(), args["from"], args["to"], vault.names, vault.notes())
+    )
 
 
 def rename_block(vault: Vault) -> Answer:
     args = vault.args
-    return _inside(vault, lambda: n.rename_block(vault.asked(), args["from"], args["to"], vault.names, vault.notes()))
+    return _inside(
+        vault, lambda: notes_rename_block(vault.asked(), args["from"], args["to"], vault.names, vault.notes())
+    )
 
 
 def rename_tag(vault: Vault) -> Answer:
     args = vault.args
     nested = args.get("include_nested", True)
-    return _inside(vault, lambda: n.rename_tag(vault.notes(), args["from"], args["to"], nested=nested))
+    return _inside(vault, lambda: notes_rename_tag(vault.notes(), args["from"], args["to"], nested=nested))
 
 
 # ---- the rest -----------------------------------------------------------------------------------------
 
 
 def daily_note_path(vault: Vault) -> Answer:
-    settings = n.DailySettings(vault.args.get("folder") or "", vault.args["format"])
-    return {"path": n.daily_path(settings, datetime.fromisoformat(vault.args["datetime_utc"]))}
+    settings = DailySettings(vault.args.get("folder") or "", vault.args["format"])
+    return {"path": daily_path(settings, datetime.fromisoformat(vault.args["datetime_utc"]))}
 
 
 def search_query(vault: Vault) -> Answer:
-    wanted = n.parse_query(vault.args["query"])
-    return {"paths": [note.path for note in vault.notes() if n.satisfies(note, wanted)]}
+    wanted = parse_query(vault.args["query"])
+    return {"paths": [note.path for note in vault.notes() if satisfies(note, wanted)]}
 
 
 def path_check(vault: Vault) -> Answer:
     path = vault.args["path"]
-    return {"accepted": n.path_problem(path) is None and not n.NotePath(path).is_hidden}
+    return {"accepted": path_problem(path) is None and not NotePath(path).is_hidden}
 
 
 def expand_embeds(vault: Vault) -> Answer:
-    shown = n.expand_embeds(vault.asked(), vault.names, lambda path: vault.note(path))
+    shown = notes_expand_embeds(vault.asked(), vault.names, lambda path: vault.note(path))
     return {"terminates": isinstance(shown, str)}
 
 

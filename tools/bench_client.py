@@ -98,9 +98,9 @@ def echo() -> None:
 
 def noop() -> None:
     """Our own server with one tool that does nothing."""
-    from notewright.app import serve_stdio
-    from notewright.surfaces import Surface, Tool
-    from notewright.surfaces.notes import SURFACE
+    from notewright.app.compose import serve_stdio
+    from notewright.surfaces.base import Surface, Tool
+    from notewright.surfaces.notes.tools import SURFACE
 
     def nothing_to_open() -> Any:
         raise FileNotFoundError("the tool that does nothing has no notes")

@@ -195,13 +195,13 @@ HTTP_ROWS = (
 
 def bare(workers: int) -> int:
     """The web framework behind our own listener, with one endpoint that takes JSON apart and answers a little."""
-    from notewright.server import processes
+    from notewright.server.listen import supervisor as processes
 
     door = socket.create_server(("127.0.0.1", 0), backlog=512)
     print(f"http://127.0.0.1:{door.getsockname()[1]}/mcp/notes", file=sys.stderr, flush=True)
     if workers > 1:
         return processes.run(workers, lambda seat: _bare(door, seat), doors=[door])
-    return _bare(door, processes.Seat())
+    return _bare(door, processes.WorkerSlot())
 
 
 def _bare(door: socket.socket, seat: Any) -> int:
@@ -211,7 +211,7 @@ def _bare(door: socket.socket, seat: Any) -> int:
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
-    from notewright.server import listening
+    from notewright.server.listen import uvicorn_server
 
     async def answer(request: Request) -> JSONResponse:
         asked = await request.json()
@@ -219,16 +219,16 @@ def _bare(door: socket.socket, seat: Any) -> int:
         return JSONResponse({"jsonrpc": "2.0", "id": asked["id"], "result": result})
 
     app = Starlette(routes=[Route("/mcp/notes", answer, methods=["POST"])])
-    listening.Server(uvicorn.Config(app, **listening.settings()), seat=seat).run([door])
+    uvicorn_server.Server(uvicorn.Config(app, **uvicorn_server.settings()), seat=seat).run([door])
     return 0
 
 
 def noop(workers: int, folder: str) -> int:
     """Our own server, all of it, with one tool that does nothing in the place of those for notes."""
-    from notewright import app
-    from notewright.config import Asked, load
-    from notewright.surfaces import Surface, Tool
-    from notewright.surfaces.notes import SURFACE
+    from notewright.app import compose as app
+    from notewright.config.load import CommandLine, load
+    from notewright.surfaces.base import Surface, Tool
+    from notewright.surfaces.notes.tools import SURFACE
 
     tool = Tool("noop", "Does nothing.", {"type": "object"}, lambda call, args: "ok", {"readOnlyHint": True})
     nothing = Surface("notes", "", (tool,), SURFACE.style)
@@ -236,7 +236,7 @@ def noop(workers: int, folder: str) -> int:
     app.surface_named = lambda name, *more: nothing if name == "notes" else known(name, *more)  # type: ignore[assignment]
     (Path(folder) / "notes").mkdir(parents=True)
     flags = {"state": folder, "http.port": 0, "http.workers": workers, "rate_limits": False}
-    return app.serve(load(Asked((f"Empty={folder}/notes",), None, flags)))
+    return app.serve(load(CommandLine((f"Empty={folder}/notes",), None, flags)))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from notewright.surfaces.notes import SURFACE
+from notewright.surfaces.notes.tools import SURFACE
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "src/notewright")

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from notewright.cli import parser as commands
-from notewright.config import SETTINGS, SURFACES, WORKSPACE_SETTINGS, Octarine, Setting
-from notewright.surfaces import Surface
+from notewright.config.octarine import Octarine
+from notewright.config.settings import SETTINGS, SURFACES, WORKSPACE_SETTINGS, Setting
+from notewright.surfaces.base import Surface
 
 PLACE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 
 
 def surface(name: str) -> Surface:
-    module = importlib.import_module(f"notewright.surfaces.{name}")
+    module = importlib.import_module(f"notewright.surfaces.{name}.tools")
     if name == "second_brain":
         made: Surface = module.surface(None)
     elif name == "octarine":

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from notewright.cli import jsonc, main
+from notewright.cli import _jsonc
 from notewright.cli.clients import CLIENTS, put
+from notewright.cli.main import main
 
 ENTRY = {"command": "/bin/notewright", "args": ["serve", "/notes"]}
 
@@ -116,7 +117,7 @@ def test_comments_and_layout_of_a_json_file_stay(tmp_path: Path) -> None:
     entry = json.dumps(newer, indent=2).replace("\n", "\n    ")
     assert file.read_text() == ZED.replace("// keep\n", f'// keep\n    "notewright": {entry}\n')
     put(file, "more", "notewright", ENTRY)
-    assert jsonc.read(file.read_text()) == jsonc.read(ZED) | {
+    assert _jsonc.read(file.read_text()) == _jsonc.read(ZED) | {
         "context_servers": {"other": {"command": "x", "args": ["// no comment", ","]}, "notewright": newer},
         "more": {"notewright": ENTRY},
     }
@@ -130,7 +131,7 @@ def test_any_layout_can_be_added_to(tmp_path: Path, text: str) -> None:
     file.write_text(text, encoding="utf-8")
     put(file, "mcpServers", "notewright", ENTRY)
     written = file.read_text(encoding="utf-8")
-    assert jsonc.read(written.removeprefix("\ufeff"))["mcpServers"]["notewright"] == ENTRY
+    assert _jsonc.read(written.removeprefix("\ufeff"))["mcpServers"]["notewright"] == ENTRY
     assert (written.startswith(text[:1]) and "//" in written) or "//" not in text
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.conftest import ROOT
 
-from notewright.cli import main
+from notewright.cli.main import main
 
 NOTES = {
     "Tea.md": "# Tea\n\nGreen tea wants water of 80 degrees, see [[Water]].\n",
@@ -314,7 +314,7 @@ def test_a_reader_that_goes_away_is_no_error(bakery: Path, tmp_path: Path) -> No
 
 def loaded_by(words: list[str], cwd: Path) -> set[str]:
     """Which top-level modules a command imports."""
-    code = f"import sys; from notewright.cli import main\ntry: main({words!r})\nexcept SystemExit: pass\n"
+    code = f"import sys; from notewright.cli.main import main\ntry: main({words!r})\nexcept SystemExit: pass\n"
     code += "print('MODULES', *{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=60)
     return set(done.stderr.partition("MODULES")[2].split())

@@ -7,8 +7,8 @@ import pytest
 from tests.conftest import write_files
 from tests.server.guarded import BY_TOKEN, GARDEN, HIDING, PATTERN, RULE
 
-from notewright.cli import main
-from notewright.engine import Access
+from notewright.cli.main import main
+from notewright.engine.access import Access
 
 HIDE = (*HIDING, *RULE)
 SEEN = {path: text for path, text in GARDEN.items() if Access(hide=HIDE).sees(path)}

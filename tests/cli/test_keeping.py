@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import ROOT, write_files
 from tests.engine.keeping import files
 
-from notewright.cli import main
+from notewright.cli.main import main
 
 NOTES: dict[str, str | bytes] = {
     "Tea.md": "# Tea\n\nGreen.\n",

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from notewright.cli import main
+from notewright.app.opening import as_owned
+from notewright.cli.main import main
 from notewright.cli.parser import parse
-from notewright.cli.serving import serving_config
+from notewright.cli.serve import serving_config
 from notewright.errors import Invalid
-from notewright.opening import as_owned
 
 
 class Owner:

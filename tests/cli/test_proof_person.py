@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import ROOT, write_files
 from tests.engine.mounting import read_only
 
-from notewright.cli import main
+from notewright.cli.main import main
 from notewright.cli.parser import all_parsers
 
 NOTES = {
@@ -96,7 +96,7 @@ def test_in_a_folder_of_a_workspace_one_is_told_so(person: Person, monkeypatch: 
 
 
 def test_a_forgotten_note_cannot_be_brought_back_and_its_bytes_are_gone(person: Person) -> None:
-    change = person.json("rename", "茶", "Tee")["change"]
+    change = person.json("rename", "茶", "/Tee")["change"]
     undone = person.json("undo", change)["change"]
     assert person.json("log", "Café crème", "--forget") == {"path": "Café crème.md", "forgotten": 2}
     assert "no longer kept" in person.types("undo", undone, code=1)[1]
@@ -180,7 +180,7 @@ def test_commands_and_a_server_see_each_others_work_at_once(person: Person) -> N
     server = Server(person)
     try:
         assert "茶 is tea" in server.call("read", path="日本/茶")
-        change = person.json("rename", "茶", "Tee")["change"]
+        change = person.json("rename", "茶", "/Tee")["change"]
         assert "[[Tee]]" in server.call("read", path="Café crème")
         assert "日本" not in server.call("links", path="Tee").splitlines()[0]
         server.call("write", path="New.md", content="a zebra [[Tee]]\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from notewright.cli.parser import parse
-from notewright.cli.serving import serving_config
+from notewright.cli.serve import serving_config
 from notewright.errors import Invalid, Problem
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from notewright.cli import main
+from notewright.cli.main import main
 from notewright.cli.tokens import _to_come
 
 

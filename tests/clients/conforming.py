@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.server.echo import Plain
 
-from notewright.engine import Workspace
+from notewright.engine.workspace import Workspace
 from notewright.errors import NotFound
-from notewright.surfaces import (
+from notewright.surfaces.base import (
     Answer,
     Args,
     Argument,

@@ -15,7 +15,7 @@ from tests.clients.conforming import CONFORMING
 from tests.server.echo import Shelf
 from tests.server.lines import NOTEWRIGHT, over_http
 
-from notewright import app
+from notewright.app import compose
 
 HERE = Path(__file__).resolve().parent
 MODULES = HERE / "node_modules"
@@ -65,7 +65,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def conforming() -> Iterator[str]:
     """The address of the surface that the conformance suite asks for."""
-    site = app.http_app(lambda: Shelf("Main"), [CONFORMING])
+    site = compose.http_app(lambda: Shelf("Main"), [CONFORMING])
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(site, log_level="warning", timeout_graceful_shutdown=2))

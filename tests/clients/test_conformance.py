@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.clients.conftest import Npm
 
-from notewright.config import SURFACES
+from notewright.config.settings import SURFACES
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from tests.clients.questions import ANSWER, QUESTIONS, TOOLS
 
-from notewright.config import SURFACES
+from notewright.config.settings import SURFACES
 
 pytestmark = pytest.mark.slow
 

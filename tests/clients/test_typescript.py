@@ -7,7 +7,7 @@ import pytest
 from tests.clients.conftest import Npm
 from tests.clients.questions import ANSWER, QUESTIONS, TOOLS
 
-from notewright.config import SURFACES
+from notewright.config.settings import SURFACES
 
 pytestmark = pytest.mark.slow
 

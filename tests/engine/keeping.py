@@ -13,10 +13,11 @@ from pathlib import Path
 
 from tests.engine.parts import desk
 
-from notewright import engine
-from notewright.engine import Workspace
-from notewright.engine.backup_folder import BackupFolder
-from notewright.stores.folder import FolderStore
+from notewright.engine.transfer.backup import back_up
+from notewright.engine.transfer.backup_folder import BackupFolder
+from notewright.engine.transfer.restore import restore_to
+from notewright.engine.workspace import Workspace
+from notewright.stores.folder.store import FolderStore
 
 FIRST = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 
@@ -46,8 +47,8 @@ def deaths(folder: Path, to: Path) -> int:
     """Kill a backup of a day that has one already at its first step, at its second, and so on to its end: each time the
     day is as it was or as it should be, and the day before is as it was. How often that was."""
     ws = folder_desk(folder)
-    engine.back_up([ws], to, now=day(0))
-    engine.back_up([ws], to, now=day(1))
+    back_up([ws], to, now=day(0))
+    back_up([ws], to, now=day(1))
     yesterday, now = files(to / "2026-05-04"), files(folder)
     for count in range(1, 1000):
         (folder / "Changed.md").write_text(f"change {count}\n")
@@ -56,14 +57,14 @@ def deaths(folder: Path, to: Path) -> int:
         child = os.fork()
         if child == 0:
             die_at_step(count)
-            engine.back_up([ws], to, now=day(1))
+            back_up([ws], to, now=day(1))
             os._exit(0)
         ended = os.waitpid(child, 0)[1]
         assert files(to / "2026-05-04") == yesterday, f"step {count} hurt the day before"
         with BackupFolder(to).alone():
             now, before = files(to / "2026-05-05"), now
         assert now in (before, new), f"step {count} left neither the old nor the new"
-        assert engine.restore_to(folder.parent / f"out {count}", to, date="2026-05-05").skipped == ()
+        assert restore_to(folder.parent / f"out {count}", to, date="2026-05-05").skipped == ()
         (folder / f"New {count}.md").unlink()
         if ended == 0:
             assert now == new
@@ -97,7 +98,7 @@ def main() -> None:
             time.sleep(600)
 
     ws = folder_desk(Path(folder))
-    engine.back_up([ws], to, now=datetime.fromisoformat(date).replace(tzinfo=UTC), report=stop)
+    back_up([ws], to, now=datetime.fromisoformat(date).replace(tzinfo=UTC), report=stop)
     print("done", flush=True)
     os._exit(0)
 

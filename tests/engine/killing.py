@@ -23,15 +23,16 @@ from typing import Any
 
 from tests.engine.parts import desk
 
-from notewright import engine
-from notewright.config import Config, WorkspaceConfig
-from notewright.engine.changes import Drop, Plan, Put, commit_latest, edit, recover
+from notewright.app.opening import close_workspace, open_workspace
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.engine.changes.commit import Drop, Plan, Put, commit_latest, edit, recover
+from notewright.engine.move import move
 from notewright.engine.workspace import Workspace
+from notewright.engine.write import change_text
 from notewright.errors import Busy, Conflict, Exists, Indexing, NotFound
 from notewright.ledger.sqlite import SqliteLedger
-from notewright.notes import NotePath
-from notewright.opening import close_workspace, open_workspace
-from notewright.stores.folder import FolderStore
+from notewright.notes.path import NotePath
+from notewright.stores.folder.store import FolderStore
 
 _TRACEME, _DETACH, _SYSCALL, _SETOPTIONS = 0, 17, 24, 0x4200
 _OPTIONS = 1 | 8 | 0x100000  # mark stops at system calls, follow threads, nobody outlives the tracer
@@ -79,7 +80,7 @@ def finish(ws: Workspace, job: dict[str, Any]) -> None:
 
 
 def real_move(ws: Workspace, job: dict[str, Any]) -> None:
-    engine.move(ws, NotePath(job["old"]), job["new"])
+    move(ws, NotePath(job["old"]), job["new"])
 
 
 def real_start(ws: Workspace, job: dict[str, Any]) -> None:
@@ -186,10 +187,10 @@ def real_worker(folder: Path, state: Path, name: str, seconds: float) -> None:
             count += 1
             try:
                 if rng.random() < 0.2:
-                    engine.move(ws, target_of(ws), f"Target {name} {count}")
+                    move(ws, target_of(ws), f"Target {name} {count}")
                     continue
                 note = NotePath(f"Shared {rng.randrange(3)}.md")
-                engine.change_text(ws, note, lambda text, n=count: f"{text}{name}-{n} [[{target_of(ws).stem}]]\n")
+                change_text(ws, note, lambda text, n=count: f"{text}{name}-{n} [[{target_of(ws).stem}]]\n")
             except (Busy, Conflict, Exists, NotFound, Indexing):
                 continue
             acks.write(f"{name}-{count}\n")

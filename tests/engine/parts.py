@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from typing import Any, cast
 
-from notewright.engine.changes import Drop, Plan, Put
+from notewright.engine.changes.commit import Drop, Plan, Put
 from notewright.engine.workspace import Workspace
-from notewright.index import Index
-from notewright.ledger import Actor, Ledger
+from notewright.index.base import Index
+from notewright.ledger.base import Actor, Ledger
 from notewright.ledger.sqlite import SqliteLedger
-from notewright.notes import NotePath
-from notewright.stores import Store
-from notewright.stores.memory import MemoryStore
+from notewright.notes.path import NotePath
+from notewright.stores.base import Store
+from notewright.testing.memory_store import MemoryStore
 
 ANN = Actor("ann", "desk", "notes", "write")
 

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from notewright import engine
-from notewright.engine import Selection, Workspace
-from notewright.engine.filing import filings
-from notewright.index.sqlite import SqliteIndex
+from notewright.engine.find.search import parse_query, search
+from notewright.engine.indexing.filing import read_many_for_index
+from notewright.engine.read import listing
+from notewright.engine.workspace import Workspace
+from notewright.index.base import Selection
+from notewright.index.sqlite.index import SqliteIndex
 
 
 def until(true: Callable[[], bool], seconds: float = 5.0) -> float:
@@ -23,12 +25,12 @@ def until(true: Callable[[], bool], seconds: float = 5.0) -> float:
 
 
 def paths(ws: Workspace) -> list[str]:
-    return [filed.path for filed in engine.listing(ws, Selection(notes_only=False))[0]]
+    return [filed.path for filed in listing(ws, Selection(notes_only=False))[0]]
 
 
 def found(ws: Workspace, word: str) -> list[str]:
     """Notes that a search for one word finds, by path."""
-    return sorted(hit.path for hit in engine.search(ws, engine.parse_query(word)).items)
+    return sorted(hit.path for hit in search(ws, parse_query(word)).items)
 
 
 def differences(ws: Workspace) -> dict[str, str]:
@@ -36,7 +38,7 @@ def differences(ws: Workspace) -> dict[str, str]:
     place = Path(tempfile.mkdtemp(prefix="anew"))
     anew = SqliteIndex.open(place)
     try:
-        anew.file(filings(ws.store, [entry for entry in ws.store.entries() if entry.kind != "folder"]))
+        anew.file(read_many_for_index(ws.store, [entry for entry in ws.store.entries() if entry.kind != "folder"]))
         want, have = anew.facts().rows, cast(SqliteIndex, ws.index).facts().rows
     finally:
         anew.close()

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from notewright.engine.access import Access
-from notewright.engine.workspace import Limits, Still
+from notewright.engine.workspace import Limits, NoIndexer
 from notewright.errors import NotFound
-from notewright.index import Body, Generation, Needles, Visible, everything
-from notewright.notes import NotePath
-from notewright.stores import Entry, Stored
+from notewright.index.base import Body, Generation, Needles, Visible, everything
+from notewright.notes.path import NotePath
+from notewright.stores.base import Entry, Stored
 
 
 class ShelfIndex:
@@ -79,7 +79,7 @@ def shelf(files: dict[str, str | bytes], *, hide: tuple[str, ...] = (), seconds:
         store=ShelfStore(data),
         index=ShelfIndex(notes),
         access=Access(hide=hide),
-        follower=Still(),
+        follower=NoIndexer(),
         limits=Limits(seconds=seconds),
     )
 

@@ -9,10 +9,23 @@ from typing import Any
 
 import pytest
 
-from notewright import engine
-from notewright.engine import Access, Actor, Find, Grep, Past, Query, Selection, Workspace
+from notewright.engine.access import Access
+from notewright.engine.changes.history import list_changes, undo
+from notewright.engine.check import check, mentions
+from notewright.engine.daily import append_daily
+from notewright.engine.dialects.octarine import fetch_copy, walk
+from notewright.engine.find.context import about_words
+from notewright.engine.find.grep import Find, Grep, find_text, grep, holding
+from notewright.engine.find.links import incoming, outgoing
+from notewright.engine.find.search import parse_query, search
+from notewright.engine.move import move
+from notewright.engine.read import list_folder, listing, locate, nearest_paths, read
+from notewright.engine.workspace import Workspace
+from notewright.engine.write import change_path, create, delete, edit_note, put
 from notewright.errors import Forbidden, Invalid, NotFound, Problem, ReadOnly, TooLarge
-from notewright.notes import NotePath
+from notewright.index.base import Query, Selection
+from notewright.ledger.base import Actor, Past
+from notewright.notes.path import NotePath
 
 SECRET = "Zanzibar"
 OPEN = NotePath("Open.md")
@@ -31,13 +44,13 @@ def ws(workspace) -> Workspace:
         },
         hide=("Private/**",),
     )
-    unhidden = engine.Workspace(**{name: getattr(made, name) for name in made.__slots__} | {"access": Access()})
-    engine.edit_note(unhidden, NotePath("Private/Hidden.md"), [engine_append("more Zanzibar\n")])
+    unhidden = Workspace(**{name: getattr(made, name) for name in made.__slots__} | {"access": Access()})
+    edit_note(unhidden, NotePath("Private/Hidden.md"), [engine_append("more Zanzibar\n")])
     return made
 
 
 def engine_append(text: str) -> Any:
-    from notewright.notes import Append
+    from notewright.notes.edits.edit import Append
 
     return Append(text)
 
@@ -60,22 +73,22 @@ def test_a_pattern_of_nothing_in_particular_hides_everything(pattern: str) -> No
 
 
 QUESTIONS: dict[str, Callable[[Workspace], Any]] = {
-    "search": lambda ws: engine.search(ws, engine.parse_query("tea zanzibar")),
-    "search by tag": lambda ws: engine.search(ws, Query(tags=("zanzibar",))),
-    "grep": lambda ws: engine.grep(ws, Grep("tea")),
-    "grep of files": lambda ws: engine.grep(ws, Grep("tea|config", dialect="python-like", files=True)),
-    "find": lambda ws: engine.find_text(ws, Find("tea")),
-    "holding": lambda ws: engine.holding(ws, "tea"),
-    "listing": lambda ws: engine.listing(ws, Selection(notes_only=False, visible=ws.access.sees)),
-    "folder": lambda ws: engine.list_folder(ws, ""),
-    "glob": lambda ws: engine.list_folder(ws, "", glob="**"),
-    "walk": lambda ws: list(engine.walk(ws, "", recursive=True)),
-    "links in": lambda ws: engine.incoming(ws, OPEN),
-    "mentions": lambda ws: engine.mentions(ws, OPEN),
-    "context": lambda ws: [(one.path, one.text) for one in engine.about_words([ws], "tea", 4000).passages],
-    "check": lambda ws: [finding for finding in engine.check(ws) if finding.path != "Open.md"],
-    "history": lambda ws: engine.past(ws, Past()),
-    "nearest": lambda ws: engine.nearest_paths(ws, "Zanzibar plam.md"),
+    "search": lambda ws: search(ws, parse_query("tea zanzibar")),
+    "search by tag": lambda ws: search(ws, Query(tags=("zanzibar",))),
+    "grep": lambda ws: grep(ws, Grep("tea")),
+    "grep of files": lambda ws: grep(ws, Grep("tea|config", dialect="python-like", files=True)),
+    "find": lambda ws: find_text(ws, Find("tea")),
+    "holding": lambda ws: holding(ws, "tea"),
+    "listing": lambda ws: listing(ws, Selection(notes_only=False, visible=ws.access.sees)),
+    "folder": lambda ws: list_folder(ws, ""),
+    "glob": lambda ws: list_folder(ws, "", glob="**"),
+    "walk": lambda ws: list(walk(ws, "", recursive=True)),
+    "links in": lambda ws: incoming(ws, OPEN),
+    "mentions": lambda ws: mentions(ws, OPEN),
+    "context": lambda ws: [(one.path, one.text) for one in about_words([ws], "tea", 4000).passages],
+    "check": lambda ws: [finding for finding in check(ws) if finding.path != "Open.md"],
+    "history": lambda ws: list_changes(ws, Past()),
+    "nearest": lambda ws: nearest_paths(ws, "Zanzibar plam.md"),
 }
 
 
@@ -87,63 +100,63 @@ def test_nothing_hidden_is_in_any_answer(ws: Workspace, question: str) -> None:
 
 
 def test_a_link_to_a_hidden_note_leads_nowhere(ws: Workspace) -> None:
-    assert [link.status for link in engine.outgoing(ws, OPEN)] == ["broken", "broken"]
+    assert [link.status for link in outgoing(ws, OPEN)] == ["broken", "broken"]
 
 
 @pytest.mark.parametrize("name", ["Hidden", "Private/Hidden", "Zanzibar alias", ".git/config", ".obsidian/zanzibar"])
 def test_a_hidden_note_cannot_be_named(ws: Workspace, name: str) -> None:
     with pytest.raises(NotFound) as refused:
-        engine.locate(ws, name)
+        locate(ws, name)
     assert "Private/" not in str(refused.value).replace(name, "")
 
 
 @pytest.mark.parametrize("path", ["Private/Hidden.md", ".git/config", ".obsidian/zanzibar.md"])
 def test_a_hidden_file_cannot_be_read(ws: Workspace, path: str) -> None:
     with pytest.raises(NotFound):
-        engine.read(ws, NotePath(path))
+        read(ws, NotePath(path))
 
 
 @pytest.mark.parametrize("path", ["Private/New.md", "Private/Hidden.md", ".git/hook", "a/.b/c.md"])
 def test_nothing_is_written_where_it_may_not(ws: Workspace, path: str) -> None:
     with pytest.raises(Problem) as refused:
-        engine.put(ws, NotePath(path), b"x")
+        put(ws, NotePath(path), b"x")
     assert isinstance(refused.value, Forbidden | NotFound | Invalid)
 
 
 def test_a_read_only_workspace_takes_no_change(workspace) -> None:
     ws = workspace({"A.md": "x\n"}, read_only=True)
     for change in (
-        lambda: engine.create(ws, NotePath("B.md"), b""),
-        lambda: engine.put(ws, NotePath("A.md"), b""),
-        lambda: engine.delete(ws, NotePath("A.md")),
-        lambda: engine.edit_note(ws, NotePath("A.md"), [engine_append("y")]),
-        lambda: engine.move(ws, NotePath("A.md"), "B"),
-        lambda: engine.relocate(ws, NotePath("A.md"), NotePath("B.md")),
-        lambda: engine.append_daily(ws, date(2026, 1, 1), "x", None),
+        lambda: create(ws, NotePath("B.md"), b""),
+        lambda: put(ws, NotePath("A.md"), b""),
+        lambda: delete(ws, NotePath("A.md")),
+        lambda: edit_note(ws, NotePath("A.md"), [engine_append("y")]),
+        lambda: move(ws, NotePath("A.md"), "B"),
+        lambda: change_path(ws, NotePath("A.md"), NotePath("B.md")),
+        lambda: append_daily(ws, date(2026, 1, 1), "x", None),
     ):
         with pytest.raises(ReadOnly):
             change()
-    assert engine.read(ws, NotePath("A.md")).text == "x\n"
+    assert read(ws, NotePath("A.md")).text == "x\n"
 
 
 def test_writing_is_allowed_under_named_folders_alone(workspace) -> None:
     ws = workspace({"A.md": "x\n"}, write_under=("Inbox/**",))
-    assert engine.create(ws, NotePath("Inbox/B.md"), b"").created
+    assert create(ws, NotePath("Inbox/B.md"), b"").created
     with pytest.raises(Forbidden, match="Inbox"):
-        engine.create(ws, NotePath("B.md"), b"")
+        create(ws, NotePath("B.md"), b"")
 
 
 def test_a_note_over_the_limit_is_refused(workspace) -> None:
     ws = workspace({"A.md": "x\n"}, max_file_size=10)
     with pytest.raises(TooLarge):
-        engine.put(ws, NotePath("A.md"), b"x" * 11)
+        put(ws, NotePath("A.md"), b"x" * 11)
     with pytest.raises(TooLarge):
-        engine.edit_note(ws, NotePath("A.md"), [engine_append("y" * 10)])
+        edit_note(ws, NotePath("A.md"), [engine_append("y" * 10)])
 
 
 def test_odd_files_in_hidden_folders_are_not_reported(workspace) -> None:
     ws = workspace({"Open.md": "tea\n", "Private/back\\slash.md": "x\n"}, hide=("Private/**",))
-    assert [finding for finding in engine.check(ws) if "slash" in finding.path] == []
+    assert [finding for finding in check(ws) if "slash" in finding.path] == []
 
 
 def test_rules_of_the_workspace_and_of_the_caller_both_hold() -> None:
@@ -163,10 +176,10 @@ def test_rules_are_read_only_where_either_of_them_is(owner: bool, caller: bool) 
 
 
 def test_another_client_cannot_undo_what_it_may_not_see(ws: Workspace) -> None:
-    hidden = engine.Workspace(**{name: getattr(ws, name) for name in ws.__slots__} | {"access": Access()})
-    change = engine.past(hidden, Past())[0]
+    hidden = Workspace(**{name: getattr(ws, name) for name in ws.__slots__} | {"access": Access()})
+    change = list_changes(hidden, Past())[0]
     with pytest.raises(NotFound):
-        engine.undo(ws.by(Actor("u", "c")), change.id)
+        undo(ws.by(Actor("u", "c")), change.id)
 
 
 def test_a_symbolic_link_does_not_lead_around_the_rules(workspace, tmp_path: Path) -> None:
@@ -175,12 +188,12 @@ def test_a_symbolic_link_does_not_lead_around_the_rules(workspace, tmp_path: Pat
     (tmp_path / "Main" / "direct.md").symlink_to("Private/S.md")
     (tmp_path / "Main" / "open.md").symlink_to("A.md")
     ws = workspace({"A.md": "a\n", "Private/S.md": "secret\n"}, hide=("Private/**",))
-    assert engine.read(ws, NotePath("open.md")).text == "a\n"
+    assert read(ws, NotePath("open.md")).text == "a\n"
     for path in ("direct.md", "way/S.md"):
         with pytest.raises(NotFound):
-            engine.read(ws, NotePath(path))
+            read(ws, NotePath(path))
         with pytest.raises(NotFound):
-            engine.fetch_copy(ws, NotePath(path))
-    assert sorted(entry.path for entry in engine.walk(ws, "", recursive=True)) == ["A.md", "open.md"]
+            fetch_copy(ws, NotePath(path))
+    assert sorted(entry.path for entry in walk(ws, "", recursive=True)) == ["A.md", "open.md"]
     with pytest.raises(NotFound):
-        list(engine.walk(ws, "way", recursive=False))
+        list(walk(ws, "way", recursive=False))

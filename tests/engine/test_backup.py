@@ -19,12 +19,14 @@ from tests.engine.keeping import day, files, folder_desk, times
 from tests.engine.mounting import read_only, small_disk
 from tests.engine.parts import desk
 
-from notewright import engine
-from notewright.engine import Workspace
-from notewright.engine.backup_folder import BackupFolder
+from notewright.engine.transfer.backup import BackupResult, back_up
+from notewright.engine.transfer.backup_folder import BackupFolder
+from notewright.engine.transfer.backup_schedule import Schedule, backup_due, next_backup
+from notewright.engine.transfer.restore import backups, restore_to
+from notewright.engine.workspace import Workspace
 from notewright.errors import Busy, Exists, Forbidden, Invalid, NoSpace, NotFound, Unavailable
-from notewright.notes import path_problem
-from notewright.stores.memory import MemoryStore
+from notewright.notes.path import path_problem
+from notewright.testing.memory_store import MemoryStore
 
 NOTES: dict[str, str | bytes] = {
     "Tea.md": "# Tea\n\nGreen.\n",
@@ -75,9 +77,9 @@ def test_a_restored_backup_has_the_same_bytes_names_and_times(
             written(root, tree)
             seen, when = files(root), times(root)
             ws = folder_desk(root)
-            assert engine.back_up([ws], to, now=day(number)).success
+            assert back_up([ws], to, now=day(number)).success
             out = Path(place, f"out {number}")
-            done = engine.restore_to(out, to, date=day(number).date().isoformat())
+            done = restore_to(out, to, date=day(number).date().isoformat())
             assert (files(out), times(out)) == (seen, when)
             assert (len(done.created), done.skipped) == (len(seen), ())
             ws.store.close()
@@ -86,7 +88,7 @@ def test_a_restored_backup_has_the_same_bytes_names_and_times(
 
 def test_the_folder_of_a_day_can_be_read_without_us(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws = workspace(NOTES | {".obsidian/app.json": "{}", ".trash/Old.md": "x"})
-    result = engine.back_up([ws], tmp_path / "to", now=day(0))
+    result = back_up([ws], tmp_path / "to", now=day(0))
     size = sum(len(data) for data in files(tmp_path / "Main").values())
     assert result.record() == {
         "success": True,
@@ -107,10 +109,10 @@ def test_the_folder_of_a_day_can_be_read_without_us(workspace: MakeWorkspace, tm
 
 def test_what_did_not_change_is_linked_and_counted_as_skipped(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws, to = workspace(NOTES), tmp_path / "to"
-    engine.back_up([ws], to, now=day(0))
+    back_up([ws], to, now=day(0))
     write_files(tmp_path / "Main", {"Tea.md": "# Tea\n\nBlack.\n"})
     (tmp_path / "Main" / "Empty.md").unlink()
-    result = engine.back_up([ws], to, now=day(1))
+    result = back_up([ws], to, now=day(1))
     assert (result.files_backed_up, result.files_skipped, result.total_bytes) == (1, 4, 14)
     first, second = to / "2026-05-04", to / "2026-05-05"
     linked = [name for name in files(second) if (first / name).samefile(second / name)]
@@ -123,11 +125,11 @@ def test_what_did_not_change_is_linked_and_counted_as_skipped(workspace: MakeWor
 
 def test_a_second_backup_of_the_day_takes_the_place_of_the_first(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws, to = workspace(NOTES), tmp_path / "to"
-    engine.back_up([ws], to, now=day(0))
+    back_up([ws], to, now=day(0))
     inode = (to / "2026-05-04" / "Latin.md").stat().st_ino
     write_files(tmp_path / "Main", {"New.md": "new\n"})
     (tmp_path / "Main" / "Tea.md").unlink()
-    result = engine.back_up([ws], to, now=day(0) + timedelta(hours=3))
+    result = back_up([ws], to, now=day(0) + timedelta(hours=3))
     assert (result.files_backed_up, result.files_skipped) == (1, 5)
     assert files(to / "2026-05-04") == files(tmp_path / "Main")
     assert (to / "2026-05-04" / "Latin.md").stat().st_ino == inode
@@ -136,9 +138,9 @@ def test_a_second_backup_of_the_day_takes_the_place_of_the_first(workspace: Make
 
 def test_a_file_that_was_only_touched_is_skipped_and_has_its_new_time(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws, to = workspace(NOTES), tmp_path / "to"
-    engine.back_up([ws], to, now=day(0))
+    back_up([ws], to, now=day(0))
     os.utime(tmp_path / "Main" / "Tea.md", ns=(0, 1_234_567_890_000_000_000))
-    result = engine.back_up([ws], to, now=day(1))
+    result = back_up([ws], to, now=day(1))
     assert (result.files_backed_up, result.files_skipped) == (0, 6)
     assert times(to / "2026-05-05") == times(tmp_path / "Main")
     assert times(to / "2026-05-04")["Tea.md"] != 1_234_567_890_000_000_000
@@ -146,48 +148,48 @@ def test_a_file_that_was_only_touched_is_skipped_and_has_its_new_time(workspace:
 
 def test_a_change_that_keeps_size_and_time_is_seen(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws, to, note = workspace(NOTES), tmp_path / "to", tmp_path / "Main" / "Tea.md"
-    engine.back_up([ws], to, now=day(0))
+    back_up([ws], to, now=day(0))
     when = note.stat().st_mtime_ns
     note.write_text("# Tea\n\nBlack.\n")
     os.utime(note, ns=(when, when))
-    assert engine.back_up([ws], to, now=day(1)).files_backed_up == 1
+    assert back_up([ws], to, now=day(1)).files_backed_up == 1
     assert (to / "2026-05-05" / "Tea.md").read_text() == "# Tea\n\nBlack.\n"
     assert (to / "2026-05-04" / "Tea.md").read_text() == "# Tea\n\nGreen.\n"
 
 
 def test_a_copy_that_somebody_edited_is_not_handed_on(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws, to = workspace(NOTES), tmp_path / "to"
-    engine.back_up([ws], to, now=day(0))
+    back_up([ws], to, now=day(0))
     (to / "2026-05-04" / "Tea.md").write_text("# Tea\n\nSpilt.\n")
     (to / "2026-05-04" / "Latin.md").unlink()
-    assert engine.back_up([ws], to, now=day(1)).success
+    assert back_up([ws], to, now=day(1)).success
     assert files(to / "2026-05-05") == files(tmp_path / "Main")
 
 
 def test_a_disk_without_hard_links_gets_copies(workspace: MakeWorkspace, tmp_path: Path) -> None:
     """Two file systems: the day before lies on another one, as nothing can be linked across."""
     ws, to = workspace(NOTES), tmp_path / "to"
-    engine.back_up([ws], to, now=day(0))
+    back_up([ws], to, now=day(0))
     with small_disk(tmp_path / "disk", 500):
         os.rename(to / "2026-05-04", tmp_path / "kept")
         (tmp_path / "disk" / "day").mkdir()
         subprocess.run(["cp", "-a", f"{tmp_path / 'kept'}/.", tmp_path / "disk" / "day"], check=True)
         (to / "2026-05-04").symlink_to(tmp_path / "disk" / "day")
-        result = engine.back_up([ws], to, now=day(1))
+        result = back_up([ws], to, now=day(1))
         assert (result.success, result.files_backed_up, result.files_skipped) == (True, 0, 6)
         assert files(to / "2026-05-05") == files(tmp_path / "Main")
 
 
 def test_thirty_days_are_kept(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws, to = workspace({"Tea.md": "tea\n"}), tmp_path / "to"
-    removed = [engine.back_up([ws], to, now=day(number)).removed for number in range(32)]
+    removed = [back_up([ws], to, now=day(number)).removed for number in range(32)]
     assert removed == [()] * 30 + [("2026-05-04",), ("2026-05-05",)]
     assert len(BackupFolder(to).dates()) == 30
-    assert engine.back_up([ws], to, now=day(31), keep_days=2).removed == tuple(
+    assert back_up([ws], to, now=day(31), keep_days=2).removed == tuple(
         day(number).date().isoformat() for number in range(2, 30)
     )
     with pytest.raises(Invalid):
-        engine.back_up([ws], to, now=day(31), keep_days=0)
+        back_up([ws], to, now=day(31), keep_days=0)
 
 
 def test_what_is_not_a_backup_of_ours_is_never_removed(workspace: MakeWorkspace, tmp_path: Path) -> None:
@@ -201,7 +203,7 @@ def test_what_is_not_a_backup_of_ours_is_never_removed(workspace: MakeWorkspace,
     }
     write_files(to, mine)
     for number in (0, 40):
-        assert engine.back_up([ws], to, now=day(number)).success
+        assert back_up([ws], to, now=day(number)).success
     assert all((to / name).exists() for name in mine)
     assert BackupFolder(to).dates()[-1:] == ["2026-06-13"]
     assert not (to / "2026-05-04").exists()
@@ -213,7 +215,7 @@ def test_a_folder_with_the_name_of_today_that_is_not_ours_is_in_the_way(
     ws = workspace({"Tea.md": "tea\n"})
     write_files(tmp_path / "to", {"2026-05-04/letter.txt": "mine"})
     with pytest.raises(Exists, match="no backup of ours"):
-        engine.back_up([ws], tmp_path / "to", now=day(0))
+        back_up([ws], tmp_path / "to", now=day(0))
     assert (tmp_path / "to" / "2026-05-04" / "letter.txt").read_text() == "mine"
 
 
@@ -234,10 +236,10 @@ class Failing:
 
 def test_a_file_that_cannot_be_read_is_an_error_and_the_rest_is_backed_up(tmp_path: Path) -> None:
     desk, to = Failing({"Tea.md": "tea", "Bad.md": "worth keeping", "C/Cup.md": "cup"}), tmp_path / "to"
-    assert engine.back_up([desk.ws], to, now=day(0)).success
+    assert back_up([desk.ws], to, now=day(0)).success
     desk.broken = {"Bad.md"}
     desk.store.put("New.md", b"new")
-    result = engine.back_up([desk.ws], to, now=day(40))
+    result = back_up([desk.ws], to, now=day(40))
     assert result.errors == ("Bad.md: Bad.md cannot be reached: input/output error",)
     assert (result.success, result.files_backed_up, result.files_skipped, result.removed) == (False, 1, 2, ())
     assert set(BackupFolder(to).dates()) == {"2026-05-04", "2026-06-13"}, "old ones are removed after a success only"
@@ -247,16 +249,16 @@ def test_a_file_that_cannot_be_read_is_an_error_and_the_rest_is_backed_up(tmp_pa
         "New.md": b"new",
         "Bad.md": b"worth keeping",
     }
-    assert engine.backups(to)[0].errors == result.errors
+    assert backups(to)[0].errors == result.errors
     desk.broken = set()
-    assert engine.back_up([desk.ws], to, now=day(40)).removed == ("2026-05-04",)
+    assert back_up([desk.ws], to, now=day(40)).removed == ("2026-05-04",)
 
 
 def test_a_failed_second_backup_of_the_day_loses_nothing_of_the_first(tmp_path: Path) -> None:
     desk, to = Failing({"Bad.md": "only in today's backup"}), tmp_path / "to"
-    engine.back_up([desk.ws], to, now=day(0))
+    back_up([desk.ws], to, now=day(0))
     desk.store.disk.present = False
-    result = engine.back_up([desk.ws], to, now=day(0))
+    result = back_up([desk.ws], to, now=day(0))
     assert not result.success and result.errors[0].startswith("Desk: ")
     assert files(to / "2026-05-04") == {"Bad.md": b"only in today's backup"}
 
@@ -264,7 +266,7 @@ def test_a_failed_second_backup_of_the_day_loses_nothing_of_the_first(tmp_path: 
 def test_files_with_names_that_are_no_text_are_named_as_errors(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws = workspace({"Tea.md": "tea\n"})
     (tmp_path / os.fsdecode(b"Main/caf\xe9.md")).write_text("x")
-    result = engine.back_up([ws], tmp_path / "to", now=day(0))
+    result = back_up([ws], tmp_path / "to", now=day(0))
     assert not result.success
     assert result.errors == ("caf\\xe9.md: its name is not text that can be written in a path",)
     assert files(tmp_path / "to" / "2026-05-04") == {"Tea.md": b"tea\n"}
@@ -275,11 +277,11 @@ def test_a_workspace_that_is_suddenly_empty_is_not_believed(tmp_path: Path) -> N
     root, to = tmp_path / "notes", tmp_path / "to"
     write_files(root, numbered(12))
     ws = folder_desk(root)
-    engine.back_up([ws], to, now=day(0))
+    back_up([ws], to, now=day(0))
     for path in root.iterdir():
         path.unlink()
     for number in (1, 40):
-        result = engine.back_up([ws], to, now=day(number))
+        result = back_up([ws], to, now=day(number))
         assert result.errors == ("Desk: it is empty, and held 12 files when it was last backed up",)
         assert len(files(to / result.date)) == 12
     assert len(BackupFolder(to).dates()) == 3
@@ -287,7 +289,7 @@ def test_a_workspace_that_is_suddenly_empty_is_not_believed(tmp_path: Path) -> N
 
 def test_hidden_notes_are_in_the_backup(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws = workspace({"Tea.md": "tea\n", "Private/Diary.md": "secret\n"}, hide=("Private/**",), read_only=True)
-    engine.back_up([ws], tmp_path / "to", now=day(0))
+    back_up([ws], tmp_path / "to", now=day(0))
     assert (tmp_path / "to" / "2026-05-04" / "Private" / "Diary.md").read_text() == "secret\n"
 
 
@@ -296,11 +298,11 @@ def test_symlinks_are_kept_as_symlinks_within_the_backup(tmp_path: Path) -> None
     write_files(root, {"Drinks/Tea.md": "tea\n"})
     (root / "Also.md").symlink_to(root / "Drinks" / "Tea.md")
     (root / "Out.md").symlink_to("/etc/hostname")
-    result = engine.back_up([folder_desk(root)], tmp_path / "to", now=day(0))
+    result = back_up([folder_desk(root)], tmp_path / "to", now=day(0))
     assert (result.success, result.files_backed_up) == (True, 1)
     made = tmp_path / "to" / "2026-05-04"
     assert os.readlink(made / "Also.md") == "Drinks/Tea.md" and not (made / "Out.md").is_symlink()
-    engine.restore_to(tmp_path / "out", tmp_path / "to")
+    restore_to(tmp_path / "out", tmp_path / "to")
     assert os.readlink(tmp_path / "out" / "Also.md") == "Drinks/Tea.md"
 
 
@@ -317,7 +319,7 @@ def test_what_changes_while_it_is_read_is_read_again(tmp_path: Path) -> None:
             os.rename(root / "Z.md", root / "A2.md")
             (root / "B.md").unlink()
 
-    assert engine.back_up([folder_desk(root)], to, now=day(0), report=interfere).success
+    assert back_up([folder_desk(root)], to, now=day(0), report=interfere).success
     assert files(to / "2026-05-04") == {"A.md": b"[[A2]]\n", "A2.md": b"z\n"}
 
 
@@ -327,9 +329,9 @@ def test_what_changes_while_it_is_read_is_read_again(tmp_path: Path) -> None:
 def test_several_workspaces_have_a_folder_each(workspace: MakeWorkspace, tmp_path: Path) -> None:
     shelf = [workspace({"Tea.md": "tea\n"}, "Work"), workspace({"Tea.md": "more\n"}, "At Home")]
     to = tmp_path / "to"
-    assert engine.back_up(shelf, to, now=day(0)).files_backed_up == 2
+    assert back_up(shelf, to, now=day(0)).files_backed_up == 2
     assert files(to / "2026-05-04") == {"work/Tea.md": b"tea\n", "at-home/Tea.md": b"more\n"}
-    assert engine.back_up(shelf[:1], to, now=day(1)).files_skipped == 1
+    assert back_up(shelf[:1], to, now=day(1)).files_skipped == 1
     assert files(to / "2026-05-05") == {"Tea.md": b"tea\n"}
     assert (to / "2026-05-05" / "Tea.md").samefile(to / "2026-05-04" / "work" / "Tea.md")
 
@@ -337,22 +339,22 @@ def test_several_workspaces_have_a_folder_each(workspace: MakeWorkspace, tmp_pat
 def test_backing_up_one_of_several_keeps_the_others_of_the_day(workspace: MakeWorkspace, tmp_path: Path) -> None:
     shelf = [workspace({"Tea.md": "tea\n"}, "Work"), workspace({"Tea.md": "more\n"}, "Home")]
     to = tmp_path / "to"
-    engine.back_up(shelf, to, now=day(0))
+    back_up(shelf, to, now=day(0))
     write_files(tmp_path / "Work", {"New.md": "new\n"})
-    result = engine.back_up(shelf[:1], to, now=day(0))
+    result = back_up(shelf[:1], to, now=day(0))
     assert (result.files_backed_up, result.files_skipped) == (1, 1)
     assert files(to / "2026-05-04") == {"work/Tea.md": b"tea\n", "work/New.md": b"new\n", "home/Tea.md": b"more\n"}
-    assert engine.restore_to(tmp_path / "out", to, workspace="Home").created == ("Tea.md",)
-    assert engine.restore_to(tmp_path / "all", to).created == ("home/Tea.md", "work/New.md", "work/Tea.md")
+    assert restore_to(tmp_path / "out", to, workspace="Home").created == ("Tea.md",)
+    assert restore_to(tmp_path / "all", to).created == ("home/Tea.md", "work/New.md", "work/Tea.md")
 
 
 def test_another_folder_of_the_same_name_does_not_take_the_place_of_todays_backup(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_files(tmp_path / name, {"Tea.md": f"{name}\n"})
     to = tmp_path / "to"
-    engine.back_up([folder_desk(tmp_path / "a")], to, now=day(0))
+    back_up([folder_desk(tmp_path / "a")], to, now=day(0))
     with pytest.raises(Exists, match="of another folder"):
-        engine.back_up([folder_desk(tmp_path / "b")], to, now=day(0))
+        back_up([folder_desk(tmp_path / "b")], to, now=day(0))
     assert files(to / "2026-05-04") == {"Tea.md": b"a\n"}
 
 
@@ -361,11 +363,11 @@ def test_the_last_backup_of_a_workspace_that_is_gone_stays(workspace: MakeWorksp
     work, home = workspace({"Tea.md": "tea\n"}, "Work"), workspace({"Tea.md": "more\n"}, "Home")
     to = tmp_path / "to"
     for number in (0, 1, 2):
-        engine.back_up([work, home], to, now=day(number))
-    assert engine.back_up([work], to, now=day(60)).removed == ("2026-05-04", "2026-05-05")
-    assert engine.back_up([work], to, now=day(61)).removed == ()
+        back_up([work, home], to, now=day(number))
+    assert back_up([work], to, now=day(60)).removed == ("2026-05-04", "2026-05-05")
+    assert back_up([work], to, now=day(61)).removed == ()
     assert BackupFolder(to).dates()[0] == "2026-05-06"
-    assert engine.back_up([work, home], to, now=day(62)).removed == ("2026-05-06",)
+    assert back_up([work, home], to, now=day(62)).removed == ("2026-05-06",)
 
 
 # ---- where it goes ------------------------------------------------------------------------------------
@@ -376,11 +378,11 @@ def test_backups_are_neither_among_the_notes_nor_around_them(workspace: MakeWork
     (tmp_path / "way").symlink_to(tmp_path / "Main")
     for place in (tmp_path / "Main" / "to", tmp_path / "Main" / ".to", tmp_path / "Main", tmp_path / "way" / "to"):
         with pytest.raises(Invalid, match="is inside the workspace Main"):
-            engine.back_up([ws], place, now=day(0))
+            back_up([ws], place, now=day(0))
     with pytest.raises(Invalid, match="the workspace Main lies in the folder for backups"):
-        engine.back_up([ws], tmp_path, now=day(0))
+        back_up([ws], tmp_path, now=day(0))
     with pytest.raises(NotFound, match="is not there"):
-        engine.back_up([ws], tmp_path / "no" / "such", now=day(0))
+        back_up([ws], tmp_path / "no" / "such", now=day(0))
     assert files(tmp_path / "Main") == {"Tea.md": b"tea\n"} and not (tmp_path / "Main" / ".to").exists()
 
 
@@ -388,23 +390,23 @@ def test_a_full_disk_ends_the_backup_and_leaves_the_old_ones(workspace: MakeWork
     ws = workspace({"Tea.md": "tea\n"})
     with small_disk(tmp_path / "disk", 200):
         to = tmp_path / "disk" / "to"
-        engine.back_up([ws], to, now=day(0))
+        back_up([ws], to, now=day(0))
         write_files(tmp_path / "Main", {"Large.bin": random.Random(1).randbytes(400_000), "Small.md": "x\n"})
         with pytest.raises(NoSpace):
-            engine.back_up([ws], to, now=day(1))
+            back_up([ws], to, now=day(1))
         assert sorted(os.listdir(to)) == [".notewright-backup.lock", "2026-05-04"]
         assert files(to / "2026-05-04") == {"Tea.md": b"tea\n"}
         (tmp_path / "Main" / "Large.bin").unlink()
-        assert engine.back_up([ws], to, now=day(1)).success
+        assert back_up([ws], to, now=day(1)).success
 
 
 def test_a_disk_that_takes_no_writes_says_so_and_can_be_restored_from(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws, to = workspace({"Tea.md": "tea\n"}), tmp_path / "to"
-    engine.back_up([ws], to, now=day(0))
+    back_up([ws], to, now=day(0))
     with read_only(to):
         with pytest.raises((Forbidden, Unavailable)):
-            engine.back_up([ws], to, now=day(1))
-        assert engine.restore_to(tmp_path / "out", to).created == ("Tea.md",)
+            back_up([ws], to, now=day(1))
+        assert restore_to(tmp_path / "out", to).created == ("Tea.md",)
 
 
 # ---- two at once, and death ---------------------------------------------------------------------------
@@ -418,14 +420,14 @@ def test_of_two_backups_at_once_the_second_is_refused(workspace: MakeWorkspace, 
         halfway.set()
         go_on.wait(30)
 
-    first = threading.Thread(target=lambda: results.append(engine.back_up([ws], to, now=day(0), report=wait)))
+    first = threading.Thread(target=lambda: results.append(back_up([ws], to, now=day(0), report=wait)))
     first.start()
     assert halfway.wait(30)
     with pytest.raises(Busy):
-        engine.back_up([ws], to, now=day(0))
+        back_up([ws], to, now=day(0))
     go_on.set()
     first.join(30)
-    assert results[0].success and engine.back_up([ws], to, now=day(0)).files_skipped == 6
+    assert results[0].success and back_up([ws], to, now=day(0)).files_skipped == 6
 
 
 @pytest.mark.parametrize("count", [1, 20, 40])
@@ -433,21 +435,21 @@ def test_a_backup_that_is_killed_leaves_the_old_ones_whole(tmp_path: Path, count
     root, to = tmp_path / "notes", tmp_path / "to"
     write_files(root, numbered(40))
     ws = folder_desk(root)
-    engine.back_up([ws], to, now=day(0))
-    engine.back_up([ws], to, now=day(1))
+    back_up([ws], to, now=day(0))
+    back_up([ws], to, now=day(1))
     old = files(root)
     write_files(root, {f"N {number}.md": f"new {number}\n" for number in range(0, 40, 2)})
     words = [sys.executable, "-m", "tests.engine.keeping", root, to, "2026-05-05", str(count)]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "stopped\n"
         with pytest.raises(Busy):
-            engine.back_up([ws], to, now=day(1))
+            back_up([ws], to, now=day(1))
         process.kill()
     assert (to / ".2026-05-05.partial").is_dir()
     for date in ("2026-05-04", "2026-05-05"):
         assert files(to / date) == old
-        assert engine.restore_to(tmp_path / f"out {date}", to, date=date).skipped == ()
-    assert engine.back_up([ws], to, now=day(1)).files_backed_up == 20
+        assert restore_to(tmp_path / f"out {date}", to, date=date).skipped == ()
+    assert back_up([ws], to, now=day(1)).files_backed_up == 20
     assert files(to / "2026-05-05") == files(root) and files(to / "2026-05-04") == old
     assert sorted(os.listdir(to)) == [".notewright-backup.lock", "2026-05-04", "2026-05-05"]
 
@@ -464,7 +466,7 @@ def test_killed_at_any_step_a_backup_leaves_each_day_old_or_new(tmp_path: Path) 
 def test_a_death_between_the_old_and_the_new_of_a_day_brings_the_old_back(tmp_path: Path) -> None:
     root, to = tmp_path / "notes", tmp_path / "to"
     write_files(root, {"Tea.md": "tea\n"})
-    engine.back_up([folder_desk(root)], to, now=day(0))
+    back_up([folder_desk(root)], to, now=day(0))
     os.rename(to / "2026-05-04", to / ".2026-05-04.old")
     write_files(to, {".2026-05-04.partial/Tea.md": "half"})
     with BackupFolder(to).alone():
@@ -486,7 +488,7 @@ def test_a_death_between_the_old_and_the_new_of_a_day_brings_the_old_back(tmp_pa
     ],
 )
 def test_the_next_backup_is_at_its_time_in_utc(now: str, next_one: str) -> None:
-    assert engine.next_backup("02:00", datetime.fromisoformat(now)).isoformat() == next_one
+    assert next_backup("02:00", datetime.fromisoformat(now)).isoformat() == next_one
 
 
 @pytest.mark.parametrize(
@@ -501,13 +503,13 @@ def test_the_next_backup_is_at_its_time_in_utc(now: str, next_one: str) -> None:
     ],
 )
 def test_a_backup_is_due_if_its_day_has_none(now: str, dates: list[str], is_due: bool) -> None:
-    assert engine.backup_due("02:00", datetime.fromisoformat(now).replace(tzinfo=UTC), dates) is is_due
+    assert backup_due("02:00", datetime.fromisoformat(now).replace(tzinfo=UTC), dates) is is_due
 
 
 @pytest.mark.parametrize("at", ["2", "24:00", "02:60", "", "02:00:00", "noon"])
 def test_a_time_that_is_none_is_refused_before_anything_starts(at: str) -> None:
     with pytest.raises(Invalid, match="time of day"):
-        engine.Schedule(lambda: [], "nowhere", at=at)
+        Schedule(lambda: [], "nowhere", at=at)
 
 
 class Clock:
@@ -520,12 +522,12 @@ class Clock:
         return self.now
 
 
-def scheduled(ws: Workspace, to: Path, clock: Clock, made: "list[str]", seen: threading.Semaphore) -> engine.Schedule:
-    def told(result: engine.BackupResult) -> None:
+def scheduled(ws: Workspace, to: Path, clock: Clock, made: "list[str]", seen: threading.Semaphore) -> Schedule:
+    def told(result: BackupResult) -> None:
         made.append(result.date)
         seen.release()
 
-    return engine.Schedule(lambda: [ws], to, clock=clock, told=told, longest_wait=0.01)
+    return Schedule(lambda: [ws], to, clock=clock, told=told, longest_wait=0.01)
 
 
 def test_of_many_processes_one_makes_the_backup_each_day(workspace: MakeWorkspace, tmp_path: Path) -> None:
@@ -539,7 +541,7 @@ def test_of_many_processes_one_makes_the_backup_each_day(workspace: MakeWorkspac
         for number in (1, 2):
             clock.now = day(number) + timedelta(minutes=number)
             assert seen.acquire(timeout=30)
-        engine.back_up([ws], to, now=day(3) - timedelta(hours=1))
+        back_up([ws], to, now=day(3) - timedelta(hours=1))
         clock.now = day(3) + timedelta(seconds=1)
         assert not seen.acquire(timeout=0.3), "somebody made one that day already"
     finally:
@@ -557,11 +559,11 @@ def test_a_backup_that_lasts_past_the_next_time_does_not_skip_it(workspace: Make
             clock.now = day(1) + timedelta(hours=1)
         return [ws]
 
-    def told(result: engine.BackupResult) -> None:
+    def told(result: BackupResult) -> None:
         made.append(result.date)
         seen.release()
 
-    schedule = engine.Schedule(shelf, to, clock=clock, told=told)
+    schedule = Schedule(shelf, to, clock=clock, told=told)
     schedule.start()
     try:
         assert seen.acquire(timeout=30) and seen.acquire(timeout=30)
@@ -579,7 +581,7 @@ def test_closing_gives_up_a_backup_that_is_being_made(workspace: MakeWorkspace, 
         return [ws]
 
     ws, to = workspace(NOTES), tmp_path / "to"
-    schedule = engine.Schedule(shelf, to, clock=Clock(day(0)))
+    schedule = Schedule(shelf, to, clock=Clock(day(0)))
     schedule.start()
     assert begun.wait(30)
     ending = threading.Thread(target=schedule.close)
@@ -598,7 +600,7 @@ def test_a_schedule_survives_what_goes_wrong_and_tries_again(workspace: MakeWork
         asked.release()
         return [ws]
 
-    schedule = engine.Schedule(
+    schedule = Schedule(
         shelf,
         tmp_path / "disk" / "to",
         clock=clock,
@@ -618,8 +620,8 @@ def test_a_schedule_survives_what_goes_wrong_and_tries_again(workspace: MakeWork
 
 def test_a_copy_of_a_day_under_an_older_name_is_let_go_like_any_other(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws, to = workspace({"A.md": "a"}), tmp_path / "to"
-    engine.back_up([ws], to, now=datetime(2026, 5, 1, 2, tzinfo=UTC))
+    back_up([ws], to, now=datetime(2026, 5, 1, 2, tzinfo=UTC))
     for old in ("2026-01-01", "2026-03-31"):
         shutil.copytree(to / "2026-05-01", to / old)
-    assert engine.back_up([ws], to, now=datetime(2026, 5, 2, 2, tzinfo=UTC)).removed == ("2026-01-01", "2026-03-31")
+    assert back_up([ws], to, now=datetime(2026, 5, 2, 2, tzinfo=UTC)).removed == ("2026-01-01", "2026-03-31")
     assert sorted(place.name for place in to.glob("2*")) == ["2026-05-01", "2026-05-02"]

@@ -16,9 +16,15 @@ import pytest
 from tests.conftest import MakeWorkspace, write_files
 from tests.engine.keeping import files
 
-from notewright import engine
-from notewright.engine import ImportReport, Past, Workspace, bulk, sources
+from notewright.engine.changes import batch_write
+from notewright.engine.changes.history import list_changes, undo
+from notewright.engine.find.search import parse_query, search
+from notewright.engine.transfer import import_sources
+from notewright.engine.transfer.export import export_zip, zip_pieces
+from notewright.engine.transfer.import_files import ImportReport, import_files
+from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, ReadOnly, TooLarge
+from notewright.ledger.base import Past
 
 NOTES: dict[str, str | bytes] = {
     "Tea.md": "# Tea\n\nGreen.\n",
@@ -51,7 +57,7 @@ def written_to_a_pipe(ws: Workspace) -> bytes:
     with open(read_end, "rb") as reader, subprocess.Popen(["cat"], stdin=read_end, stdout=subprocess.PIPE) as cat:
         reader.close()
         with open(write_end, "wb") as out:
-            engine.export_zip(ws, out)
+            export_zip(ws, out)
         return cat.communicate()[0]
 
 
@@ -62,7 +68,7 @@ def test_a_zip_file_holds_every_file_with_its_bytes_and_time(workspace: MakeWork
     ws = workspace(NOTES | {".obsidian/app.json": "{}"})
     os.utime(tmp_path / "Main" / "Tea.md", (0, 1_700_000_001))
     out = io.BytesIO()
-    done = engine.export_zip(ws, out)
+    done = export_zip(ws, out)
     with zipfile.ZipFile(out) as archive:
         assert {name: archive.read(name) for name in archive.namelist()} == files(tmp_path / "Main")
         assert archive.namelist() == sorted(archive.namelist())
@@ -74,8 +80,8 @@ def test_a_zip_file_holds_every_file_with_its_bytes_and_time(workspace: MakeWork
 
 def test_the_same_notes_make_the_same_zip_file_and_a_pipe_will_do(workspace: MakeWorkspace) -> None:
     ws = workspace(NOTES)
-    pieces = list(engine.zip_pieces(ws))
-    assert len(pieces) > 6 and b"".join(pieces) == b"".join(engine.zip_pieces(ws)) == written_to_a_pipe(ws)
+    pieces = list(zip_pieces(ws))
+    assert len(pieces) > 6 and b"".join(pieces) == b"".join(zip_pieces(ws)) == written_to_a_pipe(ws)
     with zipfile.ZipFile(io.BytesIO(b"".join(pieces))) as archive:
         assert archive.testzip() is None and len(archive.namelist()) == 6
 
@@ -85,7 +91,7 @@ def test_times_a_zip_file_cannot_say_do_no_harm(workspace: MakeWorkspace, tmp_pa
     os.utime(tmp_path / "Main" / "Old.md", (0, -86_400 * 365))
     os.utime(tmp_path / "Main" / "Far.md", (0, 5_000_000_000))
     out = io.BytesIO()
-    engine.export_zip(ws, out)
+    export_zip(ws, out)
     with zipfile.ZipFile(out) as archive:
         assert archive.getinfo("Old.md").date_time == (1980, 1, 1, 0, 0, 0)
         assert archive.getinfo("Far.md").date_time == (2107, 12, 31, 23, 59, 58)
@@ -96,7 +102,7 @@ def test_hidden_notes_are_in_no_zip_file_nor_what_leads_to_them(workspace: MakeW
     (tmp_path / "Main" / "Way.md").symlink_to("Private/Diary.md")
     (tmp_path / "Main" / "Also.md").symlink_to("Tea.md")
     out = io.BytesIO()
-    done = engine.export_zip(ws, out)
+    done = export_zip(ws, out)
     with zipfile.ZipFile(out) as archive:
         assert archive.namelist() == ["Tea.md"]
     assert [(one.path, one.reason) for one in done.skipped] == [("Also.md", "symlink")]
@@ -110,52 +116,52 @@ def test_what_was_exported_comes_in_again_byte_for_byte_and_can_be_undone(
     workspace: MakeWorkspace, tmp_path: Path
 ) -> None:
     out = io.BytesIO()
-    engine.export_zip(workspace(NOTES), out)
+    export_zip(workspace(NOTES), out)
     other = workspace({"Here.md": "here\n"}, "Other")
-    report = engine.bring_in(other, out)
+    report = import_files(other, out)
     assert report.created == tuple(sorted(NOTES)) and len(report.changes) == 1
     assert files(tmp_path / "Other") == files(tmp_path / "Main") | {"Here.md": b"here\n"}
-    assert engine.past(other, Past())[0].summary == "imported 6 files"
-    assert [hit.path for hit in engine.search(other, engine.parse_query("green")).items] == ["Tea.md"]
-    engine.undo(other, report.changes[0])
+    assert list_changes(other, Past())[0].summary == "imported 6 files"
+    assert [hit.path for hit in search(other, parse_query("green")).items] == ["Tea.md"]
+    undo(other, report.changes[0])
     assert files(tmp_path / "Other") == {"Here.md": b"here\n"} and not (tmp_path / "Other" / "Drinks").exists()
 
 
 def test_a_folder_comes_in_under_another_with_its_own_folders(workspace: MakeWorkspace, tmp_path: Path) -> None:
     write_files(tmp_path / "source", NOTES)
     ws = workspace()
-    report = engine.bring_in(ws, tmp_path / "source", into="Archive/2026/")
+    report = import_files(ws, tmp_path / "source", into="Archive/2026/")
     assert len(report.created) == 6 and report.skipped == ()
     assert files(tmp_path / "Main" / "Archive" / "2026") == files(tmp_path / "source")
-    assert engine.past(ws, Past())[0].summary == "imported 6 files from source into Archive/2026"
+    assert list_changes(ws, Past())[0].summary == "imported 6 files from source into Archive/2026"
 
 
 def test_a_dry_run_reports_the_same_and_writes_nothing(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws = workspace({"Tea.md": "mine\n", "Empty.md": ""})
     source = zipped({"Tea.md": b"theirs\n", "Empty.md": b"", "New.md": b"new\n", ".x": b""})
-    planned = engine.bring_in(ws, source, overwrite=True, dry_run=True)
+    planned = import_files(ws, source, overwrite=True, dry_run=True)
     assert (planned.dry_run, planned.changes) == (True, ())
     assert files(tmp_path / "Main") == {"Tea.md": b"mine\n", "Empty.md": b""}
-    done = engine.bring_in(ws, source, overwrite=True)
+    done = import_files(ws, source, overwrite=True)
     assert planned.record() | {"changes": list(done.changes), "dry_run": False} == done.record()
 
 
 def test_notes_that_are_there_stay_unless_they_are_to_be_replaced(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws = workspace({"Tea.md": "mine\n", "Same.md": "same\n"})
     source = zipped({"Tea.md": b"theirs\n", "Same.md": b"same\n", "New.md": b"new\n"})
-    report = engine.bring_in(ws, source)
+    report = import_files(ws, source)
     assert (report.created, report.replaced, report.unchanged) == (("New.md",), (), ("Same.md",))
     assert reasons(report) == {"Tea.md": "exists"}
-    report = engine.bring_in(ws, source, overwrite=True)
+    report = import_files(ws, source, overwrite=True)
     assert (report.created, report.replaced, report.unchanged) == ((), ("Tea.md",), ("New.md", "Same.md"))
-    engine.undo(ws, report.changes[0])
+    undo(ws, report.changes[0])
     assert (tmp_path / "Main" / "Tea.md").read_text() == "mine\n"
 
 
 def test_what_is_much_becomes_several_changes(workspace: MakeWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "MOST_BYTES", 25)
+    monkeypatch.setattr(batch_write, "MOST_BYTES", 25)
     ws = workspace()
-    report = engine.bring_in(ws, zipped({f"N {number}.md": b"0123456789" for number in range(5)}))
+    report = import_files(ws, zipped({f"N {number}.md": b"0123456789" for number in range(5)}))
     assert (len(report.created), len(report.changes)) == (5, 3)
 
 
@@ -199,7 +205,7 @@ def special(name: str, kind: int) -> zipfile.ZipInfo:
 def test_names_that_cannot_be_notes_are_left_out_with_the_reason(
     workspace: MakeWorkspace, tmp_path: Path, name: str, reason: str
 ) -> None:
-    report = engine.bring_in(workspace(), zipped([(name, b"evil\n"), ("Fine.md", b"fine\n")]))
+    report = import_files(workspace(), zipped([(name, b"evil\n"), ("Fine.md", b"fine\n")]))
     assert reasons(report) == {name: reason}
     assert files(tmp_path / "Main") == {"Fine.md": b"fine\n"}
     assert not (tmp_path / "outside.md").exists() and os.listdir(tmp_path / "Main") == ["Fine.md"]
@@ -207,12 +213,12 @@ def test_names_that_cannot_be_notes_are_left_out_with_the_reason(
 
 def test_a_name_cut_by_a_zero_byte_is_seen_whole(workspace: MakeWorkspace) -> None:
     raw = zipped([("Tea.mdX.exe", b"x")]).getvalue().replace(b"Tea.mdX.exe", b"Tea.md\0.exe")
-    report = engine.bring_in(workspace(), io.BytesIO(raw))
+    report = import_files(workspace(), io.BytesIO(raw))
     assert (report.created, list(reasons(report).values())) == ((), ["bad_name"])
 
 
 def test_symlinks_and_devices_in_a_zip_file_are_left_out(workspace: MakeWorkspace, tmp_path: Path) -> None:
-    report = engine.bring_in(
+    report = import_files(
         workspace(),
         zipped(
             [
@@ -240,7 +246,7 @@ def test_of_names_that_are_the_same_the_first_comes(workspace: MakeWorkspace, tm
             ("Folder", b"no folder\n"),
         ]
     )
-    report = engine.bring_in(workspace(), source)
+    report = import_files(workspace(), source)
     assert report.created == ("Café.md", "Folder/a.md", "Tea.md")
     assert [(one.path, one.reason) for one in report.skipped] == [
         ("Caf\u00e9.md", "twice"),
@@ -258,33 +264,33 @@ def test_another_spelling_of_what_is_there_is_left_out(workspace: MakeWorkspace,
     source = zipped(
         {"TEA.md": b"x", "drinks/New.md": b"x", "Drinks": b"x", "Tea.md/In.md": b"x", "Drinks/Cup.md": b"cup\n"}
     )
-    report = engine.bring_in(ws, source, overwrite=True)
+    report = import_files(ws, source, overwrite=True)
     assert set(reasons(report).values()) == {"exists"} and report.unchanged == ("Drinks/Cup.md",)
     assert "there is Tea.md" in next(one.words for one in report.skipped if one.path == "TEA.md")
     with pytest.raises(Exists, match="use Drinks"):
-        engine.bring_in(ws, source, into="drinks")
+        import_files(ws, source, into="drinks")
     with pytest.raises(Invalid):
-        engine.bring_in(ws, source, into="../up")
+        import_files(ws, source, into="../up")
     assert files(tmp_path / "Main") == {"Tea.md": b"mine\n", "Drinks/Cup.md": b"cup\n"}
 
 
 def test_two_spellings_that_are_both_there_are_no_obstacle(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws = workspace({"Tea.md": "a\n", "tea.md": "b\n", "Dir/x.md": "x\n", "dir/x.md": "y\n"})
-    report = engine.bring_in(ws, zipped({"tea.md": b"new\n", "dir/z.md": b"z\n"}), overwrite=True)
+    report = import_files(ws, zipped({"tea.md": b"new\n", "dir/z.md": b"z\n"}), overwrite=True)
     assert (report.created, report.replaced, report.skipped) == (("dir/z.md",), ("tea.md",), ())
     assert (tmp_path / "Main" / "Tea.md").read_text() == "a\n"
 
 
 def test_a_zip_bomb_is_not_unpacked(workspace: MakeWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
     ws = workspace(max_file_size=100 << 20)
-    report = engine.bring_in(ws, zipped({"Bomb.md": bytes(50 << 20), "Fine.md": b"fine\n"}))
+    report = import_files(ws, zipped({"Bomb.md": bytes(50 << 20), "Fine.md": b"fine\n"}))
     assert (report.created, reasons(report)) == (("Fine.md",), {"Bomb.md": "bomb"})
-    monkeypatch.setattr(sources, "MOST_BYTES", 1000)
+    monkeypatch.setattr(import_sources, "MOST_BYTES", 1000)
     with pytest.raises(TooLarge, match="more than 1,000 bytes"):
-        engine.bring_in(ws, zipped({f"N {number}.md": random.Random(number).randbytes(300) for number in range(4)}))
-    monkeypatch.setattr(sources, "MOST_ENTRIES", 3)
+        import_files(ws, zipped({f"N {number}.md": random.Random(number).randbytes(300) for number in range(4)}))
+    monkeypatch.setattr(import_sources, "MOST_ENTRIES", 3)
     with pytest.raises(TooLarge, match="4 entries"):
-        engine.bring_in(ws, zipped({f"N {number}.md": b"x" for number in range(4)}))
+        import_files(ws, zipped({f"N {number}.md": b"x" for number in range(4)}))
 
 
 def test_a_zip_file_that_lies_about_a_size_is_found_out(workspace: MakeWorkspace) -> None:
@@ -293,7 +299,7 @@ def test_a_zip_file_that_lies_about_a_size_is_found_out(workspace: MakeWorkspace
     raw = zipped({"Liar.md": b"x" * 5000}).getvalue()
     assert data in raw
     lied = raw.replace(struct.pack("<L", 5000), struct.pack("<L", 10))
-    report = engine.bring_in(workspace(), io.BytesIO(lied))
+    report = import_files(workspace(), io.BytesIO(lied))
     assert (report.created, reasons(report)) == ((), {"Liar.md": "damaged"})
 
 
@@ -304,12 +310,12 @@ def test_damaged_and_encrypted_entries_and_strange_packings_are_left_out(workspa
     raw[place] ^= 0xFF
     entry = raw.index(b"Locked.md", raw.index(b"PK\x01\x02")) - 46  # in the directory
     raw[entry + 8] |= 1
-    report = engine.bring_in(workspace(), io.BytesIO(bytes(raw)))
+    report = import_files(workspace(), io.BytesIO(bytes(raw)))
     assert (report.created, reasons(report)) == (("Fine.md",), {"Bad.md": "damaged", "Locked.md": "encrypted"})
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_BZIP2) as archive:
         archive.writestr("Packed.md", bytes(1000))
-    assert reasons(engine.bring_in(workspace({}, "Two"), out)) == {"Packed.md": "unreadable"}
+    assert reasons(import_files(workspace({}, "Two"), out)) == {"Packed.md": "unreadable"}
 
 
 def test_names_in_utf8_that_do_not_say_so_are_read_as_such(workspace: MakeWorkspace) -> None:
@@ -317,11 +323,11 @@ def test_names_in_utf8_that_do_not_say_so_are_read_as_such(workspace: MakeWorksp
         plain = zipped({"N" * len(name): b"x\n"}).getvalue()
         return io.BytesIO(plain.replace(b"N" * len(name), name))
 
-    assert engine.bring_in(workspace(), unflagged("Grüße.md".encode())).created == ("Grüße.md",)
-    assert engine.bring_in(workspace({}, "Two"), unflagged("Grüße.md".encode("cp437"))).created == ("Grüße.md",)
+    assert import_files(workspace(), unflagged("Grüße.md".encode())).created == ("Grüße.md",)
+    assert import_files(workspace({}, "Two"), unflagged("Grüße.md".encode("cp437"))).created == ("Grüße.md",)
     broken = zipped({"Grüße.md": b"x\n"}).getvalue().replace("ü".encode(), b"\xff\xff")
     with pytest.raises(Invalid, match="no zip file that can be read"):
-        engine.bring_in(workspace({}, "Three"), io.BytesIO(broken))
+        import_files(workspace({}, "Three"), io.BytesIO(broken))
 
 
 @pytest.mark.parametrize("raw", [b"", b"no zip file", b"PK\x03\x04" + bytes(40), b"PK\x05\x06" + b"\xff" * 18])
@@ -330,9 +336,9 @@ def test_what_is_no_zip_file_is_refused_in_words(workspace: MakeWorkspace, tmp_p
     (tmp_path / "x.zip").write_bytes(raw)
     for source in (io.BytesIO(raw), tmp_path / "x.zip"):
         with pytest.raises(Invalid, match="no zip file that can be read"):
-            engine.bring_in(ws, source)
+            import_files(ws, source)
     with pytest.raises(NotFound):
-        engine.bring_in(ws, tmp_path / "nothing.zip")
+        import_files(ws, tmp_path / "nothing.zip")
 
 
 def test_a_zip_file_cut_at_any_place_is_refused_or_brings_whole_files(workspace: MakeWorkspace, tmp_path: Path) -> None:
@@ -340,7 +346,7 @@ def test_a_zip_file_cut_at_any_place_is_refused_or_brings_whole_files(workspace:
     ws = workspace()
     for length in range(0, len(whole), 7):
         try:
-            engine.bring_in(ws, io.BytesIO(whole[:length]))
+            import_files(ws, io.BytesIO(whole[:length]))
         except Invalid:
             pass
     assert all(data in (b"a" * 50, b"c" * 50) for data in files(tmp_path / "Main").values())
@@ -354,7 +360,7 @@ def test_symlinks_of_a_folder_are_not_followed(workspace: MakeWorkspace, tmp_pat
     (tmp_path / "source" / "Loop").symlink_to(tmp_path / "source")
     os.mkfifo(tmp_path / "source" / "Pipe.md")
     (tmp_path / "source" / os.fsdecode(b"caf\xe9.md")).write_text("x")
-    report = engine.bring_in(workspace(), tmp_path / "source")
+    report = import_files(workspace(), tmp_path / "source")
     assert report.created == ("Tea.md",)
     assert reasons(report) == {
         ".git/": "dotted",
@@ -377,7 +383,7 @@ def test_a_folder_swapped_for_a_symlink_meanwhile_is_not_followed(workspace: Mak
             os.rename(tmp_path / "source" / "In", tmp_path / "gone")
             (tmp_path / "source" / "In").symlink_to(tmp_path / "secret")
 
-    report = engine.bring_in(workspace(), tmp_path / "source", report=swap)
+    report = import_files(workspace(), tmp_path / "source", report=swap)
     assert (report.created, reasons(report)) == (("A.md",), {"In/B.md": "unreadable"})
 
 
@@ -385,7 +391,7 @@ def test_a_workspace_is_not_imported_into_itself(workspace: MakeWorkspace, tmp_p
     ws = workspace({"In/Tea.md": "tea\n"})
     for place in (tmp_path, tmp_path / "Main", tmp_path / "Main" / "In"):
         with pytest.raises(Invalid, match="the folder to import"):
-            engine.bring_in(ws, place)
+            import_files(ws, place)
 
 
 # ---- who may, and how much ----------------------------------------------------------------------------
@@ -396,7 +402,7 @@ def test_only_where_the_caller_may_write_and_without_telling_what_is_hidden(
 ) -> None:
     ws = workspace({"Private/Diary.md": "secret\n"}, hide=("Private/**",), write_under=("Inbox/**", "private/**"))
     source = zipped({"Inbox/a.md": b"a\n", "Other/b.md": b"b\n", "Private/Diary.md": b"x", "private/Diary.md": b"x"})
-    report = engine.bring_in(ws, source, overwrite=True)
+    report = import_files(ws, source, overwrite=True)
     assert report.created == ("Inbox/a.md",)
     assert set(reasons(report).values()) == {"not_allowed"} and len(report.skipped) == 3
     assert not any(
@@ -407,7 +413,7 @@ def test_only_where_the_caller_may_write_and_without_telling_what_is_hidden(
 
 def test_a_read_only_workspace_takes_nothing(workspace: MakeWorkspace) -> None:
     with pytest.raises(ReadOnly):
-        engine.bring_in(workspace(read_only=True), zipped({"A.md": b"a"}))
+        import_files(workspace(read_only=True), zipped({"A.md": b"a"}))
 
 
 def test_sizes_and_quotas_hold(workspace: MakeWorkspace) -> None:
@@ -423,7 +429,7 @@ def test_sizes_and_quotas_hold(workspace: MakeWorkspace) -> None:
             ("E.md", b""),
         ]
     )
-    report = engine.bring_in(ws, source, overwrite=True)
+    report = import_files(ws, source, overwrite=True)
     assert reasons(report) == {"Large.md": "too_large", "C.md": "quota", "E.md": "quota"}
     assert (report.created, report.replaced) == (("A.md", "B.md", "D.md"), ("Here.md",))
 
@@ -435,7 +441,7 @@ def test_a_symlink_in_the_workspace_is_not_written_through(workspace: MakeWorksp
     (tmp_path / "Main" / "Out").symlink_to(tmp_path / "out")
     (tmp_path / "Main" / "In").symlink_to(".")
     source = zipped({"Way.md": b"x\n", "Out/x.md": b"x\n", "In/y.md": b"y\n", "Fine.md": b"fine\n"})
-    report = engine.bring_in(ws, source, overwrite=True)
+    report = import_files(ws, source, overwrite=True)
     assert reasons(report) == {"Way.md": "symlink", "Out/x.md": "not_allowed", "In/y.md": "not_allowed"}
     assert (report.created, len(report.changes)) == (("Fine.md",), 1)
     assert os.listdir(tmp_path / "out") == [] and (tmp_path / "Main" / "Tea.md").read_text() == "tea\n"

@@ -9,17 +9,17 @@ from typing import cast
 import pytest
 from tests.engine.parts import NoIndex, desk, drop, put, renaming, texts, version, write
 
-from notewright.engine import machine
-from notewright.engine.changes import Plan, Put, commit, commit_latest, edit, recover
-from notewright.engine.machine import End, route
+from notewright.engine.changes import machine
+from notewright.engine.changes.commit import Plan, Put, commit, commit_latest, edit, recover
+from notewright.engine.changes.machine import FileGoal, route
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Exists, Forbidden, Internal, NoSpace, NotFound, NotText
-from notewright.ledger import Change, Past, Step
+from notewright.ledger.base import Change, Past, Step
 from notewright.ledger.sqlite import SqliteLedger
-from notewright.notes import NotePath
-from notewright.stores import Stored, version_of
-from notewright.stores.folder import FolderStore
-from notewright.stores.memory import Disk, MemoryStore
+from notewright.notes.path import NotePath
+from notewright.stores.base import Stored, version_of
+from notewright.stores.folder.store import FolderStore
+from notewright.testing.memory_store import Disk, MemoryStore
 
 A, B, C = NotePath("A.md"), NotePath("B.md"), NotePath("C.md")
 
@@ -250,14 +250,14 @@ def test_going_back_goes_in_the_opposite_order() -> None:
     way = route(steps, sights, {before: b"b", after: b"a"})
     assert way.state == "taken_back"
     assert [(step.path, end) for step, end in way.ends] == [
-        ("z.md", End(b"foreign")), ("y.md", End(b"b")), ("x.md", End(b"b")),
+        ("z.md", FileGoal(b"foreign")), ("y.md", FileGoal(b"b")), ("x.md", FileGoal(b"b")),
     ]  # fmt: skip
 
 
 def test_every_effect_has_its_deed() -> None:
     assert set(machine.Effect.__args__) == {
         machine.Record, machine.Stage, machine.Read, machine.Recall, machine.Write, machine.Respell, machine.Delete,
-        machine.Settle, machine.Sweep, machine.File, machine.Close,
+        machine.Settle, machine.Sweep, machine.IndexPaths, machine.Close,
     }  # fmt: skip
 
 

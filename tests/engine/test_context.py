@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from tests.surfaces.notes_desk import desks
 
-from notewright.engine import about_note, about_words
-from notewright.notes import NotePath
+from notewright.engine.find.context import about_note, about_words
+from notewright.notes.path import NotePath
 
 
 def test_the_best_section_of_each_note_is_taken(workspace) -> None:

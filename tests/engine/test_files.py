@@ -7,11 +7,15 @@ import pytest
 from tests.conftest import MakeWorkspace
 from tests.engine.parts import desk
 
-from notewright.engine import Access, Workspace, delete, fetch_copy, move, replace_with_copy, walk
-from notewright.engine.copies import copied_from, copy_name
+from notewright.engine.access import Access
+from notewright.engine.dialects.copies import copied_from, copy_name
+from notewright.engine.dialects.octarine import fetch_copy, replace_with_copy, walk
+from notewright.engine.move import move
+from notewright.engine.workspace import Workspace
+from notewright.engine.write import delete
 from notewright.errors import NotFound
-from notewright.notes import NotePath
-from notewright.stores.memory import MemoryStore
+from notewright.notes.path import NotePath
+from notewright.testing.memory_store import MemoryStore
 
 HIDE = ("Private/**", "**/Secret*")
 

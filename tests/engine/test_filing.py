@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from tests.tasks.agent import at_work
 
-from notewright.engine import edit_note
-from notewright.engine.filing import file_paths, file_unless_written, filing
-from notewright.notes import Append, NotePath
+from notewright.engine.indexing.filing import file_paths, file_unless_written, read_for_index
+from notewright.engine.write import edit_note
+from notewright.notes.edits.edit import Append
+from notewright.notes.path import NotePath
 
 A, B = NotePath("A.md"), NotePath("B.md")
 
@@ -17,7 +18,7 @@ A, B = NotePath("A.md"), NotePath("B.md")
 def test_what_was_read_before_a_change_of_ours_does_not_come_over_it(workspace) -> None:
     ws = workspace({"A.md": "old\n"})
     ws.follower.wait(10)
-    read = filing(ws.store, ws.store.stat(A))
+    read = read_for_index(ws.store, ws.store.stat(A))
     edit_note(ws, A, [Append("new\n")])
     file_unless_written(ws.store, ws.index, [read])
     assert ws.index.text(A) == "old\nnew\n"
@@ -33,7 +34,7 @@ def test_what_was_gone_when_it_was_looked_at_and_is_there_again_stays(workspace)
 def test_what_went_since_it_was_read_is_forgotten(workspace, tmp_path: Path) -> None:
     ws = workspace({"A.md": "here\n"})
     ws.follower.wait(10)
-    read = filing(ws.store, ws.store.stat(A))
+    read = read_for_index(ws.store, ws.store.stat(A))
     os.remove(tmp_path / "Main" / "A.md")
     file_unless_written(ws.store, ws.index, [read])
     assert ws.index.filed(A) is None

@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from notewright.engine import Selection, Workspace, around, cards, delete, linked, linking
+from notewright.engine.dialects.cairn import note_summaries
+from notewright.engine.find.graph import linked, linking, neighbourhood
+from notewright.engine.workspace import Workspace
+from notewright.engine.write import delete
 from notewright.errors import NotFound
-from notewright.notes import CAIRN, NotePath
+from notewright.index.base import Selection
+from notewright.notes.links.resolve import CAIRN
+from notewright.notes.path import NotePath
 
 MakeWorkspace = Callable[..., Workspace]
 
@@ -19,7 +24,7 @@ def test_a_note_that_links_to_another_is_among_those_that_link_to_it(
 ) -> None:
     shutil.copytree(shared / "vaults" / vault, tmp_path / "Vault")
     ws = workspace(name="Vault")
-    paths = [card.path for card in cards(ws, Selection())[0]]
+    paths = [card.path for card in note_summaries(ws, Selection())[0]]
     out = {(path, link.path) for path in paths for link in linked(ws, path, CAIRN) if link.status != "broken"}
     back = {(link.source, path) for path in paths for link in linking(ws, path, CAIRN)}
     assert out == back and len(out) > 50
@@ -30,7 +35,7 @@ def test_every_link_that_leads_nowhere_is_found_under_the_path_it_is_known_by(
 ) -> None:
     shutil.copytree(shared / "vaults" / "kepano-obsidian", tmp_path / "Vault")
     ws = workspace(name="Vault")
-    paths = [card.path for card in cards(ws, Selection())[0]]
+    paths = [card.path for card in note_summaries(ws, Selection())[0]]
     nowhere = [(path, link.path) for path in paths for link in linked(ws, path, CAIRN) if link.status == "broken"]
     assert len(nowhere) > 50
     for source, path in nowhere:
@@ -40,7 +45,7 @@ def test_every_link_that_leads_nowhere_is_found_under_the_path_it_is_known_by(
 def test_a_note_deleted_long_ago_is_forgotten_and_later_ones_are_not(
     workspace: MakeWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("notewright.engine.graph.MOST_GONE", 2)
+    monkeypatch.setattr("notewright.engine.find.graph.MOST_GONE", 2)
     notes = {f"n{number}.md": f"---\naliases: [A{number}]\n---\n" for number in range(3)}
     ws = workspace({**notes, "x.md": "[[A0]] [[A1]] [[A2]]"})
     for path in notes:
@@ -51,6 +56,6 @@ def test_a_note_deleted_long_ago_is_forgotten_and_later_ones_are_not(
 
 def test_nothing_is_around_what_nobody_knows(workspace: MakeWorkspace) -> None:
     ws = workspace({"a.md": "[[b]]"})
-    assert around(ws, NotePath("b.md"), CAIRN).incoming[0].path == "a.md"
+    assert neighbourhood(ws, NotePath("b.md"), CAIRN).incoming[0].path == "a.md"
     with pytest.raises(NotFound):
-        around(ws, NotePath("c.md"), CAIRN)
+        neighbourhood(ws, NotePath("c.md"), CAIRN)

@@ -5,7 +5,7 @@ import time
 import pytest
 from tests.engine.shelf import shelf
 
-from notewright.engine.grep import Find, Grep, LineMatch, find_text, grep, holding, places
+from notewright.engine.find.grep import Find, Grep, LineMatch, find_text, grep, holding, places
 from notewright.errors import Invalid, NotFound
 
 TEA = {

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.shelf import WholeIndex, shelf
 
-from notewright.config import Asked, load
-from notewright.engine import Find, Grep, Workspace, find_text, grep, holding
-from notewright.opening import close_workspace, open_workspace
+from notewright.app.opening import close_workspace, open_workspace
+from notewright.config.load import CommandLine, load
+from notewright.engine.find.grep import Find, Grep, find_text, grep, holding
+from notewright.engine.workspace import Workspace
 
 MIXED = (
     "tea Tea teapot STEAM straße STRASSE ſteam Kelvin kelvin naïve naive cafe\u0301 café İstanbul istanbul ılık 日本語 "
@@ -41,7 +42,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     (root / "notes").mkdir()
     for path, text in texts().items():
         (root / "notes" / path).write_text(text)
-    config = load(Asked((str(root / "notes"),), flags={"state": str(root / "state")}))
+    config = load(CommandLine((str(root / "notes"),), flags={"state": str(root / "state")}))
     ws = open_workspace(config.workspaces[0], config, watch=False)
     ws.follower.wait(60)
     yield ws

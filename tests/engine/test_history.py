@@ -7,14 +7,14 @@ import pytest
 from tests.engine.parts import desk, drop, put, renaming, texts, write
 
 from notewright.engine.access import Access
-from notewright.engine.changes import Plan, Put, commit, edit
-from notewright.engine.history import diff_of, outlook, past, undo, undo_since
+from notewright.engine.changes.commit import Plan, Put, commit, edit
+from notewright.engine.changes.history import diff_change, list_changes, preview_undo, undo, undo_since
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Forbidden, NotFound
-from notewright.ledger import Actor, Past
-from notewright.notes import NotePath
-from notewright.stores import version_of
-from notewright.stores.memory import MemoryStore
+from notewright.ledger.base import Actor, Past
+from notewright.notes.path import NotePath
+from notewright.stores.base import version_of
+from notewright.testing.memory_store import MemoryStore
 
 
 def did(ws: Workspace, *steps: object, summary: str = "did") -> str:
@@ -84,13 +84,13 @@ def test_a_dry_run_can_be_looked_at_file_by_file() -> None:
     write(ws, A="a\nb\n", B="b\n", C="c\n")
     name = did(ws, put(ws, "A.md", "a2\nb\n"), drop(ws, "B.md"), put(ws, "N.md", "-- new\n"))
     moved = move(ws, "C.md", "D.md")
-    told = {each.path: (each.kind, each.lines) for each in outlook(ws, undo(ws, name, dry_run=True))}
+    told = {each.path: (each.kind, each.lines) for each in preview_undo(ws, undo(ws, name, dry_run=True))}
     assert told == {
         "A.md": ("changed", ("@@ -1,2 +1,2 @@", "-a2", "+a", " b")),
         "B.md": ("created", ("@@ -0,0 +1 @@", "+b")),
         "N.md": ("deleted", ("@@ -1 +0,0 @@", "--- new")),
     }
-    (back,) = outlook(ws, undo(ws, moved, dry_run=True))
+    (back,) = preview_undo(ws, undo(ws, moved, dry_run=True))
     assert (back.path, back.kind, back.source, back.lines) == ("C.md", "moved", "D.md", ())
 
 
@@ -100,14 +100,14 @@ def test_what_a_dry_run_does_to_hidden_notes_is_not_told() -> None:
     name = did(ws, put(ws, "A.md", "a2\n"), drop(ws, "Secret.md"))
     undone = undo(ws, name, dry_run=True)
     narrow = replace(ws, access=Access(hide=("Secret*",)))
-    assert [each.path for each in outlook(narrow, undone)] == ["A.md"]
+    assert [each.path for each in preview_undo(narrow, undone)] == ["A.md"]
 
 
 def test_a_line_that_looks_like_the_head_of_a_diff_is_shown() -> None:
     ws = desk()
     write(ws, A="-- old\n")
     name = did(ws, put(ws, "A.md", "++ new\n"))
-    assert diff_of(ws, name)[0].lines == ("@@ -1 +1 @@", "--- old", "+++ new")
+    assert diff_change(ws, name)[0].lines == ("@@ -1 +1 @@", "--- old", "+++ new")
 
 
 def test_a_later_change_at_the_same_place_stands_in_the_way_and_is_named() -> None:
@@ -239,8 +239,8 @@ def test_the_past_of_a_note_follows_its_moves() -> None:
     moved = move(ws, "Old.md", "New.md")
     did(ws, put(ws, "Old.md", "another note of that name\n"))
     last = append(ws, "New.md", "two")
-    assert [change.id for change in past(ws, Past(path="New.md"))] == [last, moved, first]
-    assert [change.id for change in past(ws, Past(path="New.md", limit=1, offset=1))] == [moved]
+    assert [change.id for change in list_changes(ws, Past(path="New.md"))] == [last, moved, first]
+    assert [change.id for change in list_changes(ws, Past(path="New.md", limit=1, offset=1))] == [moved]
 
 
 def test_hidden_notes_are_absent_from_the_past_and_out_of_reach_of_undo() -> None:
@@ -250,7 +250,7 @@ def test_hidden_notes_are_absent_from_the_past_and_out_of_reach_of_undo() -> Non
     secret = did(ws, put(ws, "Private/P.md", "[[Old]] secret\n"), summary="edited Private/P.md")
     moved = move(ws, "Old.md", "New.md")
     guest = replace(ws, access=Access(hide=("Private/**",)))
-    (seen,) = past(guest, Past())
+    (seen,) = list_changes(guest, Past())
     assert [step.path for step in seen.steps] == ["New.md", "L.md", "Old.md"]
     with pytest.raises(NotFound):
         undo(guest, secret)
@@ -265,9 +265,9 @@ def test_the_past_of_a_hidden_note_is_that_of_one_that_never_was() -> None:
     write(ws, Old="note\n")
     move(ws, "Old.md", "New.md")  # rewrites links of the hidden
     guest = replace(ws, access=Access(hide=("Private/**", "**/Secret.md")))
-    assert len(past(ws, Past(path="Private/P.md"))) == len(past(ws, Past(path="Open"))) == 1
+    assert len(list_changes(ws, Past(path="Private/P.md"))) == len(list_changes(ws, Past(path="Open"))) == 1
     for path in ("Private/P.md", "Private", "Open/Secret.md", "Open", "Private/Nothing.md"):
-        assert past(guest, Past(path=path)) == [], path
+        assert list_changes(guest, Past(path=path)) == [], path
 
 
 def test_the_past_of_a_note_ends_where_it_came_out_of_hiding() -> None:
@@ -277,8 +277,8 @@ def test_the_past_of_a_note_ends_where_it_came_out_of_hiding() -> None:
     move(ws, "Old.md", "New.md")
     out = move(ws, "Private/P.md", "P.md")
     guest = replace(ws, access=Access(hide=("Private/**",)))
-    assert [change.id for change in past(guest, Past(path="P.md"))] == [out]
-    assert len(past(ws, Past(path="P.md"))) == 2
+    assert [change.id for change in list_changes(guest, Past(path="P.md"))] == [out]
+    assert len(list_changes(ws, Past(path="P.md"))) == 2
 
 
 def test_an_undo_does_not_tell_how_many_hidden_changes_it_took_back() -> None:
@@ -287,8 +287,11 @@ def test_an_undo_does_not_tell_how_many_hidden_changes_it_took_back() -> None:
     hidden = did(ws, put(ws, "Private/P.md", "b"))
     undo_since(ws, 0.0)
     guest = replace(ws, access=Access(hide=("Private/**",)))
-    assert set(past(ws, Past())[0].undoes) == {hidden, seen}
-    assert (past(guest, Past())[0].undoes, past(guest, Past())[0].summary) == ((seen,), "changed Open.md")
+    assert set(list_changes(ws, Past())[0].undoes) == {hidden, seen}
+    assert (list_changes(guest, Past())[0].undoes, list_changes(guest, Past())[0].summary) == (
+        (seen,),
+        "changed Open.md",
+    )
 
 
 def test_who_may_not_see_all_of_a_change_is_not_told_what_else_is_in_it() -> None:
@@ -298,7 +301,7 @@ def test_who_may_not_see_all_of_a_change_is_not_told_what_else_is_in_it() -> Non
     with pytest.raises(Forbidden) as refused:
         undo(guest, both)
     assert "Zanzibar" not in str(refused.value) + repr(refused.value.details)
-    assert "Zanzibar" not in repr(past(guest, Past())) + repr(diff_of(guest, both))
+    assert "Zanzibar" not in repr(list_changes(guest, Past())) + repr(diff_change(guest, both))
 
 
 def test_a_summary_does_not_name_a_hidden_folder() -> None:
@@ -311,10 +314,10 @@ def test_a_summary_does_not_name_a_hidden_folder() -> None:
         summary="moved Open/Sub to Private/Zanzibar",
     )
     guest = replace(ws, access=Access(hide=("Private/**",)))
-    assert [change.summary for change in past(guest, Past()) if change.id == gone] == [
+    assert [change.summary for change in list_changes(guest, Past()) if change.id == gone] == [
         "changed Open/Sub/A.md, Open/Sub/B.md"
     ]
-    assert past(ws, Past())[0].summary == "moved Open/Sub to Private/Zanzibar"
+    assert list_changes(ws, Past())[0].summary == "moved Open/Sub to Private/Zanzibar"
 
 
 def test_undo_needs_the_right_to_write_there() -> None:
@@ -327,12 +330,12 @@ def test_undo_needs_the_right_to_write_there() -> None:
 def test_a_change_is_shown_as_a_bounded_diff_file_by_file() -> None:
     ws = desk()
     write(ws, Old="note\n", L="top\n[[Old]]\n")
-    moved = diff_of(ws, move(ws, "Old.md", "New.md"))
+    moved = diff_change(ws, move(ws, "Old.md", "New.md"))
     assert [(each.path, each.kind, each.source) for each in moved] == [
         ("New.md", "moved", "Old.md"), ("L.md", "changed", None),
     ]  # fmt: skip
     assert moved[1].lines == ("@@ -1,2 +1,2 @@", " top", "-[[Old]]", "+[[New]]")
-    (long,) = diff_of(ws, did(ws, put(ws, "Long.md", "x\n" * 50)), max_lines=10)
+    (long,) = diff_change(ws, did(ws, put(ws, "Long.md", "x\n" * 50)), max_lines=10)
     assert (len(long.lines), long.cut, long.kind) == (10, True, "created")
 
 
@@ -343,5 +346,5 @@ def test_purged_bytes_cannot_be_undone_and_that_is_said() -> None:
     ws.ledger.purge("A.md")
     with pytest.raises(Conflict, match="no longer kept"):
         undo(ws, name)
-    (difference,) = diff_of(ws, name)
+    (difference,) = diff_change(ws, name)
     assert "no longer kept" in difference.why

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from notewright.ledger import Past
+from notewright.ledger.base import Past
 from notewright.ledger.sqlite import SqliteLedger
-from notewright.stores.folder import FolderStore
+from notewright.stores.folder.store import FolderStore
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = int(os.environ.get("NOTEWRIGHT_SEED", "1"))

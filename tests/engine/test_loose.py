@@ -1,6 +1,6 @@
 """Loose ends of a workspace."""
 
-from notewright.engine import loose_ends
+from notewright.engine.check import broken_links
 
 
 def test_broken_and_ambiguous_links_and_orphans_are_told_by_folder(workspace) -> None:
@@ -12,20 +12,20 @@ def test_broken_and_ambiguous_links_and_orphans_are_told_by_folder(workspace) ->
             "y/Alone.md": "`[[Nothing]]`",
         }
     )
-    whole = loose_ends(ws, "")
+    whole = broken_links(ws, "")
     assert [(link.source, link.target, link.status) for link in whole.links] == [
         ("Hub.md", "Nowhere", "broken"),
         ("x/A.md", "Gone", "broken"),
     ]
     assert whole.orphans == ("y/Alone.md",)
     assert not whole.late
-    inside = loose_ends(ws, "x")
+    inside = broken_links(ws, "x")
     assert [link.target for link in inside.links] == ["Gone"]
     assert inside.orphans == ()
 
 
 def test_hidden_notes_neither_show_nor_link(workspace) -> None:
     ws = workspace({"Private/P.md": "[[A]] [[Nowhere]]", "A.md": "[[P]]"}, hide=("Private/**",))
-    ends = loose_ends(ws, "")
+    ends = broken_links(ws, "")
     assert [(link.source, link.target) for link in ends.links] == [("A.md", "P")]
     assert ends.orphans == ("A.md",)

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from tests.engine.parts import ANN
 
-from notewright.engine.machine import (
+from notewright.engine.changes.machine import (
     Close,
     Delete,
     Effect,
-    File,
+    IndexPaths,
     Machine,
     Outcome,
     Read,
@@ -24,10 +24,10 @@ from notewright.engine.machine import (
     recovery,
 )
 from notewright.errors import Busy, Conflict, Forbidden, NoSpace, Problem
-from notewright.ledger import Change, Step
-from notewright.notes import NotePath
-from notewright.stores import Stored, version_of
-from notewright.stores.memory import MemoryStore
+from notewright.ledger.base import Change, Step
+from notewright.notes.path import NotePath
+from notewright.stores.base import Stored, version_of
+from notewright.testing.memory_store import MemoryStore
 
 A, B, C = NotePath("A.md"), NotePath("f/B.md"), NotePath("C.md")
 OLD, NEW = b"old\n", b"new\n"
@@ -112,8 +112,8 @@ TWO = change(step(A, OLD, NEW), step(B, OLD, NEW))
 def test_a_change_is_recorded_staged_applied_settled_filed_and_closed_in_this_order() -> None:
     run = Run({A: OLD, B: OLD})
     outcome = run.drive(begin(run, TWO))
-    assert [type(effect) for effect in run.asked] == [Record, Stage, Stage, Write, Write, Settle, File, Close]
-    assert run.asked[-3:] == [Settle("c1", ("e",)), File((A, B)), Close("c1", "done", None)]
+    assert [type(effect) for effect in run.asked] == [Record, Stage, Stage, Write, Write, Settle, IndexPaths, Close]
+    assert run.asked[-3:] == [Settle("c1", ("e",)), IndexPaths((A, B)), Close("c1", "done", None)]
     assert outcome.state == "done" and outcome.cause is None and run.files == {A: NEW, B: NEW}
 
 
@@ -148,7 +148,12 @@ def test_a_store_that_is_full_or_busy_in_the_middle_takes_the_change_back_and_sa
     at = run.asked.index(Write("c1", B, NEW, version_of(OLD)))
     assert run.asked[at + 1] == Settle("c1", ()), "what was staged takes the room that going back needs"
     assert Write("c1x", A, OLD, version_of(NEW)) in run.asked
-    assert run.asked[-4:] == [Settle("c1", ()), Settle("c1x", ("f",)), File((A, B)), Close("c1", "taken_back", None)]
+    assert run.asked[-4:] == [
+        Settle("c1", ()),
+        Settle("c1x", ("f",)),
+        IndexPaths((A, B)),
+        Close("c1", "taken_back", None),
+    ]
 
 
 def test_a_store_that_stays_busy_on_the_way_back_leaves_the_change_to_the_next_call() -> None:
@@ -203,7 +208,7 @@ def test_recovery_repeats_what_a_dead_process_wrote_and_deleted_so_that_it_is_on
     assert run.asked[-4:] == [
         Settle("c1", ("e",)),
         Sweep(frozenset({"", "f"})),
-        File((A, B, C)),
+        IndexPaths((A, B, C)),
         Close("c1", "done", None),
     ]
     assert outcome.state == "done" and outcome.merged == ()

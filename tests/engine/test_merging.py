@@ -2,7 +2,7 @@
 
 import pytest
 
-from notewright.engine.merging import held, merged, replaced, without_change
+from notewright.engine.changes.merge import held, merged, replaced, without_change
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,17 @@ from typing import Any
 import pytest
 from tests.conftest import MakeWorkspace
 
-from notewright import engine
-from notewright.engine import Selection, Workspace
-from notewright.notes import CAIRN, NotePath
+from notewright.engine.check import broken_links, check
+from notewright.engine.dialects.cairn import note_summaries
+from notewright.engine.dialects.lens import forward_across
+from notewright.engine.dialects.obsidian import described, unresolved_links
+from notewright.engine.find.graph import linking, neighbourhood
+from notewright.engine.find.links import links, outgoing
+from notewright.engine.move import move
+from notewright.engine.workspace import Workspace
+from notewright.index.base import Selection
+from notewright.notes.links.resolve import CAIRN
+from notewright.notes.path import NotePath
 
 
 class Interrupted:
@@ -34,11 +42,11 @@ class Interrupted:
 
 
 def forward(ws: Workspace) -> list[str | None]:
-    return [link.path for link in engine.outgoing(ws, NotePath("About.md"))]
+    return [link.path for link in outgoing(ws, NotePath("About.md"))]
 
 
 def across(ws: Workspace) -> list[str | None]:
-    return [*engine.forward_across([ws], ws, NotePath("About.md"))]
+    return [*forward_across([ws], ws, NotePath("About.md"))]
 
 
 @pytest.mark.parametrize(("ask", "prefix"), [(forward, ""), (across, "Main/")])
@@ -47,7 +55,7 @@ def test_a_rename_between_two_questions_shows_the_link_of_before_or_after_it(
 ) -> None:
     ws = workspace({"Topic.md": "t", "About.md": "See [[Topic]]."})
     ws.follower.wait(20)
-    seen = replace(ws, index=Interrupted(ws.index, lambda: engine.move(ws, NotePath("Topic.md"), "Topic 2.md")))
+    seen = replace(ws, index=Interrupted(ws.index, lambda: move(ws, NotePath("Topic.md"), "Topic 2.md")))
     assert ask(seen) == [f"{prefix}Topic.md"]
     assert ask(seen) == [f"{prefix}Topic 2.md"]
 
@@ -60,14 +68,14 @@ FILES = {
 }
 TOPIC, ABOUT = NotePath("Topic.md"), NotePath("About.md")
 ASK: dict[str, Callable[[Workspace], object]] = {
-    "links both ways": lambda ws: engine.links(ws, ABOUT, depth=2),
-    "notes that link to one": lambda ws: engine.linking(ws, TOPIC, CAIRN),
-    "notes around": lambda ws: engine.around(ws, ABOUT, CAIRN, depth=2),
-    "loose ends": lambda ws: engine.loose_ends(ws, ""),
-    "what check says of links": lambda ws: [one for one in engine.check(ws) if one.kind.endswith("_link")],
-    "names that nothing has": engine.unmet_names,
-    "notes with a tag": lambda ws: engine.described(ws, "one"),
-    "cards": lambda ws: [(card.path, card.tags) for card in engine.cards(ws, Selection())[0]],
+    "links both ways": lambda ws: links(ws, ABOUT, depth=2),
+    "notes that link to one": lambda ws: linking(ws, TOPIC, CAIRN),
+    "notes around": lambda ws: neighbourhood(ws, ABOUT, CAIRN, depth=2),
+    "loose ends": lambda ws: broken_links(ws, ""),
+    "what check says of links": lambda ws: [one for one in check(ws) if one.kind.endswith("_link")],
+    "names that nothing has": unresolved_links,
+    "notes with a tag": lambda ws: described(ws, "one"),
+    "cards": lambda ws: [(card.path, card.tags) for card in note_summaries(ws, Selection())[0]],
 }
 
 
@@ -77,7 +85,7 @@ def test_an_answer_of_many_questions_is_that_of_one_moment(workspace: MakeWorksp
     ws.follower.wait(20)
 
     before = ask(ws)
-    seen = replace(ws, index=Interrupted(ws.index, lambda: engine.move(ws, TOPIC, "Topic 2.md")))
+    seen = replace(ws, index=Interrupted(ws.index, lambda: move(ws, TOPIC, "Topic 2.md")))
     between = ask(seen)
     after = ask(seen)
     assert between == before
@@ -93,4 +101,4 @@ def test_which_index_answers_now_is_told_also_inside_one_moment(workspace: MakeW
         ws.follower.rebuild(lambda done, total: None)
         now = ws.index.generation()
     assert before != now == ws.index.generation()
-    assert engine.outgoing(ws, ABOUT)[0].path == TOPIC
+    assert outgoing(ws, ABOUT)[0].path == TOPIC

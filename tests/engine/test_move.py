@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
-from notewright import engine
-from notewright.engine.move import Texts
+from notewright.engine.changes.history import list_changes, undo
+from notewright.engine.check import check
+from notewright.engine.find.links import incoming
+from notewright.engine.move import NotesRead, delete_marked, move, rename_block, rename_heading, rename_tag
 from notewright.errors import Exists, Forbidden, Invalid, NotFound, ReadOnly
-from notewright.notes import STEM, NotePath
+from notewright.ledger.base import Past
+from notewright.notes.links.resolve import STEM
+from notewright.notes.path import NotePath
 
 TEA = NotePath("Tea.md")
 
@@ -28,7 +32,7 @@ def test_every_form_of_link_follows(workspace, tmp_path: Path) -> None:
             "Other.md": "[[Teapot]]\n",
         }
     )
-    moved = engine.move(ws, TEA, "drinks/Green tea")
+    moved = move(ws, TEA, "drinks/Green tea")
     root = tmp_path / "Main"
     assert not (root / "Tea.md").exists()
     assert (root / "drinks/Green tea.md").read_text() == "[peer](../Peer.md)\n"
@@ -39,15 +43,15 @@ def test_every_form_of_link_follows(workspace, tmp_path: Path) -> None:
     assert (root / "sub/Board.canvas").read_text() == '{"nodes":[{"type":"file","file":"drinks/Green tea.md"}]}'
     assert (root / "Other.md").read_text() == "[[Teapot]]\n"
     assert dict(moved.files)["Peer.md"] == 5
-    assert [link.path for link in engine.incoming(ws, moved.new)].count("Peer.md") == 5
+    assert [link.path for link in incoming(ws, moved.new)].count("Peer.md") == 5
 
 
 def test_a_dry_run_tells_the_same_and_changes_nothing(workspace, tmp_path: Path) -> None:
     ws = workspace({"Tea.md": "x", "A.md": "[[Tea]]"})
     before = texts(tmp_path / "Main")
-    planned = engine.move(ws, TEA, "Coffee", dry_run=True)
+    planned = move(ws, TEA, "Coffee", dry_run=True)
     assert texts(tmp_path / "Main") == before
-    done = engine.move(ws, TEA, "Coffee")
+    done = move(ws, TEA, "Coffee")
     assert (planned.files, planned.links, planned.new) == (done.files, done.links, done.new)
     assert planned.change_id is None and done.change_id
 
@@ -55,17 +59,17 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(workspace, tmp_path: Path)
 def test_there_and_back_is_as_before(workspace, tmp_path: Path) -> None:
     ws = workspace({"Tea.md": "[[A]]\r\n", "A.md": "[[Tea]] and [[Tea#x|y]]", "b/Tea 2.md": "[[../Tea]]"})
     before = texts(tmp_path / "Main")
-    engine.move(ws, TEA, "c/Coffee")
-    engine.move(ws, NotePath("c/Coffee.md"), "Tea")
+    move(ws, TEA, "c/Coffee")
+    move(ws, NotePath("c/Coffee.md"), "Tea")
     assert texts(tmp_path / "Main") == before
 
 
 def test_an_undo_puts_every_byte_back(workspace, tmp_path: Path) -> None:
     ws = workspace({"Tea.md": "[[A]]", "A.md": "[[Tea]]", "d/B.md": "![[Tea]]"})
     before = texts(tmp_path / "Main")
-    moved = engine.move(ws, TEA, "d/e/Coffee")
+    moved = move(ws, TEA, "d/e/Coffee")
     assert moved.change_id
-    engine.undo(ws, moved.change_id)
+    undo(ws, moved.change_id)
     assert texts(tmp_path / "Main") == before
     assert not (tmp_path / "Main/d/e").exists()
 
@@ -79,11 +83,11 @@ def test_a_folder_moves_with_all_that_is_in_it(workspace, tmp_path: Path) -> Non
             "C.md": "[[old/deep/B]]",
         }
     )
-    moved = engine.move(ws, NotePath("old"), "new/place")
+    moved = move(ws, NotePath("old"), "new/place")
     assert texts_of(tmp_path / "Main") == ["C.md", "new/place/A.md", "new/place/deep/B.md", "new/place/pic.png"]
     assert (tmp_path / "Main/C.md").read_text() == "[[new/place/deep/B]]"
     assert moved.new == "new/place"
-    assert engine.check(ws) == []
+    assert check(ws) == []
 
 
 def texts_of(root: Path) -> list[str]:
@@ -92,14 +96,14 @@ def texts_of(root: Path) -> list[str]:
 
 def test_moving_into_a_folder_keeps_the_name(workspace) -> None:
     ws = workspace({"Tea.md": "", "pic.png": b"1"})
-    assert engine.move(ws, TEA, "drinks/").new == "drinks/Tea.md"
-    assert engine.move(ws, NotePath("pic.png"), "art/oven").new == "art/oven.png"
-    assert engine.move(ws, NotePath("drinks/Tea.md"), "/").new == "Tea.md"
+    assert move(ws, TEA, "drinks/").new == "drinks/Tea.md"
+    assert move(ws, NotePath("pic.png"), "art/oven").new == "art/oven.png"
+    assert move(ws, NotePath("drinks/Tea.md"), "/").new == "Tea.md"
 
 
 def test_links_that_would_change_their_meaning_are_pinned(workspace, tmp_path: Path) -> None:
     ws = workspace({"a/Old.md": "", "c/New.md": "", "x.md": "[[Old]] [[New]]\n"})
-    engine.move(ws, NotePath("a/Old.md"), "a/New")
+    move(ws, NotePath("a/Old.md"), "a/New")
     assert (tmp_path / "Main/x.md").read_text() == "[[a/New]] [[c/New]]\n"
 
 
@@ -111,55 +115,55 @@ def test_a_refused_move_changes_nothing(workspace, tmp_path: Path, new: str, kin
     ws = workspace({"Tea.md": "", "B.md": "[[Tea]]"})
     before = texts(tmp_path / "Main")
     with pytest.raises(kind):
-        engine.move(ws, TEA, new)
+        move(ws, TEA, new)
     assert texts(tmp_path / "Main") == before
 
 
 def test_a_note_that_is_not_there_cannot_move(workspace) -> None:
     with pytest.raises(NotFound):
-        engine.move(workspace({"A.md": ""}), NotePath("B.md"), "C")
+        move(workspace({"A.md": ""}), NotePath("B.md"), "C")
 
 
 def test_access_holds_for_moves_but_links_in_hidden_notes_follow_unnamed(workspace, tmp_path: Path) -> None:
     ws = workspace({"Tea.md": "", "Private/Diary.md": "[[Tea]]\n", "In/A.md": ""}, hide=("Private/**",))
-    moved = engine.move(ws, TEA, "Coffee")
+    moved = move(ws, TEA, "Coffee")
     assert (tmp_path / "Main/Private/Diary.md").read_text() == "[[Coffee]]\n"
     assert (moved.files, moved.links) == ((), 0)
     with pytest.raises(Forbidden):
-        engine.move(ws, NotePath("Coffee.md"), "Private/Coffee")
+        move(ws, NotePath("Coffee.md"), "Private/Coffee")
     with pytest.raises(NotFound):
-        engine.move(ws, NotePath("Private/Diary.md"), "Diary")
+        move(ws, NotePath("Private/Diary.md"), "Diary")
 
 
 def test_a_read_only_workspace_refuses_moves(workspace) -> None:
     with pytest.raises(ReadOnly):
-        engine.move(workspace({"Tea.md": ""}, read_only=True), TEA, "Coffee")
+        move(workspace({"Tea.md": ""}, read_only=True), TEA, "Coffee")
 
 
 def test_write_under_binds_both_ends(workspace) -> None:
     ws = workspace({"Tea.md": "", "In/A.md": ""}, write_under=("In/**",))
     with pytest.raises(Forbidden):
-        engine.move(ws, TEA, "In/Tea")
-    assert engine.move(ws, NotePath("In/A.md"), "In/B").new == "In/B.md"
+        move(ws, TEA, "In/Tea")
+    assert move(ws, NotePath("In/A.md"), "In/B").new == "In/B.md"
 
 
 def test_a_note_that_is_not_utf8_moves_and_is_never_rewritten(workspace, tmp_path: Path) -> None:
     raw = b"caf\xe9 [[Tea]]\n"
     ws = workspace({"Tea.md": "", "Latin.md": raw})
-    engine.move(ws, TEA, "Coffee")
+    move(ws, TEA, "Coffee")
     assert (tmp_path / "Main/Latin.md").read_bytes() == raw
-    engine.move(ws, NotePath("Latin.md"), "Old/Latin")
+    move(ws, NotePath("Latin.md"), "Old/Latin")
     assert (tmp_path / "Main/Old/Latin.md").read_bytes() == raw
 
 
 def test_deleting_with_marks_marks_every_link(workspace, tmp_path: Path) -> None:
     ws = workspace({"B.md": "x", "A.md": "[[B]] [[B|b]] [[B#h]] `[[B]]` [[b]]\n"})
-    done = engine.delete_marked(ws, NotePath("B.md"), lambda name: f"{name} (deleted)", policy=STEM)
+    done = delete_marked(ws, NotePath("B.md"), lambda name: f"{name} (deleted)", policy=STEM)
     assert (tmp_path / "Main/A.md").read_text() == "[[B (deleted)]] [[B (deleted)|b]] [[B (deleted)#h]] `[[B]]` [[b]]\n"
     assert (tmp_path / "Main/.trash/B.md").read_text() == "x"
     assert done.files == ("A.md",)
     assert done.change_id
-    engine.undo(ws, done.change_id)
+    undo(ws, done.change_id)
     assert (tmp_path / "Main/B.md").read_text() == "x"
     assert "deleted" not in (tmp_path / "Main/A.md").read_text()
 
@@ -169,12 +173,12 @@ def test_a_tag_nobody_has_is_refused_and_changes_nothing(workspace, tmp_path: Pa
     before = texts(tmp_path / "Main")
     for dry_run in (True, False):
         with pytest.raises(NotFound, match="no note has the tag #tee") as refused:
-            engine.rename_tag(ws, "#tee", "x", dry_run=dry_run)
+            rename_tag(ws, "#tee", "x", dry_run=dry_run)
         assert refused.value.details["nearest"][0] == "tea"
     assert texts(tmp_path / "Main") == before
-    assert engine.past(ws, engine.Past(limit=10)) == []
+    assert list_changes(ws, Past(limit=10)) == []
     with pytest.raises(NotFound, match="no note has the tag #x"):
-        engine.rename_tag(workspace({"A.md": "none"}, name="Bare"), "x", "y")
+        rename_tag(workspace({"A.md": "none"}, name="Bare"), "x", "y")
 
 
 def test_a_note_that_vanishes_before_its_heading_is_renamed_is_missing_and_no_other_is_changed(
@@ -182,18 +186,18 @@ def test_a_note_that_vanishes_before_its_heading_is_renamed_is_missing_and_no_ot
 ) -> None:
     ws = workspace({"A.md": "# Old\n", "B.md": "# Old\n[[A#Old]]"})
     ws.follower.wait_for_all(10)
-    there = Texts.text
-    monkeypatch.setattr(Texts, "text", lambda self, path: None if path == "A.md" else there(self, path))
+    there = NotesRead.text
+    monkeypatch.setattr(NotesRead, "text", lambda self, path: None if path == "A.md" else there(self, path))
     with pytest.raises(NotFound):
-        engine.rename_heading(ws, NotePath("A.md"), "Old", "New")
+        rename_heading(ws, NotePath("A.md"), "Old", "New")
     assert texts(tmp_path / "Main") == {"A.md": "# Old\n", "B.md": "# Old\n[[A#Old]]"}
 
 
 def test_headings_blocks_and_tags_are_renamed_with_their_links(workspace, tmp_path: Path) -> None:
     ws = workspace({"A.md": "# Old\ntext ^b1\n\n#t/x\n", "B.md": "[[A#Old]] [[A#^b1]] #t\n"})
-    engine.rename_heading(ws, NotePath("A.md"), "Old", "New")
-    engine.rename_block(ws, NotePath("A.md"), "b1", "b2")
-    engine.rename_tag(ws, "t", "u")
+    rename_heading(ws, NotePath("A.md"), "Old", "New")
+    rename_block(ws, NotePath("A.md"), "b1", "b2")
+    rename_tag(ws, "t", "u")
     assert (tmp_path / "Main/A.md").read_text() == "# New\ntext ^b2\n\n#u/x\n"
     assert (tmp_path / "Main/B.md").read_text() == "[[A#New]] [[A#^b2]] #u\n"
 
@@ -207,7 +211,7 @@ def test_renames_of_real_vaults_are_right_byte_for_byte(workspace, shared: Path,
     before = {p: p.read_bytes() for p in root.rglob("*") if p.is_file()}
     lines = (shared / "truth" / vault / "renames.jsonl").read_text().splitlines()
     for case in map(json.loads, lines[:12]):
-        moved = engine.move(ws, NotePath(case["from"]), case["to"])
+        moved = move(ws, NotePath(case["from"]), case["to"])
         changed = {
             str(p.relative_to(root)): p.read_bytes()
             for p in root.rglob("*")
@@ -215,7 +219,7 @@ def test_renames_of_real_vaults_are_right_byte_for_byte(workspace, shared: Path,
         }
         check_rename(case, changed)
         assert moved.change_id
-        engine.undo(ws, moved.change_id)
+        undo(ws, moved.change_id)
         after = {p: p.read_bytes() for p in root.rglob("*") if p.is_file()}
         assert after == before
 

@@ -8,10 +8,10 @@ import regress
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from notewright.engine.patience import OutOfTime, Patience
-from notewright.engine.patterns import Dialect, compile_pattern
-from notewright.engine.regex_reader import JAVASCRIPT, parse_pattern
-from notewright.engine.regex_tree import Char, Choice, Node, Repeat, Set, inner_nodes
+from notewright.engine.find._regex_reader import JAVASCRIPT, parse_pattern
+from notewright.engine.find._regex_tree import Char, Choice, Node, Repeat, Set, inner_nodes
+from notewright.engine.find.deadline import OutOfTime, Patience
+from notewright.engine.find.patterns import Dialect, compile_pattern
 from notewright.errors import Invalid
 
 

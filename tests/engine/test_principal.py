@@ -3,72 +3,73 @@
 import pytest
 from tests.conftest import MakeWorkspace
 
-from notewright import engine
-from notewright.engine import Grant, Principal, Shelf
+from notewright.accounts.base import Grant
+from notewright.accounts.sqlite import SqliteAccounts
+from notewright.engine.library import Principal, WorkspaceList, admit, new_token
+from notewright.engine.write import create
 from notewright.errors import Forbidden, Invalid, NotFound, ReadOnly
-from notewright.ledger.registry_sqlite import SqliteRegistry
-from notewright.notes import NotePath
+from notewright.notes.path import NotePath
 
 NOTES = {"Tea.md": "Tea.", "Private/Key.md": "Key.", "Inbox/A.md": "A."}
 
 
 @pytest.fixture
-def shelf(workspace: MakeWorkspace) -> Shelf:
-    return Shelf([workspace(NOTES, "Main"), workspace(NOTES, "Other")])
+def shelf(workspace: MakeWorkspace) -> WorkspaceList:
+    return WorkspaceList([workspace(NOTES, "Main"), workspace(NOTES, "Other")])
 
 
 def test_a_token_is_kept_as_a_hash_alone() -> None:
-    registry = SqliteRegistry.in_memory()
-    secret = engine.mint(registry, "phone", Grant(), now=100.0)
+    registry = SqliteAccounts.in_memory()
+    secret = new_token(registry, "phone", Grant(), now=100.0)
     kept = registry.tokens()[0]
     assert secret.startswith("nw_") and len(secret) >= 46
     assert secret not in repr(kept)
-    assert engine.admit(registry, secret, 101.0) is not None
-    assert engine.mint(registry, "other", Grant(), now=100.0) != secret
+    assert admit(registry, secret, 101.0) is not None
+    assert new_token(registry, "other", Grant(), now=100.0) != secret
 
 
 def test_only_a_good_token_is_admitted() -> None:
-    registry = SqliteRegistry.in_memory()
-    secret = engine.mint(registry, "phone", Grant(), now=100.0, expires=200.0)
-    assert engine.admit(registry, secret, 199.0) is not None
-    assert engine.admit(registry, secret, 200.0) is None
-    assert engine.admit(registry, secret + "x", 150.0) is None
-    assert engine.admit(registry, secret[:-1], 150.0) is None
-    assert engine.admit(registry, "", 150.0) is None
+    registry = SqliteAccounts.in_memory()
+    secret = new_token(registry, "phone", Grant(), now=100.0, expires=200.0)
+    assert admit(registry, secret, 199.0) is not None
+    assert admit(registry, secret, 200.0) is None
+    assert admit(registry, secret + "x", 150.0) is None
+    assert admit(registry, secret[:-1], 150.0) is None
+    assert admit(registry, "", 150.0) is None
     registry.revoke("phone", 150.0)
-    assert engine.admit(registry, secret, 151.0) is None
+    assert admit(registry, secret, 151.0) is None
 
 
 def test_the_last_use_is_remembered_now_and_then() -> None:
-    registry = SqliteRegistry.in_memory()
-    secret = engine.mint(registry, "phone", Grant(), now=100.0)
+    registry = SqliteAccounts.in_memory()
+    secret = new_token(registry, "phone", Grant(), now=100.0)
     for now in (110.0, 120.0):
-        engine.admit(registry, secret, now)
+        admit(registry, secret, now)
     assert registry.tokens()[0].used == 110.0
-    engine.admit(registry, secret, 1000.0)
+    admit(registry, secret, 1000.0)
     assert registry.tokens()[0].used == 1000.0
 
 
 @pytest.mark.parametrize("name", ["", " x", "a\nb", "x" * 65, "a/b", "<b>"])
 def test_a_token_has_a_plain_name(name: str) -> None:
     with pytest.raises(Invalid, match="name for a token"):
-        engine.mint(SqliteRegistry.in_memory(), name, Grant(), now=1.0)
+        new_token(SqliteAccounts.in_memory(), name, Grant(), now=1.0)
 
 
 @pytest.mark.parametrize("grant", [Grant(hide=("Private/[",)), Grant(write_under=("",)), Grant(hide=("{a",))])
 def test_a_pattern_that_is_none_is_refused_when_the_token_is_made(grant: Grant) -> None:
-    registry = SqliteRegistry.in_memory()
+    registry = SqliteAccounts.in_memory()
     with pytest.raises(Invalid, match="not a glob"):
-        engine.mint(registry, "phone", grant, now=100.0)
+        new_token(registry, "phone", grant, now=100.0)
     assert registry.tokens() == []
 
 
 def test_a_token_that_is_over_before_it_begins_is_not_made() -> None:
     with pytest.raises(Invalid, match="expired already"):
-        engine.mint(SqliteRegistry.in_memory(), "a", Grant(), now=100.0, expires=100.0)
+        new_token(SqliteAccounts.in_memory(), "a", Grant(), now=100.0, expires=100.0)
 
 
-def test_a_workspace_one_may_not_see_is_one_that_is_not_there(shelf: Shelf) -> None:
+def test_a_workspace_one_may_not_see_is_one_that_is_not_there(shelf: WorkspaceList) -> None:
     library = Principal("phone", Grant(workspaces=("other",))).library(shelf)
     assert [ws.name for ws in library.workspaces()] == ["Other"]
     assert library.default.name == "Other"
@@ -79,7 +80,7 @@ def test_a_workspace_one_may_not_see_is_one_that_is_not_there(shelf: Shelf) -> N
     assert str(hidden.value).replace("Main", "Nain") == str(absent.value)
 
 
-def test_who_may_use_no_workspace_is_told(shelf: Shelf) -> None:
+def test_who_may_use_no_workspace_is_told(shelf: WorkspaceList) -> None:
     library = Principal("phone", Grant(workspaces=("gone",))).library(shelf)
     assert library.workspaces() == ()
     with pytest.raises(NotFound, match="no workspace you may use"):
@@ -91,10 +92,10 @@ def test_both_the_rules_of_the_workspace_and_of_the_caller_hold(workspace: MakeW
     mine = Principal("bot", Grant(hide=("Tea.md",), write_under=("Inbox/**",))).narrow(ws)
     assert [path for path in ("Tea.md", "Private/Key.md", "Inbox/A.md") if mine.access.sees(path)] == ["Inbox/A.md"]
     with pytest.raises(Forbidden):
-        engine.create(mine, NotePath("Elsewhere.md"), b"text")
-    engine.create(mine, NotePath("Inbox/B.md"), b"text")
+        create(mine, NotePath("Elsewhere.md"), b"text")
+    create(mine, NotePath("Inbox/B.md"), b"text")
     with pytest.raises(ReadOnly):
-        engine.create(Principal("bot", Grant(read_only=True)).narrow(ws), NotePath("Inbox/C.md"), b"text")
+        create(Principal("bot", Grant(read_only=True)).narrow(ws), NotePath("Inbox/C.md"), b"text")
 
 
 def test_an_owner_is_one_whom_nothing_narrows() -> None:

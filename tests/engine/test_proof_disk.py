@@ -7,14 +7,17 @@ from tests.conftest import MakeWorkspace, write_files
 from tests.engine.mounting import read_only, small_disk
 from tests.engine.proving import differences, found
 
-from notewright import engine
-from notewright.cli import main
-from notewright.config import Config, WorkspaceConfig
-from notewright.engine import Workspace
+from notewright.app.opening import close_workspace, open_workspace
+from notewright.cli.main import main
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.engine.changes.history import undo
+from notewright.engine.find.links import incoming
+from notewright.engine.move import move
+from notewright.engine.workspace import Workspace
+from notewright.engine.write import change_text, create, delete
 from notewright.errors import Forbidden, NoSpace, Problem, Unavailable
-from notewright.ledger import Past
-from notewright.notes import NotePath
-from notewright.opening import close_workspace, open_workspace
+from notewright.ledger.base import Past
+from notewright.notes.path import NotePath
 
 
 def texts(folder: Path) -> dict[str, bytes]:
@@ -28,12 +31,12 @@ def test_a_folder_on_a_read_only_disk_is_read_and_searched_and_refuses_writes(
     with read_only(tmp_path / "Main"):
         ws = workspace()
         assert found(ws, "green") == ["Tea.md"]
-        assert [link.source for link in engine.incoming(ws, NotePath("Tea.md"))] == ["L.md"]
+        assert [link.source for link in incoming(ws, NotePath("Tea.md"))] == ["L.md"]
         for change in (
-            lambda: engine.create(ws, NotePath("New.md"), b"new\n"),
-            lambda: engine.move(ws, NotePath("Tea.md"), "Chai"),
-            lambda: engine.delete(ws, NotePath("Tea.md")),
-            lambda: engine.change_text(ws, NotePath("Tea.md"), lambda text: text + "more\n"),
+            lambda: create(ws, NotePath("New.md"), b"new\n"),
+            lambda: move(ws, NotePath("Tea.md"), "Chai"),
+            lambda: delete(ws, NotePath("Tea.md")),
+            lambda: change_text(ws, NotePath("Tea.md"), lambda text: text + "more\n"),
         ):
             with pytest.raises(Forbidden, match="file system does not let"):
                 change()
@@ -70,13 +73,13 @@ def test_a_change_set_that_does_not_fit_on_the_disk_is_refused_whole(tmp_path: P
         ws = open_with(tmp_path)
         try:
             with pytest.raises(NoSpace, match="no space"):
-                engine.move(ws, NotePath("Old.md"), "A much longer name than the old one was")
+                move(ws, NotePath("Old.md"), "A much longer name than the old one was")
             assert texts(tmp_path / "Main") == before, "the old bytes are there, and nothing beside them"
             assert ws.ledger.unfinished() == [] and ws.ledger.past(Past()) == []
             assert differences(ws) == {}
             for number in range(20):
                 (tmp_path / "Main" / f"L{number}.md").unlink()
-            assert engine.move(ws, NotePath("Old.md"), "New").change_id
+            assert move(ws, NotePath("Old.md"), "New").change_id
             assert "[[New]]" in (tmp_path / "Main" / "L30.md").read_text()
         finally:
             close_workspace(ws)
@@ -87,16 +90,16 @@ def test_a_full_disk_of_the_history_refuses_a_change_and_keeps_what_was_there(tm
     with small_disk(tmp_path / "state", 400):
         ws = open_with(tmp_path)
         try:
-            first = engine.change_text(ws, NotePath("Tea.md"), lambda text: text + "more\n").change_id
+            first = change_text(ws, NotePath("Tea.md"), lambda text: text + "more\n").change_id
             (tmp_path / "state" / "filler").write_bytes(b"x" * 150_000)
             with pytest.raises(NoSpace, match="history is full"):
                 for number in range(20):
-                    engine.create(ws, NotePath(f"{number}.md"), bytes(f"{number}\n" * 20_000, "ascii"))
+                    create(ws, NotePath(f"{number}.md"), bytes(f"{number}\n" * 20_000, "ascii"))
             kept = {path: data for path, data in texts(tmp_path / "Main").items() if len(data) < 100}
             assert kept == {"Tea.md": b"green\nmore\n"}
             (tmp_path / "state" / "filler").unlink()
             assert first
-            engine.undo(ws, first)
+            undo(ws, first)
             assert (tmp_path / "Main" / "Tea.md").read_text() == "green\n"
         finally:
             close_workspace(ws)
@@ -114,12 +117,12 @@ def test_a_full_disk_of_the_index_refuses_no_write_and_it_catches_up(tmp_path: P
                 while True:
                     file.write(b"x" * 1000)
             for number in range(10):
-                engine.create(ws, NotePath(f"{number}.md"), bytes(f"apple {number} [[Tea]]\n" * 50, "ascii"))
+                create(ws, NotePath(f"{number}.md"), bytes(f"apple {number} [[Tea]]\n" * 50, "ascii"))
             assert len(texts(tmp_path / "Main")) == 11
             with pytest.raises(Problem):
-                engine.move(ws, NotePath("Tea.md"), "Chai")
+                move(ws, NotePath("Tea.md"), "Chai")
             filler.unlink()
-            assert len(engine.move(ws, NotePath("Tea.md"), "Chai").files) == 10
+            assert len(move(ws, NotePath("Tea.md"), "Chai").files) == 10
             assert differences(ws) == {}
         finally:
             close_workspace(ws)

@@ -10,9 +10,11 @@ import pytest
 from tests.conftest import MakeWorkspace, write_files
 from tests.engine.proving import differences, found, paths, until
 
-from notewright import engine
+from notewright.engine.find.search import parse_query, search
+from notewright.engine.read import fetch, read
+from notewright.engine.write import create
 from notewright.errors import Problem, Unavailable
-from notewright.notes import NotePath
+from notewright.notes.path import NotePath
 
 
 @pytest.mark.slow
@@ -109,31 +111,31 @@ def test_a_root_that_vanishes_makes_the_index_stale_and_comes_back_by_itself(
     workspace: MakeWorkspace, tmp_path: Path
 ) -> None:
     ws = workspace({f"{n}.md": f"apple {n}\n" for n in range(12)})
-    assert engine.search(ws, engine.parse_query("apple")).total == 12
+    assert search(ws, parse_query("apple")).total == 12
     root, away = tmp_path / "Main", tmp_path / "away"
     root.rename(away)
     until(lambda: ws.follower.progress().stale is not None)
     with pytest.raises(Unavailable):
-        engine.read(ws, NotePath("3.md"))
+        read(ws, NotePath("3.md"))
     with pytest.raises(Unavailable):
-        engine.create(ws, NotePath("New.md"), b"new\n")
-    assert engine.search(ws, engine.parse_query("apple")).total == 12, "stale, never empty"
+        create(ws, NotePath("New.md"), b"new\n")
+    assert search(ws, parse_query("apple")).total == 12, "stale, never empty"
     (away / "3.md").write_text("pear 3\n")
     away.rename(root)
     until(lambda: ws.follower.progress().stale is None)
-    assert engine.fetch(ws, NotePath("3.md")).data == b"pear 3\n"
+    assert fetch(ws, NotePath("3.md")).data == b"pear 3\n"
     until(lambda: found(ws, "pear") == ["3.md"])
-    assert engine.create(ws, NotePath("New.md"), b"new\n").created
+    assert create(ws, NotePath("New.md"), b"new\n").created
 
 
 def test_another_folder_under_the_roots_name_is_not_taken_for_it(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws = workspace({f"{n}.md": f"apple {n}\n" for n in range(12)})
-    assert engine.search(ws, engine.parse_query("apple")).total == 12
+    assert search(ws, parse_query("apple")).total == 12
     (tmp_path / "Main").rename(tmp_path / "away")
     (tmp_path / "Main").mkdir()
     until(lambda: ws.follower.progress().stale is not None)
     with pytest.raises(Problem):
-        engine.create(ws, NotePath("New.md"), b"new\n")
+        create(ws, NotePath("New.md"), b"new\n")
     assert os.listdir(tmp_path / "Main") == []
 
 
@@ -141,5 +143,5 @@ def test_a_follower_with_nothing_to_do_does_not_look_at_everything_again_and_aga
     workspace: MakeWorkspace, tmp_path: Path
 ) -> None:
     ws = workspace({f"{n}.md": f"apple {n}\n" for n in range(12)})
-    assert engine.search(ws, engine.parse_query("apple")).total == 12
+    assert search(ws, parse_query("apple")).total == 12
     assert not ws.index.progress().wanting

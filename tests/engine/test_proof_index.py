@@ -17,11 +17,16 @@ from tests.conftest import ROOT, MakeWorkspace
 from tests.engine.killing import really_opened
 from tests.engine.proving import differences, found, until
 
-from notewright import engine
-from notewright.engine import Workspace
+from notewright.app.opening import close_workspace
+from notewright.engine.find.grep import Grep, grep
+from notewright.engine.find.links import incoming
+from notewright.engine.find.search import parse_query, search
+from notewright.engine.move import move
+from notewright.engine.read import fetch
+from notewright.engine.workspace import Workspace
+from notewright.engine.write import create
 from notewright.errors import Busy, Indexing, Problem
-from notewright.notes import NotePath
-from notewright.opening import close_workspace
+from notewright.notes.path import NotePath
 
 COUNT = 30
 NOTES = {f"{number}.md": f"apple {number}\n\n[[Target]]\n" for number in range(COUNT)} | {"Target.md": "the note\n"}
@@ -70,17 +75,17 @@ def test_a_damaged_index_is_built_again_without_a_question(
     workspace: MakeWorkspace, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     ws = workspace(NOTES)
-    assert engine.search(ws, engine.parse_query("apple")).with_all == COUNT
+    assert search(ws, parse_query("apple")).with_all == COUNT
     damage(tmp_path / "cache")
     until(lambda: is_right(ws), 10)
-    moved = engine.move(ws, NotePath("Target.md"), "Goal")
+    moved = move(ws, NotePath("Target.md"), "Goal")
     assert len(moved.files) == COUNT
     until(lambda: is_right(ws), 10)
 
 
 def is_right(ws: Workspace) -> bool:
     try:
-        return engine.search(ws, engine.parse_query("apple")).with_all == COUNT and differences(ws) == {}
+        return search(ws, parse_query("apple")).with_all == COUNT and differences(ws) == {}
     except (Indexing, Busy):
         return False
 
@@ -93,7 +98,7 @@ def test_an_index_damaged_between_two_runs_is_built_again(tmp_path: Path, damage
     close_workspace(indexed(tmp_path))
     damage(tmp_path / "state" / "cache")
     ws = indexed(tmp_path)
-    assert len(engine.move(ws, NotePath("Target.md"), "Goal").files) == COUNT
+    assert len(move(ws, NotePath("Target.md"), "Goal").files) == COUNT
     assert is_right(ws)
     close_workspace(ws)
 
@@ -133,11 +138,11 @@ def test_moves_and_searches_are_right_while_the_index_is_lost_again_and_again(
     with again_and_again(lambda: damage(tmp_path / "cache"), 0.15):
         while time.monotonic() < until_then:
             try:
-                assert len(engine.move(ws, NotePath(f"{names[0]}.md"), names[1]).files) == COUNT
+                assert len(move(ws, NotePath(f"{names[0]}.md"), names[1]).files) == COUNT
                 names, moves = names[::-1], moves + 1
                 assert len(found(ws, "apple")) == 10, "never fewer than there are"
-                assert len(engine.incoming(ws, NotePath(f"{names[0]}.md"))) == COUNT
-                assert engine.grep(ws, engine.Grep("apple")).total_lines == COUNT
+                assert len(incoming(ws, NotePath(f"{names[0]}.md"))) == COUNT
+                assert grep(ws, Grep("apple")).total_lines == COUNT
                 searches += 1
             except (Indexing, Busy):
                 continue
@@ -158,7 +163,7 @@ def test_an_index_deleted_while_it_is_built_is_built_all_the_same(tmp_path: Path
         time.sleep(rng.uniform(0.01, 0.4))
         shutil.rmtree(tmp_path / "state" / "cache", ignore_errors=True)
     ws.follower.wait(30)
-    assert engine.grep(ws, engine.Grep("apple")).total_lines == 1500
+    assert grep(ws, Grep("apple")).total_lines == 1500
     assert differences(ws) == {}
     with again_and_again(lambda: gone(tmp_path / "state" / "cache"), 0.1), suppress(Problem):
         ws.follower.rebuild(lambda done, total: None)
@@ -183,9 +188,9 @@ def test_a_rebuild_from_the_command_line_while_a_server_runs_and_writes_loses_no
     written, slowest = 0, 0.0
     while building.poll() is None:
         began = time.monotonic()
-        engine.create(ws, NotePath(f"New {written}.md"), b"pear [[Target]]\n")
+        create(ws, NotePath(f"New {written}.md"), b"pear [[Target]]\n")
         assert f"New {written}.md" in found(ws, "pear") or written > 9, "the next call sees it"
-        assert engine.fetch(ws, NotePath("7.md")).data
+        assert fetch(ws, NotePath("7.md")).data
         slowest, written = max(slowest, time.monotonic() - began), written + 1
     _, err = building.communicate()
     assert building.returncode == 0, err

@@ -17,7 +17,7 @@ from tests.engine.killing import really_opened
 from tests.engine.proving import differences
 from tests.engine.test_kill import ROOT, SEED, Slayer, assert_recorded, lay_out, vault
 
-from notewright.opening import close_workspace
+from notewright.app.opening import close_workspace
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are traced as Linux does it")
 

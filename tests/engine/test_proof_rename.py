@@ -15,12 +15,14 @@ from tests.conftest import MakeWorkspace
 from tests.engine.parts import NoIndex, desk, put, write
 from tests.engine.proving import differences, until
 
-from notewright import engine
-from notewright.engine.changes import Plan, commit
+from notewright.engine.changes.commit import Plan, commit
+from notewright.engine.find.links import incoming, resolver
+from notewright.engine.move import move
+from notewright.engine.write import change_text
 from notewright.errors import Busy, Conflict, Exists, Indexing, NotFound
-from notewright.ledger import Ledger, State, Step
+from notewright.ledger.base import Ledger, State, Step
 from notewright.ledger.sqlite import SqliteLedger
-from notewright.notes import NotePath
+from notewright.notes.path import NotePath
 
 LINK = re.compile(r"\[\[(.*?)(?:\|.*?)?]]")
 
@@ -64,7 +66,7 @@ def test_a_note_renamed_again_and_again_while_threads_append_to_those_that_link_
             while not stop.is_set():
                 count += 1
                 line = f"t{who}-{count}"
-                engine.change_text(ws, rng.choice(linking), lambda text, line=line: f"{text}{line}\n")
+                change_text(ws, rng.choice(linking), lambda text, line=line: f"{text}{line}\n")
                 said.append(line)
 
         return work
@@ -72,13 +74,13 @@ def test_a_note_renamed_again_and_again_while_threads_append_to_those_that_link_
     names = ["Target", "Goal"]
     with meanwhile(*map(append, range(3))):
         for _ in range(12):
-            engine.move(ws, NotePath(f"{names[0]}.md"), names[1])
+            move(ws, NotePath(f"{names[0]}.md"), names[1])
             names.reverse()
     texts = [(tmp_path / "Main" / path).read_text() for path in linking]
     assert sorted(line for text in texts for line in text.splitlines() if line.startswith("t")) == sorted(said)
     assert [text.splitlines()[0] for text in texts] == [f"see [[{names[0]}]]"] * 6
-    assert len(engine.incoming(ws, NotePath(f"{names[0]}.md"))) == 6
-    assert engine.incoming(ws, NotePath("sub/Goal.md")) == ()
+    assert len(incoming(ws, NotePath(f"{names[0]}.md"))) == 6
+    assert incoming(ws, NotePath("sub/Goal.md")) == ()
     assert differences(ws) == {}
 
 
@@ -113,7 +115,7 @@ def test_an_editor_that_adds_links_while_the_note_is_renamed_keeps_its_lines_and
         until_then = time.monotonic() + 1.5
         while time.monotonic() < until_then:
             try:
-                engine.move(ws, NotePath(f"{names[0]}.md"), names[1])
+                move(ws, NotePath(f"{names[0]}.md"), names[1])
             except (Busy, Conflict, Exists, Indexing, NotFound):
                 names = names if (root / f"{names[0]}.md").exists() else names[::-1]
                 continue
@@ -125,7 +127,7 @@ def test_an_editor_that_adds_links_while_the_note_is_renamed_keeps_its_lines_and
     assert sorted(lines) == sorted(saved), "each line the editor saved is there once"
     for note in linking:
         for link in LINK.findall(note.read_text()):
-            leads = engine.resolver(ws)(link, NotePath(f"sub/{note.name}")).path
+            leads = resolver(ws)(link, NotePath(f"sub/{note.name}")).path
             assert leads in (f"{names[0]}.md", None), f"[[{link}]] in {note.name} leads to {leads}"
 
 

@@ -14,15 +14,21 @@ from tests.conftest import ROOT, MakeWorkspace, write_files
 from tests.engine.killing import really_opened
 from tests.engine.proving import differences, found, until
 
-from notewright import engine
-from notewright.config import Config, WorkspaceConfig
+from notewright.app.opening import close_workspace, open_workspace
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.engine.changes.history import purge
+from notewright.engine.check import check
+from notewright.engine.find.grep import Grep, grep
+from notewright.engine.find.links import incoming, links
+from notewright.engine.move import move
+from notewright.engine.read import exists, fetch
+from notewright.engine.write import change_text, create, delete, put
 from notewright.errors import Busy
-from notewright.ledger import Actor, Change, Past, Step
+from notewright.ledger.base import Actor, Change, Past, Step
 from notewright.ledger.sqlite import SqliteLedger
-from notewright.notes import NotePath
-from notewright.opening import close_workspace, open_workspace
-from notewright.stores import version_of
-from notewright.stores.folder import FolderStore
+from notewright.notes.path import NotePath
+from notewright.stores.base import version_of
+from notewright.stores.folder.store import FolderStore
 
 
 def stats(folder: Path) -> dict[str, tuple[int, ...]]:
@@ -42,11 +48,11 @@ def test_serving_a_folder_changes_nothing_in_it(tmp_path: Path) -> None:
     before = stats(tmp_path / "Main")
     ws = really_opened(tmp_path / "Main", tmp_path / "state")
     assert found(ws, "green") == ["Tea.md"]
-    engine.check(ws)
-    engine.grep(ws, engine.Grep("tea"))
-    engine.links(ws, NotePath("Tea.md"))
-    engine.move(ws, NotePath("Tea.md"), "Chai", dry_run=True)
-    engine.delete(ws, NotePath("Tea.md"), dry_run=True)
+    check(ws)
+    grep(ws, Grep("tea"))
+    links(ws, NotePath("Tea.md"))
+    move(ws, NotePath("Tea.md"), "Chai", dry_run=True)
+    delete(ws, NotePath("Tea.md"), dry_run=True)
     ws.follower.rebuild(lambda done, total: None)
     close_workspace(ws)
     assert stats(tmp_path / "Main") == before
@@ -76,10 +82,10 @@ def test_what_a_dead_process_left_is_finished_before_the_first_answer(tmp_path: 
     left = leave_half_done(tmp_path / "Main", tmp_path / "state")
     ws = really_opened(tmp_path / "Main", tmp_path / "state")
     try:
-        assert engine.fetch(ws, NotePath("L.md")).data == b"[[New]]\n"
-        assert not engine.exists(ws, NotePath("Old.md"))
+        assert fetch(ws, NotePath("L.md")).data == b"[[New]]\n"
+        assert not exists(ws, NotePath("Old.md"))
         assert [(change.id, change.state) for change in ws.ledger.past(Past())] == [(left, "done")]
-        assert [link.source for link in engine.incoming(ws, NotePath("New.md"))] == ["L.md"]
+        assert [link.source for link in incoming(ws, NotePath("New.md"))] == ["L.md"]
         assert differences(ws) == {}
     finally:
         close_workspace(ws)
@@ -108,7 +114,7 @@ def test_what_a_living_process_is_doing_is_waited_for(tmp_path: Path) -> None:
 STARTING = """
 import sys; from pathlib import Path
 from tests.engine.killing import really_opened; from tests.engine.proving import found
-from notewright.opening import close_workspace
+from notewright.app.opening import close_workspace
 print("ready", flush=True); sys.stdin.readline()
 ws = really_opened(Path(sys.argv[1]), Path(sys.argv[2]))
 print(len(found(ws, "apple")), ws.ledger.unfinished(), flush=True)
@@ -138,8 +144,8 @@ def test_the_history_is_kept_within_its_bounds_by_whoever_follows(tmp_path: Path
     write_files(tmp_path / "Main", {"Tea.md": "green\n"})
     ws = really_opened(tmp_path / "Main", tmp_path / "state", watch=False)  # a command does not tidy up
     long_ago = replace(ws, clock=lambda: time.time() - 100 * 86_400)
-    old = engine.create(long_ago, NotePath("Old.md"), b"an old secret\n").change_id
-    new = engine.create(ws, NotePath("New.md"), b"a new one\n").change_id
+    old = create(long_ago, NotePath("Old.md"), b"an old secret\n").change_id
+    new = create(ws, NotePath("New.md"), b"a new one\n").change_id
     assert [change.id for change in ws.ledger.past(Past())] == [new, old]
     close_workspace(ws)
     ws = really_opened(tmp_path / "Main", tmp_path / "state")
@@ -154,7 +160,7 @@ def test_the_bytes_of_the_history_are_bounded_by_the_configuration(tmp_path: Pat
     asked = WorkspaceConfig("Main", "main", str(tmp_path / "Main"))
     config = Config((asked,), str(tmp_path / "state"), str(tmp_path / "cache"))
     ws = open_workspace(asked, config)
-    ids = [engine.create(ws, NotePath(f"{n}.md"), bytes([65 + n]) * 10_000).change_id for n in range(5)]
+    ids = [create(ws, NotePath(f"{n}.md"), bytes([65 + n]) * 10_000).change_id for n in range(5)]
     close_workspace(ws)
     ws = open_workspace(asked, replace(config, values={**config.values, "history.keep_bytes": 25_000}))
     until(lambda: [change.id for change in ws.ledger.past(Past())] == ids[:2:-1])
@@ -165,11 +171,11 @@ def test_the_bytes_of_the_history_are_bounded_by_the_configuration(tmp_path: Pat
 def test_purged_bytes_are_nowhere_in_the_ledgers_files(workspace: MakeWorkspace, tmp_path: Path, times: int) -> None:
     secret = "hunter2-in-a-note"
     ws = workspace({"Tea.md": f"before\n{secret}\n" * times})
-    engine.change_text(ws, NotePath("Tea.md"), lambda text: text + f"again {secret}\n")
-    engine.move(ws, NotePath("Tea.md"), "Chai")
-    engine.put(ws, NotePath("Chai.md"), b"clean\n")
+    change_text(ws, NotePath("Tea.md"), lambda text: text + f"again {secret}\n")
+    move(ws, NotePath("Tea.md"), "Chai")
+    put(ws, NotePath("Chai.md"), b"clean\n")
     assert holding(tmp_path / "state", secret)
-    assert engine.purge(ws, "Chai.md") >= 2
+    assert purge(ws, "Chai.md") >= 2
     assert holding(tmp_path / "state", secret) == []
     assert len(ws.ledger.past(Past())) == 3, "that something was done is still told"
 

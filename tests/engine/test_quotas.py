@@ -15,11 +15,22 @@ import pytest
 from tests.conftest import ROOT, MakeWorkspace
 from tests.engine.keeping import day
 
-from notewright import engine
-from notewright.engine import Access, Past, Workspace
+from notewright.app.opening import close_workspace
+from notewright.engine.access import Access
+from notewright.engine.changes.history import list_changes, undo
+from notewright.engine.daily import append_daily
+from notewright.engine.dialects.cairn import patch_or_create, write_stamped
+from notewright.engine.dialects.octarine import replace_with_copy
+from notewright.engine.move import move
+from notewright.engine.transfer.backup import back_up
+from notewright.engine.transfer.import_files import import_files
+from notewright.engine.transfer.restore import restore
+from notewright.engine.workspace import NoIndexer, Workspace
+from notewright.engine.write import create, delete, edit_note, put
 from notewright.errors import Indexing, Problem, Quota
-from notewright.notes import Append, NotePath
-from notewright.opening import close_workspace
+from notewright.ledger.base import Past
+from notewright.notes.edits.edit import Append
+from notewright.notes.path import NotePath
 
 SEVEN = {f"There {number}.md": "0123456789" for number in range(7)}
 MOST = 12
@@ -51,21 +62,21 @@ def imported(ws: Workspace, number: int) -> None:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as zipped:
         zipped.writestr(f"New {number}.md", "x")
-    report = engine.bring_in(ws, packed)
+    report = import_files(ws, packed)
     if report.skipped:
         assert report.skipped[0].reason == "quota"
         raise Quota("left out")
 
 
 WRITES: dict[str, Callable[[Workspace, int], object]] = {
-    "create": lambda ws, number: engine.create(ws, NotePath(f"New {number}.md"), b"x"),
-    "put": lambda ws, number: engine.put(ws, NotePath(f"New {number}.md"), b"x"),
-    "stamped": lambda ws, number: engine.write_stamped(ws, NotePath(f"New {number}.md"), "x"),
-    "copy": lambda ws, number: engine.replace_with_copy(
+    "create": lambda ws, number: create(ws, NotePath(f"New {number}.md"), b"x"),
+    "put": lambda ws, number: put(ws, NotePath(f"New {number}.md"), b"x"),
+    "stamped": lambda ws, number: write_stamped(ws, NotePath(f"New {number}.md"), "x"),
+    "copy": lambda ws, number: replace_with_copy(
         ws, NotePath(f"New {number}.md"), b"x", overwrite=True, make_folders=True
     ),
-    "daily": lambda ws, number: engine.append_daily(ws, date(2026, 1, 1) + timedelta(number), "x"),
-    "begun": lambda ws, number: engine.patch_or_begin(ws, NotePath(f"New {number}.md"), "x", None),
+    "daily": lambda ws, number: append_daily(ws, date(2026, 1, 1) + timedelta(number), "x"),
+    "begun": lambda ws, number: patch_or_create(ws, NotePath(f"New {number}.md"), "x", None),
     "import": imported,
 }
 
@@ -83,7 +94,7 @@ def test_of_twenty_new_files_at_once_only_those_come_that_fit(
 
 def test_of_twenty_appended_texts_at_once_only_those_come_that_fit(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws = workspace(SEVEN, quota_bytes=100)
-    problems = at_once(lambda number: engine.edit_note(ws, NotePath("There 1.md"), [Append("123456")]))
+    problems = at_once(lambda number: edit_note(ws, NotePath("There 1.md"), [Append("123456")]))
     size = sum(len(file.read_bytes()) for file in there(tmp_path / "Main"))
     assert 94 < size <= 100 and ws.index.usage() == (7, size)
     assert {type(problem) for problem in problems} == {Quota, type(None)}
@@ -92,11 +103,11 @@ def test_of_twenty_appended_texts_at_once_only_those_come_that_fit(workspace: Ma
 WRITER = """
 import sys
 from pathlib import Path
-from notewright import engine
-from notewright.config import Config, WorkspaceConfig
+from notewright.config.load import Config, WorkspaceConfig
 from notewright.errors import Quota
-from notewright.notes import NotePath
-from notewright.opening import close_workspace, open_workspace
+from notewright.engine.write import create
+from notewright.notes.path import NotePath
+from notewright.app.opening import close_workspace, open_workspace
 
 place, who = Path(sys.argv[1]), sys.argv[2]
 asked = WorkspaceConfig("Main", "main", str(place / "Main"), quota_files=12)
@@ -107,7 +118,7 @@ sys.stdin.readline()
 made = 0
 for number in range(12):
     try:
-        engine.create(ws, NotePath(f"{who} {number}.md"), b"x")
+        create(ws, NotePath(f"{who} {number}.md"), b"x")
         made += 1
     except Quota:
         pass
@@ -137,29 +148,29 @@ def test_two_processes_together_do_not_pass_the_quota(workspace: MakeWorkspace, 
 
 def test_what_was_deleted_is_not_brought_back_into_a_full_workspace(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws = workspace({"A.md": "a", "B.md": "b"}, quota_files=2)
-    gone = engine.delete(ws, NotePath("A.md")).change_id
+    gone = delete(ws, NotePath("A.md")).change_id
     assert gone is not None
-    engine.create(ws, NotePath("C.md"), b"c")  # the trash is not counted
+    create(ws, NotePath("C.md"), b"c")  # the trash is not counted
     for dry_run in (True, False):
         with pytest.raises(Quota):
-            engine.undo(ws, gone, dry_run=dry_run)
-    engine.delete(ws, NotePath("C.md"))
-    engine.undo(ws, gone)
+            undo(ws, gone, dry_run=dry_run)
+    delete(ws, NotePath("C.md"))
+    undo(ws, gone)
     assert sorted(file.name for file in there(tmp_path / "Main")) == ["A.md", "B.md"]
 
 
 def test_a_restore_that_does_not_fit_is_refused_as_a_whole(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws = workspace(SEVEN, quota_files=8)
-    engine.back_up([ws], tmp_path / "to", now=day(0))
+    back_up([ws], tmp_path / "to", now=day(0))
     for number in range(3):
-        engine.delete(ws, NotePath(f"There {number}.md"))
+        delete(ws, NotePath(f"There {number}.md"))
     for number in range(3):
-        engine.create(ws, NotePath(f"New {number}.md"), b"x")
+        create(ws, NotePath(f"New {number}.md"), b"x")
     for dry_run in (True, False):
         with pytest.raises(Quota):
-            engine.restore(ws, tmp_path / "to", dry_run=dry_run)
+            restore(ws, tmp_path / "to", dry_run=dry_run)
     assert len(there(tmp_path / "Main")) == 7
-    engine.restore(ws, tmp_path / "to", paths=["There 1.md"])
+    restore(ws, tmp_path / "to", paths=["There 1.md"])
     assert len(there(tmp_path / "Main")) == 8
 
 
@@ -167,17 +178,17 @@ def test_a_move_that_makes_links_longer_does_not_pass_the_quota(workspace: MakeW
     ws = workspace({"A.md": "[[B]]", "B.md": "b"}, quota_bytes=8)
     for dry_run in (True, False):
         with pytest.raises(Quota):
-            engine.move(ws, NotePath("B.md"), "Bread", dry_run=dry_run)
-    assert engine.move(ws, NotePath("B.md"), "Bun").links == 1
+            move(ws, NotePath("B.md"), "Bread", dry_run=dry_run)
+    assert move(ws, NotePath("B.md"), "Bun").links == 1
 
 
 def test_a_full_workspace_still_takes_what_does_not_make_it_larger(workspace: MakeWorkspace) -> None:
     ws = workspace({"A.md": "[[B]]", "B.md": "bb"}, quota_files=1, quota_bytes=3)  # over it from the beginning
-    engine.put(ws, NotePath("B.md"), b"c")
-    engine.move(ws, NotePath("B.md"), "C")
-    engine.delete(ws, NotePath("C.md"))
+    put(ws, NotePath("B.md"), b"c")
+    move(ws, NotePath("B.md"), "C")
+    delete(ws, NotePath("C.md"))
     with pytest.raises(Quota):
-        engine.put(ws, NotePath("A.md"), b"[[B]]!")
+        put(ws, NotePath("A.md"), b"[[B]]!")
 
 
 def test_a_write_does_not_list_the_workspace_to_count_it(
@@ -188,7 +199,7 @@ def test_a_write_does_not_list_the_workspace_to_count_it(
     listed: list[str] = []
     entries = ws.store.entries
     monkeypatch.setattr(ws.store, "entries", lambda: listed.append("all") or entries())
-    engine.create(ws, NotePath("New.md"), b"x")
+    create(ws, NotePath("New.md"), b"x")
     assert listed == []
 
 
@@ -196,21 +207,21 @@ def test_while_the_index_is_not_there_yet_files_are_counted_all_the_same(workspa
     ws = workspace(SEVEN, quota_files=8)
     ws.follower.wait(20)
 
-    class Behind(engine.Still):
+    class Behind(NoIndexer):
         def wait(self, seconds: float) -> None:
             raise Indexing("still indexing", done=0, total=None)
 
     late = replace(ws, follower=Behind())
-    engine.create(late, NotePath("New.md"), b"x")
+    create(late, NotePath("New.md"), b"x")
     with pytest.raises(Quota):
-        engine.create(late, NotePath("More.md"), b"x")
+        create(late, NotePath("More.md"), b"x")
 
 
 def test_who_may_not_see_all_of_it_is_not_told_how_much_there_is(workspace: MakeWorkspace) -> None:
     ws = workspace({"A.md": "a", "Private/B.md": "b"}, quota_files=2)
     guest = replace(ws, access=Access(hide=("Private/**",)))
     with pytest.raises(Quota) as refused:
-        engine.create(guest, NotePath("C.md"), b"c")
+        create(guest, NotePath("C.md"), b"c")
     assert refused.value.message == "the workspace is full; the most is 2 files"
     assert "used" not in refused.value.details
-    assert engine.past(ws, Past()) == []
+    assert list_changes(ws, Past()) == []

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests.conftest import MakeWorkspace
 
-from notewright import engine
-from notewright.engine import Workspace
+from notewright.engine.indexing.rebuild import begin_rebuild, rebuild_progress
+from notewright.engine.workspace import Workspace
 
 
 def folder_of(ws: Workspace, place: Path) -> Path:
@@ -15,33 +15,33 @@ def folder_of(ws: Workspace, place: Path) -> Path:
 def test_only_one_rebuilds_and_everybody_knows(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws = workspace({"Tea.md": "hot"})
     folder, before = folder_of(ws, tmp_path), ws.index.generation().name
-    assert engine.rebuilt(ws, folder).status in ("idle", "running")  # the first index may be under way
+    assert rebuild_progress(ws, folder).status in ("idle", "running")  # the first index may be under way
     ws.follower.wait(20)
-    rebuilding = engine.begin_rebuild(folder)
+    rebuilding = begin_rebuild(folder)
     assert rebuilding is not None
-    assert engine.begin_rebuild(folder) is None
-    now = engine.rebuilt(ws, folder)
+    assert begin_rebuild(folder) is None
+    now = rebuild_progress(ws, folder)
     assert (now.status, now.done) == ("running", 0)
     assert now.began is not None
     rebuilding.run(ws)
-    done = engine.rebuilt(ws, folder)
+    done = rebuild_progress(ws, folder)
     assert (done.status, done.message, done.began) == ("done", "", now.began)
     assert ws.index.generation().name != before
-    assert engine.begin_rebuild(folder) is not None
+    assert begin_rebuild(folder) is not None
 
 
 def test_a_rebuild_that_is_cut_short_has_failed(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws = workspace({"Tea.md": "hot"})
     ws.follower.wait(20)
-    rebuilding = engine.begin_rebuild(folder_of(ws, tmp_path))
+    rebuilding = begin_rebuild(folder_of(ws, tmp_path))
     assert rebuilding is not None
     ws.follower.close()  # as when the server is stopped
     rebuilding.run(ws)
-    now = engine.rebuilt(ws, folder_of(ws, tmp_path))
+    now = rebuild_progress(ws, folder_of(ws, tmp_path))
     assert (now.status, "stopped" in now.message) == ("failed", True)
 
 
 def test_a_cache_that_was_deleted_knows_of_no_rebuild(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws = workspace({"Tea.md": "hot"})
     ws.follower.wait(20)
-    assert engine.rebuilt(ws, tmp_path / "nowhere").status == "idle"
+    assert rebuild_progress(ws, tmp_path / "nowhere").status == "idle"

@@ -18,15 +18,15 @@ import pytest
 from tests import found
 from tests.engine.parts import desk
 
-from notewright.engine import changes
-from notewright.engine.changes import Drop, Plan, Put, commit, commit_latest, edit, recover
-from notewright.engine.history import undo
+from notewright.engine.changes import commit as changes
+from notewright.engine.changes.commit import Drop, Plan, Put, commit, commit_latest, edit, recover
+from notewright.engine.changes.history import undo
 from notewright.engine.workspace import Workspace
 from notewright.errors import Busy, NoSpace, Problem
-from notewright.ledger import Change, Ledger, Past, State, Step
+from notewright.ledger.base import Change, Ledger, Past, State, Step
 from notewright.ledger.sqlite import SqliteLedger
-from notewright.notes import NotePath
-from notewright.stores.memory import Disk, MemoryStore
+from notewright.notes.path import NotePath
+from notewright.testing.memory_store import Disk, MemoryStore
 
 SEEDS = int(os.environ.get("NOTEWRIGHT_SEEDS", "2000"))
 ONE = os.environ.get("NOTEWRIGHT_SEED")

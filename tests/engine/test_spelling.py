@@ -9,16 +9,20 @@ from tests.engine.mounting import ignoring_case
 from tests.engine.parts import desk, texts
 from tests.engine.test_changes import Killed
 
-from notewright import engine
-from notewright.config import Config, WorkspaceConfig
-from notewright.engine.changes import Drop, Plan, Put, commit, recover
+from notewright.app.opening import close_workspace, open_workspace
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.engine.changes.commit import Drop, Plan, Put, commit, recover
+from notewright.engine.changes.history import undo
+from notewright.engine.find.links import incoming
+from notewright.engine.move import move
+from notewright.engine.read import locate
 from notewright.engine.workspace import Workspace
+from notewright.engine.write import new_path
 from notewright.errors import Conflict, Exists, NoSpace, NotFound
 from notewright.ledger.sqlite import SqliteLedger
-from notewright.notes import NotePath
-from notewright.opening import close_workspace, open_workspace
-from notewright.stores.folder import FolderStore
-from notewright.stores.memory import Disk, MemoryStore
+from notewright.notes.path import NotePath
+from notewright.stores.folder.store import FolderStore
+from notewright.testing.memory_store import Disk, MemoryStore
 
 NOTES = {
     "tea.md": "# tea\n[[#tea]] [[tea]] [other](sub/Cup.md)\n",
@@ -67,7 +71,7 @@ def indexed(ws: Workspace) -> set[str]:
 def test_a_note_changes_the_case_of_its_name_and_its_links_follow(vault: tuple[Workspace, Path]) -> None:
     ws, root = vault
     before = on_disk(root)
-    moved = engine.move(ws, NotePath("tea.md"), "Tea")
+    moved = move(ws, NotePath("tea.md"), "Tea")
     assert on_disk(root) == {
         "Tea.md": "# tea\n[[#tea]] [[Tea]] [other](sub/Cup.md)\n",
         "A.md": "[[Tea]] [[Tea|x]] [t](Tea.md)\n",
@@ -76,9 +80,9 @@ def test_a_note_changes_the_case_of_its_name_and_its_links_follow(vault: tuple[W
         "sub/deep/pic.png": "bytes",
     }
     assert indexed(ws) == {"Tea.md", "A.md", "sub/Cup.md", "sub/deep/Saucer.md", "sub/deep/pic.png"}
-    assert len(engine.incoming(ws, NotePath("Tea.md"))) == 4
+    assert len(incoming(ws, NotePath("Tea.md"))) == 4
     assert moved.change_id
-    engine.undo(ws, moved.change_id)
+    undo(ws, moved.change_id)
     assert on_disk(root) == before
     assert indexed(ws) == set(NOTES)
 
@@ -87,7 +91,7 @@ def test_a_folder_changes_the_case_of_its_name_with_all_that_is_in_it(vault: tup
     ws, root = vault
     (root / "sub/.hidden").write_text("stays in it")
     before = on_disk(root)
-    moved = engine.move(ws, NotePath("sub"), "Sub")
+    moved = move(ws, NotePath("sub"), "Sub")
     assert on_disk(root) == {
         "tea.md": "# tea\n[[#tea]] [[tea]] [other](Sub/Cup.md)\n",
         "A.md": before["A.md"],
@@ -96,21 +100,21 @@ def test_a_folder_changes_the_case_of_its_name_with_all_that_is_in_it(vault: tup
         "Sub/deep/pic.png": "bytes",
     }
     assert moved.change_id
-    engine.undo(ws, moved.change_id)
+    undo(ws, moved.change_id)
     assert on_disk(root) == before
 
 
 def test_a_name_in_another_spelling_is_not_there_but_taken(vault: tuple[Workspace, Path]) -> None:
     ws, root = vault
     with pytest.raises(Exists, match="the same name in another spelling"):
-        engine.new_path(ws, "TEA.md")
+        new_path(ws, "TEA.md")
     with pytest.raises(Exists):
-        engine.move(ws, NotePath("A.md"), "TEA")
+        move(ws, NotePath("A.md"), "TEA")
     with pytest.raises(Exists):
-        engine.move(ws, NotePath("sub/Cup.md"), "SUB/Cup")  # the folder holds other notes
+        move(ws, NotePath("sub/Cup.md"), "SUB/Cup")  # the folder holds other notes
     with pytest.raises(NotFound):
         ws.store.read(NotePath("TEA.md"))
-    assert engine.locate(ws, "TEA") == "tea.md"
+    assert locate(ws, "TEA") == "tea.md"
     assert on_disk(root) == NOTES
 
 
@@ -142,8 +146,8 @@ def test_a_kernel_that_takes_both_names_for_one_file_is_helped_by_a_third_name(
     with ignoring_case(tmp_path / "notes"):
         for ws, root in _opened(tmp_path / "notes", tmp_path / "state"):
             monkeypatch.setattr(os, "rename", rename)
-            engine.move(ws, NotePath("tea.md"), "Tea")
-            engine.move(ws, NotePath("sub"), "Sub")
+            move(ws, NotePath("tea.md"), "Tea")
+            move(ws, NotePath("sub"), "Sub")
             assert {"Tea.md", "Sub/Cup.md", "Sub/deep/Saucer.md"} < set(on_disk(root))
 
 

@@ -8,10 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from notewright.engine import Workspace, body_of, change_of, patch_or_begin, patch_stamped, undo, write_stamped
-from notewright.engine.stamped import joined, stamped
+from notewright.engine.changes.history import find_change, undo
+from notewright.engine.dialects.cairn import body_of, joined, patch_or_create, patch_stamped, stamped, write_stamped
+from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, Quota, TooLarge
-from notewright.notes import Append, AppendToSection, NotePath, Replace, apply, front_of, parse
+from notewright.notes.edits.edit import Append, Replace, apply, front_of
+from notewright.notes.edits.sections import AppendToSection
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
 
 A = NotePath("a.md")
 NOW, LATER = "2026-02-24T12:00:00Z", "2026-02-25T12:00:00Z"
@@ -104,7 +108,7 @@ def test_a_write_is_one_change_that_can_be_undone(workspace: MakeWorkspace) -> N
     ws = workspace({"a.md": "old"})
     done = write_stamped(ws, A, "new", tags=["t"])
     assert (done.created, text(ws)) == (False, "---\ntags: [t]\n---\n\nnew")
-    assert done.change_id and len(change_of(ws, done.change_id).steps) == 1
+    assert done.change_id and len(find_change(ws, done.change_id).steps) == 1
     undo(ws, done.change_id)
     assert text(ws) == "old"
 
@@ -159,22 +163,22 @@ def test_too_much_is_refused_and_less_than_before_is_not(workspace: MakeWorkspac
 def test_an_edit_of_a_note_that_cannot_be_begun_so_makes_nothing(workspace: MakeWorkspace) -> None:
     ws = workspace()
     with pytest.raises(NotFound) as refused:
-        patch_or_begin(ws, A, "begun\n", AppendToSection("S", "x"))
+        patch_or_create(ws, A, "begun\n", AppendToSection("S", "x"))
     assert refused.value.details["what"] == "section"
     assert list(ws.store.entries()) == []
 
 
 def test_beginning_without_an_edit_leaves_what_is_there(workspace: MakeWorkspace) -> None:
     ws = workspace({"a.md": "there"})
-    assert (patch_or_begin(ws, A, "begun", None).created, text(ws)) == (False, "there")
-    made = patch_or_begin(ws, NotePath("b.md"), "begun", None)
+    assert (patch_or_create(ws, A, "begun", None).created, text(ws)) == (False, "there")
+    made = patch_or_create(ws, NotePath("b.md"), "begun", None)
     assert made.created and body_of(text(ws, NotePath("b.md"))) == "begun"
 
 
 def test_many_who_begin_one_note_at_once_lose_nothing(workspace: MakeWorkspace) -> None:
     ws = workspace()
     with ThreadPoolExecutor(20) as pool:
-        done = list(pool.map(lambda n: patch_or_begin(ws, A, "", Append(f"line {n}", apart=True)), range(20)))
+        done = list(pool.map(lambda n: patch_or_create(ws, A, "", Append(f"line {n}", apart=True)), range(20)))
     assert sorted(body_of(text(ws)).split("\n")) == sorted(f"line {n}" for n in range(20))
     assert sum(one.created for one in done) == 1
 

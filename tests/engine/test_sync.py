@@ -9,14 +9,18 @@ from typing import Any
 
 import pytest
 
-from notewright import engine
-from notewright.config import Config, WorkspaceConfig
-from notewright.engine import Selection, Workspace
-from notewright.engine.sync import Follower, plan
+from notewright.app.opening import close_workspace, open_workspace
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.engine.find.links import links
+from notewright.engine.find.search import parse_query, search
+from notewright.engine.indexing.indexer import Indexer, plan
+from notewright.engine.read import listing
+from notewright.engine.workspace import Workspace
+from notewright.engine.write import create
 from notewright.errors import Unavailable
-from notewright.notes import NotePath
-from notewright.opening import close_workspace, open_workspace
-from notewright.stores import Entry
+from notewright.index.base import Selection
+from notewright.notes.path import NotePath
+from notewright.stores.base import Entry
 
 
 def entry(path: str, stamp: str = "1", modified_ns: int = 0) -> Entry:
@@ -31,7 +35,7 @@ def until(true: Callable[[], bool], seconds: float = 5.0) -> None:
 
 
 def paths(ws: Workspace) -> list[str]:
-    return [filed.path for filed in engine.listing(ws, Selection(notes_only=False))[0]]
+    return [filed.path for filed in listing(ws, Selection(notes_only=False))[0]]
 
 
 def test_only_what_differs_is_filed_again() -> None:
@@ -60,10 +64,10 @@ def test_a_small_vault_may_shrink_as_it_likes() -> None:
 
 def test_an_outside_edit_is_found_soon(workspace, tmp_path: Path) -> None:
     ws = workspace({"Tea.md": "green leaves\n"})
-    assert engine.search(ws, engine.parse_query("oolong")).items == ()
+    assert search(ws, parse_query("oolong")).items == ()
     (tmp_path / "Main" / "Tea.md").write_text("oolong leaves\n")
     (tmp_path / "Main" / "New.md").write_text("oolong too\n")
-    until(lambda: len(engine.search(ws, engine.parse_query("oolong")).items) == 2)
+    until(lambda: len(search(ws, parse_query("oolong")).items) == 2)
     (tmp_path / "Main" / "New.md").unlink()
     until(lambda: paths(ws) == ["Tea.md"])
 
@@ -95,7 +99,7 @@ def test_many_outside_changes_are_filed_in_few_transactions_and_what_is_gone_in_
     ws.follower.wait(20)
     ws.follower.close()
     index = Noting(ws.index)
-    follower = Follower(ws.store, index, tmp_path / "elsewhere", watch=False)
+    follower = Indexer(ws.store, index, tmp_path / "elsewhere", watch=False)
     follower._look_at_everything()
     index.filed_together.clear()
     for n in range(250):
@@ -109,7 +113,7 @@ def test_many_outside_changes_are_filed_in_few_transactions_and_what_is_gone_in_
     assert index.filed_together[0][1] == 250
     assert sum(put for put, _ in index.filed_together) == 250
     assert len(index.filed_together) == 2
-    assert engine.search(ws, engine.parse_query("changed")).total == 250
+    assert search(ws, parse_query("changed")).total == 250
 
 
 def test_a_new_folder_with_notes_in_it_is_found(workspace, tmp_path: Path) -> None:
@@ -123,10 +127,10 @@ def test_a_new_folder_with_notes_in_it_is_found(workspace, tmp_path: Path) -> No
 
 def test_a_second_process_sees_what_the_first_follows(workspace, tmp_path: Path) -> None:
     first = workspace({"Tea.md": "green\n"})
-    engine.search(first, engine.parse_query("green"))
+    search(first, parse_query("green"))
     second = workspace()
     (tmp_path / "Main" / "Tea.md").write_text("black\n")
-    until(lambda: len(engine.search(second, engine.parse_query("black")).items) == 1)
+    until(lambda: len(search(second, parse_query("black")).items) == 1)
 
 
 def test_when_the_first_ends_the_second_takes_over(tmp_path: Path) -> None:
@@ -135,48 +139,48 @@ def test_when_the_first_ends_the_second_takes_over(tmp_path: Path) -> None:
     asked = WorkspaceConfig("Main", "main", str(tmp_path / "Main"))
     config = Config((asked,), str(tmp_path / "state"), str(tmp_path / "cache"))
     first, second = open_workspace(asked, config), open_workspace(asked, config)
-    engine.search(second, engine.parse_query("green"))
+    search(second, parse_query("green"))
     close_workspace(first)
     (tmp_path / "Main" / "Tea.md").write_text("black\n")
-    until(lambda: len(engine.search(second, engine.parse_query("black")).items) == 1)
+    until(lambda: len(search(second, parse_query("black")).items) == 1)
     close_workspace(second)
 
 
 def test_a_vault_that_turns_empty_keeps_its_index_and_takes_no_writes(workspace, tmp_path: Path) -> None:
     ws = workspace({f"{n}.md": f"note {n} apple\n" for n in range(20)})
-    assert engine.search(ws, engine.parse_query("apple")).total == 20
+    assert search(ws, parse_query("apple")).total == 20
     for file in (tmp_path / "Main").iterdir():
         file.unlink()
     until(lambda: ws.follower.progress().stale is not None)
-    assert engine.search(ws, engine.parse_query("apple")).total == 20
+    assert search(ws, parse_query("apple")).total == 20
     with pytest.raises(Unavailable, match="gone"):
-        engine.create(ws, NotePath("New.md"), b"x")
+        create(ws, NotePath("New.md"), b"x")
 
 
 def test_a_folder_that_never_held_a_note_is_simply_new(workspace) -> None:
     ws = workspace()
-    assert engine.create(ws, NotePath("First.md"), b"hello\n").created
+    assert create(ws, NotePath("First.md"), b"hello\n").created
     assert paths(ws) == ["First.md"]
 
 
 def test_deleting_the_index_while_it_is_used_changes_no_answer(workspace, tmp_path: Path) -> None:
     ws = workspace({f"{n}.md": f"note {n} apple\n" for n in range(20)})
-    assert engine.search(ws, engine.parse_query("apple")).total == 20
+    assert search(ws, parse_query("apple")).total == 20
     shutil.rmtree(tmp_path / "cache")
 
     def all_there() -> bool:
         ws.follower.wait(10)
-        return engine.search(ws, engine.parse_query("apple")).total == 20
+        return search(ws, parse_query("apple")).total == 20
 
     until(all_there, 10)
-    engine.create(ws, NotePath("New.md"), b"apple\n")
-    assert engine.search(ws, engine.parse_query("apple")).total == 21
+    create(ws, NotePath("New.md"), b"apple\n")
+    assert search(ws, parse_query("apple")).total == 21
 
 
 def test_a_rebuild_gives_the_same_answers(workspace) -> None:
     ws = workspace({f"{n}.md": f"note {n} apple [[{n + 1}]]\n" for n in range(20)})
-    before = engine.links(ws, NotePath("3.md"))
+    before = links(ws, NotePath("3.md"))
     told: list[tuple[int, int | None]] = []
     ws.follower.rebuild(lambda done, total: told.append((done, total)))
-    assert engine.links(ws, NotePath("3.md")) == before
+    assert links(ws, NotePath("3.md")) == before
     assert told[-1] == (20, 20)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.engine.shelf import shelf_of_folder
 
-from notewright.engine.grep import Grep, grep
+from notewright.engine.find.grep import Grep, grep
 
 VAULTS = (
     "interconnected-1000",

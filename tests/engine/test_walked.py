@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from notewright import engine
-from notewright.engine import Access, Follower, Selection, Workspace
+from notewright.engine.access import Access
+from notewright.engine.indexing.indexer import Indexer
+from notewright.engine.read import list_folder, listing, locate
+from notewright.engine.workspace import Limits, Workspace
+from notewright.engine.write import create
 from notewright.errors import Ambiguous, Indexing
-from notewright.index.sqlite import SqliteIndex
+from notewright.index.base import Selection
+from notewright.index.sqlite.index import SqliteIndex
 from notewright.ledger.sqlite import SqliteLedger
-from notewright.notes import NotePath
-from notewright.stores.folder import FolderStore
+from notewright.notes.path import NotePath
+from notewright.stores.folder.store import FolderStore
 
 FILES = ("Tea.md", "Tea/Green.md", "Tea/Deep/Black.md", "Coffee/Green.md", "Tea/leaf.png", "Ünï/Straße.md", "a.canvas")
 
@@ -28,8 +32,8 @@ def early(tmp_path: Path) -> Iterator[Workspace]:
         (root / name).write_text("x" * (1 + random.Random(name).randrange(90)))
         os.utime(root / name, (1_700_000_000 + number, 1_700_000_000 + number))
     store, index = FolderStore(root), SqliteIndex.open(tmp_path / "cache")
-    follower = Follower(store, index, tmp_path / "cache", watch=False)
-    limits = engine.Limits(seconds=0.05)
+    follower = Indexer(store, index, tmp_path / "cache", watch=False)
+    limits = Limits(seconds=0.05)
     ws = Workspace("W", "w", store, index, SqliteLedger.in_memory(), follower, limits=limits)
     yield ws
     follower.close()
@@ -39,7 +43,7 @@ def early(tmp_path: Path) -> Iterator[Workspace]:
 
 def indexed(ws: Workspace) -> Workspace:
     """The same workspace once it is indexed."""
-    assert isinstance(ws.follower, Follower)
+    assert isinstance(ws.follower, Indexer)
     ws.follower.start()
     ws.follower.wait(10)
     return ws
@@ -56,11 +60,11 @@ SELECTIONS = [
 
 
 def test_a_listing_before_the_index_is_the_listing_after_it(early: Workspace) -> None:
-    seen = [[(filed.path, filed.size, filed.modified_ns) for filed in engine.listing(early, one)[0]]
+    seen = [[(filed.path, filed.size, filed.modified_ns) for filed in listing(early, one)[0]]
             for one in SELECTIONS]  # fmt: skip
-    totals = [engine.listing(early, one)[1] for one in SELECTIONS]
+    totals = [listing(early, one)[1] for one in SELECTIONS]
     indexed(early)
-    after = [engine.listing(early, one) for one in SELECTIONS]
+    after = [listing(early, one) for one in SELECTIONS]
     assert seen == [[(filed.path, filed.size, filed.modified_ns) for filed in found] for found, _ in after]
     assert totals == [total for _, total in after]
 
@@ -68,7 +72,7 @@ def test_a_listing_before_the_index_is_the_listing_after_it(early: Workspace) ->
 @pytest.mark.parametrize("glob", [None, "**/*.md", "*.canvas"])
 def test_a_folder_before_the_index_is_the_folder_after_it(early: Workspace, glob: str | None) -> None:
     def shown(ws: Workspace) -> list[object]:
-        levels = [engine.list_folder(ws, folder, glob=glob) for folder in ("", "Tea")]
+        levels = [list_folder(ws, folder, glob=glob) for folder in ("", "Tea")]
         return [(level.folders, [filed.path for filed, _ in level.files], level.total) for level in levels]
 
     before = shown(early)
@@ -76,26 +80,26 @@ def test_a_folder_before_the_index_is_the_folder_after_it(early: Workspace, glob
 
 
 def test_a_name_is_known_before_the_index(early: Workspace) -> None:
-    assert engine.locate(early, "strasse") == "Ünï/Straße.md"
-    assert engine.locate(early, "deep/black") == "Tea/Deep/Black.md"
+    assert locate(early, "strasse") == "Ünï/Straße.md"
+    assert locate(early, "deep/black") == "Tea/Deep/Black.md"
     with pytest.raises(Ambiguous):
-        engine.locate(early, "green")
+        locate(early, "green")
 
 
 def test_what_only_the_index_knows_is_waited_for(early: Workspace) -> None:
     with pytest.raises(Indexing):
-        engine.locate(early, "an alias perhaps")
+        locate(early, "an alias perhaps")
     with pytest.raises(Indexing):
-        engine.listing(early, Selection(tags=("x",)))
+        listing(early, Selection(tags=("x",)))
 
 
 def test_what_is_hidden_is_not_listed_before_the_index_either(early: Workspace) -> None:
     ws = replace(early, access=Access(hide=("Tea/**",)))
-    level = engine.list_folder(ws, "")
+    level = list_folder(ws, "")
     assert [folder for folder, _ in level.folders] == ["Coffee", "Ünï"]
-    assert engine.locate(ws, "green") == "Coffee/Green.md"
+    assert locate(ws, "green") == "Coffee/Green.md"
 
 
 def test_a_note_made_while_everything_is_indexed_is_listed(early: Workspace) -> None:
-    engine.create(early, NotePath("Tea/New.md"), b"new\n")
-    assert "Tea/New.md" in [filed.path for filed, _ in engine.list_folder(early, "Tea").files]
+    create(early, NotePath("Tea/New.md"), b"new\n")
+    assert "Tea/New.md" in [filed.path for filed, _ in list_folder(early, "Tea").files]

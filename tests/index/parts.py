@@ -4,9 +4,11 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from notewright.index import Filing, Index, Query
-from notewright.index.sqlite import SqliteIndex
-from notewright.notes import NotePath, parse, query_words
+from notewright.index.base import Filing, Index, Query
+from notewright.index.sqlite.index import SqliteIndex
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
+from notewright.notes.words import query_words
 
 
 def filing(path: str, text: str | None = None, *, modified: int = 1_000, stamp: str = "") -> Filing:

@@ -9,8 +9,9 @@ import pytest
 from tests.index.parts import file, filing, paths, sqlite_index
 
 from notewright.errors import Busy
-from notewright.index import Filing, build
-from notewright.index.sqlite import SqliteIndex
+from notewright.index.base import Filing
+from notewright.index.sqlite import build
+from notewright.index.sqlite.index import SqliteIndex
 
 OLD = {"Tea.md": "old leaves", "Gone.md": "old dust"}
 
@@ -147,7 +148,7 @@ def test_a_second_process_that_dies_is_an_error_and_no_new_index(tmp_path: Path)
 
 
 def test_the_second_process_ends_with_the_first(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "notewright.index.build", str(tmp_path / "index.db")]
+    command = [sys.executable, "-m", "notewright.index.sqlite.build", str(tmp_path / "index.db")]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     out, _ = child.communicate((5).to_bytes(8, "big") + b"ab", timeout=20)  # the first died in mid-sentence
     assert child.returncode != 0 and out != b"done"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.index.parts import asked, file, filing, paths, sqlite_index
 
-from notewright.index import Filing, Index, Needles, Selection
+from notewright.index.base import Filing, Index, Needles, Selection
 
 MAKERS: list[Callable[[Path], Index]] = [sqlite_index]
 VAULT = {

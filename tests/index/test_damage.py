@@ -13,7 +13,7 @@ import apsw
 import pytest
 from tests.index.parts import file, filing, paths, sqlite_index
 
-from notewright.index.sqlite import SqliteIndex
+from notewright.index.sqlite.index import SqliteIndex
 
 VAULT: dict[str, str | None] = {f"{number}.md": f"Leaves number{number}.\n\n[[1]]" for number in range(60)}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.index.parts import asked, filing
 
-from notewright.index.sqlite import SqliteIndex
+from notewright.index.sqlite.index import SqliteIndex
 
 
 def opened(vault: Path, folder: Path) -> SqliteIndex:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from notewright.index import Filing
-from notewright.index.rows import put, row_of
-from notewright.index.schema import new_index
-from notewright.notes import NotePath, parse
+from notewright.index.base import Filing
+from notewright.index.sqlite.rows import put, row_of
+from notewright.index.sqlite.schema import new_index
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
 
 SIZE = 40_000  # characters
 GROWTH = 2.5  # the most that twice the size may cost

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.index.parts import asked, file, paths
 
-from notewright.index import search as search_module
-from notewright.index.lists import FEW_ROWS, Found, found_by
-from notewright.index.sqlite import SqliteIndex
+from notewright.index.sqlite import search as search_module
+from notewright.index.sqlite.evidence import FEW_ROWS, SectionMatches, found_by
+from notewright.index.sqlite.index import SqliteIndex
 
 NOTES = 3_500
 
@@ -48,7 +48,7 @@ def test_a_rare_word_that_brings_enough_is_all_that_is_looked_for(
 ) -> None:
     narrowed: list[bool] = []
 
-    def watched(*args: Any, **options: Any) -> Found:
+    def watched(*args: Any, **options: Any) -> SectionMatches:
         found = found_by(*args, **options)
         narrowed.append(found.narrowed)
         return found

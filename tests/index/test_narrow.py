@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.index.parts import file, filing, sqlite_index
 
-from notewright.index import Needles
-from notewright.index.narrow import equalities
-from notewright.index.schema import plain_tokenizer
-from notewright.index.sqlite import SqliteIndex
+from notewright.index.base import Needles
+from notewright.index.sqlite.grep_candidates import equalities
+from notewright.index.sqlite.index import SqliteIndex
+from notewright.index.sqlite.schema import plain_tokenizer
 
 # Letters that meet in odd ways: accents, combining marks, CJK and its radicals, several cases of one letter,
 # letters newer than the tokenizer, signs that part words and signs that do not.

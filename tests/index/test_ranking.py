@@ -2,11 +2,20 @@
 
 import pytest
 
-from notewright.index.ranking import Evidence, Occurrences, best_sections, fused, name_rarity, rarity, said_of, spread
+from notewright.index.ranking import (
+    Evidence,
+    Occurrences,
+    best_sections,
+    fuse,
+    mention_scores,
+    name_rarity,
+    rarity,
+    spread,
+)
 
 
 def test_evidence_adds_up() -> None:
-    scores = fused([Evidence(0.5, {1: 2.0, 2: 4.0}), Evidence(1.0, {2: 1.0, 3: 7.0})])
+    scores = fuse([Evidence(0.5, {1: 2.0, 2: 4.0}), Evidence(1.0, {2: 1.0, 3: 7.0})])
     assert scores == {1: 1.0, 2: 3.0, 3: 7.0}
 
 
@@ -35,7 +44,7 @@ def test_empty_sections_and_places_beyond_the_end_do_no_harm() -> None:
 
 def test_what_others_say_adds_most_where_the_note_is_silent() -> None:
     notes = {1: Occurrences({0: [1, 2, 3, 4]}, {0: 1}), 2: Occurrences({1: [1]}, {})}
-    gains = said_of({1: {0: 1}, 2: {0: 1}}, notes, {1: 50, 2: 50}, [2.0, 2.0])
+    gains = mention_scores({1: {0: 1}, 2: {0: 1}}, notes, {1: 50, 2: 50}, [2.0, 2.0])
     assert gains[2] > gains[1] > 0
 
 

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.parts import desk
 
-from notewright.engine.changes import Drop, Plan, Put, commit, drive
-from notewright.engine.history import undo
-from notewright.engine.machine import recovery
-from notewright.engine.merging import merged
+from notewright.engine.changes.commit import Drop, Plan, Put, commit, drive
+from notewright.engine.changes.history import undo
+from notewright.engine.changes.machine import recovery
+from notewright.engine.changes.merge import merged
 from notewright.engine.workspace import Workspace
-from notewright.notes import NotePath
-from notewright.stores.memory import MemoryStore
+from notewright.notes.path import NotePath
+from notewright.testing.memory_store import MemoryStore
 
 NAMES = ("A.md", "B.md", "x/C.md", "x/y/D.md", "pic.png")
 TEXTS = st.sampled_from((b"", b"one\n", b"one\ntwo\n", b"\xff\xfe not text", "ünï\r\n".encode()))

@@ -6,26 +6,23 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from notewright.errors import Problem
-from notewright.notes import (
+from notewright.notes.edits.edit import (
     AddTag,
     Append,
-    AppendToSection,
-    DeleteSection,
     Edit,
     InsertAtLine,
-    NotePath,
     Prepend,
-    PrependToSection,
     RemoveProperty,
     RemoveTag,
     Replace,
-    ReplaceSection,
     SetProperty,
     apply,
     apply_all,
-    merge,
-    parse,
 )
+from notewright.notes.edits.merge import merge
+from notewright.notes.edits.sections import AppendToSection, DeleteSection, PrependToSection, ReplaceSection
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
 
 PATH = NotePath("n.md")
 LINES = ["# A", "## B", "text", "- item", "", "  ", "[[x]]", "#tag", "```", "é 日本", "> q", "---"]

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.index.parts import asked, filing
 
-from notewright.index import Hits
-from notewright.index.sqlite import SqliteIndex
+from notewright.index.base import Hits
+from notewright.index.sqlite.index import SqliteIndex
 
 PATHS = st.sampled_from(("Tea.md", "Kettle.md", "x/Tea.md", "x/y/Garden plan.md", "pic.png", "学习.md"))
 WORDS = (

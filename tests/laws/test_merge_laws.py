@@ -9,11 +9,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.engine.parts import desk, put, texts, write
 
-from notewright.engine.changes import Plan, commit
-from notewright.engine.history import undo
-from notewright.engine.merging import without_change
+from notewright.engine.changes.commit import Plan, commit
+from notewright.engine.changes.history import undo
+from notewright.engine.changes.merge import without_change
 from notewright.errors import Conflict
-from notewright.notes import merge
+from notewright.notes.edits.merge import merge
 
 LINES = ["x", "text", "# A", "", "x y", "- x", "new"]  # few, so that they repeat
 WORDS = re.compile(r"\w+|[^\w\s]")

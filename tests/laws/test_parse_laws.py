@@ -7,8 +7,12 @@ import pyromark
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from notewright.notes import Note, NotePath, find_section, index_words, mentions, parse, query_words, sections
-from notewright.notes.structure import block_structure, list_items
+from notewright.notes.model import Note
+from notewright.notes.parse.headings import find_section, sections
+from notewright.notes.parse.parser import parse
+from notewright.notes.parse.structure import block_structure, list_items
+from notewright.notes.path import NotePath
+from notewright.notes.words import index_words, mentions, query_words
 
 # fmt: off
 PIECES = [

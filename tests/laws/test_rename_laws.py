@@ -5,8 +5,12 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from notewright.errors import Invalid
-from notewright.notes import Note, NotePath, link_key, names_of, parse, plan_rename, resolve, touched_keys
-from notewright.notes.links import is_reference
+from notewright.notes.links.rename import plan_rename, touched_keys
+from notewright.notes.links.resolve import link_key, names_of, resolve
+from notewright.notes.links.syntax import is_reference
+from notewright.notes.model import Note
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
 
 Case = tuple[dict[NotePath, str], dict[NotePath, NotePath]]
 FOLDERS = ["", "a", "b", "a/b", "long folder", "A"]

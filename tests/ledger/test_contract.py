@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from notewright.errors import Exists, Unavailable
-from notewright.ledger import Actor, Change, Ledger, Past, Step
+from notewright.ledger.base import Actor, Change, Ledger, Past, Step
 from notewright.ledger.sqlite import SqliteLedger
-from notewright.notes import NotePath
-from notewright.stores import version_of
+from notewright.notes.path import NotePath
+from notewright.stores.base import version_of
 
 A, B, C = (version_of(text) for text in (b"a", b"b", b"c"))
 BLOBS = {A: b"a", B: b"b", C: b"c"}

@@ -10,28 +10,28 @@ from pathlib import Path
 
 import pytest
 
+from notewright.accounts.base import Grant, Token, WorkspaceRecord
+from notewright.accounts.sqlite import POLL_SECONDS, SqliteAccounts
 from notewright.errors import Exists, Unavailable
-from notewright.ledger import Grant, Token, WorkspaceRecord
-from notewright.ledger.registry_sqlite import FEEL_SECONDS, SqliteRegistry
 
 PHONE = Token("phone", "d1", Grant(("work",), ("notes",), True, ("Private/**",), ("Inbox/**",)), 100.0, 200.0)
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Iterator[SqliteRegistry]:
-    made = SqliteRegistry.open(tmp_path)
+def registry(tmp_path: Path) -> Iterator[SqliteAccounts]:
+    made = SqliteAccounts.open(tmp_path)
     yield made
     made.close()
 
 
-def test_a_token_comes_back_as_it_was_given(registry: SqliteRegistry) -> None:
+def test_a_token_comes_back_as_it_was_given(registry: SqliteAccounts) -> None:
     registry.add_token(PHONE)
     assert registry.token("d1") == PHONE
     assert registry.tokens() == [PHONE]
     assert registry.token("d2") is None
 
 
-def test_a_name_can_be_used_again_when_its_token_is_revoked_or_has_expired(registry: SqliteRegistry) -> None:
+def test_a_name_can_be_used_again_when_its_token_is_revoked_or_has_expired(registry: SqliteAccounts) -> None:
     registry.add_token(PHONE)
     with pytest.raises(Exists, match="phone"):
         registry.add_token(Token("phone", "d2", Grant(), 150.0))
@@ -41,7 +41,7 @@ def test_a_name_can_be_used_again_when_its_token_is_revoked_or_has_expired(regis
     assert [token.good(230.0) for token in registry.tokens()] == [False, False, True]
 
 
-def test_revoking_twice_is_told(registry: SqliteRegistry) -> None:
+def test_revoking_twice_is_told(registry: SqliteAccounts) -> None:
     registry.add_token(PHONE)
     assert registry.revoke("phone", 1.0)
     assert not registry.revoke("phone", 2.0)
@@ -49,41 +49,41 @@ def test_revoking_twice_is_told(registry: SqliteRegistry) -> None:
     assert registry.tokens()[0].revoked == 1.0
 
 
-def test_every_change_is_felt_in_another_process(registry: SqliteRegistry, tmp_path: Path) -> None:
+def test_every_change_is_felt_in_another_process(registry: SqliteAccounts, tmp_path: Path) -> None:
     felt = registry.pulse()
     other = f"""
 import pathlib
-from notewright.ledger import Grant, Token
-from notewright.ledger.registry_sqlite import SqliteRegistry
-SqliteRegistry.open(pathlib.Path({str(tmp_path)!r})).add_token(Token("a", "b", Grant(), 1.0))
+from notewright.accounts.base import Grant, Token
+from notewright.accounts.sqlite import SqliteAccounts
+SqliteAccounts.open(pathlib.Path({str(tmp_path)!r})).add_token(Token("a", "b", Grant(), 1.0))
 """
     subprocess.run([sys.executable, "-c", other], check=True)
     assert registry.pulse() != felt
     assert [token.name for token in registry.tokens()] == ["a"]
 
 
-def test_the_use_of_a_token_changes_no_rule_in_any_process(registry: SqliteRegistry, tmp_path: Path) -> None:
+def test_the_use_of_a_token_changes_no_rule_in_any_process(registry: SqliteAccounts, tmp_path: Path) -> None:
     registry.add_token(PHONE)
-    other = SqliteRegistry.open(tmp_path)
+    other = SqliteAccounts.open(tmp_path)
     felt = registry.pulse(), other.pulse()
     for number, one in enumerate((registry, other), 1):
         one.used("d1", float(number))
-        time.sleep(2 * FEEL_SECONDS)
+        time.sleep(2 * POLL_SECONDS)
         assert (registry.pulse(), other.pulse()) == felt
         assert [each.tokens()[0].used for each in (registry, other)] == [number, number]
     other.revoke("phone", 3.0)
-    time.sleep(2 * FEEL_SECONDS)
+    time.sleep(2 * POLL_SECONDS)
     assert registry.pulse() != felt[0] and other.pulse() != felt[1]
     other.close()
 
 
 def test_a_session_that_ended_has_ended_for_everybody_and_is_forgotten_in_the_end(
-    registry: SqliteRegistry, tmp_path: Path
+    registry: SqliteAccounts, tmp_path: Path
 ) -> None:
     felt = registry.pulse()
     registry.end_session("one", 100.0, 50.0)
     assert registry.pulse() != felt, "streams that stay open are to notice"
-    again = SqliteRegistry.open(tmp_path)
+    again = SqliteAccounts.open(tmp_path)
     assert again.session_ended("one") and not again.session_ended("two")
     again.end_session("two", 151.0, 50.0)
     again.end_session("two", 152.0, 50.0)
@@ -92,7 +92,7 @@ def test_a_session_that_ended_has_ended_for_everybody_and_is_forgotten_in_the_en
 
 
 @pytest.mark.parametrize("change", ["add_token", "revoke", "put_record", "drop_record"])
-def test_every_change_of_ones_own_is_felt_too(registry: SqliteRegistry, change: str) -> None:
+def test_every_change_of_ones_own_is_felt_too(registry: SqliteAccounts, change: str) -> None:
     registry.add_token(PHONE)
     registry.put_record(WorkspaceRecord("x"))
     felt = registry.pulse()
@@ -108,7 +108,7 @@ def test_every_change_of_ones_own_is_felt_too(registry: SqliteRegistry, change: 
     assert registry.pulse() == registry.pulse()
 
 
-def test_a_workspace_keeps_its_place_when_it_is_changed(registry: SqliteRegistry) -> None:
+def test_a_workspace_keeps_its_place_when_it_is_changed(registry: SqliteAccounts) -> None:
     for name in ("b", "a"):
         registry.put_record(WorkspaceRecord(name, {"timezone": "UTC"}, added=True))
     registry.put_record(WorkspaceRecord("b", {"hide": ["X/**"]}))
@@ -122,32 +122,32 @@ def test_a_workspace_keeps_its_place_when_it_is_changed(registry: SqliteRegistry
 
 
 def test_a_secret_is_the_same_for_everybody_and_different_for_every_use(
-    registry: SqliteRegistry, tmp_path: Path
+    registry: SqliteAccounts, tmp_path: Path
 ) -> None:
     secret = registry.secret("sessions")
     assert len(secret) == 32
     assert registry.secret("cookies") != secret
-    again = SqliteRegistry.open(tmp_path)
+    again = SqliteAccounts.open(tmp_path)
     assert again.secret("sessions") == secret
     again.close()
 
 
-def test_nobody_else_on_the_machine_can_read_it(registry: SqliteRegistry, tmp_path: Path) -> None:
+def test_nobody_else_on_the_machine_can_read_it(registry: SqliteAccounts, tmp_path: Path) -> None:
     registry.add_token(PHONE)
     for name in os.listdir(tmp_path):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) & 0o077 == 0, name
 
 
 def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
-    SqliteRegistry.open(tmp_path).close()
+    SqliteAccounts.open(tmp_path).close()
     (tmp_path / "registry.db").chmod(0o644)
-    SqliteRegistry.open(tmp_path).close()
+    SqliteAccounts.open(tmp_path).close()
     assert stat.S_IMODE((tmp_path / "registry.db").stat().st_mode) == 0o600
 
 
 def test_one_that_a_newer_program_wrote_is_refused(tmp_path: Path) -> None:
-    registry = SqliteRegistry.open(tmp_path)
+    registry = SqliteAccounts.open(tmp_path)
     registry._db.execute("pragma user_version = 99")
     registry.close()
     with pytest.raises(Unavailable, match="newer"):
-        SqliteRegistry.open(tmp_path)
+        SqliteAccounts.open(tmp_path)

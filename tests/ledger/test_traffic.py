@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from notewright.accounts import limits_sqlite
+from notewright.accounts.limits import MemoryRateLimits, RateLimits, Window
+from notewright.accounts.limits_sqlite import SqliteRateLimits
 from notewright.errors import Limited, Unavailable
-from notewright.ledger import traffic_sqlite
-from notewright.ledger.traffic import MemoryTraffic, Traffic, Window
-from notewright.ledger.traffic_sqlite import SqliteTraffic
 
 MINUTE = [Window(3, 60, "minute")]
 BRAIN = [Window(3, 60, "minute"), Window(5, 3600, "hour")]
@@ -34,7 +34,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A place of this test's own for what is kept in memory."""
     place = tmp_path / "memory"
     place.mkdir()
-    monkeypatch.setattr(traffic_sqlite, "MEMORY", place)
+    monkeypatch.setattr(limits_sqlite, "MEMORY", place)
     return place
 
 
@@ -43,25 +43,25 @@ def clock() -> Clock:
     return Clock()
 
 
-Make = Callable[..., Traffic]
+Make = Callable[..., RateLimits]
 
 
 @pytest.fixture(params=["memory", "file"])
 def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Make:
-    def made(most: int = 10_000) -> Traffic:
+    def made(most: int = 10_000) -> RateLimits:
         if request.param == "memory":
-            return MemoryTraffic(clock, most)
-        return SqliteTraffic(tmp_path / "state" / "traffic.db", clock, most)
+            return MemoryRateLimits(clock, most)
+        return SqliteRateLimits(tmp_path / "state" / "traffic.db", clock, most)
 
     return made
 
 
 @pytest.fixture
-def traffic(make: Make) -> Traffic:
+def traffic(make: Make) -> RateLimits:
     return make()
 
 
-def refusal(traffic: Traffic, caller: str, windows: list[Window]) -> Limited:
+def refusal(traffic: RateLimits, caller: str, windows: list[Window]) -> Limited:
     with pytest.raises(Limited) as refused:
         traffic.count(caller, windows)
     return refused.value
@@ -70,7 +70,7 @@ def refusal(traffic: Traffic, caller: str, windows: list[Window]) -> Limited:
 # ---- calls --------------------------------------------------------------------------------------------
 
 
-def test_as_many_calls_as_a_window_holds_pass_and_the_next_is_told_when(traffic: Traffic, clock: Clock) -> None:
+def test_as_many_calls_as_a_window_holds_pass_and_the_next_is_told_when(traffic: RateLimits, clock: Clock) -> None:
     for _ in range(3):
         traffic.count("ann", MINUTE)
         clock.now += 10
@@ -82,7 +82,7 @@ def test_as_many_calls_as_a_window_holds_pass_and_the_next_is_told_when(traffic:
     traffic.count("ann", MINUTE)
 
 
-def test_a_refused_call_does_not_count(traffic: Traffic, clock: Clock) -> None:
+def test_a_refused_call_does_not_count(traffic: RateLimits, clock: Clock) -> None:
     for _ in range(3):
         traffic.count("ann", MINUTE)
     for _ in range(10):
@@ -94,7 +94,7 @@ def test_a_refused_call_does_not_count(traffic: Traffic, clock: Clock) -> None:
     refusal(traffic, "ann", MINUTE)
 
 
-def test_windows_slide_and_do_not_jump(traffic: Traffic, clock: Clock) -> None:
+def test_windows_slide_and_do_not_jump(traffic: RateLimits, clock: Clock) -> None:
     """At no moment were there more than three calls in the sixty seconds before it."""
     passed: list[float] = []
     for _ in range(600):
@@ -108,7 +108,7 @@ def test_windows_slide_and_do_not_jump(traffic: Traffic, clock: Clock) -> None:
     assert all(later - before >= 60 for before, later in zip(passed, passed[3:], strict=False))
 
 
-def test_every_window_must_have_room(traffic: Traffic, clock: Clock) -> None:
+def test_every_window_must_have_room(traffic: RateLimits, clock: Clock) -> None:
     for _ in range(3):
         traffic.count("ann", BRAIN)
     assert refusal(traffic, "ann", BRAIN).details["name"] == "minute"
@@ -121,14 +121,14 @@ def test_every_window_must_have_room(traffic: Traffic, clock: Clock) -> None:
     traffic.count("ann", BRAIN)
 
 
-def test_callers_are_counted_apart(traffic: Traffic) -> None:
+def test_callers_are_counted_apart(traffic: RateLimits) -> None:
     for caller in ("ann", "ben", "", "é\udcff", "x" * 100_000):
         for _ in range(3):
             traffic.count(caller, MINUTE)
         refusal(traffic, caller, MINUTE)
 
 
-def test_threads_get_exactly_as_many_as_there_are(traffic: Traffic) -> None:
+def test_threads_get_exactly_as_many_as_there_are(traffic: RateLimits) -> None:
     passed: list[int] = []
 
     def hammer() -> None:
@@ -150,7 +150,7 @@ def test_threads_get_exactly_as_many_as_there_are(traffic: Traffic) -> None:
 # ---- sessions -----------------------------------------------------------------------------------------
 
 
-def test_a_session_lives_while_it_is_used(traffic: Traffic, clock: Clock) -> None:
+def test_a_session_lives_while_it_is_used(traffic: RateLimits, clock: Clock) -> None:
     for _ in range(5):
         assert traffic.touch("s", idle=1800)
         clock.now += 1700
@@ -159,12 +159,12 @@ def test_a_session_lives_while_it_is_used(traffic: Traffic, clock: Clock) -> Non
     assert not traffic.touch("s", idle=1800)
 
 
-def test_one_that_nobody_used_lives_by_its_age(traffic: Traffic) -> None:
+def test_one_that_nobody_used_lives_by_its_age(traffic: RateLimits) -> None:
     assert traffic.touch("young", idle=1800, age=1700)
     assert not traffic.touch("old", idle=1800, age=1801)
 
 
-def test_an_ended_session_stays_ended(traffic: Traffic, clock: Clock) -> None:
+def test_an_ended_session_stays_ended(traffic: RateLimits, clock: Clock) -> None:
     assert traffic.touch("s", idle=1800)
     traffic.end("s")
     assert not traffic.touch("s", idle=1800)
@@ -174,14 +174,14 @@ def test_an_ended_session_stays_ended(traffic: Traffic, clock: Clock) -> None:
     assert not traffic.touch("never used", idle=1800)
 
 
-def test_a_thing_is_said_once_in_a_session(traffic: Traffic) -> None:
+def test_a_thing_is_said_once_in_a_session(traffic: RateLimits) -> None:
     assert not traffic.marked("s", "context")
     assert traffic.once("s", "context")
     assert not traffic.once("s", "context") and traffic.marked("s", "context")
     assert traffic.once("s", "other") and traffic.once("t", "context")
 
 
-def test_a_forgotten_session_begins_anew(traffic: Traffic) -> None:
+def test_a_forgotten_session_begins_anew(traffic: RateLimits) -> None:
     assert traffic.touch("s", idle=1800) and traffic.once("s", "context")
     traffic.end("s")
     traffic.forget("s")
@@ -193,7 +193,7 @@ def test_no_more_callers_and_sessions_are_remembered_than_fit(make: Make, clock:
     for _ in range(3):
         traffic.count("first", MINUTE)
     assert traffic.once("first", "context")
-    for number in range(traffic_sqlite.SWEEP + 20):
+    for number in range(limits_sqlite.SWEEP + 20):
         clock.now += 0.01
         traffic.touch(f"session {number}", idle=1800)
         traffic.count(f"caller {number}", MINUTE)
@@ -205,7 +205,7 @@ def test_no_more_callers_and_sessions_are_remembered_than_fit(make: Make, clock:
 
 
 def test_two_processes_see_each_other_s_calls_and_sessions(tmp_path: Path, clock: Clock) -> None:
-    here, there = (SqliteTraffic(tmp_path / "traffic.db", clock) for _ in range(2))
+    here, there = (SqliteRateLimits(tmp_path / "traffic.db", clock) for _ in range(2))
     here.count("ann", MINUTE)
     there.count("ann", MINUTE)
     here.count("ann", MINUTE)
@@ -221,7 +221,7 @@ def test_two_processes_see_each_other_s_calls_and_sessions(tmp_path: Path, clock
 
 
 def hammer(file: Path, go: str, calls: int, answers: "multiprocessing.SimpleQueue[int]") -> None:
-    traffic = SqliteTraffic(file)
+    traffic = SqliteRateLimits(file)
     while not Path(go).exists():
         time.sleep(0.001)
     passed = 0
@@ -249,7 +249,7 @@ def test_processes_that_hammer_one_counter_get_exactly_as_many_as_there_are(tmp_
 
 
 def count_for_ever(file: Path, answers: "multiprocessing.SimpleQueue[int]") -> None:
-    traffic = SqliteTraffic(file)
+    traffic = SqliteRateLimits(file)
     answers.put(os.getpid())
     while True:
         traffic.count("ann", [Window(10_000_000, 3600, "hour")])
@@ -260,7 +260,7 @@ def count_for_ever(file: Path, answers: "multiprocessing.SimpleQueue[int]") -> N
 def test_a_process_killed_in_the_middle_leaves_the_others_a_whole_file(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     answers = context.SimpleQueue()
-    traffic = SqliteTraffic(tmp_path / "traffic.db")
+    traffic = SqliteRateLimits(tmp_path / "traffic.db")
     for _ in range(4):
         process = context.Process(target=count_for_ever, args=(tmp_path / "traffic.db", answers))
         process.start()
@@ -279,7 +279,7 @@ def test_a_process_killed_in_the_middle_leaves_the_others_a_whole_file(tmp_path:
 
 
 def test_what_is_kept_stays_small_and_old_calls_go(tmp_path: Path, clock: Clock) -> None:
-    traffic = SqliteTraffic(tmp_path / "traffic.db", clock)
+    traffic = SqliteRateLimits(tmp_path / "traffic.db", clock)
     for _ in range(100):
         clock.now += 61
         for _ in range(3):
@@ -294,23 +294,23 @@ def test_what_is_kept_stays_small_and_old_calls_go(tmp_path: Path, clock: Clock)
     assert rows(traffic, "call") <= 20
 
 
-def rows(traffic: SqliteTraffic, table: str) -> int:
+def rows(traffic: SqliteRateLimits, table: str) -> int:
     return int(traffic._db.execute(f"select count(*) from {table}").get)
 
 
 def test_beyond_a_size_the_longest_unused_callers_are_forgotten(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(traffic_sqlite, "MOST_BYTES", 1)
-    traffic = SqliteTraffic(tmp_path / "traffic.db", clock)
-    for number in range(traffic_sqlite.SWEEP * 3):
+    monkeypatch.setattr(limits_sqlite, "MOST_BYTES", 1)
+    traffic = SqliteRateLimits(tmp_path / "traffic.db", clock)
+    for number in range(limits_sqlite.SWEEP * 3):
         clock.now += 1
         traffic.count(f"caller {number}", MINUTE)
-    assert rows(traffic, "caller") < traffic_sqlite.SWEEP * 2.5
+    assert rows(traffic, "caller") < limits_sqlite.SWEEP * 2.5
 
 
 def test_names_are_not_written_down(tmp_path: Path) -> None:
-    traffic = SqliteTraffic(tmp_path / "traffic.db")
+    traffic = SqliteRateLimits(tmp_path / "traffic.db")
     traffic.count("ann@example.org", MINUTE)
     traffic.touch("secret-session-id", idle=60)
     traffic.close()
@@ -320,7 +320,7 @@ def test_names_are_not_written_down(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_is_set_back_locks_nobody_out(tmp_path: Path, clock: Clock) -> None:
-    traffic = SqliteTraffic(tmp_path / "traffic.db", clock)
+    traffic = SqliteRateLimits(tmp_path / "traffic.db", clock)
     for _ in range(3):
         traffic.count("ann", MINUTE)
     clock.now -= 86_400
@@ -349,7 +349,7 @@ def of_another_version(file: Path) -> None:
 @pytest.mark.parametrize("damage", [spoil, of_another_version])
 def test_a_file_that_is_no_use_is_begun_anew(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     damage(tmp_path / "traffic.db")
-    traffic = SqliteTraffic(tmp_path / "traffic.db")
+    traffic = SqliteRateLimits(tmp_path / "traffic.db")
     for _ in range(3):
         traffic.count("ann", MINUTE)
     refusal(traffic, "ann", MINUTE)
@@ -359,7 +359,7 @@ def test_a_file_that_is_no_use_is_begun_anew(tmp_path: Path, damage: Callable[[P
 def test_a_file_that_breaks_while_it_is_used_is_begun_anew_by_all(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    here, there = (SqliteTraffic(tmp_path / "traffic.db") for _ in range(2))
+    here, there = (SqliteRateLimits(tmp_path / "traffic.db") for _ in range(2))
     many = [Window(1000, 3600, "hour")]
     for _ in range(60):
         here.count("ann", many)
@@ -369,7 +369,7 @@ def test_a_file_that_breaks_while_it_is_used_is_begun_anew_by_all(
     for _ in range(20):  # each finds out when it next reads from the disk
         here.count("cat", many)
         there.count("cat", many)
-    fresh = SqliteTraffic(tmp_path / "traffic.db")
+    fresh = SqliteRateLimits(tmp_path / "traffic.db")
     assert here._inode == there._inode == fresh._inode
     for traffic in (here, there, fresh):
         traffic.count("dan", MINUTE)
@@ -377,7 +377,7 @@ def test_a_file_that_breaks_while_it_is_used_is_begun_anew_by_all(
 
 
 def test_where_nothing_can_be_written_each_counts_for_itself(tmp_path: Path) -> None:
-    traffic = SqliteTraffic.open(tmp_path)
+    traffic = SqliteRateLimits.open(tmp_path)
     traffic._db.execute("pragma query_only = on")
     for _ in range(3):
         traffic.count("ann", MINUTE)
@@ -386,8 +386,8 @@ def test_where_nothing_can_be_written_each_counts_for_itself(tmp_path: Path) -> 
 
 
 def test_it_is_kept_in_memory_for_its_owner_s_eyes_and_shared_by_all_of_one_state(tmp_path: Path, memory: Path) -> None:
-    here, there = (SqliteTraffic.open(tmp_path / "state") for _ in range(2))
-    other = SqliteTraffic.open(tmp_path / "other")
+    here, there = (SqliteRateLimits.open(tmp_path / "state") for _ in range(2))
+    other = SqliteRateLimits.open(tmp_path / "other")
     here.count("ann", [Window(1, 60, "minute")])
     refusal(there, "ann", [Window(1, 60, "minute")])
     other.count("ann", [Window(1, 60, "minute")])
@@ -396,19 +396,19 @@ def test_it_is_kept_in_memory_for_its_owner_s_eyes_and_shared_by_all_of_one_stat
 
 
 def test_whoever_leaves_last_leaves_nothing_behind(tmp_path: Path, memory: Path) -> None:
-    here, there = (SqliteTraffic.open(tmp_path / "state") for _ in range(2))
+    here, there = (SqliteRateLimits.open(tmp_path / "state") for _ in range(2))
     here.count("ann", [Window(1, 60, "minute")])
     here.close()
     refusal(there, "ann", [Window(1, 60, "minute")])
     there.close()
     assert list(memory.iterdir()) == []
-    SqliteTraffic.open(tmp_path / "state").count("ann", [Window(1, 60, "minute")])
+    SqliteRateLimits.open(tmp_path / "state").count("ann", [Window(1, 60, "minute")])
 
 
 def come_and_go(state: Path, memory: Path, answers: "multiprocessing.SimpleQueue[int]") -> None:
-    traffic_sqlite.MEMORY = memory
+    limits_sqlite.MEMORY = memory
     for _ in range(30):
-        traffic = SqliteTraffic.open(state)
+        traffic = SqliteRateLimits.open(state)
         traffic.count("ann", [Window(1_000_000, 3600, "hour")])
         assert memory in traffic._file.parents
         traffic.close()
@@ -430,7 +430,7 @@ def test_processes_that_come_and_go_at_once_always_find_each_other_in_memory(tmp
 
 @pytest.mark.parametrize("trouble", ["nothing there", "open to others", "a file in its place"])
 def test_without_such_memory_it_is_kept_in_the_state_directory(tmp_path: Path, memory: Path, trouble: str) -> None:
-    SqliteTraffic.open(tmp_path / "state")
+    SqliteRateLimits.open(tmp_path / "state")
     (place,) = memory.iterdir()
     shutil.rmtree(place)
     if trouble == "nothing there":
@@ -440,11 +440,11 @@ def test_without_such_memory_it_is_kept_in_the_state_directory(tmp_path: Path, m
         place.chmod(0o777)
     else:
         place.touch()
-    SqliteTraffic.open(tmp_path / "state").count("ann", MINUTE)
+    SqliteRateLimits.open(tmp_path / "state").count("ann", MINUTE)
     assert (tmp_path / "state" / "traffic.db").exists()
 
 
 def test_a_place_that_cannot_be_used_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
     with pytest.raises(Unavailable, match="call counts cannot be kept"):
-        SqliteTraffic.open(tmp_path / "state")
+        SqliteRateLimits.open(tmp_path / "state")

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from notewright.notes import DailySettings, daily_path, fill_template, format_moment, parse_daily_settings
+from notewright.notes.daily import DailySettings, daily_path, fill_template, format_moment, parse_daily_settings
 
 MOMENT = datetime(2024, 2, 29, 13, 5, 7, 123456, tzinfo=UTC)
 

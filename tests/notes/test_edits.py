@@ -5,38 +5,39 @@ from typing import Any
 import pytest
 
 from notewright.errors import Ambiguous, Invalid, NotFound
-from notewright.notes import (
+from notewright.notes.edits import edit as edits_module
+from notewright.notes.edits import sections as sectionedits_module
+from notewright.notes.edits.edit import (
     AddTag,
     Append,
-    AppendToSection,
-    DeleteSection,
     Edit,
-    HeadingRule,
     InsertAtLine,
     InsertBesideText,
-    NotePath,
     Overwrite,
     Prepend,
-    PrependToSection,
     RemoveProperty,
     RemoveTag,
     Replace,
     ReplaceBody,
-    ReplaceSection,
     RewriteTargets,
     SetProperty,
-    Splice,
     apply,
     apply_all,
     may_apply_again,
-    merge,
-    parse,
-    section_text,
-    spliced,
-    yaml_block,
 )
-from notewright.notes import edits as edits_module
-from notewright.notes import sectionedits as sectionedits_module
+from notewright.notes.edits.merge import merge
+from notewright.notes.edits.sections import (
+    AppendToSection,
+    DeleteSection,
+    PrependToSection,
+    ReplaceSection,
+    section_text,
+)
+from notewright.notes.edits.splices import Splice, spliced
+from notewright.notes.edits.yaml import yaml_block
+from notewright.notes.parse.headings import HeadingRule
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
 
 DOC = "# A\none\n\n## B\ntwo\n\n\n# C\nthree"
 

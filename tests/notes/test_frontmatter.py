@@ -2,7 +2,9 @@
 
 import pytest
 
-from notewright.notes import Frontmatter, NotePath, parse
+from notewright.notes.model import Frontmatter
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
 
 
 def front(inner: str) -> Frontmatter:

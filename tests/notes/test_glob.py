@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from notewright.errors import Invalid
-from notewright.notes import glob_matcher, glob_pieces, glob_prefix
+from notewright.notes.glob import glob_matcher, glob_pieces, glob_prefix
 
 HITS = [
     ("*.md", "a.md"),

@@ -2,7 +2,9 @@
 
 import pytest
 
-from notewright.notes import HeadingRule, NotePath, find_section, heading_key, parse, sections
+from notewright.notes.parse.headings import HeadingRule, find_section, heading_key, sections
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
 
 GUIDE = """# Guide
 

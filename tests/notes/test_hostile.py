@@ -4,8 +4,11 @@ import time
 
 import pytest
 
-from notewright.notes import NotePath, find_section, index_words, mentions, parse, query_words, sections
-from notewright.notes.structure import block_structure, list_items
+from notewright.notes.parse.headings import find_section, sections
+from notewright.notes.parse.parser import parse
+from notewright.notes.parse.structure import block_structure, list_items
+from notewright.notes.path import NotePath
+from notewright.notes.words import index_words, mentions, query_words
 
 REPEATED = [
     "[[a]] ", "[[", "[", "]", "![", "[a](b.md) ", "[![a](b)](c)\n\n", "[a](", "[a](b ", '[a](b "', "[a](b 'x",

@@ -2,7 +2,10 @@
 
 import pytest
 
-from notewright.notes import Link, NotePath, parse, shown_text
+from notewright.notes.links.syntax import shown_text
+from notewright.notes.model import Link
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
 
 
 def links(text: str) -> list[Link]:

@@ -2,7 +2,9 @@
 
 import pytest
 
-from notewright.notes import Note, NotePath, parse
+from notewright.notes.model import Note
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
 
 
 def note(text: str, path: str = "Folder/Name.md") -> Note:

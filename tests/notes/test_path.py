@@ -3,7 +3,7 @@
 import pytest
 
 from notewright.errors import Invalid
-from notewright.notes import NotePath, name_problem, path_key, path_problem, with_md, without_md
+from notewright.notes.path import NotePath, name_problem, path_key, path_problem, with_md, without_md
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 import pytest
 
-from notewright.notes import NotePath, parse, parse_query, parse_terms, satisfies
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
+from notewright.notes.query import parse_query, parse_terms, satisfies
 
 NOTE = parse(
     NotePath("Projects/Tea.md"),

@@ -3,19 +3,11 @@
 import pytest
 
 from notewright.errors import Exists, Invalid, NotFound
-from notewright.notes import (
-    NotePath,
-    Rewritten,
-    link_key,
-    moves_of,
-    names_of,
-    parse,
-    plan_rename,
-    rename_block,
-    rename_heading,
-    rename_tag,
-    touched_keys,
-)
+from notewright.notes.links.relabel import rename_block, rename_heading, rename_tag
+from notewright.notes.links.rename import Rewritten, moves_of, plan_rename, touched_keys
+from notewright.notes.links.resolve import link_key, names_of
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
 
 
 def renamed(files: dict[str, str], old: str, new: str) -> dict[str, str]:

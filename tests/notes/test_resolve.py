@@ -2,23 +2,23 @@
 
 import pytest
 
-from notewright.notes import (
+from notewright.notes.links.resolve import (
     CAIRN,
     OBSIDIAN,
     STEM,
     STEM_OR_PATH,
     LinkPolicy,
-    NotePath,
     PlainNames,
     enumerate_slugs,
     lens,
     link_key,
     meaning,
     names_of,
-    parse,
     resolve,
     slug_key,
 )
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
 
 
 def names(*paths: str) -> PlainNames:

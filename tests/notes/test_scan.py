@@ -2,7 +2,8 @@
 
 import pytest
 
-from notewright.notes import NotePath, parse
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
 
 
 def headings(text: str) -> list[tuple[int, str, int, bool]]:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from notewright.notes import NotePath, parse
-from notewright.notes.slugs import heading_slugs
-from notewright.notes.structure import block_structure, list_items
+from notewright.notes.parse.parser import parse
+from notewright.notes.parse.slugs import heading_slugs
+from notewright.notes.parse.structure import block_structure, list_items
+from notewright.notes.path import NotePath
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 import pytest
 
-from notewright.notes import NotePath, is_tag, parse, tag_key
+from notewright.notes.parse.parser import parse
+from notewright.notes.parse.tags import is_tag, tag_key
+from notewright.notes.path import NotePath
 
 
 def tags(text: str) -> list[str]:

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
-from notewright.notes import Note, NotePath, find_section, heading_key, parse
-from notewright.notes.links import shown_markdown
+from notewright.notes.links.syntax import shown_markdown
+from notewright.notes.model import Note
+from notewright.notes.parse.headings import find_section, heading_key
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
 
 BAR = 0.99
 # Notes where we differ on purpose, and why.

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from notewright.notes import Note, NotePath, PlainNames, link_key, names_of, parse, plan_rename, resolve, touched_keys
+from notewright.notes.links.rename import plan_rename, touched_keys
+from notewright.notes.links.resolve import PlainNames, link_key, names_of, resolve
+from notewright.notes.model import Note
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
 
 VAULTS = [
     "interconnected-1000",

@@ -14,9 +14,10 @@ import uvicorn
 from tests.conftest import write_files
 from tests.web import Http
 
-from notewright.config import Asked, Config, load
-from notewright.engine import Grant, mint
-from notewright.web import Site
+from notewright.accounts.base import Grant
+from notewright.app.compose_http import Site
+from notewright.config.load import CommandLine, Config, load
+from notewright.engine.library import new_token
 
 NOTES = {
     "Tea.md": "---\ntags: [drink]\nsteeped: 3\n---\n# Tea\n\nGreen tea is hot.\n\n## Water\n\nAs in [[Milk]].\n",
@@ -46,7 +47,7 @@ class Served:
             yield Http(client, surface)
 
     def token(self, name: str, **narrowed: Any) -> str:
-        return mint(self.site.registry, name, Grant(**narrowed), now=time.time())
+        return new_token(self.site.registry, name, Grant(**narrowed), now=time.time())
 
 
 def config_of(folder: Path, *names: str, notes: Mapping[str, str] = NOTES, **flags: Any) -> Config:
@@ -54,7 +55,9 @@ def config_of(folder: Path, *names: str, notes: Mapping[str, str] = NOTES, **fla
     for name in names:
         write_files(folder / name, notes)
     given = {"state": str(folder / "kept"), **{key.replace("__", "."): value for key, value in flags.items()}}
-    return load(Asked(tuple(f"{name}={folder / name}" for name in names), flags=given), environ={}, folder=str(folder))
+    return load(
+        CommandLine(tuple(f"{name}={folder / name}" for name in names), flags=given), environ={}, folder=str(folder)
+    )
 
 
 @contextlib.contextmanager

@@ -19,11 +19,14 @@ from tests.conftest import write_files
 from tests.server.crowd import Ask, Client, Deed, Told
 from tests.server.lines import NOTEWRIGHT
 
-from notewright import engine
-from notewright.config import Asked, load
-from notewright.engine import Change, Grant, Past
-from notewright.ledger.registry_sqlite import SqliteRegistry
-from notewright.opening import open_library
+from notewright.accounts.base import Grant
+from notewright.accounts.sqlite import SqliteAccounts
+from notewright.app.opening import open_library
+from notewright.config.load import CommandLine, load
+from notewright.engine.changes.history import list_changes, undo
+from notewright.engine.library import new_token
+from notewright.engine.workspace import Workspace
+from notewright.ledger.base import Change, Past
 
 SHARED = 6  # notes of each kind that everybody writes to
 WRITES = 0.2  # of all calls
@@ -135,11 +138,11 @@ def serving(place: Path, *words: str, workers: int = 2) -> Iterator[Server]:
 
 def tokens(place: Path, count: int) -> list[str]:
     """As many access tokens: half of the clients have one of their own, the others share one."""
-    registry = SqliteRegistry.open(place / "state" / "state")
+    registry = SqliteAccounts.open(place / "state" / "state")
     try:
         now = time.time()
-        everyone = engine.mint(registry, "everyone", Grant(), now=now)
-        own = [engine.mint(registry, f"one {number}", Grant(), now=now) for number in range(count // 2)]
+        everyone = new_token(registry, "everyone", Grant(), now=now)
+        own = [new_token(registry, f"one {number}", Grant(), now=now) for number in range(count // 2)]
     finally:
         registry.close()
     return own + [everyone] * (count - len(own))
@@ -343,14 +346,14 @@ def _signature(change: Change) -> tuple[str, str, str]:
 
 def _past(place: Path) -> list[Change]:
     with _opened(place) as ws:
-        return engine.past(ws, Past(limit=1_000_000))
+        return list_changes(ws, Past(limit=1_000_000))
 
 
 def _taken_back(place: Path, before: dict[str, str]) -> Iterator[str]:
     """Each change undone, the newest first, leaves the folder as it was."""
     with _opened(place) as ws:
-        for change in engine.past(ws, Past(limit=1_000_000)):
-            engine.undo(ws, change.id)
+        for change in list_changes(ws, Past(limit=1_000_000)):
+            undo(ws, change.id)
     after = texts(place)
     for path in sorted(before.keys() | after.keys()):
         if before.get(path) != after.get(path):
@@ -358,8 +361,8 @@ def _taken_back(place: Path, before: dict[str, str]) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _opened(place: Path) -> Iterator[engine.Workspace]:
-    asked = Asked((f"Main={place / 'notes'}",), None, {"state": str(place / "state")})
+def _opened(place: Path) -> Iterator[Workspace]:
+    asked = CommandLine((f"Main={place / 'notes'}",), None, {"state": str(place / "state")})
     with contextlib.closing(open_library(load(asked))) as library:
         yield library.default
 

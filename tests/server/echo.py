@@ -8,33 +8,32 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
-from notewright import app, errors
-from notewright.engine import Workspace
-from notewright.engine.workspace import Still
+from notewright import errors
+from notewright.app import compose
+from notewright.engine.workspace import NoIndexer, Workspace
 from notewright.errors import Limited, NotFound
-from notewright.surfaces import (
+from notewright.surfaces.base import (
     INVALID_PARAMS,
     RATE_LIMITED,
     Answer,
     Args,
     Argument,
     Call,
-    Failed,
+    FailedCall,
     Image,
-    NoteResources,
     Prompt,
     RpcError,
     Style,
     Surface,
     Tool,
 )
-from notewright.surfaces.resources import Listed
+from notewright.surfaces.resources import ListedResource, NoteResources
 
 
 class Plain(Style):
     table = MappingProxyType({code: code for code in errors.codes()})
 
-    def problem(self, failed: Failed) -> Answer:
+    def problem(self, failed: FailedCall) -> Answer:
         wait = failed.problem.details.get("retry_after")
         if wait is not None and failed.call.transport == "http":
             raise RpcError(
@@ -44,11 +43,11 @@ class Plain(Style):
 
 
 class Strict(Plain):
-    def bad_arguments(self, failed: Failed) -> Answer:
+    def bad_arguments(self, failed: FailedCall) -> Answer:
         raise RpcError(INVALID_PARAMS, failed.problem.message)
 
 
-class Told(Still):
+class Told(NoIndexer):
     """A follower that is told by a tool what changed."""
 
     def __init__(self) -> None:
@@ -92,8 +91,8 @@ class Files:
 
     paths = tuple(f"n{number:03}.md" for number in range(300))
 
-    def page(self, workspace: Workspace, offset: int, limit: int) -> Sequence[Listed]:
-        return [Listed(path, 5, 0.0) for path in self.paths[offset : offset + limit]]
+    def page(self, workspace: Workspace, offset: int, limit: int) -> Sequence[ListedResource]:
+        return [ListedResource(path, 5, 0.0) for path in self.paths[offset : offset + limit]]
 
     def read(self, workspace: Workspace, path: str) -> bytes:
         if path not in self.paths:
@@ -173,4 +172,4 @@ CAIRN = Surface("cairn", "", TOOLS, Plain())
 
 if __name__ == "__main__":
     chosen = {"strict": STRICT}.get(Path(sys.argv[-1]).name, ECHO)
-    app.serve_stdio(lambda: Shelf("Main", "Other"), [chosen])
+    compose.serve_stdio(lambda: Shelf("Main", "Other"), [chosen])

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from notewright import app
-from notewright.config import SURFACES, Config
-from notewright.surfaces import Surface, Tool
+from notewright.app import compose
+from notewright.config.load import Config
+from notewright.config.settings import SURFACES
+from notewright.surfaces.base import Surface, Tool
 
 Args = dict[str, Any]
 FIXED = {"workspace": "Garden", "since": "2000-01-01", "modified_since": "2000-01-01", "date": "2026-01-01"}
@@ -13,7 +14,7 @@ NUMBERS = {"limit": 50, "max_results": 50, "max_matches": 50, "budget": 2000, "m
 
 
 def surfaces() -> list[Surface]:
-    return [app.surface_named(name, Config((), "", "")) for name in SURFACES]
+    return [compose.surface_named(name, Config((), "", "")) for name in SURFACES]
 
 
 def calls(tool: Tool, word: str, dull: str = "Tea") -> Iterator[Args]:

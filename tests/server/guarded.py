@@ -20,14 +20,17 @@ import uvicorn
 from starlette.applications import Starlette
 from tests.conftest import write_files
 
-from notewright import engine
-from notewright.config import Config, WorkspaceConfig
-from notewright.engine import Actor, Grant
-from notewright.notes import Append, NotePath
-from notewright.server import listening
-from notewright.server.bounded import Limits
-from notewright.server.gate import Door
-from notewright.web import Site
+from notewright.accounts.base import Grant
+from notewright.app.compose_http import Site
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.engine.library import digest_of, new_token
+from notewright.engine.write import edit_note
+from notewright.ledger.base import Actor
+from notewright.notes.edits.edit import Append
+from notewright.notes.path import NotePath
+from notewright.server.auth.authenticate import GuardedRoute
+from notewright.server.listen import uvicorn_server
+from notewright.server.listen.bounded_protocol import ConnectionLimits
 
 WORKSPACE = "Quillon"  # the one that only its owner sees
 BY_RULE, BY_TOKEN = "Zephyrine", "Marzipane"  # notes hidden by the workspace, and by a token
@@ -100,14 +103,14 @@ class Guarded:
         return f"http://127.0.0.1:{self.port}"
 
     @property
-    def doors(self) -> list[Door]:
+    def doors(self) -> list[GuardedRoute]:
         """Every route there is: one that is no Door has no decision about who may come."""
-        doors = [route for route in self.app.routes if isinstance(route, Door)]
+        doors = [route for route in self.app.routes if isinstance(route, GuardedRoute)]
         assert len(doors) == len(self.app.routes), "a route is no Door"
         return doors
 
     def token(self, name: str, **narrow: Any) -> str:
-        return engine.mint(self.site.registry, name, Grant(**narrow), now=time.time())
+        return new_token(self.site.registry, name, Grant(**narrow), now=time.time())
 
     def bearer(self, who: str) -> dict[str, str]:
         return {"authorization": f"Bearer {self.tokens[who]}"}
@@ -171,10 +174,10 @@ class Guarded:
 
     def cookie(self, who: str) -> dict[str, str]:
         """What a browser has after it signed in."""
-        registry, digest = self.site.registry, engine.digest_of(self.tokens[who])
-        from notewright.server.cookies import Cookies
+        registry, digest = self.site.registry, digest_of(self.tokens[who])
+        from notewright.server.auth.browser_session import BrowserSessions
 
-        return {"cookie": f"notewright={Cookies(registry.secret('cookies')).issue(digest, time.time())}"}
+        return {"cookie": f"notewright={BrowserSessions(registry.secret('cookies')).issue(digest, time.time())}"}
 
     def files(self) -> dict[str, bytes]:
         """Every byte of every note there is."""
@@ -200,7 +203,9 @@ def configured(place: Path, garden: Mapping[str, str | bytes] = GARDEN, **settin
 
 
 @contextlib.contextmanager
-def guarded(place: Path, *, limits: Limits | None = None, tokens: bool = True, **settings: Any) -> Iterator[Guarded]:
+def guarded(
+    place: Path, *, limits: ConnectionLimits | None = None, tokens: bool = True, **settings: Any
+) -> Iterator[Guarded]:
     """Served as `notewright serve --http` does it, in a thread of this process. Without tokens everybody who comes is
     the owner."""
     config = configured(place, **settings)
@@ -214,10 +219,10 @@ def guarded(place: Path, *, limits: Limits | None = None, tokens: bool = True, *
 
 
 @contextlib.contextmanager
-def serving(app: Starlette, limits: Limits | None = None, **more: Any) -> Iterator[int]:
+def serving(app: Starlette, limits: ConnectionLimits | None = None, **more: Any) -> Iterator[int]:
     """The port at which an application is served with the bounds that a real server has."""
-    told = listening.settings() | {"timeout_graceful_shutdown": 2} | more
-    server = listening.Server(uvicorn.Config(app, **told), leaving=app.state.leave, limits=limits)
+    told = uvicorn_server.settings() | {"timeout_graceful_shutdown": 2} | more
+    server = uvicorn_server.Server(uvicorn.Config(app, **told), leaving=app.state.leave, limits=limits)
     with socket.create_server(("127.0.0.1", 0)) as door:
         thread = threading.Thread(target=server.run, args=([door],))
         thread.start()
@@ -246,13 +251,13 @@ def _tokens(server: Guarded) -> dict[str, str]:
     tokens = {name: server.token(name, **given) for name, given in narrow.items()}
     server.site.registry.revoke("revoked", time.time())
     old = time.time() - 1000
-    tokens["expired"] = engine.mint(server.site.registry, "expired", Grant(), now=old, expires=old + 10)
+    tokens["expired"] = new_token(server.site.registry, "expired", Grant(), now=old, expires=old + 10)
     tokens["wrong"] = "nw_" + "A" * 43
     return tokens
 
 
 def _changed(site: Site) -> str:
     ws = next(ws for ws in site.library.workspaces() if ws.id == "garden")
-    done = engine.edit_note(ws.by(ACTOR), NotePath("Tea.md"), [Append("One more line.\n")])
+    done = edit_note(ws.by(ACTOR), NotePath("Tea.md"), [Append("One more line.\n")])
     assert done.change_id
     return done.change_id

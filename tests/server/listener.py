@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from notewright.config import Config
-from notewright.server import listening, tls
-from notewright.server.bounded import Limits
-from notewright.server.processes import Seat
+from notewright.config.load import Config
+from notewright.server.listen import tls, uvicorn_server
+from notewright.server.listen.bounded_protocol import ConnectionLimits
+from notewright.server.listen.supervisor import WorkerSlot
 
 GET = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
@@ -68,15 +68,15 @@ def config(**values: Any) -> Config:
 def listening_to(
     app: Any,
     given: Config | None = None,
-    limits: Limits | None = None,
-    seat: Seat | None = None,
+    limits: ConnectionLimits | None = None,
+    seat: WorkerSlot | None = None,
     door: socket.socket | None = None,
     refused: Callable[[int], None] = lambda status: None,
     **more: Any,
 ) -> Iterator[int]:
     """The port at which an application is served, until the end of the block."""
-    told = listening.settings(tls.opened(given or config())) | {"log_level": "critical"} | more
-    server = listening.Server(uvicorn.Config(app, **told), limits=limits, seat=seat, refused=refused)
+    told = uvicorn_server.settings(tls.opened(given or config())) | {"log_level": "critical"} | more
+    server = uvicorn_server.Server(uvicorn.Config(app, **told), limits=limits, seat=seat, refused=refused)
     with door or socket.create_server(("127.0.0.1", 0), backlog=512) as door:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
         thread.start()

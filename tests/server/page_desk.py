@@ -15,13 +15,17 @@ import httpx2
 import uvicorn
 from tests.conftest import write_files
 
-from notewright import app, engine, web
-from notewright.config import Config, WorkspaceConfig
-from notewright.engine import Actor, Grant, Workspace
-from notewright.ledger import Registry
-from notewright.ledger.registry_sqlite import SqliteRegistry
-from notewright.notes import Append, NotePath
-from notewright.opening import close_workspace, open_workspace
+from notewright.accounts.base import Accounts, Grant
+from notewright.accounts.sqlite import SqliteAccounts
+from notewright.app import compose, compose_http
+from notewright.app.opening import close_workspace, open_workspace
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.engine.library import new_token
+from notewright.engine.workspace import Workspace
+from notewright.engine.write import edit_note
+from notewright.ledger.base import Actor
+from notewright.notes.edits.edit import Append
+from notewright.notes.path import NotePath
 
 HTML = {"accept": "text/html"}
 
@@ -32,7 +36,7 @@ class Site:
 
     base: str
     config: Config
-    registry: Registry
+    registry: Accounts
     opened: list[Workspace] = field(default_factory=list)
     clients: list[httpx2.Client] = field(default_factory=list)
 
@@ -47,7 +51,7 @@ class Site:
         return client
 
     def token(self, name: str = "me", **narrow: Any) -> str:
-        return engine.mint(self.registry, name, Grant(**narrow), now=time.time())
+        return new_token(self.registry, name, Grant(**narrow), now=time.time())
 
     def agent(self, name: str = "claude", workspace: int = 0) -> Workspace:
         """The same notes with an index and a ledger of its own, as a stdio server has them."""
@@ -67,7 +71,7 @@ class Site:
 
 def append(ws: Workspace, path: str, text: str) -> str:
     """An agent adds a line; the name of the change."""
-    done = engine.edit_note(ws, NotePath(path), [Append(text)])
+    done = edit_note(ws, NotePath(path), [Append(text)])
     assert done.change_id
     return done.change_id
 
@@ -94,9 +98,9 @@ def config_of(place: Path, files: Mapping[str, Mapping[str, str | bytes]], **set
 
 
 @contextlib.contextmanager
-def served(config: Config, registry: Registry | None = None) -> Iterator[Site]:
-    with web.Site(config, registry or SqliteRegistry.in_memory()) as whole:
-        site = whole.app([app.surface_named("notes", config)])
+def served(config: Config, registry: Accounts | None = None) -> Iterator[Site]:
+    with compose_http.Site(config, registry or SqliteAccounts.in_memory()) as whole:
+        site = whole.app([compose.surface_named("notes", config)])
         server = uvicorn.Server(uvicorn.Config(site, log_level="error", timeout_graceful_shutdown=5))
         with socket.create_server(("127.0.0.1", 0)) as listening:
             thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

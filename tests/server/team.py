@@ -13,13 +13,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from notewright.server import processes
+from notewright.server.listen import supervisor
 
 PLAN, FOLDER = sys.argv[1], Path(sys.argv[2])
 
 
 class App:
-    def __init__(self, seat: processes.Seat) -> None:
+    def __init__(self, seat: supervisor.WorkerSlot) -> None:
         self.told = f"{seat.number} {os.getpid()}".encode()
         self.turn, self.waiting = asyncio.Lock(), 0
 
@@ -52,19 +52,19 @@ def note(what: str) -> None:
         file.write(f"{os.getpid()}\n")
 
 
-def work(seat: processes.Seat) -> int:
+def work(seat: supervisor.WorkerSlot) -> int:
     if PLAN == "broken" or (PLAN == "half" and seat.number == 1):
         note("tried")
         raise ValueError("the disk is on fire")
     import uvicorn
 
-    from notewright.server import listening
+    from notewright.server.listen import uvicorn_server
 
     app = App(seat)
     if PLAN == "line":
-        listening.HELD = 600.0  # however slow this machine is
-    config = uvicorn.Config(app, **listening.settings())
-    server = listening.Server(config, seat=seat, behind=lambda: app.waiting > 0)
+        uvicorn_server.HELD = 600.0  # however slow this machine is
+    config = uvicorn.Config(app, **uvicorn_server.settings())
+    server = uvicorn_server.Server(config, seat=seat, behind=lambda: app.waiting > 0)
     server.run([door])
     return 0 if server.started else 1
 
@@ -72,7 +72,7 @@ def work(seat: processes.Seat) -> int:
 if __name__ == "__main__":
     door = socket.create_server(("127.0.0.1", 0), backlog=512)
     print(door.getsockname()[1], flush=True)
-    code = processes.run(2, work, doors=[door], patience=3 if PLAN == "hasty" else 20)
+    code = supervisor.run(2, work, doors=[door], patience=3 if PLAN == "hasty" else 20)
     heavy = {"uvicorn", "starlette", "mcp", "asyncio", "uvloop"} & set(sys.modules) - {"asyncio"}
     print("heavy:", *sorted(heavy), flush=True)
     sys.exit(code)

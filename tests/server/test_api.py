@@ -13,9 +13,10 @@ from starlette.routing import Route
 from tests.server.api_site import NOTES, Served, config_of, eventually, served
 
 from notewright import errors
-from notewright.server.api import operations, problems
-from notewright.server.api.problems import STATUS
-from notewright.server.gate import Door
+from notewright.api import operation as problems
+from notewright.api.operation import STATUS
+from notewright.api.routes import operations
+from notewright.server.auth.authenticate import GuardedRoute
 
 HERE = "/api/v1/workspaces/main"
 TABLE = operations(1 << 20)
@@ -438,7 +439,7 @@ def test_the_description_has_every_route_and_no_other(site: Served, client: http
     routes = [route for route in site.site.app().routes if isinstance(route, Route)]
     ours = [route for route in routes if route.path.startswith(("/api/v1", "/admin"))]
     for route in ours:
-        assert isinstance(route, Door)
+        assert isinstance(route, GuardedRoute)
         plain = route.path.replace(":path", "")
         methods = {method for path, method in said if path == plain}
         assert set(route.methods or ()) - {"HEAD"} <= methods, route.path

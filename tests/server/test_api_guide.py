@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from tests.server.api_site import Served, config_of, eventually, served
 
-from notewright.server.api import operations
+from notewright.api.routes import operations
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "api.md"
 

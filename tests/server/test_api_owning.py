@@ -14,7 +14,7 @@ import pytest
 from tests.server.api_site import NOTES, Served, config_of, eventually, served
 from tests.server.lines import over_http
 
-from notewright.cli import main
+from notewright.cli.main import main
 
 ALL, ONE = "/api/v1/workspaces", "/api/v1/workspaces/main"
 

@@ -14,24 +14,25 @@ import pytest
 from tests.engine.parts import desk, drop, put, write
 from tests.server.watched import eventually, watched
 
-from notewright import engine
-from notewright.engine import Past, Plan, commit
-from notewright.server.audit import ALL_MINUTE, EACH_MINUTE, KEPT, MOST_BYTES, MOST_PATHS, Audit, audit_file
-from notewright.server.visit import NOW, Visit
+from notewright.engine.changes.commit import Plan, commit
+from notewright.engine.changes.history import undo
+from notewright.ledger.base import Past
+from notewright.server.ops.audit_log import ALL_MINUTE, EACH_MINUTE, KEPT, MOST_BYTES, MOST_PATHS, AuditLog, audit_file
+from notewright.server.request_context import NOW, RequestContext
 
 
 def lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="ascii").splitlines()]
 
 
-def visit(address: str = "192.0.2.1", user: str = "", via: str = "bearer") -> Visit:
+def visit(address: str = "192.0.2.1", user: str = "", via: str = "bearer") -> RequestContext:
     """A request from there, of somebody if a name is given."""
     known = SimpleNamespace(principal=SimpleNamespace(user=user), via=via) if user else None
-    return Visit("0123456789abcdef", {"client": (address, 4711), "notewright.visitor": known})
+    return RequestContext("0123456789abcdef", {"client": (address, 4711), "notewright.visitor": known})
 
 
 def test_a_change_set_leaves_one_line_that_says_who_did_what_where_and_no_text(tmp_path: Path) -> None:
-    audit = Audit(tmp_path / "audit.jsonl")
+    audit = AuditLog(tmp_path / "audit.jsonl")
     ws = desk(heard=audit.wrote)
     write(ws, Old="a secret thought\n")
     before = NOW.set(visit(user="ann"))
@@ -55,15 +56,15 @@ def test_a_change_set_leaves_one_line_that_says_who_did_what_where_and_no_text(t
 
 
 def test_an_undo_names_what_it_takes_back(tmp_path: Path) -> None:
-    audit = Audit(tmp_path / "audit.jsonl")
+    audit = AuditLog(tmp_path / "audit.jsonl")
     ws = desk(heard=audit.wrote)
     done = commit(ws, Plan((put(ws, "New.md", "text\n"),), "made"))
-    engine.undo(ws, done.id or "")
+    undo(ws, done.id or "")
     assert lines(tmp_path / "audit.jsonl")[1]["undoes"] == [done.id]
 
 
 def test_a_change_set_of_very_many_files_names_some_and_counts_all(tmp_path: Path) -> None:
-    audit = Audit(tmp_path / "audit.jsonl")
+    audit = AuditLog(tmp_path / "audit.jsonl")
     ws = desk(heard=audit.wrote)
     commit(ws, Plan(tuple(put(ws, f"n{number}.md", "x") for number in range(250)), "made"))
     (told,) = lines(tmp_path / "audit.jsonl")
@@ -72,14 +73,14 @@ def test_a_change_set_of_very_many_files_names_some_and_counts_all(tmp_path: Pat
 
 def test_the_file_is_for_its_owners_eyes_only(tmp_path: Path) -> None:
     file = tmp_path / "state" / "audit.jsonl"
-    Audit(file).admin("backup", user="ann")
+    AuditLog(file).admin("backup", user="ann")
     assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_where_it_is_can_be_said_and_off_is_nowhere(tmp_path: Path) -> None:
     assert audit_file(None, tmp_path) == tmp_path / "audit.jsonl"
     assert audit_file("/var/log/notes.jsonl", tmp_path) == Path("/var/log/notes.jsonl")
-    nowhere = Audit(audit_file("off", tmp_path))
+    nowhere = AuditLog(audit_file("off", tmp_path))
     nowhere.admin("backup")
     nowhere.refused(visit(), "unauthenticated", 401)
     nowhere.came(visit(user="ann"))
@@ -87,7 +88,7 @@ def test_where_it_is_can_be_said_and_off_is_nowhere(tmp_path: Path) -> None:
 
 
 def _write_many(file: Path, who: str, count: int, most_bytes: int) -> None:
-    audit = Audit(file, most_bytes=most_bytes, kept=99)
+    audit = AuditLog(file, most_bytes=most_bytes, kept=99)
     for number in range(count):
         audit.admin("backup", user=who, number=number, filling="x" * 300)
 
@@ -106,7 +107,7 @@ def test_several_processes_share_it_and_nothing_is_lost_while_it_is_moved_away(t
 
 
 def test_grown_large_it_is_moved_away_and_five_old_ones_are_kept(tmp_path: Path) -> None:
-    audit = Audit(tmp_path / "audit.jsonl", most_bytes=1000)
+    audit = AuditLog(tmp_path / "audit.jsonl", most_bytes=1000)
     for number in range(200):
         audit.admin("backup", number=number)
     names = {file.name for file in tmp_path.iterdir()}
@@ -117,7 +118,7 @@ def test_grown_large_it_is_moved_away_and_five_old_ones_are_kept(tmp_path: Path)
 
 def test_moved_away_by_somebody_else_it_begins_anew(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
-    audit = Audit(file)
+    audit = AuditLog(file)
     audit.admin("backup", number=1)
     file.rename(tmp_path / "audit.jsonl-20260301")
     audit.admin("backup", number=2)
@@ -128,7 +129,7 @@ def test_moved_away_by_somebody_else_it_begins_anew(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_fails_no_call_and_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    audit = Audit(Path("/dev/full"))
+    audit = AuditLog(Path("/dev/full"))
     ws = desk(heard=audit.wrote)
     with caplog.at_level(logging.ERROR):
         for number in range(3):
@@ -140,7 +141,7 @@ def test_a_full_disk_fails_no_call_and_is_said_once(caplog: pytest.LogCaptureFix
 
 def _write_with_little_room(file: Path) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    audit = Audit(file)
+    audit = AuditLog(file)
     resource.setrlimit(resource.RLIMIT_FSIZE, (150, resource.RLIM_INFINITY))
     for number in range(4):
         audit.admin("backup", number=number)
@@ -162,7 +163,7 @@ def test_a_line_that_was_torn_does_not_spoil_the_next(tmp_path: Path) -> None:
 
 def test_a_flood_of_refusals_from_one_address_is_counted_instead_of_written(tmp_path: Path) -> None:
     now = [1000.0]
-    audit = Audit(tmp_path / "audit.jsonl", clock=lambda: now[0])
+    audit = AuditLog(tmp_path / "audit.jsonl", clock=lambda: now[0])
     for _ in range(1000):
         audit.refused(visit(), "unauthenticated", 401)
     audit.refused(visit(), "host", 421)
@@ -175,14 +176,14 @@ def test_a_flood_of_refusals_from_one_address_is_counted_instead_of_written(tmp_
 
 
 def test_a_flood_from_very_many_addresses_is_bounded_too(tmp_path: Path) -> None:
-    audit = Audit(tmp_path / "audit.jsonl", clock=lambda: 1000.0)
+    audit = AuditLog(tmp_path / "audit.jsonl", clock=lambda: 1000.0)
     for number in range(10_000):
         audit.refused(visit(f"2001:db8::{number:x}"), "unauthenticated", 401)
     assert len(lines(tmp_path / "audit.jsonl")) == ALL_MINUTE
 
 
 def test_somebody_is_written_down_when_first_seen_at_an_address(tmp_path: Path) -> None:
-    audit = Audit(tmp_path / "audit.jsonl")
+    audit = AuditLog(tmp_path / "audit.jsonl")
     for address, user, via in (("a", "ann", "bearer"), ("a", "ann", "bearer"), ("b", "ann", "bearer"),
                                ("b", "ann", "cookie"), ("b", "bob", "bearer"), ("b", "me", "local")):  # fmt: skip
         audit.came(visit(address, user, via))
@@ -197,7 +198,7 @@ def test_somebody_is_written_down_when_first_seen_at_an_address(tmp_path: Path) 
 
 def test_a_secret_that_strayed_into_it_is_not_written(tmp_path: Path) -> None:
     secret = "nw_" + "x" * 43
-    Audit(tmp_path / "audit.jsonl").admin("token_added", user="ann", token=secret)
+    AuditLog(tmp_path / "audit.jsonl").admin("token_added", user="ann", token=secret)
     assert "xxxx" not in (tmp_path / "audit.jsonl").read_text(encoding="ascii")
 
 
@@ -303,7 +304,7 @@ def test_it_is_where_the_setting_says(tmp_path: Path) -> None:
 def test_the_guide_shows_lines_as_they_are_and_the_bounds_that_hold(tmp_path: Path) -> None:
     guide = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "operations.md").read_text(encoding="utf-8")
     shown = [json.loads(line) for line in guide.splitlines() if line.startswith('    {"time": "…", "event"')]
-    audit, ann = Audit(tmp_path / "audit.jsonl"), visit(user="anna")
+    audit, ann = AuditLog(tmp_path / "audit.jsonl"), visit(user="anna")
     commit(ws := desk(heard=audit.wrote), Plan((put(ws, "Tea.md", "text\n"),), "made"))
     audit.refused(visit(), "invalid_token", 401)
     audit.came(ann)

@@ -16,10 +16,10 @@ import pytest
 from tests.conftest import write_files
 from tests.server.lines import NOTEWRIGHT
 
-from notewright import app
-from notewright.config import Asked, load
+from notewright.accounts.sqlite import SqliteAccounts
+from notewright.app import compose
+from notewright.config.load import CommandLine, load
 from notewright.errors import Invalid
-from notewright.ledger.registry_sqlite import SqliteRegistry
 
 HEADERS = {"accept": "application/json"}
 
@@ -141,10 +141,10 @@ def test_a_token_that_is_over_opens_nothing(place: Path) -> None:
 )
 def test_an_address_that_needs_a_token_is_refused_for_what_it_is(place: Path, host: str, words: str) -> None:
     config = load(
-        Asked((str(place / "notes"),), flags={"http.host": host, "http.port": 0}), environ={}, folder=str(place)
+        CommandLine((str(place / "notes"),), flags={"http.host": host, "http.port": 0}), environ={}, folder=str(place)
     )
-    with contextlib.closing(SqliteRegistry.in_memory()) as registry, pytest.raises(Invalid) as refused:
-        app.refuse_strangers(config, registry)
+    with contextlib.closing(SqliteAccounts.in_memory()) as registry, pytest.raises(Invalid) as refused:
+        compose.refuse_strangers(config, registry)
     assert str(refused.value).startswith(f"--http {host}:0 {words}. make an access token first: notewright token add")
 
 

@@ -4,26 +4,26 @@ import base64
 
 import pytest
 
-from notewright.server.cookies import LASTS, Cookies
+from notewright.server.auth.browser_session import LASTS, BrowserSessions
 
 DIGEST = "ab" * 32
 NOW = 1_700_000_000.0
 
 
 def test_a_cookie_tells_the_digest_it_was_issued_for() -> None:
-    value = Cookies(b"k" * 32).issue(DIGEST, NOW)
-    read = Cookies(b"k" * 32).read(value, NOW + 1)  # in another process, too
+    value = BrowserSessions(b"k" * 32).issue(DIGEST, NOW)
+    read = BrowserSessions(b"k" * 32).read(value, NOW + 1)  # in another process, too
     assert read is not None and read.digest == DIGEST
 
 
 def test_two_cookies_for_one_token_are_two_sessions() -> None:
-    cookies = Cookies(b"k" * 32)
+    cookies = BrowserSessions(b"k" * 32)
     one, other = (cookies.read(cookies.issue(DIGEST, NOW), NOW) for _ in range(2))
     assert one is not None and other is not None and one.session != other.session
 
 
 def test_a_cookie_ends_after_its_time() -> None:
-    cookies = Cookies(b"k" * 32)
+    cookies = BrowserSessions(b"k" * 32)
     value = cookies.issue(DIGEST, NOW)
     assert cookies.read(value, NOW + LASTS - 1) is not None
     assert cookies.read(value, NOW + LASTS) is None
@@ -31,7 +31,7 @@ def test_a_cookie_ends_after_its_time() -> None:
 
 
 def test_every_changed_byte_is_noticed() -> None:
-    cookies = Cookies(b"k" * 32)
+    cookies = BrowserSessions(b"k" * 32)
     raw = base64.urlsafe_b64decode(cookies.issue(DIGEST, NOW) + "=" * 4)
     for place in range(len(raw)):
         changed = raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :]
@@ -40,23 +40,23 @@ def test_every_changed_byte_is_noticed() -> None:
 
 @pytest.mark.parametrize("value", ["", "x", "=", "é", "nw_token", "A" * 10_000, "\udcff", "AAAA AAAA"])
 def test_what_is_no_cookie_is_nobody(value: str) -> None:
-    assert Cookies(b"k" * 32).read(value, NOW) is None
+    assert BrowserSessions(b"k" * 32).read(value, NOW) is None
 
 
 def test_a_cookie_of_another_server_is_nobody() -> None:
-    assert Cookies(b"k" * 32).read(Cookies(b"j" * 32).issue(DIGEST, NOW), NOW) is None
+    assert BrowserSessions(b"k" * 32).read(BrowserSessions(b"j" * 32).issue(DIGEST, NOW), NOW) is None
 
 
 def test_a_form_is_bound_to_its_visit() -> None:
-    cookies = Cookies(b"k" * 32)
+    cookies = BrowserSessions(b"k" * 32)
     token = cookies.csrf("mine")
     assert cookies.check("mine", token)
     assert not cookies.check("other", token)
     assert not cookies.check("mine", "")
     assert not cookies.check("mine", "\udcff")
-    assert not Cookies(b"j" * 32).check("mine", token)
+    assert not BrowserSessions(b"j" * 32).check("mine", token)
 
 
 def test_a_form_tells_nothing_of_a_cookie() -> None:
-    cookies = Cookies(b"k" * 32)
+    cookies = BrowserSessions(b"k" * 32)
     assert cookies.csrf(DIGEST) not in base64.urlsafe_b64decode(cookies.issue(DIGEST, NOW) + "=" * 4).hex()

@@ -9,13 +9,13 @@ from random import Random
 import pytest
 
 from notewright.errors import Busy
-from notewright.server.workers import LONG, Workers
+from notewright.mcp.thread_pool import LONG, ThreadPool
 
 KINDS = pytest.mark.parametrize("brief", [False, True], ids=["of its own", "brief"])
 Work = Callable[[], object]
 
 
-def run(workers: Workers, *works: Work, brief: bool = False) -> list[object]:
+def run(workers: ThreadPool, *works: Work, brief: bool = False) -> list[object]:
     """All at once."""
     doing = workers.run_brief if brief else workers.run
 
@@ -40,19 +40,19 @@ def test_brief_calls_are_done_by_few_threads() -> None:
         spin(0.0002)
         return threading.current_thread().name
 
-    names = run(Workers(), *[work] * 50, brief=True)
+    names = run(ThreadPool(), *[work] * 50, brief=True)
     assert len(names) == 50 and len(set(names)) < 16
 
 
 @KINDS
 def test_calls_that_wait_for_something_all_wait_at_once(brief: bool) -> None:
     together = threading.Barrier(20)
-    assert run(Workers(), *[lambda: together.wait(30) >= 0] * 20, brief=brief) == [True] * 20
+    assert run(ThreadPool(), *[lambda: together.wait(30) >= 0] * 20, brief=brief) == [True] * 20
 
 
 @KINDS
 def test_a_brief_call_is_not_kept_waiting_by_calls_that_hang(brief: bool) -> None:
-    hung, workers = threading.Event(), Workers(threads=20)
+    hung, workers = threading.Event(), ThreadPool(threads=20)
     doing = workers.run_brief if brief else workers.run
 
     async def among_hanging() -> float:
@@ -71,7 +71,7 @@ def test_a_brief_call_is_not_kept_waiting_by_calls_that_hang(brief: bool) -> Non
 
 @KINDS
 def test_a_brief_call_comes_between_long_ones_that_work_hard(brief: bool) -> None:
-    workers = Workers()
+    workers = ThreadPool()
     doing = workers.run_brief if brief else workers.run
 
     async def among_long() -> bool:
@@ -98,13 +98,13 @@ def test_there_are_never_more_threads_than_allowed_and_the_rest_wait_their_turn(
         with lock:
             at_once[0] -= 1
 
-    assert run(Workers(threads=3), *[counted] * 12, brief=brief) == [None] * 12
+    assert run(ThreadPool(threads=3), *[counted] * 12, brief=brief) == [None] * 12
     assert most[0] <= 3
 
 
 def test_far_too_many_calls_are_refused() -> None:
     go = threading.Event()
-    workers = Workers(threads=1, waiting=2)
+    workers = ThreadPool(threads=1, waiting=2)
 
     async def crowded() -> list[object]:
         taken = [asyncio.create_task(workers.run(go.wait, 60)) for _ in range(3)]
@@ -120,7 +120,7 @@ def test_far_too_many_calls_are_refused() -> None:
 
 def test_a_call_whose_caller_left_before_it_began_is_not_made() -> None:
     go, made = threading.Event(), list[str]()
-    workers = Workers(threads=1)
+    workers = ThreadPool(threads=1)
 
     async def leaves() -> None:
         first = asyncio.create_task(workers.run(go.wait, 60))
@@ -145,13 +145,13 @@ def test_what_a_call_raises_its_caller_gets(brief: bool) -> None:
     def endless() -> None:
         raise StopIteration
 
-    found = run(Workers(), wrong, endless, brief=brief)
+    found = run(ThreadPool(), wrong, endless, brief=brief)
     assert [type(one) for one in found] == [ValueError, RuntimeError]
 
 
 def test_calls_of_both_kinds_and_all_lengths_are_all_answered() -> None:
     """Whatever the order in which threads fall asleep and wake up."""
-    workers, chance = Workers(threads=6), Random(3)
+    workers, chance = ThreadPool(threads=6), Random(3)
 
     def work(number: int, seconds: float) -> int:
         if seconds:
@@ -181,7 +181,7 @@ def test_threads_end_when_they_are_no_longer_needed() -> None:
         threads.append(threading.current_thread())
         together.wait(30)
 
-    run(Workers(), *[here] * 5)
+    run(ThreadPool(), *[here] * 5)
     for thread in threads:
         thread.join(10)
     assert not any(thread.is_alive() for thread in threads) and len(set(threads)) == 5

@@ -12,13 +12,17 @@ from tests.server.listener import GET, Echo, answer, ask, connected, heard, list
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from notewright.errors import Invalid
-from notewright.server import bounded
-from notewright.server.bounded import Limits
-from notewright.server.processes import Seat
-from notewright.server.proxies import Proxies
+from notewright.server.listen import bounded_protocol
+from notewright.server.listen.bounded_protocol import ConnectionLimits
+from notewright.server.listen.supervisor import WorkerSlot
+from notewright.server.listen.trusted_proxies import Proxies
 
-QUICK = Limits(head_seconds=0.6, body_seconds=0.6, idle_seconds=0.6, rest_seconds=0.6, reader_seconds=0.6)
-KINDS = [(bounded.Plain, "asyncio"), (bounded.PROTOCOL, "auto"), (bounded.PROTOCOL, "asyncio")]
+QUICK = ConnectionLimits(head_seconds=0.6, body_seconds=0.6, idle_seconds=0.6, rest_seconds=0.6, reader_seconds=0.6)
+KINDS = [
+    (bounded_protocol.BoundedH11, "asyncio"),
+    (bounded_protocol.PROTOCOL, "auto"),
+    (bounded_protocol.PROTOCOL, "asyncio"),
+]
 
 
 @pytest.fixture(params=KINDS, ids=["h11", "as installed", "as installed on asyncio"])
@@ -205,7 +209,7 @@ def test_a_client_that_reads_slowly_is_not(kind: dict[str, Any]) -> None:
 
 
 def test_beyond_so_many_connections_there_is_no_room_until_one_leaves(kind: dict[str, Any]) -> None:
-    app, few, counted = Echo(), Limits(connections=5), list[int]()
+    app, few, counted = Echo(), ConnectionLimits(connections=5), list[int]()
     with listening_to(app, limits=few, refused=counted.append, **kind) as port, contextlib.ExitStack() as stack:
         inside = [stack.enter_context(connected(port)) for _ in range(5)]
         for client in inside:
@@ -226,7 +230,7 @@ def test_beyond_so_many_connections_there_is_no_room_until_one_leaves(kind: dict
 
 @pytest.mark.slow
 def test_who_is_idle_makes_room_for_who_wants_something(kind: dict[str, Any]) -> None:
-    app, few = Echo(), Limits(connections=3, idle_seconds=4)  # looked at four times a second
+    app, few = Echo(), ConnectionLimits(connections=3, idle_seconds=4)  # looked at four times a second
     with listening_to(app, limits=few, **kind) as port, contextlib.ExitStack() as stack:
         busy, idle, last = (stack.enter_context(connected(port)) for _ in range(3))
         busy.sendall(GET.replace(b"/ ", b"/never "))
@@ -280,10 +284,13 @@ def test_a_client_that_sent_ahead_and_left_is_missed(kind: dict[str, Any]) -> No
 def test_a_full_process_leaves_clients_to_one_that_has_room() -> None:
     """Where several share a door, nobody is turned away by the one that is full while another is not."""
     board = memoryview(bytearray(8)).cast("i")
-    other = Seat(1, board)
+    other = WorkerSlot(1, board)
     other.write(0)
     app = Echo()
-    with listening_to(app, limits=Limits(connections=1), seat=Seat(0, board)) as port, connected(port) as client:
+    with (
+        listening_to(app, limits=ConnectionLimits(connections=1), seat=WorkerSlot(0, board)) as port,
+        connected(port) as client,
+    ):
         client.sendall(GET.replace(b"/ ", b"/never "))
         assert until(lambda: app.calls == 1) and board[0] == 1
         with connected(port) as second:

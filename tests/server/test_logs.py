@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from notewright.errors import Invalid
-from notewright.server import logs
-from notewright.server.visit import NOW, Visit
+from notewright.server.ops import logs
+from notewright.server.request_context import NOW, RequestContext
 
 TOKEN = "nw_" + "aB3-_" * 8 + "xyz"
 WEB_TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhbm5hIn0.c2lnbmF0dXJl-_x"
@@ -37,7 +37,7 @@ def test_a_text_line_looks_as_it_always_did_without_a_request(said: Said) -> Non
 
 def test_a_line_names_the_request_it_belongs_to(said: Said) -> None:
     logs.to_stderr(logging.INFO)
-    before = NOW.set(Visit("00ff00ff00ff00ff"))
+    before = NOW.set(RequestContext("00ff00ff00ff00ff"))
     logging.getLogger("some.where").warning("late")
     NOW.reset(before)
     assert said() == "WARNING some.where [00ff00ff00ff00ff]: late\n"
@@ -45,7 +45,7 @@ def test_a_line_names_the_request_it_belongs_to(said: Said) -> None:
 
 def test_a_json_line_holds_time_level_logger_message_request_and_facts(said: Said) -> None:
     logs.to_stderr(logging.INFO, "json")
-    before = NOW.set(Visit("00ff00ff00ff00ff"))
+    before = NOW.set(RequestContext("00ff00ff00ff00ff"))
     logging.getLogger("some.where").info("it is %s", "late", extra={"facts": {"status": 200}})
     NOW.reset(before)
     told = json.loads(said())

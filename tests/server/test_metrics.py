@@ -12,10 +12,10 @@ import pytest
 from tests.server.watched import Watched, samples, watched
 
 from notewright import errors
-from notewright.config import Asked, load
-from notewright.opening import open_library
-from notewright.server import tallies
-from notewright.server.metrics import CUT_OFF, REASONS, Found, Metrics, space_of
+from notewright.app.opening import open_library
+from notewright.config.load import CommandLine, load
+from notewright.server.ops import multiproc_metrics
+from notewright.server.ops.metrics import CUT_OFF, REASONS, Metrics, ScrapedNumbers, space_of
 
 
 @pytest.fixture(scope="module")
@@ -186,11 +186,11 @@ def test_a_quota_is_told_where_there_is_one(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     file = tmp_path / "notewright.toml"
     file.write_text('[workspaces.Work]\nlocation = "notes"\nquota_bytes = 5000\n', encoding="utf-8")
-    config = load(Asked((), str(file), {"state": str(tmp_path / "kept")}), environ={}, folder=str(tmp_path))
+    config = load(CommandLine((), str(file), {"state": str(tmp_path / "kept")}), environ={}, folder=str(tmp_path))
     library = open_library(config)
     try:
         space = space_of(library.default, Path(config.state), Path(config.cache))
-        found = samples(Metrics().text(Found([space])).decode())
+        found = samples(Metrics().text(ScrapedNumbers([space])).decode())
         assert list(found["notewright_quota_bytes"].values()) == [5000]
         assert "notewright_quota_files" not in found
     finally:
@@ -199,8 +199,8 @@ def test_a_quota_is_told_where_there_is_one(tmp_path: Path) -> None:
 
 def test_the_last_backup_is_told_if_there_was_one() -> None:
     name = "notewright_backup_last_success_time_seconds"
-    assert samples(Metrics().text(Found([], 1_700_000_000.0)).decode())[name] == {(): 1_700_000_000.0}
-    assert name not in samples(Metrics().text(Found([])).decode())
+    assert samples(Metrics().text(ScrapedNumbers([], 1_700_000_000.0)).decode())[name] == {(): 1_700_000_000.0}
+    assert name not in samples(Metrics().text(ScrapedNumbers([])).decode())
 
 
 def test_two_servers_in_one_process_count_apart() -> None:
@@ -256,9 +256,9 @@ def test_the_guide_names_every_outcome_and_reason() -> None:
 COUNT = """
 import sys
 from pathlib import Path
-from notewright.config import count_in
+from notewright.config.load import count_in
 count_in(sys.argv[1])
-from notewright.server.metrics import Metrics
+from notewright.server.ops.metrics import Metrics
 metrics = Metrics(Path(sys.argv[1]))
 for _ in range(int(sys.argv[2])):
     metrics.began()
@@ -295,7 +295,7 @@ READ = (("outcome", "ok"), ("surface", "notes"), ("tool", "read"))
 
 def test_what_several_workers_count_is_added_up_by_whichever_is_asked_and_outlives_them(tmp_path: Path) -> None:
     folder = tmp_path / "metrics" / str(os.getpid())
-    tallies.fresh(folder)
+    multiproc_metrics.clear_folder(folder)
     one, two = Worker(folder, 3), Worker(folder, 4)
     try:
         for worker in (one, two):
@@ -306,13 +306,13 @@ def test_what_several_workers_count_is_added_up_by_whichever_is_asked_and_outliv
             assert numbers["notewright_calls_in_flight"] == {(): 2}
             assert numbers["notewright_processes"] == {(): 2}
         one.kill()
-        tallies.gone(folder, one.process.pid)
+        multiproc_metrics.forget_process(folder, one.process.pid)
         three = Worker(folder, 1)
         numbers = three.numbers()
         three.kill()
         assert numbers["notewright_calls_total"] == {READ: 8} and numbers["notewright_calls_in_flight"] == {(): 2}
         assert numbers["notewright_processes"] == {(): 2}
-        tallies.gone(folder, three.process.pid)
+        multiproc_metrics.forget_process(folder, three.process.pid)
         numbers = two.numbers()
         assert numbers["notewright_calls_total"] == {READ: 8} and numbers["notewright_calls_in_flight"] == {(): 1}
         assert numbers["notewright_call_duration_seconds_sum"][READ[1:]] == pytest.approx(8 * 0.02)
@@ -324,11 +324,11 @@ def test_what_several_workers_count_is_added_up_by_whichever_is_asked_and_outliv
 
 def test_counts_that_a_dying_worker_left_damaged_are_left_out(tmp_path: Path) -> None:
     folder = tmp_path / "metrics" / str(os.getpid())
-    tallies.fresh(folder)
+    multiproc_metrics.clear_folder(folder)
     worker = Worker(folder, 3)
     worker.kill()
     (folder / f"counter_{worker.process.pid}.db").write_bytes(b"\xff\x00\x00\x00" + b"\x00" * 4 + b"\x7f" * 50)
-    tallies.gone(folder, worker.process.pid)
+    multiproc_metrics.forget_process(folder, worker.process.pid)
     other = Worker(folder, 2)
     numbers = other.numbers()
     other.kill()
@@ -343,6 +343,6 @@ def test_what_servers_counted_that_have_ended_is_removed(tmp_path: Path) -> None
     for folder in (ours, theirs, living):
         folder.mkdir(parents=True)
         (folder / "counter_1.db").touch()
-    tallies.fresh(ours)
+    multiproc_metrics.clear_folder(ours)
     assert list(ours.iterdir()) == [] and ours.stat().st_mode & 0o777 == 0o700
     assert not theirs.exists() and (living / "counter_1.db").exists()

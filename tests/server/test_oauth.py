@@ -14,13 +14,13 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from tests.server.provider import AGENTS, SECRET, Provider, forged, keys, provider
 
-from notewright.engine import Grant, Principal, mint
-from notewright.engine.principal import PREFIX
+from notewright.accounts.base import Grant
+from notewright.accounts.sqlite import SqliteAccounts
+from notewright.engine.library import PREFIX, Principal, new_token
 from notewright.errors import Unavailable
-from notewright.ledger.registry_sqlite import SqliteRegistry
-from notewright.server import oauth
-from notewright.server.gate import Refused
-from notewright.server.oauth import REMEMBERED, Issuer, Trust, trust
+from notewright.server.auth import oauth
+from notewright.server.auth.authenticate import Refused
+from notewright.server.auth.oauth import REMEMBERED, Issuer, Trust, trust
 
 BASE = "https://notes.example.com"
 HERE = f"{BASE}/mcp/notes"
@@ -364,7 +364,7 @@ def test_without_a_way_to_ask_an_opaque_token_is_nobodys(issuing: Provider) -> N
 
 
 def test_our_own_tokens_and_what_is_none_are_not_shown_to_the_issuer(issuing: Provider, secret_file: str) -> None:
-    ours = mint(SqliteRegistry.in_memory(), "laptop", Grant(), now=time.time())
+    ours = new_token(SqliteAccounts.in_memory(), "laptop", Grant(), now=time.time())
     assert ours.startswith(oauth.OURS) and oauth.OURS == PREFIX
     before = issuing.count("/token/introspection")
     tokens = [ours, "", "two words", "ünïcode", "x" * 20_000, "a\x00b", "="]

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from tests.server.site import Page, Site, site
 
-from notewright.engine import Principal
+from notewright.engine.library import Principal
 from notewright.errors import Busy, Unavailable
-from notewright.server import oauth_ask
-from notewright.server.gate import Refused
-from notewright.server.oauth import REMEMBERED, Issuer, trust
-from notewright.server.oauth_ask import NO_FOR, Recent
+from notewright.server.auth import introspection
+from notewright.server.auth.authenticate import Refused
+from notewright.server.auth.introspection import NO_FOR, RecentResults
+from notewright.server.auth.oauth import REMEMBERED, Issuer, trust
 
 HERE = "https://notes.example.com/mcp/notes"
 ASK = "/introspect"
@@ -137,12 +137,12 @@ def test_many_unknown_tokens_at_once_do_not_become_many_questions(issuing: Site,
         return told
 
     told = talk(issuing, tmp_path, conversation, time.monotonic)
-    assert len(told) == 100 - oauth_ask.AT_ONCE and all(isinstance(problem, Busy) for problem in told)
-    assert issuing.visits[ASK] <= oauth_ask.AT_ONCE
+    assert len(told) == 100 - introspection.AT_ONCE and all(isinstance(problem, Busy) for problem in told)
+    assert issuing.visits[ASK] <= introspection.AT_ONCE
 
 
 def test_what_was_learned_is_bounded_and_the_longest_unused_goes_first() -> None:
-    known: Recent[str] = Recent(lambda: 0.0, most=3)
+    known: RecentResults[str] = RecentResults(lambda: 0.0, most=3)
     for name in "abc":
         known.put(name, name, 10)
     assert known.get("a") == "a"

@@ -14,9 +14,9 @@ from tests.server.provider import forged, keys, public
 from tests.server.site import Page, Site, site
 
 from notewright.errors import Unavailable
-from notewright.server import oauth_keys
-from notewright.server.oauth_claims import Header, Untrusted, signed_claims
-from notewright.server.oauth_keys import FRESH, GAP, GRACE, Provider, client, discovery_urls, is_safe, key_set
+from notewright.server.auth import jwks
+from notewright.server.auth.claims import Header, Untrusted, signed_claims
+from notewright.server.auth.jwks import FRESH, GAP, GRACE, Provider, client, discovery_urls, is_safe, key_set
 
 OAUTH, OPENID, JWKS = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration", "/jwks"
 SIGNERS = keys()
@@ -136,7 +136,7 @@ def test_an_answer_without_end_and_one_that_is_packed_are_given_up(issuing: Site
     whole = json.dumps({"keys": public(SIGNERS)}).encode()
     for page in (
         Page(b" " * 65536, endless=True),
-        Page(b" " * (oauth_keys.MOST_BYTES + 1) + whole),
+        Page(b" " * (jwks.MOST_BYTES + 1) + whole),
         Page(gzip.compress(whole), headers={"Content-Encoding": "gzip"}),
         Page(b"[" * 100_000),
         Page(b"[1]"),
@@ -150,7 +150,7 @@ def test_an_answer_without_end_and_one_that_is_packed_are_given_up(issuing: Site
 
 
 def test_an_issuer_that_does_not_answer_is_not_waited_for_long(issuing: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oauth_keys, "PATIENCE", 0.2)
+    monkeypatch.setattr(jwks, "PATIENCE", 0.2)
     issuing.pages[JWKS] = None
     begun = time.monotonic()
     assert ask(issuing.address) == "Unavailable"

@@ -19,9 +19,9 @@ from tests.server.lines import over_http
 from tests.server.provider import SECRET, Provider, provider
 from tests.test_docs import EXAMPLES
 
-from notewright.ledger.registry_sqlite import SqliteRegistry
-from notewright.server.gate import Door, Entry, Gate
-from notewright.server.oauth import Issuer, trust
+from notewright.accounts.sqlite import SqliteAccounts
+from notewright.server.auth.authenticate import Authenticate, AuthSettings, GuardedRoute
+from notewright.server.auth.oauth import Issuer, trust
 
 pytestmark = pytest.mark.slow
 
@@ -140,10 +140,10 @@ def test_who_the_issuer_calls_an_administrator_owns_the_server_and_others_do_not
         return Response("yours")
 
     async def ask(scopes: list[str]) -> list[tuple[int, str | None]]:
-        doors = [Door("/owned", owned, need="owner")]
+        doors = [GuardedRoute("/owned", owned, need="owner")]
         async with Issuer(trust(served.issuing.issuer)) as issuer:
-            entry = Entry(SqliteRegistry.in_memory(), keepers=[issuer])
-            site = httpx2.ASGITransport(Starlette(routes=doors, middleware=[Middleware(Gate, entry, doors)]))
+            entry = AuthSettings(SqliteAccounts.in_memory(), keepers=[issuer])
+            site = httpx2.ASGITransport(Starlette(routes=doors, middleware=[Middleware(Authenticate, entry, doors)]))
             async with httpx2.AsyncClient(transport=site, base_url="https://notes.example.com") as client:
                 tokens = [served.issuing.token("https://notes.example.com", scope) for scope in scopes]
                 asked = [{"authorization": f"Bearer {token}"} for token in tokens]

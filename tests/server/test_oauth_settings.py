@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from notewright.engine import Grant
+from notewright.accounts.base import Grant
 from notewright.errors import Invalid
-from notewright.server.oauth import trust
-from notewright.server.oauth_claims import canonical
-from notewright.server.oauth_scopes import rights, scope_names
+from notewright.server.auth.claims import canonical
+from notewright.server.auth.oauth import trust
+from notewright.server.auth.scopes import rights, scope_names
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,20 @@ import httpx2
 import pytest
 from tests.server.page_desk import Site, append, config_of, csrf, served, words
 
-from notewright import engine
-from notewright.engine import Finding, Workspace
+from notewright.engine.check import Finding
+from notewright.engine.library import admit
+from notewright.engine.move import move
+from notewright.engine.workspace import Workspace
+from notewright.engine.write import edit_note, put
 from notewright.errors import codes
-from notewright.notes import NotePath, Replace
-from notewright.server.page import activity, health
-from notewright.server.page.addresses import own_path
-from notewright.server.page.frame import POLICY, STATUS, size
-from notewright.server.page.health import Checks, grouped
-from notewright.server.page.snippets import snippets
+from notewright.ledger.base import Actor
+from notewright.notes.edits.edit import Replace
+from notewright.notes.path import NotePath
+from notewright.web.addresses import own_path
+from notewright.web.client_snippets import snippets
+from notewright.web.frame import POLICY, STATUS, size
+from notewright.web.pages import activity, health
+from notewright.web.pages.health import Checks, grouped
 
 PNG = b"\x89PNG\r\n\x1a\n and more"
 NOTES = {
@@ -198,7 +203,7 @@ def test_changes_of_the_very_same_moment_are_not_skipped_between_pages(site: Sit
 def test_a_change_is_shown_file_by_file(site: Site) -> None:
     agent = site.agent()
     append(agent, "Tea.md", "Pour.\n")
-    moved = engine.move(agent, NotePath("Tea.md"), NotePath("Drinks/Tea.md"))
+    moved = move(agent, NotePath("Tea.md"), NotePath("Drinks/Tea.md"))
     assert moved.change_id
     seen = words(site.client().get(f"/w/main/changes/{moved.change_id}"))
     assert "moved Tea.md → to Drinks/Tea.md" in seen
@@ -226,7 +231,7 @@ def test_an_undo_is_shown_before_it_happens_and_happens_when_confirmed(site: Sit
 def test_an_undo_around_later_words_names_the_notes_that_keep_them(site: Site) -> None:
     place = site.place() / "Tea.md"
     place.write_text("one\n" + "more\n" * 9)
-    name = engine.edit_note(site.agent(), NotePath("Tea.md"), [Replace("one", "1")]).change_id
+    name = edit_note(site.agent(), NotePath("Tea.md"), [Replace("one", "1")]).change_id
     append(site.agent("phone"), "Tea.md", "later\n")
     client = site.client()
     preview = client.get(f"/w/main/changes/{name}/undo")
@@ -237,8 +242,8 @@ def test_an_undo_around_later_words_names_the_notes_that_keep_them(site: Site) -
 
 def test_what_stands_in_the_way_of_an_undo_is_named(site: Site) -> None:
     agent = site.agent()
-    first = engine.edit_note(agent, NotePath("Tea.md"), [Replace("Steep", "Boil")]).change_id
-    engine.edit_note(agent.by(engine.Actor("bob", "phone")), NotePath("Tea.md"), [Replace("Boil", "Fry")])
+    first = edit_note(agent, NotePath("Tea.md"), [Replace("Steep", "Boil")]).change_id
+    edit_note(agent.by(Actor("bob", "phone")), NotePath("Tea.md"), [Replace("Boil", "Fry")])
     client = site.client()
     answer = client.get(f"/w/main/changes/{first}/undo")
     assert answer.status_code == 409
@@ -294,12 +299,12 @@ def test_a_form_that_is_not_ours_changes_nothing(site: Site) -> None:
 
 def test_a_very_long_change_is_cut_with_words(site: Site) -> None:
     agent = site.agent()
-    done = engine.put(agent, NotePath("Long.md"), ("x\n" * 3000 + "y" * 50_000 + "\n").encode())
+    done = put(agent, NotePath("Long.md"), ("x\n" * 3000 + "y" * 50_000 + "\n").encode())
     assert done.change_id
     html = site.client().get(f"/w/main/changes/{done.change_id}").text
     assert "More lines of this file are not shown." in html
     assert len(html) < 200_000
-    wide = engine.put(agent, NotePath("Wide.md"), b"z" * 50_000)
+    wide = put(agent, NotePath("Wide.md"), b"z" * 50_000)
     assert "48,001 more letters" in site.client().get(f"/w/main/changes/{wide.change_id}").text
 
 
@@ -501,7 +506,7 @@ def test_a_token_is_made_shown_once_listed_and_revoked(site: Site) -> None:
     assert made.headers["cache-control"] == "no-store"
     secret = re.search(r"nw_[\w-]{20,}", made.text)
     assert secret
-    kept = engine.admit(site.registry, secret[0], time.time())
+    kept = admit(site.registry, secret[0], time.time())
     assert kept is not None and kept.grant.workspaces == ("main",) and kept.grant.read_only
     assert kept.grant.hide == ("Private/**", "Old/**") and kept.expires
     listed = owner.get("/connect")

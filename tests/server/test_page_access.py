@@ -11,8 +11,10 @@ import httpx2
 import pytest
 from tests.server.page_desk import HTML, Site, append, config_of, csrf, served
 
-from notewright import engine
-from notewright.notes import NotePath
+from notewright.accounts.base import Grant
+from notewright.engine.library import new_token
+from notewright.engine.move import move
+from notewright.notes.path import NotePath
 
 SECRET = "zanzibar"
 NOTES = {
@@ -36,7 +38,7 @@ def happen(site: Site) -> dict[str, str]:
     """Changes by somebody who may do everything: of an open note, a hidden one, both, and a move into hiding."""
     agent = site.agent("zanzibar-free")
     names = {"open": append(agent, "Open.md", "More.\n"), "hidden": append(agent, "Private/Hidden.md", "Zanzibar!\n")}
-    moved = engine.move(agent, NotePath("Open.md"), NotePath("Open tea.md"))  # rewrites a link in a hidden note
+    moved = move(agent, NotePath("Open.md"), NotePath("Open tea.md"))  # rewrites a link in a hidden note
     assert moved.change_id
     return names | {"both": moved.change_id}
 
@@ -215,7 +217,7 @@ def test_a_revoked_token_ends_its_visits_at_once(site: Site) -> None:
 
 
 def test_an_expired_token_ends_its_visits(site: Site) -> None:
-    token = engine.mint(site.registry, "short", engine.Grant(), now=time.time(), expires=time.time() + 0.7)
+    token = new_token(site.registry, "short", Grant(), now=time.time(), expires=time.time() + 0.7)
     guest = site.client(token)
     time.sleep(0.7)
     assert guest.get("/w/main/").url.path == "/sign-in"

@@ -14,9 +14,11 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 from tests.server.lines import NOTEWRIGHT, Lines
 from tests.server.page_desk import Site, append, config_of, served
 
-from notewright import engine
-from notewright.engine import Actor
-from notewright.notes import NotePath
+from notewright.engine.changes.history import undo
+from notewright.engine.library import admit
+from notewright.engine.write import create, put
+from notewright.ledger.base import Actor
+from notewright.notes.path import NotePath
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
@@ -106,7 +108,7 @@ def test_the_activity_goes_on_by_itself_when_a_stdio_server_writes(browser: Brow
         name = append(site.agent("cursor"), "Tea.md", "More.\n")
         expect(row).to_have_count(2)
         expect(row.first).to_have_attribute("id", f"c-main-{name}")
-        engine.undo(site.agent("cursor"), name)
+        undo(site.agent("cursor"), name)
         expect(page.locator(f"#c-main-{name}")).to_contain_text("taken back")
         expect(row).to_have_count(3)
         watched.clean()
@@ -197,11 +199,11 @@ def test_a_token_is_made_copied_and_revoked_on_the_page(browser: Browser, site: 
         assert re.fullmatch(r"nw_[\w-]{43}", made)
         page.locator("section.said").get_by_role("button", name="Copy").click()
         assert page.evaluate("navigator.clipboard.readText()") == made
-        kept = engine.admit(site.registry, made, time.time())
+        kept = admit(site.registry, made, time.time())
         assert kept is not None and kept.grant.read_only
         page.get_by_role("button", name="Revoke phone").click()
         expect(page.get_by_role("row", name="phone")).to_contain_text("revoked")
-        assert engine.admit(site.registry, made, time.time()) is None
+        assert admit(site.registry, made, time.time()) is None
         watched.clean()
 
 
@@ -228,7 +230,7 @@ def test_pages_fit_their_window_and_can_be_read_in_both_schemes(
     browser: Browser, site: Site, width: int, scheme: Any
 ) -> None:
     long = "Projects/" + "a-very-long-name-without-any-blank-" * 4 + ".md"
-    engine.create(site.agent("a-client-with-quite-a-long-name-" * 3), NotePath(long), b"# x\n\n" + b"w" * 500 + b"\n")
+    create(site.agent("a-client-with-quite-a-long-name-" * 3), NotePath(long), b"# x\n\n" + b"w" * 500 + b"\n")
     name = append(site.agent(), "Tea.md", "v" * 400 + "\n")
     pages = ["/", f"/w/main/changes/{name}", f"/w/main/changes/{name}/undo", f"/w/main/notes/{long}", "/w/main/",
              "/w/main/?folder=Projects", "/w/main/health", "/connect", "/sign-in", "/w/main/search?q=very"]  # fmt: skip
@@ -328,7 +330,7 @@ def trap(tmp_path: Path) -> Iterator[Site]:
 def test_hostile_notes_names_changes_and_searches_run_nothing(browser: Browser, trap: Site) -> None:
     attack = f"<script>{HIT}</script><img src=x onerror={HIT}>"
     agent = trap.agent().by(Actor(attack, attack, attack, attack))
-    done = engine.put(agent, NotePath(f"{NAME}.md"), f"{attack}\n".encode(), summary=attack)
+    done = put(agent, NotePath(f"{NAME}.md"), f"{attack}\n".encode(), summary=attack)
     client = re.sub(r".", lambda found: f"%{ord(found[0]):02x}", attack)
     name = re.sub(r"[^/]", lambda found: f"%{ord(found[0]):02x}", f"{NAME}.md")
     pages = [
@@ -372,7 +374,7 @@ def test_hostile_changes_run_nothing_as_they_arrive(browser: Browser, trap: Site
         page = watched.go("/")
         expect(page.locator("#live-state")).to_have_text("Live")
         agent = trap.agent().by(Actor(attack, attack, attack, attack))
-        engine.put(agent, NotePath(f"{NAME}.md"), b"new\n", summary=attack)
+        put(agent, NotePath(f"{NAME}.md"), b"new\n", summary=attack)
         expect(page.locator("#changes > li")).to_have_count(1)
         expect(page.locator("#changes .did")).to_contain_text("<script>")
         watched.clean()

@@ -17,8 +17,8 @@ import pytest
 from tests.server.lines import NOTEWRIGHT, Lines
 from tests.server.page_desk import Site, append, config_of, csrf, served
 
-from notewright import engine
-from notewright.server.page import Feed
+from notewright.engine.changes.history import undo
+from notewright.web.event_stream import ActivityFeed
 
 NOTES = {"Tea.md": "Steep it.\n", "Recipes/Broth.md": "Salt.\n"}
 STREAM = {"accept": "text/event-stream"}
@@ -106,10 +106,10 @@ def test_a_change_of_this_process_is_told_too(site: Site) -> None:
 def test_an_undo_of_an_undo_lets_the_first_stand_again(site: Site) -> None:
     agent = site.agent()
     first = append(agent, "Tea.md", "Pour.\n")
-    undone = engine.undo(agent, first).done
+    undone = undo(agent, first).done
     assert undone and undone.id
     with listening(site.client()) as events:
-        engine.undo(agent, undone.id)
+        undo(agent, undone.id)
         events.change()
         updates = {told["key"]: told["html"] for told in (events.change(), events.change())}
     assert "taken back" in updates[f"c-main-{undone.id}"]
@@ -167,7 +167,7 @@ def test_a_filter_that_makes_no_sense_is_refused_and_a_place_that_makes_none_is_
 
 
 def test_very_many_changes_at_once_are_only_counted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("notewright.server.page.live.MOST_NEWS", 3)
+    monkeypatch.setattr("notewright.web.event_stream.MOST_NEWS", 3)
     agent = site.agent()
     for number in range(6):
         append(agent, "Tea.md", f"{number}\n")
@@ -176,7 +176,7 @@ def test_very_many_changes_at_once_are_only_counted(site: Site, monkeypatch: pyt
 
 
 def test_a_quiet_stream_says_that_it_is_still_there(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(Feed.__init__.__kwdefaults__, "heartbeat", 0.05)
+    monkeypatch.setitem(ActivityFeed.__init__.__kwdefaults__, "heartbeat", 0.05)
     with served(site.config) as other, listening(other.client()) as events:
         assert {"": "still here"} in [events.next(), events.next(), events.next()]
 
@@ -190,7 +190,7 @@ def test_a_revoked_token_loses_its_stream(site: Site) -> None:
 
 
 def test_only_so_many_streams_are_open_and_a_closed_one_makes_room(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(Feed.__init__.__kwdefaults__, "most", 5)
+    monkeypatch.setitem(ActivityFeed.__init__.__kwdefaults__, "most", 5)
     with served(site.config) as small, contextlib.ExitStack() as stack:
         client = small.client()
         for _ in range(5):

@@ -5,8 +5,10 @@ import time
 
 import pytest
 
-from notewright.notes import Meaning, NotePath, parse
-from notewright.server.page.markdown import TooSlow, Ways, rendered
+from notewright.notes.links.resolve import Meaning
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
+from notewright.web.markdown import LinkTargets, TooSlow, rendered
 
 FILES = {
     "tea": "Tea.md", "tea.md": "Tea.md", "deep/tea": "Deep/Tea.md", "cup.png": "img/cup.png", "doc.pdf": "doc.pdf",
@@ -20,7 +22,7 @@ def resolve(target: str) -> Meaning:
 
 
 def shown(text: str, path: str = "Note.md") -> str:
-    ways = Ways(resolve, lambda note: f"/w/main/notes/{note}", lambda file: f"/w/main/files/{file}")
+    ways = LinkTargets(resolve, lambda note: f"/w/main/notes/{note}", lambda file: f"/w/main/files/{file}")
     return str(rendered(parse(NotePath(path), text), ways))
 
 
@@ -181,6 +183,6 @@ def test_hostile_structure_is_laid_out_in_time(text: str) -> None:
 
 
 def test_a_text_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("notewright.server.page.markdown.SECONDS", 0.0)
+    monkeypatch.setattr("notewright.web.markdown.SECONDS", 0.0)
     with pytest.raises(TooSlow):
         shown("a\n\nb\n" * 100)

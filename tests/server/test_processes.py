@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from tests.server.listener import GET, answer, connected, heard, until
 
-from notewright.server.listening import ARRIVING, AT_ONCE, HELD, _Behind
-from notewright.server.processes import Seat, terminal_gone
+from notewright.server.listen.supervisor import WorkerSlot, terminal_gone
+from notewright.server.listen.uvicorn_server import ARRIVING, AT_ONCE, HELD, _Behind
 
 TEAM = Path(__file__).with_name("team.py")
 ONCE = GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
@@ -243,7 +243,7 @@ def test_workers_that_all_fail_at_the_start_end_with_words(folder: Path) -> None
     with team(folder, "broken") as two:
         code, _, complained = two.ended()
         assert code == 1
-        assert "the disk is on fire" in complained and "no worker gets as far as working" in complained
+        assert "the disk is on fire" in complained and "no worker starts" in complained
 
 
 @pytest.mark.slow
@@ -257,13 +257,13 @@ def test_one_that_cannot_begin_is_tried_again_less_and_less_often_while_the_othe
 
 def test_who_has_more_clients_than_another_knows_by_how_many() -> None:
     board = memoryview(bytearray(12)).cast("i")
-    seats = [Seat(number, board) for number in range(3)]
+    seats = [WorkerSlot(number, board) for number in range(3)]
     for seat, clients in zip(seats, (5, 2, 9), strict=True):
         seat.write(clients)
     assert [seat.more_than_others() for seat in seats] == [3, 0, 7]
     seats[1].leave()
     assert [seats[0].more_than_others(), seats[2].more_than_others()] == [0, 4]
-    assert Seat().more_than_others() == 0
+    assert WorkerSlot().more_than_others() == 0
 
 
 def test_a_terminal_that_is_closed_is_told_from_one_that_is_not_there() -> None:
@@ -271,7 +271,7 @@ def test_a_terminal_that_is_closed_is_told_from_one_that_is_not_there() -> None:
     mine, theirs = os.openpty()
     watch = """if True:
         import os
-        from notewright.server.processes import terminal_gone
+        from notewright.server.listen.supervisor import terminal_gone
         print(terminal_gone(), flush=True)
         try:
             os.read(0, 1)

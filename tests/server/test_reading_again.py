@@ -5,12 +5,12 @@ import asyncio
 import pytest
 import uvicorn
 
-from notewright.server import processes
-from notewright.web import Server
+from notewright.app.compose_http import ReloadingServer
+from notewright.server.listen import supervisor
 
 
 def test_who_asks_while_the_configuration_is_read_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "terminal_gone", lambda: False)
+    monkeypatch.setattr(supervisor, "terminal_gone", lambda: False)
     written, read = ["first"], []
 
     async def scenario() -> None:
@@ -23,7 +23,7 @@ def test_who_asks_while_the_configuration_is_read_is_not_forgotten(monkeypatch: 
 
         async def nobody(scope: object, receive: object, send: object) -> None: ...
 
-        server = Server(uvicorn.Config(nobody))
+        server = ReloadingServer(uvicorn.Config(nobody))
         server.again = again
         server._hang_up()
         await begun.wait()

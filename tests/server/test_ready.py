@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 from tests.server.watched import config_of, eventually, watched
 
-from notewright.engine import Follower, Workspace
+from notewright.app.opening import close_workspace, open_workspace
+from notewright.engine.indexing.indexer import Indexer
+from notewright.engine.workspace import Workspace
 from notewright.errors import Unavailable
-from notewright.opening import close_workspace, open_workspace
-from notewright.server import ready
-from notewright.server.ready import Glance, Standing, standing
-from notewright.server.workers import Workers
+from notewright.mcp.thread_pool import ThreadPool
+from notewright.server.ops import health
+from notewright.server.ops.health import CachedProbe, WorkspaceHealth, workspace_health
 
-FRESH = Standing("fresh", 3, 3, reachable=True)
+FRESH = WorkspaceHealth("fresh", 3, 3, reachable=True)
 
 
 @pytest.fixture
@@ -72,23 +73,23 @@ def test_a_server_whose_notes_are_gone_is_not_ready_until_they_are_back(tmp_path
 
 
 def test_an_index_that_is_built_for_the_first_time_is_building(tmp_path: Path, space: Workspace) -> None:
-    nobody_began = Follower(space.store, space.index, tmp_path / "elsewhere")
-    told = standing(replace(space, follower=nobody_began))
+    nobody_began = Indexer(space.store, space.index, tmp_path / "elsewhere")
+    told = workspace_health(replace(space, follower=nobody_began))
     assert (told.index, told.reachable, told.ready) == ("building", True, False)
-    assert standing(space).index == "fresh"
+    assert workspace_health(space).index == "fresh"
 
 
 def test_while_a_new_index_is_built_beside_the_old_one_we_are_ready(space: Workspace) -> None:
     with space.index.rebuilding(12):
-        told = standing(space)
+        told = workspace_health(space)
     assert (told.index, told.done, told.total) == ("fresh", 0, 12) and told.ready
 
 
 def test_an_index_that_does_not_believe_its_folder_is_stale(tmp_path: Path, space: Workspace) -> None:
     for file in (tmp_path / "notes").iterdir():
         file.unlink()
-    assert eventually(lambda: standing(space).index == "stale")
-    assert not standing(space).ready
+    assert eventually(lambda: workspace_health(space).index == "stale")
+    assert not workspace_health(space).ready
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_an_index_that_does_not_believe_its_folder_is_stale(tmp_path: Path, spac
     ],
 )
 def test_all_workspaces_must_be_ready(standings: Any, status: int, store: str) -> None:
-    told, words = ready.told(standings)
+    told, words = health.health_document(standings)
     assert (told, words["ready"], words["store"]) == (status, status == 200, store)
     assert len(words["workspaces"]) == len(standings or [])
 
@@ -127,8 +128,8 @@ def test_what_hangs_is_not_waited_for_and_costs_one_thread() -> None:
         return "found"
 
     async def ask() -> None:
-        workers = Workers()
-        glance = Glance(hang, workers, wait=0.05, keep=0.2)
+        workers = ThreadPool()
+        glance = CachedProbe(hang, workers, wait=0.05, keep=0.2)
         began = time.monotonic()
         assert await asyncio.gather(*(glance.now() for _ in range(50))) == [None] * 50
         assert await glance.now() is None
@@ -150,8 +151,8 @@ def test_what_fails_is_not_known() -> None:
         raise OSError("no disk")
 
     async def ask() -> None:
-        workers = Workers()
-        assert await Glance(fail, workers).now() is None
+        workers = ThreadPool()
+        assert await CachedProbe(fail, workers).now() is None
         workers.close()
 
     asyncio.run(ask())
@@ -161,8 +162,8 @@ def test_asking_again_and_again_looks_once_a_second(tmp_path: Path) -> None:
     looks = []
 
     async def ask() -> None:
-        workers = Workers()
-        glance = Glance(lambda: looks.append(1), workers, keep=60)
+        workers = ThreadPool()
+        glance = CachedProbe(lambda: looks.append(1), workers, keep=60)
         for _ in range(10):
             await glance.now()
         workers.close()

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from tests.server.listener import listening_to, until
 
-from notewright.server.reload import Failed, Replaceable
+from notewright.server.listen.reload import ReloadFailed, Replaceable
 
 
 class Site:
@@ -118,7 +118,7 @@ def test_one_that_cannot_begin_changes_nothing() -> None:
         old = Site("old")
         site = Replaceable(old.app)
         async with alive(site) as ask:
-            with pytest.raises(Failed, match="no such folder"):
+            with pytest.raises(ReloadFailed, match="no such folder"):
                 await site.replace(Site("new", broken=True).app)
             assert await ask("/") == "old" and old.lived == ["begun"]
 

@@ -9,9 +9,9 @@ import pytest
 from mcp.shared.auth import ProtectedResourceMetadata
 from starlette.applications import Starlette
 
-from notewright.config import SURFACES
-from notewright.server.resource import WELL_KNOWN, metadata_url, resource_metadata
-from notewright.server.resource_doors import doors
+from notewright.config.settings import SURFACES
+from notewright.server.auth.protected_resource import WELL_KNOWN, metadata_url, resource_metadata
+from notewright.server.auth.protected_resource_routes import doors
 
 BASE = "https://notes.example.com"
 ISSUER = "https://id.example"

@@ -19,8 +19,9 @@ from starlette.responses import Response
 from starlette.testclient import TestClient
 from tests.server.guarded import BY_RULE, BY_TOKEN, CALL, HTML, JSON, WORKSPACE, Answer, Guarded, guarded
 
-from notewright.engine import Grant, mint
-from notewright.server.gate import Door, Need
+from notewright.accounts.base import Grant
+from notewright.engine.library import new_token
+from notewright.server.auth.authenticate import GuardedRoute, Need
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
 STRANGERS = ("nobody", "wrong", "expired", "revoked")
@@ -50,7 +51,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         yield running
 
 
-def url(server: Guarded, door: Door, workspace: str = "garden") -> str:
+def url(server: Guarded, door: GuardedRoute, workspace: str = "garden") -> str:
     """An address of this door. Say here what a new kind of part looks like."""
     parts = {"workspace": workspace, "id": workspace, "surface": "notes", "change": server.change, "rest": "nothing"}
     parts["path"] = "mcp/notes" if door.path.startswith("/.well-known") else "Tea.md"
@@ -59,7 +60,7 @@ def url(server: Guarded, door: Door, workspace: str = "garden") -> str:
     return path + QUERY.get(door.path, "")
 
 
-def allowed(door: Door) -> list[str]:
+def allowed(door: GuardedRoute) -> list[str]:
     """The methods of a door; those it looks at by itself, where it takes all."""
     return sorted(door.methods) if door.methods is not None else ["DELETE", "GET", "POST"]
 
@@ -76,7 +77,7 @@ def headers_of(server: Guarded, who: str) -> dict[str, str]:
     return {} if who == "nobody" else server.bearer(who)
 
 
-def asked(server: Guarded, door: Door, who: str, method: str, workspace: str = "garden") -> Answer:
+def asked(server: Guarded, door: GuardedRoute, who: str, method: str, workspace: str = "garden") -> Answer:
     """A request of somebody known, with a body that would be understood."""
     headers, body = {**SENT, **server.bearer(who)}, b""
     if "mcp" in door.path and method == "POST":
@@ -267,7 +268,7 @@ def test_a_token_that_is_revoked_is_refused_at_once_in_every_form(server: Guarde
 
 def test_a_token_that_expires_while_it_is_known_is_refused(server: Guarded) -> None:
     now = time.time()
-    secret = mint(server.site.registry, "moment", Grant(), now=now, expires=now + 0.6)
+    secret = new_token(server.site.registry, "moment", Grant(), now=now, expires=now + 0.6)
     headers = {"authorization": f"Bearer {secret}"}
     assert server.ask("GET", "/metrics", headers).status == 200
     time.sleep(max(0.0, now + 0.61 - time.time()))
@@ -282,7 +283,9 @@ def test_a_door_that_is_not_open_lets_nobody_pass_even_if_the_gate_is_missing(ne
     async def inside(_: Request) -> Response:
         return Response("yours")
 
-    site = TestClient(Starlette(routes=[Door("/x", inside, need=need), Door("/y", inside, need="open")]))
+    site = TestClient(
+        Starlette(routes=[GuardedRoute("/x", inside, need=need), GuardedRoute("/y", inside, need="open")])
+    )
     assert site.get("/x").status_code == 401 and "www-authenticate" in site.get("/x").headers
     assert site.get("/y").text == "yours"
 

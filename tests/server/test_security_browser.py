@@ -15,9 +15,9 @@ from urllib.parse import quote, unquote, urlencode, urljoin, urlsplit
 import pytest
 from tests.server.guarded import CALL, GARDEN, HTML, JSON, Answer, Guarded, guarded, serving
 
-from notewright import engine
-from notewright.server.cookies import LASTS, Cookies
-from notewright.web import Site
+from notewright.app.compose_http import Site
+from notewright.engine.library import digest_of
+from notewright.server.auth.browser_session import LASTS, BrowserSessions
 
 FORM = {**HTML, "content-type": "application/x-www-form-urlencoded"}
 BAD = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}"
@@ -75,12 +75,12 @@ def fresh(tmp_path: Path) -> Iterator[Guarded]:
 
 
 def csrf(server: Guarded, visit: str) -> str:
-    return Cookies(server.site.registry.secret("cookies")).csrf(visit)
+    return BrowserSessions(server.site.registry.secret("cookies")).csrf(visit)
 
 
 def own_csrf(server: Guarded, who: str) -> str:
     """Of a browser that signed in with this token."""
-    return csrf(server, engine.digest_of(server.tokens[who]))
+    return csrf(server, digest_of(server.tokens[who]))
 
 
 def sign_in(server: Guarded, token: str, onward: str = "/", **headers: str) -> Answer:
@@ -140,7 +140,7 @@ def test_the_same_forms_made_by_us_do_something(fresh: Guarded) -> None:
         answer = fresh.ask("POST", path, {**FORM, **fresh.cookie("owner"), "sec-fetch-site": "same-origin"}, body)
         assert answer.status in (200, 303, 404), (path, answer.text)
         assert answer.status != 404 or path == "/w/garden/undo"  # the other one has taken everything back
-    assert not fresh.site.registry.token(engine.digest_of(fresh.tokens["lens"])).good(time.time())  # type: ignore[union-attr]
+    assert not fresh.site.registry.token(digest_of(fresh.tokens["lens"])).good(time.time())  # type: ignore[union-attr]
 
 
 def test_the_api_takes_no_form_from_a_browser(fresh: Guarded) -> None:
@@ -194,11 +194,11 @@ def test_nobody_chooses_the_cookie_of_somebody_else(server: Guarded) -> None:
 
 
 def test_a_cookie_ends_with_its_token_and_with_its_time(fresh: Guarded) -> None:
-    made = Cookies(fresh.site.registry.secret("cookies"))
-    digest = engine.digest_of(fresh.tokens["owner"])
+    made = BrowserSessions(fresh.site.registry.secret("cookies"))
+    digest = digest_of(fresh.tokens["owner"])
     for at, status in ((time.time(), 200), (time.time() - LASTS - 1, 401), (time.time() + 3600, 401)):
         assert fresh.ask("GET", "/metrics", {"cookie": f"notewright={made.issue(digest, at)}"}).status == status
-    elsewhere = Cookies(b"x" * 32).issue(digest, time.time())
+    elsewhere = BrowserSessions(b"x" * 32).issue(digest, time.time())
     assert fresh.ask("GET", "/metrics", {"cookie": f"notewright={elsewhere}"}).status == 401
     for who in ("revoked", "expired"):
         assert fresh.ask("GET", "/", {**HTML, **fresh.cookie(who)}).status == 303

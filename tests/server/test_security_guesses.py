@@ -19,8 +19,8 @@ from jwt.algorithms import RSAAlgorithm
 from tests.server.guarded import HTML, JSON, Answer, Guarded, guarded
 from tests.server.site import Site, site
 
-from notewright.server.cookies import Cookies
-from notewright.server.gate import GUESSES
+from notewright.server.auth.authenticate import GUESSES
+from notewright.server.auth.browser_session import BrowserSessions
 
 MANY = GUESSES[0].calls
 
@@ -61,7 +61,7 @@ def test_another_address_in_a_header_is_no_other_address(server: Guarded) -> Non
 
 
 def test_guesses_at_the_page_and_at_the_tools_are_counted_together(server: Guarded) -> None:
-    csrf = Cookies(server.site.registry.secret("cookies")).csrf("sign-in")
+    csrf = BrowserSessions(server.site.registry.secret("cookies")).csrf("sign-in")
     form = urlencode({"csrf": csrf, "token": "nw_wrong"}).encode()
     headers = {**HTML, "content-type": "application/x-www-form-urlencoded"}
     assert [server.ask("POST", "/sign-in", headers, form).status for _ in range(MANY)] == [403] * MANY

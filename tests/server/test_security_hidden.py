@@ -30,9 +30,11 @@ from tests.server.guarded import (
     guarded,
 )
 
-from notewright import engine
-from notewright.config import SURFACES
-from notewright.engine import Access, Past
+from notewright.config.settings import SURFACES
+from notewright.engine.access import Access
+from notewright.engine.changes.history import list_changes
+from notewright.engine.workspace import Workspace
+from notewright.ledger.base import Past
 
 HIDDEN = tuple(path for path in GARDEN if not Access(hide=HIDING + RULE).sees(path))
 CANARIES = (BY_RULE, BY_TOKEN, PATTERN, WORKSPACE, "Private/", "Hidden/")
@@ -67,7 +69,7 @@ def _do(server: Guarded, tool: str, surface: str = "notes", **args: Any) -> None
     assert not done["isError"], done
 
 
-def _garden(server: Guarded) -> engine.Workspace:
+def _garden(server: Guarded) -> Workspace:
     return next(ws for ws in server.site.library.workspaces() if ws.id == "garden")
 
 
@@ -257,9 +259,9 @@ def test_following_every_link_leads_to_nothing_hidden(server: Guarded) -> None:
 def test_no_change_that_is_hidden_can_be_looked_at_or_taken_back(server: Guarded) -> None:
     before = server.files()
     ws = next(ws for ws in server.site.library.workspaces() if ws.id == "garden")
-    whole = [change.id for change in engine.past(_unhidden(ws), Past(limit=100))]
+    whole = [change.id for change in list_changes(_unhidden(ws), Past(limit=100))]
     guest = _unhidden(ws, hide=("Private/**", "Hidden/**"))
-    hidden = set(whole) - {change.id for change in engine.past(guest, Past(limit=100))}
+    hidden = set(whole) - {change.id for change in list_changes(guest, Past(limit=100))}
     assert len(hidden) > 3
     for change in whole:
         page, api = f"/w/garden/changes/{change}", f"/api/v1/workspaces/garden/changes/{change}"
@@ -279,7 +281,7 @@ def test_no_change_that_is_hidden_can_be_looked_at_or_taken_back(server: Guarded
 
 def _unhidden(ws: Any, hide: tuple[str, ...] = ()) -> Any:
     fields = {name: getattr(ws, name) for name in ws.__slots__}
-    return engine.Workspace(**fields | {"access": Access(hide=hide)})
+    return Workspace(**fields | {"access": Access(hide=hide)})
 
 
 def test_an_export_holds_no_more_than_may_be_seen(server: Guarded) -> None:

@@ -22,12 +22,13 @@ from tests.conftest import write_files
 from tests.server.lines import HELLO, NOTEWRIGHT
 from tests.server.watched import eventually
 
-from notewright.engine import Grant, mint
-from notewright.ledger.registry_sqlite import SqliteRegistry
-from notewright.server.audit import Audit
-from notewright.server.gate import Door, Entry, Gate
-from notewright.server.trace import Passage, Trace
-from notewright.server.visit import Visit
+from notewright.accounts.base import Grant
+from notewright.accounts.sqlite import SqliteAccounts
+from notewright.engine.library import new_token
+from notewright.server.auth.authenticate import Authenticate, AuthSettings, GuardedRoute
+from notewright.server.ops.audit_log import AuditLog
+from notewright.server.request_context import RequestContext
+from notewright.server.request_log import RequestLog, RequestRecord
 
 pytestmark = pytest.mark.slow
 FORGED = "2026-01-01 ERROR notewright: the owner said so"
@@ -216,22 +217,25 @@ def test_numbers_name_nobody(server: Running) -> None:
 
 def test_what_fails_tells_its_caller_nothing_and_its_owner_no_secret(caplog: pytest.LogCaptureFixture) -> None:
     """Whatever an exception says of the request that made it."""
-    registry = SqliteRegistry.in_memory()
-    secret = mint(registry, "owner", Grant(), now=time.time())
+    registry = SqliteAccounts.in_memory()
+    secret = new_token(registry, "owner", Grant(), now=time.time())
 
     async def broken(request: Request) -> Response:
         raise RuntimeError(f"could not use {request.headers['authorization']} of /secret/place")
 
     class Nobody:
-        def finished(self, visit: Visit, passage: Passage) -> None:
+        def finished(self, visit: RequestContext, passage: RequestRecord) -> None:
             self.passage = passage
 
-    doors = [Door("/broken", broken, need="read")]
-    site = Starlette(routes=doors, middleware=[Middleware(Trace, Nobody()), Middleware(Gate, Entry(registry), doors)])
+    doors = [GuardedRoute("/broken", broken, need="read")]
+    site = Starlette(
+        routes=doors,
+        middleware=[Middleware(RequestLog, Nobody()), Middleware(Authenticate, AuthSettings(registry), doors)],
+    )
     answer = _asked(site, "/broken", {"authorization": f"Bearer {secret}"})
     assert answer[0] == 500 and secret not in answer[1] and "/secret/place" not in answer[1]
     assert set(json.loads(answer[1])) == {"error", "error_description", "request"}
-    from notewright.server.logs import JsonLines, TextLines
+    from notewright.server.ops.logs import JsonLines, TextLines
 
     records = [record for record in caplog.records if record.exc_info]
     assert records
@@ -254,4 +258,4 @@ def _asked(site: Starlette, path: str, headers: dict[str, str]) -> tuple[int, st
 
 def test_an_audit_log_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
-    Audit(tmp_path / "file" / "audit.jsonl").admin("token_added", user="x")
+    AuditLog(tmp_path / "file" / "audit.jsonl").admin("token_added", user="x")

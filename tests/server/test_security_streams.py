@@ -14,8 +14,8 @@ from tests.server.guarded import ACTOR, BY_TOKEN, HTML, Guarded, guarded
 from tests.server.lines import ENVELOPE
 from tests.server.watched import eventually
 
-from notewright import engine
-from notewright.notes import NotePath
+from notewright.engine.write import put
+from notewright.notes.path import NotePath
 
 MODERN = {
     "accept": "application/json, text/event-stream",
@@ -83,7 +83,7 @@ def streaming(server: Guarded, method: str, path: str, headers: dict[str, str], 
 
 def change(server: Guarded, path: str, text: str) -> None:
     ws = next(ws for ws in server.site.library.workspaces() if ws.id == "garden").by(ACTOR)
-    assert engine.put(ws, NotePath(path), text.encode()).change_id
+    assert put(ws, NotePath(path), text.encode()).change_id
 
 
 LISTENING = [("GET", "/events?after=0", {**HTML}, None), ("POST", "/w/garden/mcp/notes", MODERN, WISH)]

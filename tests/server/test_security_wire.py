@@ -14,14 +14,15 @@ from tests.server.guarded import HTML, JSON, Guarded, guarded, serving
 from tests.server.lines import ENVELOPE
 from tests.server.watched import eventually
 
-from notewright.config import SURFACES
-from notewright.engine import Past, past
-from notewright.server import bounded
-from notewright.server.bounded import Limits
+from notewright.config.settings import SURFACES
+from notewright.engine.changes.history import list_changes
+from notewright.ledger.base import Past
+from notewright.server.listen import bounded_protocol
+from notewright.server.listen.bounded_protocol import ConnectionLimits
 
 SENT = {**JSON, "content-type": "application/json"}
 MOST = 1 << 20  # bytes of a request, as this server is told
-PATIENT = Limits(head_seconds=1.0, body_seconds=1.0, rest_seconds=1.0)
+PATIENT = ConnectionLimits(head_seconds=1.0, body_seconds=1.0, rest_seconds=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 @pytest.fixture(scope="module")
 def plain(server: Guarded) -> Iterator[int]:
     """The same behind the other of the two parsers."""
-    with serving(server.site.app(), PATIENT, http=bounded.Plain) as port:
+    with serving(server.site.app(), PATIENT, http=bounded_protocol.BoundedH11) as port:
         yield port
 
 
@@ -245,7 +246,7 @@ def test_who_calls_themselves_by_a_book_is_known_by_its_first_words(server: Guar
     done = server.ask("POST", "/mcp/notes", {**sent, **more}, json.dumps(write).encode())
     assert not done.json()["result"]["isError"], done.text
     ws = next(ws for ws in server.site.library.workspaces() if ws.id == "garden")
-    assert 0 < len(past(ws, Past(limit=1))[0].actor.client) <= 200
+    assert 0 < len(list_changes(ws, Past(limit=1))[0].actor.client) <= 200
 
 
 # ---- slow and many ------------------------------------------------------------------------------------

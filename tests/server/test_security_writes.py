@@ -15,8 +15,9 @@ from tests.server.guarded import GARDEN, HTML, JSON, Guarded, guarded
 from tests.server.lines import ENVELOPE
 from tests.server.watched import eventually
 
-from notewright.engine import Past, past
-from notewright.server.cookies import Cookies
+from notewright.engine.changes.history import list_changes
+from notewright.ledger.base import Past
+from notewright.server.auth.browser_session import BrowserSessions
 
 TEXT = "---\ntags: [old]\n---\n# Head\n\nalpha beta\n"
 # How each tool that writes does so; `{}` is a note of its own for each of them.
@@ -75,7 +76,7 @@ def refused(answer: Mapping[str, Any]) -> bool:
 
 
 def changes(server: Guarded) -> int:
-    return sum(len(past(ws, Past(limit=1000))) for ws in server.site.library.workspaces())
+    return sum(len(list_changes(ws, Past(limit=1000))) for ws in server.site.library.workspaces())
 
 
 def test_every_tool_that_writes_is_tried() -> None:
@@ -144,7 +145,7 @@ def test_taking_back_is_writing(server: Guarded) -> None:
     page, api = f"/w/garden/changes/{server.change}/undo", f"/api/v1/workspaces/garden/changes/{server.change}/undo"
     for who in READERS:
         headers = {**HTML, **server.bearer(who)}
-        csrf = Cookies(server.site.registry.secret("cookies")).csrf(who)
+        csrf = BrowserSessions(server.site.registry.secret("cookies")).csrf(who)
         assert server.ask("POST", page, headers, f"csrf={csrf}".encode()).status == 403
         assert (
             server.ask("POST", "/w/garden/undo", headers, f"csrf={csrf}&client=claude&since=0".encode()).status == 403

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from notewright.ledger.traffic_sqlite import SqliteTraffic
+from notewright.accounts.limits_sqlite import SqliteRateLimits
 from notewright.server.sessions import Sessions
 
 
@@ -87,7 +87,9 @@ def test_a_client_without_a_session_is_remembered_by_its_name() -> None:
 
 def two_workers(folder: Path, clock: Clock) -> tuple[Sessions, Sessions]:
     """With one key and one memory."""
-    one, two = (Sessions(b"k" * 32, traffic=SqliteTraffic(folder / "traffic.db", clock), clock=clock) for _ in range(2))
+    one, two = (
+        Sessions(b"k" * 32, traffic=SqliteRateLimits(folder / "traffic.db", clock), clock=clock) for _ in range(2)
+    )
     return one, two
 
 

@@ -10,10 +10,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.server.listener import GET, Echo, answer, ask, certificate, config, connected, heard, listening_to
 
-from notewright.config import Config
+from notewright.config.load import Config
 from notewright.errors import Invalid
-from notewright.server import tls
-from notewright.server.bounded import Limits
+from notewright.server.listen import tls
+from notewright.server.listen.bounded_protocol import ConnectionLimits
 
 
 def secure(folder: Path, name: str = "localhost") -> Config:
@@ -64,7 +64,7 @@ def test_who_speaks_no_tls_gets_nothing_and_disturbs_nobody(tmp_path: Path) -> N
 
 def test_who_does_not_shake_hands_takes_a_place_like_everybody(tmp_path: Path) -> None:
     given = secure(tmp_path)
-    with listening_to(Echo(), given, limits=Limits(connections=2)) as port:
+    with listening_to(Echo(), given, limits=ConnectionLimits(connections=2)) as port:
         silent = [connected(port) for _ in range(2)]
         with shaken(port, given) as client:
             assert heard(client).startswith(b"HTTP/1.1 503")

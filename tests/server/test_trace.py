@@ -23,12 +23,12 @@ from tests.server.echo import ECHO, Shelf
 from tests.server.watched import Watched, eventually, watched
 from tests.web import client_of
 
-from notewright import app
-from notewright.server import visit
-from notewright.server.logs import JsonLines, TextLines
-from notewright.server.trace import Passage, Trace
-from notewright.server.visit import NOW, Visit
-from notewright.server.workers import Workers
+from notewright.app import compose
+from notewright.mcp.thread_pool import ThreadPool
+from notewright.server import request_context as visit
+from notewright.server.ops.logs import JsonLines, TextLines
+from notewright.server.request_context import NOW, RequestContext
+from notewright.server.request_log import RequestLog, RequestRecord
 
 ID = re.compile(r"[0-9a-f]{16}")
 
@@ -134,7 +134,7 @@ def test_nothing_is_written_where_nobody_asked_for_it(server: Watched) -> None:
 
 def test_what_a_worker_thread_logs_names_the_request_it_works_for() -> None:
     with (
-        serving(app.http_app(lambda: Shelf("Main"), [ECHO])) as address,
+        serving(compose.http_app(lambda: Shelf("Main"), [ECHO])) as address,
         hearing("notewright") as lines,
         client_of(address, "echo") as client,
     ):
@@ -152,7 +152,7 @@ def test_what_a_worker_thread_logs_names_the_request_it_works_for() -> None:
 
 def test_calls_at_once_each_log_their_own_request() -> None:
     """The context goes with the job and not with the thread, which does one after the other."""
-    workers, seen = Workers(threads=2), dict[str, str]()
+    workers, seen = ThreadPool(threads=2), dict[str, str]()
 
     async def page(request: Request) -> Response:
         name = request.query_params["name"]
@@ -165,10 +165,10 @@ def test_calls_at_once_each_log_their_own_request() -> None:
         return PlainTextResponse("ok")
 
     class Nobody:
-        def finished(self, visit: Visit, passage: Passage) -> None:
+        def finished(self, visit: RequestContext, passage: RequestRecord) -> None:
             return None
 
-    site = Starlette(routes=[Route("/", page)], middleware=[Middleware(Trace, Nobody())])
+    site = Starlette(routes=[Route("/", page)], middleware=[Middleware(RequestLog, Nobody())])
     with serving(site) as address:
         told: dict[str, str] = {}
 
@@ -189,9 +189,9 @@ class Kept:
     """Remembers what it is told."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Visit, Passage]] = []
+        self.told: list[tuple[RequestContext, RequestRecord]] = []
 
-    def finished(self, visit: Visit, passage: Passage) -> None:
+    def finished(self, visit: RequestContext, passage: RequestRecord) -> None:
         self.told.append((visit, passage))
 
 
@@ -209,8 +209,8 @@ def test_a_request_that_fails_is_logged_and_answered_with_where_to_look(tmp_path
     kept = Kept()
     routes = [Route("/broken", broken), Route("/halfway", halfway)]
     with (
-        serving(Starlette(routes=routes, middleware=[Middleware(Trace, kept)])) as address,
-        hearing("notewright.server.trace") as lines,
+        serving(Starlette(routes=routes, middleware=[Middleware(RequestLog, kept)])) as address,
+        hearing("notewright.server.request_log") as lines,
         hearing("uvicorn.error", level=logging.CRITICAL),
     ):
         answer = httpx2.get(f"{address}/broken")
@@ -225,7 +225,7 @@ def test_a_request_that_fails_is_logged_and_answered_with_where_to_look(tmp_path
 
 def test_the_first_reason_of_a_refusal_is_the_one() -> None:
     visit.refuse("nobody asked")  # outside of a request
-    before = NOW.set(Visit("1"))
+    before = NOW.set(RequestContext("1"))
     visit.refuse("host")
     visit.refuse("origin")
     told = NOW.get()

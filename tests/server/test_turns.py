@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from notewright.config import Config
-from notewright.engine import MemoryTraffic
+from notewright.accounts.limits import MemoryRateLimits
+from notewright.config.load import Config
 from notewright.errors import Limited
-from notewright.server.turns import Turns, refused
+from notewright.server.concurrency_limits import ConcurrencyLimits, refused
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -21,7 +21,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 class Calls:
     """Calls that run until they are let go; what ran when."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: ConcurrencyLimits) -> None:
         self.turns = turns
         self.let = asyncio.Event()
         self.running = 0
@@ -45,7 +45,7 @@ async def settled() -> None:
 
 def test_so_many_run_at_once_and_the_rest_in_order_after_them() -> None:
     async def test() -> None:
-        calls = Calls(Turns(at_once=3))
+        calls = Calls(ConcurrencyLimits(at_once=3))
         tasks = [asyncio.create_task(calls.call("ann", number)) for number in range(10)]
         await settled()
         assert calls.running == 3
@@ -58,7 +58,7 @@ def test_so_many_run_at_once_and_the_rest_in_order_after_them() -> None:
 
 def test_one_caller_does_not_wait_for_another() -> None:
     async def test() -> None:
-        calls = Calls(Turns(at_once=2))
+        calls = Calls(ConcurrencyLimits(at_once=2))
         tasks = [asyncio.create_task(calls.call(caller)) for caller in ["ann"] * 5 + ["ben"] * 2]
         await settled()
         assert calls.running == 4
@@ -70,8 +70,8 @@ def test_one_caller_does_not_wait_for_another() -> None:
 
 def test_beyond_a_long_line_calls_are_refused_and_do_not_count() -> None:
     async def test() -> None:
-        traffic = MemoryTraffic()
-        calls = Calls(Turns(traffic, per_minute=8, at_once=2, waiting=4))
+        traffic = MemoryRateLimits()
+        calls = Calls(ConcurrencyLimits(traffic, per_minute=8, at_once=2, waiting=4))
         tasks = [asyncio.create_task(calls.call("ann")) for _ in range(6)]
         await settled()
         for _ in range(5):
@@ -89,7 +89,7 @@ def test_beyond_a_long_line_calls_are_refused_and_do_not_count() -> None:
 
 def test_who_gives_up_in_line_holds_up_nobody() -> None:
     async def test() -> None:
-        calls = Calls(Turns(at_once=1))
+        calls = Calls(ConcurrencyLimits(at_once=1))
         first, second, third = (asyncio.create_task(calls.call("ann", number)) for number in range(3))
         await settled()
         second.cancel()
@@ -103,7 +103,7 @@ def test_who_gives_up_in_line_holds_up_nobody() -> None:
 
 def test_who_gives_up_when_it_is_just_their_turn_hands_it_on() -> None:
     async def test() -> None:
-        turns = Turns(at_once=1)
+        turns = ConcurrencyLimits(at_once=1)
         calls = Calls(turns)
         calls.let.set()
         entered = turns.turn("ann")
@@ -120,7 +120,7 @@ def test_who_gives_up_when_it_is_just_their_turn_hands_it_on() -> None:
 
 def test_a_call_that_fails_gives_its_place_back() -> None:
     async def test() -> None:
-        turns = Turns(at_once=1)
+        turns = ConcurrencyLimits(at_once=1)
         for _ in range(3):
             with pytest.raises(ValueError):
                 async with turns.turn("ann"):
@@ -133,7 +133,7 @@ def test_a_call_that_fails_gives_its_place_back() -> None:
 
 def test_nothing_is_kept_of_those_who_have_gone() -> None:
     async def test() -> None:
-        turns = Turns(at_once=2)
+        turns = ConcurrencyLimits(at_once=2)
         for number in range(100):
             async with turns.turn(f"caller {number}"):
                 pass
@@ -144,7 +144,7 @@ def test_nothing_is_kept_of_those_who_have_gone() -> None:
 
 def test_a_surface_that_counts_for_itself_is_not_counted_twice() -> None:
     async def test() -> None:
-        turns = Turns(MemoryTraffic(), per_minute=2, at_once=4)
+        turns = ConcurrencyLimits(MemoryRateLimits(), per_minute=2, at_once=4)
         for _ in range(5):
             async with turns.turn("ann", counted=False):
                 pass
@@ -160,7 +160,7 @@ def test_a_surface_that_counts_for_itself_is_not_counted_twice() -> None:
 
 def test_zero_is_no_limit() -> None:
     async def test() -> None:
-        calls = Calls(Turns(MemoryTraffic()))
+        calls = Calls(ConcurrencyLimits(MemoryRateLimits()))
         tasks = [asyncio.create_task(calls.call("ann")) for _ in range(500)]
         await settled()
         assert calls.running == 500
@@ -179,7 +179,7 @@ def test_workers_share_what_may_run_at_once_but_for_the_twenty_of_every_client(
     async def test() -> None:
         said = {"http.calls_at_once": at_once, "http.workers": workers, "rate_limits": False}
         config = Config((), "", "")
-        calls = Calls(Turns.of(replace(config, values={**config.values, **said}), MemoryTraffic()))
+        calls = Calls(ConcurrencyLimits.of(replace(config, values={**config.values, **said}), MemoryRateLimits()))
         tasks = [asyncio.create_task(calls.call("ann")) for _ in range(60)]
         await settled()
         assert calls.running == share

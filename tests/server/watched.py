@@ -15,9 +15,10 @@ import uvicorn
 from prometheus_client.parser import text_string_to_metric_families
 from tests.web import Http, client_of
 
-from notewright.config import Asked, Config, load
-from notewright.engine import Grant, mint
-from notewright.web import Site
+from notewright.accounts.base import Grant
+from notewright.app.compose_http import Site
+from notewright.config.load import CommandLine, Config, load
+from notewright.engine.library import new_token
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ class Watched:
         return Path(self.site.config.state)
 
     def token(self, name: str, **narrowed: Any) -> str:
-        return mint(self.site.registry, name, Grant(**narrowed), now=time.time())
+        return new_token(self.site.registry, name, Grant(**narrowed), now=time.time())
 
     @contextlib.contextmanager
     def client(self, surface: str, token: str | None = None) -> Iterator[Http]:
@@ -85,7 +86,7 @@ def config_of(folder: Path, **settings: Any) -> Config:
     """A workspace `Private Diary` in a folder; settings by their names with `_` for the dot."""
     (folder / "notes").mkdir(exist_ok=True)
     flags = {name.replace("_", ".", 1) if name.startswith("http_") else name: value for name, value in settings.items()}
-    asked = Asked((f"Private Diary={folder / 'notes'}",), flags={"state": str(folder / "kept"), **flags})
+    asked = CommandLine((f"Private Diary={folder / 'notes'}",), flags={"state": str(folder / "kept"), **flags})
     return load(asked, environ={}, folder=str(folder))
 
 

@@ -6,8 +6,8 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from notewright.notes import NotePath
-from notewright.stores import version_of
+from notewright.notes.path import NotePath
+from notewright.stores.base import version_of
 
 A = NotePath("a.md")
 OLD, NEW = b"old " * 500, b"new " * 600

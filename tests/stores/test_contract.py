@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from notewright.errors import Busy, Conflict, Exists, NotFound, Problem, Unavailable
-from notewright.notes import NotePath
-from notewright.stores import Store, version_of
-from notewright.stores.beneath import Abilities
-from notewright.stores.folder import FolderStore
-from notewright.stores.memory import MemoryStore
+from notewright.notes.path import NotePath
+from notewright.stores.base import Store, version_of
+from notewright.stores.folder.paths import Abilities
+from notewright.stores.folder.store import FolderStore
+from notewright.testing.memory_store import MemoryStore
 
 A = NotePath("a.md")
 

@@ -12,10 +12,10 @@ import pytest
 from tests.stores.parts import NEW, OLD, A, left_beside, put
 
 from notewright.errors import Busy, Conflict, Problem
-from notewright.notes import NotePath
-from notewright.stores import version_of
-from notewright.stores.beneath import Abilities
-from notewright.stores.folder import FolderStore
+from notewright.notes.path import NotePath
+from notewright.stores.base import version_of
+from notewright.stores.folder.paths import Abilities
+from notewright.stores.folder.store import FolderStore
 
 
 @pytest.fixture

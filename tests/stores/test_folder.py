@@ -14,10 +14,10 @@ import pytest
 from tests.stores.parts import NEW, OLD, A, in_child, left_beside, put
 
 from notewright.errors import Conflict, Exists, Forbidden, NoSpace, NotFound, Unavailable
-from notewright.notes import NotePath
-from notewright.stores import version_of
-from notewright.stores import writing as writing_module
-from notewright.stores.folder import FolderStore
+from notewright.notes.path import NotePath
+from notewright.stores.base import version_of
+from notewright.stores.folder import atomic as writing_module
+from notewright.stores.folder.store import FolderStore
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import pytest
 from tests.stores.parts import NEW, OLD, A, put
 
 from notewright.errors import Forbidden, NotFound, Problem
-from notewright.notes import NotePath
-from notewright.stores import version_of
-from notewright.stores.beneath import Abilities, Root
-from notewright.stores.folder import FolderStore
+from notewright.notes.path import NotePath
+from notewright.stores.base import version_of
+from notewright.stores.folder.paths import Abilities, Root
+from notewright.stores.folder.store import FolderStore
 
 SECRET = b"a secret"
 TRICKS = ["", ".", "..", "../outside/secret.md", "/etc/passwd", "f/../../outside/secret.md", "a.md\0", "a.md\0.md"]

@@ -3,9 +3,9 @@
 import pytest
 
 from notewright.errors import Busy, Conflict, NoSpace, Unavailable
-from notewright.notes import NotePath
-from notewright.stores import version_of
-from notewright.stores.memory import Disk, MemoryStore
+from notewright.notes.path import NotePath
+from notewright.stores.base import version_of
+from notewright.testing.memory_store import Disk, MemoryStore
 
 A = NotePath("a.md")
 

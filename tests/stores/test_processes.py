@@ -11,10 +11,11 @@ import pytest
 from tests.stores.parts import NEW, OLD, A, in_child, left_beside, put
 
 from notewright.errors import Busy, Conflict
-from notewright.notes import NotePath
-from notewright.stores import beneath, version_of
-from notewright.stores.beneath import Abilities
-from notewright.stores.folder import FolderStore
+from notewright.notes.path import NotePath
+from notewright.stores.base import version_of
+from notewright.stores.folder import paths
+from notewright.stores.folder.paths import Abilities
+from notewright.stores.folder.store import FolderStore
 
 
 @pytest.fixture
@@ -149,7 +150,7 @@ def killed_at(place: Path, call: int, able: Abilities) -> bool:
         store = FolderStore(place, able=able)
         for name in ("write", "fsync", "rename", "unlink", "mkdir", "link", "fchmod", "rmdir"):
             setattr(os, name, deadly(getattr(os, name)))
-        beneath._rename = deadly(beneath._rename)  # type: ignore[assignment]
+        paths._rename = deadly(paths._rename)  # type: ignore[assignment]
         with store.lock():
             store.stage(NotePath("f/c.md"), NEW, op="staged")
             store.write(A, NEW, seen=version_of(OLD), op="one")

@@ -11,11 +11,13 @@ import pytest
 from tests.stores.parts import NEW, OLD, A, in_child, left_beside, put
 
 from notewright.errors import Busy, Conflict, Exists, Forbidden, NoSpace, NotFound, Unavailable
-from notewright.notes import NotePath
-from notewright.stores import beneath, swap, version_of
-from notewright.stores import writing as writing_module
-from notewright.stores.beneath import Abilities, Root, refusal
-from notewright.stores.folder import FolderStore
+from notewright.notes.path import NotePath
+from notewright.stores.base import version_of
+from notewright.stores.folder import atomic as writing_module
+from notewright.stores.folder import exchange as swap
+from notewright.stores.folder import paths
+from notewright.stores.folder.paths import Abilities, Root, refusal
+from notewright.stores.folder.store import FolderStore
 
 THEIRS = b"theirs " * 300
 
@@ -64,7 +66,7 @@ def test_a_disk_that_fails_while_reading_is_unavailable_and_not_absent(
     def fail(*args: object) -> int:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(beneath.Root, "open", fail)
+    monkeypatch.setattr(paths.Root, "open", fail)
     with pytest.raises(Unavailable):
         store.read(A)
 
@@ -76,7 +78,7 @@ def test_an_interrupted_system_call_is_repeated(
     if not Root(str(tmp_path)).able.openat2:
         pytest.skip("no openat2 here")
     put(tmp_path / "a.md")
-    real, left = beneath._syscall, [number, number]
+    real, left = paths._syscall, [number, number]
 
     def interrupted(*args: Any) -> int:
         if left:
@@ -84,7 +86,7 @@ def test_an_interrupted_system_call_is_repeated(
             return -1
         return int(real(*args))
 
-    monkeypatch.setattr(beneath, "_syscall", interrupted)
+    monkeypatch.setattr(paths, "_syscall", interrupted)
     assert store.read(A).data == OLD and left == []
 
 
@@ -129,14 +131,14 @@ def test_what_the_file_system_cannot_do_is_tried_once(tmp_path: Path, monkeypatc
         tried.append(flags)
         raise OSError(errno.EINVAL, "cannot")
 
-    monkeypatch.setattr(beneath, "_rename", rename)
+    monkeypatch.setattr(paths, "_rename", rename)
     store = FolderStore(tmp_path)
     version = put(tmp_path / "a.md")
     for number in range(3):
         version = store.write(A, b"%d" % number, seen=version, op=str(number)).version
         store.write(NotePath(f"new{number}.md"), NEW, seen=None, op=f"new{number}")
     store.close()
-    assert sorted(tried) == [beneath._NOREPLACE, beneath._EXCHANGE]
+    assert sorted(tried) == [paths._NOREPLACE, paths._EXCHANGE]
     assert store_texts(tmp_path) == {"a.md": b"2", **{f"new{number}.md": NEW for number in range(3)}}
 
 
@@ -149,13 +151,13 @@ def store_texts(folder: Path) -> dict[str, bytes]:
 
 def while_laying(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Somebody does something while we write our bytes beside the note, which takes long."""
-    real = writing_module.lay
+    real = writing_module.write_temp
 
     def lay(folder: int, name: str, data: bytes, like: int | None) -> None:
         real(folder, name, data, like)
         act()
 
-    monkeypatch.setattr(writing_module, "lay", lay)
+    monkeypatch.setattr(writing_module, "write_temp", lay)
 
 
 def test_a_save_while_we_lay_our_bytes_is_never_covered_not_even_for_a_moment(

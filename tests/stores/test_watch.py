@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from tests.stores.parts import NEW, OLD, in_child, put
 
-from notewright.notes import NotePath
-from notewright.stores import version_of
-from notewright.stores.beneath import Root
-from notewright.stores.folder import FolderStore
-from notewright.stores.inotify import Inotify, is_here
-from notewright.stores.watch import Hint, by_events, by_rescans, by_watchfiles, watch
+from notewright.notes.path import NotePath
+from notewright.stores.base import version_of
+from notewright.stores.folder._inotify import Inotify, is_here
+from notewright.stores.folder.paths import Root
+from notewright.stores.folder.store import FolderStore
+from notewright.stores.folder.watch import Hint, by_events, by_rescans, by_watchfiles, watch
 
 WAYS = [by_events, by_rescans, by_watchfiles]
 
@@ -194,7 +194,7 @@ def test_where_watching_is_impossible_it_says_so_and_looks_again_and_again(tmp_p
         lines: list[str] = []
         handler = logging.Handler()
         handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-        logging.getLogger("notewright.stores.watch").addHandler(handler)
+        logging.getLogger("notewright.stores.folder.watch").addHandler(handler)
         root, stop = Root(str(tmp_path / "notes")), threading.Event()
         lowest = os.dup(0)
         os.close(lowest)

@@ -9,11 +9,14 @@ from typing import Any
 
 from tests.conftest import write_files
 
-from notewright.config import Config, WorkspaceConfig
-from notewright.engine import Actor, Shelf, Workspace
-from notewright.opening import close_workspace, open_workspace
-from notewright.surfaces import Answer, Call, perform
-from notewright.surfaces.cairn import SURFACE
+from notewright.app.opening import close_workspace, open_workspace
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.engine.library import WorkspaceList
+from notewright.engine.workspace import Workspace
+from notewright.ledger.base import Actor
+from notewright.surfaces.base import Answer, Call
+from notewright.surfaces.cairn.tools import SURFACE
+from notewright.surfaces.perform import perform
 
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 NOON = 1_771_934_400.0  # 2026-02-24T12:00:00Z
@@ -29,7 +32,7 @@ class Desk:
     root: Path
 
     def __call__(self, tool: str, /, **args: Any) -> Answer:
-        return perform(SURFACE, Call(Shelf([self.ws]), Actor("u", "c", "cairn", tool)), f"cairn_{tool}", args)
+        return perform(SURFACE, Call(WorkspaceList([self.ws]), Actor("u", "c", "cairn", tool)), f"cairn_{tool}", args)
 
     def said(self, tool: str, /, **args: Any) -> str:
         """The text of an answer that is no refusal."""

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.surfaces.vault import Vault, filled
 
-from notewright.config import Config, WorkspaceConfig
-from notewright.opening import close_workspace, open_workspace
+from notewright.app.opening import close_workspace, open_workspace
+from notewright.config.load import Config, WorkspaceConfig
 
 OpenVault = Callable[..., Vault]
 

@@ -11,11 +11,14 @@ from typing import Any
 
 from tests.conftest import write_files
 
-from notewright.config import Config, WorkspaceConfig
-from notewright.engine import Actor, Shelf, Workspace
-from notewright.opening import close_workspace, open_workspace
-from notewright.surfaces import Answer, Call, Session, perform
-from notewright.surfaces.notes import SURFACE
+from notewright.app.opening import close_workspace, open_workspace
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.engine.library import WorkspaceList
+from notewright.engine.workspace import Workspace
+from notewright.ledger.base import Actor
+from notewright.surfaces.base import Answer, Call, Session
+from notewright.surfaces.notes.tools import SURFACE
+from notewright.surfaces.perform import perform
 
 CODES = "not_found|ambiguous|exists|conflict|invalid|too_large|read_only|forbidden|busy|internal"
 UNDO = re.compile(r'Undo: undo\(change="([a-z0-9]{6,})"\)')
@@ -39,7 +42,7 @@ class Desk:
 
     def __call__(self, tool: str, /, **args: Any) -> Answer:
         actor = Actor("ann", self.client, "notes", tool)
-        answer = perform(SURFACE, Call(Shelf(self.workspaces), actor, self.session), tool, args)
+        answer = perform(SURFACE, Call(WorkspaceList(self.workspaces), actor, self.session), tool, args)
         if answer.is_error:
             assert re.match(rf"({CODES}): \S.*[.:]($|\n)", answer.text), answer.text
         return answer

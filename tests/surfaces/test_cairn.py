@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 from tests.surfaces.cairn_desk import JAMIE, NOON, PARTS, OpenDesk, desks
 
-from notewright import engine, errors
+from notewright import errors
+from notewright.engine.changes.history import list_changes, undo
+from notewright.engine.library import WorkspaceList
 from notewright.errors import Internal
-from notewright.surfaces import Call, Failed, RpcError, missing_codes
-from notewright.surfaces.cairn import SURFACE
+from notewright.ledger.base import Past
+from notewright.surfaces.base import Call, FailedCall, RpcError, missing_codes
+from notewright.surfaces.cairn.tools import SURFACE
 
 
 @pytest.fixture
@@ -101,13 +104,13 @@ def test_arguments_nobody_knows_are_ignored(cairn: OpenDesk) -> None:
 
 
 def test_what_we_did_not_expect_is_an_internal_error(cairn: OpenDesk) -> None:
-    failed = Failed(Internal("something went wrong here"), "cairn_read", {}, Call(engine.Shelf([cairn().ws])))
+    failed = FailedCall(Internal("something went wrong here"), "cairn_read", {}, Call(WorkspaceList([cairn().ws])))
     assert SURFACE.style.problem(failed).text == "internal_error: something went wrong here"
 
 
 def test_an_index_that_is_not_ready_says_how_far_it_is(cairn: OpenDesk) -> None:
     problem = errors.Indexing("wait", done=3, total=9)
-    failed = Failed(problem, "cairn_read", {}, Call(engine.Shelf([cairn().ws])))
+    failed = FailedCall(problem, "cairn_read", {}, Call(WorkspaceList([cairn().ws])))
     assert SURFACE.style.problem(failed).text == "internal_error: still indexing (3 of 9), try again"
 
 
@@ -324,9 +327,9 @@ def test_a_deleted_note_is_gone_and_can_be_brought_back(cairn: OpenDesk) -> None
     assert not (desk.root / "x/old.md").exists() and not (desk.root / ".trash").exists()
     assert desk.file("b") == "[[x/old]]"
     assert desk.refused("delete", path="x/old") == "not_found: Note 'x/old' does not exist"
-    change = engine.past(desk.ws, engine.Past())[0]
+    change = list_changes(desk.ws, Past())[0]
     assert (change.actor.surface, change.summary) == ("cairn", "deleted x/old.md")
-    engine.undo(desk.ws, change.id)
+    undo(desk.ws, change.id)
     assert desk.file("x/old") == "text"
 
 
@@ -352,7 +355,7 @@ def test_a_day_is_begun_and_added_to_in_one_change(cairn: OpenDesk) -> None:
     said = desk.said("daily", op="append", date="2026-02-24", content="- one [[x]]")
     assert said == '{"path":"daily/2026-02-24","op":"append","bytes_added":11}'
     assert desk.stored_body("daily/2026-02-24") == "\n- one [[x]]"
-    assert len(engine.past(desk.ws, engine.Past())) == 1
+    assert len(list_changes(desk.ws, Past())) == 1
     assert desk.json("daily", op="append", date="2026-02-24", content="## S\n")["bytes_added"] == 6
     desk.json("daily", op="append_section", date="2026-02-24", section="S", content="- b")
     desk.json("daily", op="prepend_section", date="2026-02-24", section="S", content="- a")

@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 from tests.surfaces.cairn_desk import JAMIE, Desk, OpenDesk, desks
 
-from notewright import engine
-from notewright.engine import Actor, Shelf
-from notewright.notes import NotePath
-from notewright.surfaces import Call, Cancelled, perform
-from notewright.surfaces.cairn import SURFACE
+from notewright.engine.access import Access
+from notewright.engine.changes.history import list_changes, undo
+from notewright.engine.library import WorkspaceList
+from notewright.engine.write import change_path, delete
+from notewright.ledger.base import Actor, Past
+from notewright.notes.path import NotePath
+from notewright.surfaces.base import Call, Cancelled
+from notewright.surfaces.cairn.tools import SURFACE
+from notewright.surfaces.perform import perform
 
 
 @pytest.fixture
@@ -130,7 +134,7 @@ def test_what_a_deleted_note_was_called_may_be_claimed_by_another(cairn: OpenDes
 def test_without_its_history_a_dangling_link_is_known_by_what_is_written(cairn: OpenDesk) -> None:
     desk = cairn({"old": "---\naliases: [JW]\n---\n", "a": "[[JW]] [[old]]"})
     desk.json("delete", path="old")
-    desk.ws.ledger.trim(keep_days=0, keep_bytes=0, now=engine.past(desk.ws, engine.Past())[0].at + 1)
+    desk.ws.ledger.trim(keep_days=0, keep_bytes=0, now=list_changes(desk.ws, Past())[0].at + 1)
     assert ends(desk, "outgoing", path="a") == ["JW", "old"]
     assert ends(desk, "incoming", path="old") == ["a"]
 
@@ -139,27 +143,27 @@ def test_a_deleted_note_that_is_brought_back_is_linked_to_again(cairn: OpenDesk)
     desk = cairn({"old": "---\naliases: [JW]\n---\n", "a": "[[JW]]"})
     desk.json("delete", path="old")
     assert ends(desk, "outgoing", path="a") == ["old"]
-    engine.undo(desk.ws, engine.past(desk.ws, engine.Past())[0].id)
+    undo(desk.ws, list_changes(desk.ws, Past())[0].id)
     assert ends(desk, "outgoing", path="a") == ["old"]
     assert desk.shown(path="old")["backlinks"] == "[a]"
 
 
 def test_a_moved_note_is_not_a_deleted_one(cairn: OpenDesk) -> None:
     desk = cairn({"old": "---\naliases: [JW]\n---\n", "a": "[[JW]]"})
-    engine.relocate(desk.ws, NotePath("old.md"), NotePath("new.md"), lambda text: "no alias")
+    change_path(desk.ws, NotePath("old.md"), NotePath("new.md"), lambda text: "no alias")
     assert ends(desk, "outgoing", path="a") == ["JW"]
 
 
 def test_what_other_surfaces_put_into_the_trash_is_deleted(cairn: OpenDesk) -> None:
     desk = cairn({"old": "---\naliases: [JW]\n---\n", "a": "[[JW]]"})
-    engine.delete(desk.ws, NotePath("old.md"), trash=True)
+    delete(desk.ws, NotePath("old.md"), trash=True)
     assert ends(desk, "incoming", path="old") == ["a"]
 
 
 def test_a_deleted_note_that_may_not_be_seen_is_not_named(cairn: OpenDesk) -> None:
     desk = cairn({"Private/old": "---\naliases: [JW]\n---\n", "a": "[[JW]]"})
     desk.json("delete", path="Private/old")
-    other = replace(desk, ws=replace(desk.ws, access=engine.Access(hide=("Private/**",))))
+    other = replace(desk, ws=replace(desk.ws, access=Access(hide=("Private/**",))))
     assert ends(other, "outgoing", path="a") == ["JW"]
     assert other.refused("links", path="Private/old") == "not_found: Note 'Private/old' does not exist"
 
@@ -194,7 +198,7 @@ def test_a_long_line_is_cut_around_its_link(cairn: OpenDesk) -> None:
 
 
 def test_an_answer_of_thousands_of_links_is_cut_and_says_so(cairn: OpenDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("notewright.engine.graph.MOST_AROUND", 3)
+    monkeypatch.setattr("notewright.engine.find.graph.MOST_AROUND", 3)
     desk = cairn({"hub": "", **{f"n{number}": "[[hub]]" for number in range(5)}})
     answer = desk("links", path="hub")
     assert len(json.loads(answer.text)["incoming"]) == 3
@@ -203,14 +207,14 @@ def test_an_answer_of_thousands_of_links_is_cut_and_says_so(cairn: OpenDesk, mon
 
 def test_a_client_that_gives_up_stops_the_walk(cairn: OpenDesk) -> None:
     asked = iter([False, False, True])
-    call = Call(Shelf([cairn({"a": "[[b]]", "b": "[[c]]"}).ws]), Actor(), cancelled=lambda: next(asked))
+    call = Call(WorkspaceList([cairn({"a": "[[b]]", "b": "[[c]]"}).ws]), Actor(), cancelled=lambda: next(asked))
     with pytest.raises(Cancelled):
         perform(SURFACE, call, "cairn_links", {"path": "a", "depth": 5, "direction": "out"})
 
 
 def test_notes_are_resources_of_the_bound_workspace(cairn: OpenDesk) -> None:
     desk = cairn({"p/a": "text"})
-    call = Call(Shelf([desk.ws]), Actor())
+    call = Call(WorkspaceList([desk.ws]), Actor())
     assert SURFACE.resources is not None
     assert SURFACE.resources.read(call, "note:///p/a.md").content == "text"
 

@@ -7,27 +7,26 @@ import pytest
 
 from notewright import errors
 from notewright.errors import Internal, NotFound
-from notewright.surfaces import (
+from notewright.surfaces.base import (
     Answer,
     BadArgument,
     Call,
-    Failed,
+    FailedCall,
     RpcError,
     Session,
     Style,
     Surface,
     Tool,
-    lenient,
     missing_codes,
-    perform,
     together,
 )
+from notewright.surfaces.perform import lenient, perform
 
 
 class Plain(Style):
     table = MappingProxyType({code: code for code in errors.codes()})
 
-    def problem(self, failed: Failed) -> Answer:
+    def problem(self, failed: FailedCall) -> Answer:
         return Answer.error(f"{self.table[failed.problem.code]}: {failed.problem}")
 
 
@@ -91,7 +90,7 @@ def test_a_style_learns_what_was_wrong_with_which_argument() -> None:
     seen: list[BadArgument] = []
 
     class Nosy(Plain):
-        def bad_arguments(self, failed: Failed) -> Answer:
+        def bad_arguments(self, failed: FailedCall) -> Answer:
             assert isinstance(failed.problem, BadArgument)
             seen.append(failed.problem)
             return Answer.error("no")

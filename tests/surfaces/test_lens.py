@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from notewright import errors
-from notewright.engine import Actor, Shelf
-from notewright.surfaces import Answer, Call, RpcError, missing_codes, perform
-from notewright.surfaces.lens import SURFACE
+from notewright.engine.library import WorkspaceList
+from notewright.ledger.base import Actor
+from notewright.surfaces.base import Answer, Call, RpcError, missing_codes
+from notewright.surfaces.lens.tools import SURFACE
+from notewright.surfaces.perform import perform
 
 Ask = Callable[..., Answer]
 
@@ -30,7 +32,7 @@ def ask(workspace) -> Ask:
         },
         name="Lens",
     )
-    call = Call(Shelf([edu, lens]), Actor("u", "c", "lens", ""))
+    call = Call(WorkspaceList([edu, lens]), Actor("u", "c", "lens", ""))
 
     def asked(tool: str, /, **args: Any) -> Answer:
         return perform(SURFACE, call, tool, args)
@@ -124,7 +126,7 @@ def test_links_both_ways_cross_folders(ask: Ask) -> None:
 def test_a_link_may_name_another_folder_in_any_case_and_places_in_oneself_are_no_links(workspace) -> None:
     edu = workspace({"Welcome.md": "[[#top]] [[LENS/home#x]]\n"}, name="Lens Edu")
     lens = workspace({"Home.md": "[[lens edu/welcome]] [[Home]]\n"}, name="Lens")
-    call = Call(Shelf([edu, lens]), Actor("u", "c", "lens", ""))
+    call = Call(WorkspaceList([edu, lens]), Actor("u", "c", "lens", ""))
     assert perform(SURFACE, call, "get_links", {"file_path": "Lens Edu/Welcome.md"}).text == (
         "Backlinks (documents linking to this):\n- Lens/Home.md\n\n"
         "Forward links (documents this links to):\n- Lens/Home.md"

@@ -7,12 +7,22 @@ from pathlib import Path
 import pytest
 from tests.surfaces.notes_desk import MakeDesk, desks
 
-from notewright import engine
-from notewright.config import Config, WorkspaceConfig
-from notewright.engine import Actor, Workspace
-from notewright.notes import NotePath, parse
-from notewright.opening import close_workspace, open_workspace
-from notewright.surfaces import Call, cairn, cairn_words, notes_words, perform
+from notewright.app.opening import close_workspace, open_workspace
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.engine.find.context import about_note
+from notewright.engine.find.links import incoming, outgoing
+from notewright.engine.library import WorkspaceList
+from notewright.engine.read import listing, read
+from notewright.engine.workspace import Workspace
+from notewright.index.base import Selection
+from notewright.ledger.base import Actor
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
+from notewright.surfaces.base import Call
+from notewright.surfaces.cairn import render as cairn_words
+from notewright.surfaces.cairn import tools as cairn
+from notewright.surfaces.notes import render as notes_words
+from notewright.surfaces.perform import perform
 
 VAULTS = [
     "interconnected-1000",
@@ -32,7 +42,7 @@ def on_one_line(text: str) -> str:
 
 
 def note_paths(ws: Workspace) -> list[NotePath]:
-    return [filed.path for filed in engine.listing(ws, engine.Selection(limit=None, folder="", recursive=True))[0]]
+    return [filed.path for filed in listing(ws, Selection(limit=None, folder="", recursive=True))[0]]
 
 
 @pytest.fixture
@@ -57,8 +67,8 @@ def real(request: pytest.FixtureRequest, shared: Path, tmp_path_factory: pytest.
 def test_every_outgoing_link_is_whole_in_the_text_shown_for_it(real: Workspace) -> None:
     seen = 0
     for path in note_paths(real):
-        text = engine.read(real, path).text
-        for link, one in zip(parse(path, text).links, engine.outgoing(real, path), strict=True):
+        text = read(real, path).text
+        for link, one in zip(parse(path, text).links, outgoing(real, path), strict=True):
             written = on_one_line(text[link.start : link.end])
             line = notes_words.link("→", "x", one, "L1")
             assert written in line and written in cairn_words.context(one)
@@ -72,8 +82,8 @@ def test_every_outgoing_link_is_whole_in_the_text_shown_for_it(real: Workspace) 
 def test_every_backlink_is_whole_in_the_text_shown_for_it(real: Workspace) -> None:
     seen = 0
     for path in note_paths(real):
-        for one in engine.incoming(real, path):
-            text = engine.read(real, one.source).text
+        for one in incoming(real, path):
+            text = read(real, one.source).text
             written = {on_one_line(text[link.start : link.end]) for link in parse(one.source, text).links}
             shown = one.sentence
             assert shown.text[shown.start : shown.end] in written
@@ -95,7 +105,7 @@ def test_a_mention_at_the_end_of_a_long_line_is_shown(desk_of: MakeDesk) -> None
 
 def test_cairn_cuts_the_line_around_the_link(desk_of: MakeDesk) -> None:
     desk = desk_of({"A.md": f"- {FILLER}[[{'B' * 10}]] {FILLER}", "BBBBBBBBBB.md": "x"})
-    call = Call(engine.Shelf(desk.workspaces), Actor("u", "c"))
+    call = Call(WorkspaceList(desk.workspaces), Actor("u", "c"))
     answer = json.loads(perform(cairn.SURFACE, call, "cairn_links", {"path": "BBBBBBBBBB"}).text)
     context = answer["incoming"][0]["context"]
     assert "[[BBBBBBBBBB]]" in context and context.startswith("...") and context.endswith("...") and len(context) < 170
@@ -103,5 +113,5 @@ def test_cairn_cuts_the_line_around_the_link(desk_of: MakeDesk) -> None:
 
 def test_what_links_here_is_whole_in_a_context_pack(desk_of: MakeDesk) -> None:
     desk = desk_of({"A.md": f"{FILLER}Then read [[B]] first. {FILLER}", "B.md": "x"})
-    pack = engine.about_note(desk.ws, NotePath("B.md"), 1000)
+    pack = about_note(desk.ws, NotePath("B.md"), 1000)
     assert "Then read [[B]] first." in pack.passages[1].text

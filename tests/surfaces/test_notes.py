@@ -13,8 +13,8 @@ import pytest
 from tests.surfaces.notes_desk import VERSION, Desk, MakeDesk, desks
 
 from notewright import errors
-from notewright.surfaces import Image, missing_codes
-from notewright.surfaces.notes import SURFACE
+from notewright.surfaces.base import Image, missing_codes
+from notewright.surfaces.notes.tools import SURFACE
 
 TEA = """---
 tags: [drinks]

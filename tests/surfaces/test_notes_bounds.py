@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from tests.surfaces.notes_desk import Desk, MakeDesk, desks
 
-from notewright.engine import Limits
-from notewright.surfaces.notes import SURFACE
+from notewright.engine.workspace import Limits
+from notewright.surfaces.notes.tools import SURFACE
 
 MOST = 24_000
 DEEP = "/".join(["a very long name of a folder that nobody would want to read twice " * 3] * 4)

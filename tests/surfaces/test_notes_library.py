@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.surfaces.notes_desk import Desk, MakeDesk, desks
 
-from notewright.engine import Access
+from notewright.engine.access import Access
 
 WORK = {"Tea.md": "# Tea\n[[Plan]]\n", "Projects/Plan.md": "plan for tea\n", "Both.md": "w\n"}
 HOME = {"Garden/Roses.md": "roses and tea\n", "Both.md": "h\n"}

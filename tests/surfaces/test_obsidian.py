@@ -11,12 +11,18 @@ import pytest
 from tests.surfaces.conftest import OpenVault
 from tests.surfaces.vault import Vault, note, tagged
 
-from notewright import engine, errors
-from notewright.engine import Follower, Limits, Past
+from notewright import errors
+from notewright.engine.changes.history import list_changes, undo
+from notewright.engine.indexing.indexer import Indexer
+from notewright.engine.workspace import Limits
+from notewright.engine.write import create
 from notewright.errors import Conflict
-from notewright.notes import NotePath
-from notewright.surfaces import Failed, RpcError, missing_codes, obsidian, obsidian_words
-from notewright.surfaces.obsidian import SURFACE
+from notewright.ledger.base import Past
+from notewright.notes.path import NotePath
+from notewright.surfaces.base import FailedCall, RpcError, missing_codes
+from notewright.surfaces.obsidian import render as obsidian_words
+from notewright.surfaces.obsidian import tools as obsidian
+from notewright.surfaces.obsidian.tools import SURFACE
 
 # Every tool with arguments that work on a note "A" with a section "H" and a line "x".
 CALLS: dict[str, dict[str, Any]] = {
@@ -409,9 +415,9 @@ def test_a_deletion_with_its_marks_is_one_change_that_can_be_undone(vault: OpenV
     v = vault({"A": "[[B]]", "B": "x"})
     before = v.files()
     v.told("delete_note", name="B")
-    (change,) = engine.past(v.ws, Past())
+    (change,) = list_changes(v.ws, Past())
     assert (change.actor.client, change.actor.tool) == ("test", "delete_note")
-    engine.undo(v.ws, change.id)
+    undo(v.ws, change.id)
     assert v.files() == before
 
 
@@ -469,7 +475,7 @@ def test_the_block_is_of_the_start_even_if_the_first_call_comes_later(vault: Ope
     v = vault({"A": tagged("early")})
     assert SURFACE.begin is not None
     SURFACE.begin(v.ws)
-    engine.create(v.ws, NotePath("B.md"), tagged("claude", "late").encode())
+    create(v.ws, NotePath("B.md"), tagged("claude", "late").encode())
     told = v.whole("list_notes")
     assert '"names": ["A", "B"]' in told
     assert "\n\nearly\n\nNEVER" in told
@@ -562,7 +568,7 @@ def test_while_the_index_is_not_there_names_and_texts_are_and_the_rest_is_to_be_
 ) -> None:
     monkeypatch.setattr(obsidian, "PATIENCE_S", 0.05)
     v = vault({"A": "x", "sub/B": "y"})
-    asleep = Follower(v.ws.store, v.ws.index, tmp_path / "nobody", watch=False)
+    asleep = Indexer(v.ws.store, v.ws.index, tmp_path / "nobody", watch=False)
     early = Vault(v.root, replace(v.ws, follower=asleep, limits=Limits(seconds=0.05)))
     assert early.whole("read_note", name="B") == "y"
     assert early.told("list_notes")["names"] == ["A", "B"]
@@ -574,5 +580,5 @@ def test_while_the_index_is_not_there_names_and_texts_are_and_the_rest_is_to_be_
 
 
 def test_a_conflict_asks_to_read_again(vault: OpenVault) -> None:
-    failed = Failed(Conflict("A.md changed", path=NotePath("A.md")), "update_note", {"name": "A"}, None)  # type: ignore[arg-type]
+    failed = FailedCall(Conflict("A.md changed", path=NotePath("A.md")), "update_note", {"name": "A"}, None)  # type: ignore[arg-type]
     assert SURFACE.style.problem(failed).text == "Error executing tool update_note: Note 'A' changed, read it again"

@@ -12,8 +12,9 @@ import pytest
 from tests.surfaces.conftest import OpenVault
 from tests.surfaces.vault import note, tagged
 
-from notewright.surfaces import obsidian, obsidian_change
-from notewright.surfaces.obsidian import SURFACE, TOOLS
+from notewright.surfaces.obsidian import change as obsidian_change
+from notewright.surfaces.obsidian import tools as obsidian
+from notewright.surfaces.obsidian.tools import SURFACE, TOOLS
 
 LINKED = {"A": "See [[B]].", "B": "Hello"}
 SECTIONS = "# Intro\nHello\n# Other\nWorld"
@@ -489,7 +490,7 @@ def test_invariant_9_and_47_these_tools_and_no_others() -> None:
     assert [tool.name for tool in SURFACE.tools] == ALL.split()
 
 
-OBS_MCP = [sys.executable, "-c", "from notewright.cli import obs_mcp; obs_mcp()"]
+OBS_MCP = [sys.executable, "-c", "from notewright.cli.main import obs_mcp; obs_mcp()"]
 HELLO = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 
 

@@ -14,11 +14,17 @@ import pytest
 from tests.conftest import write_files
 
 from notewright import errors
-from notewright.config import Config, Octarine, WorkspaceConfig
-from notewright.engine import Actor, Limits, MemoryTraffic, Past, Shelf, Workspace, past, undo
-from notewright.opening import close_workspace, open_workspace
-from notewright.surfaces import Answer, Call, RpcError, Surface, missing_codes, perform
-from notewright.surfaces.octarine import surface
+from notewright.accounts.limits import MemoryRateLimits
+from notewright.app.opening import close_workspace, open_workspace
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.config.octarine import Octarine
+from notewright.engine.changes.history import list_changes, undo
+from notewright.engine.library import WorkspaceList
+from notewright.engine.workspace import Limits, Workspace
+from notewright.ledger.base import Actor, Past
+from notewright.surfaces.base import Answer, Call, RpcError, Surface, missing_codes
+from notewright.surfaces.octarine.tools import surface
+from notewright.surfaces.perform import perform
 
 READ, WRITE, SEARCH, LIST = (
     "octarine_read_note",
@@ -38,7 +44,9 @@ class Desk:
         self.workspaces, self.surface = workspaces, asked
 
     def call(self, tool: str, /, **args: Any) -> Answer:
-        return perform(self.surface, Call(Shelf(self.workspaces), Actor("ann", "desk", "octarine", tool)), tool, args)
+        return perform(
+            self.surface, Call(WorkspaceList(self.workspaces), Actor("ann", "desk", "octarine", tool)), tool, args
+        )
 
     def data(self, tool: str, /, **args: Any) -> dict[str, Any]:
         """What a call that works gives."""
@@ -388,7 +396,7 @@ def test_writers_at_once_lose_nothing(desk: Desk, work: Path) -> None:
 
 def test_an_update_with_its_copy_is_taken_back_as_one(desk: Desk, work: Path) -> None:
     backup = desk.data(WRITE, workspace="Work", note_path="README.md", content="new")["backup"]
-    (change,) = past(desk.workspaces[0], Past())
+    (change,) = list_changes(desk.workspaces[0], Past())
     undo(desk.workspaces[0], change.id)
     assert (work / "README.md").read_text() == "# Work\n" and not (work / backup).exists()
 
@@ -841,7 +849,7 @@ def test_whole_numbers_may_be_written_with_a_point(still: Desk) -> None:
 @pytest.mark.parametrize(("tool", "calls"), [(READ, 1000), (WRITE, 100), (SEARCH, 50), (LIST, 500)])
 def test_each_tool_has_its_own_limit_and_says_when_to_come_back(desk: Desk, tool: str, calls: int) -> None:
     now = [100.0]
-    desk.surface = surface(MemoryTraffic(lambda: now[0]), Octarine())
+    desk.surface = surface(MemoryRateLimits(lambda: now[0]), Octarine())
     for _ in range(calls):
         desk.refused(tool)  # what is refused for another reason counts too
     now[0] += 18.5
@@ -860,11 +868,11 @@ def test_each_tool_has_its_own_limit_and_says_when_to_come_back(desk: Desk, tool
 
 def test_the_limits_can_be_set_or_lifted(desk: Desk) -> None:
     now = [0.0]
-    desk.surface = surface(MemoryTraffic(lambda: now[0]), Octarine(window_seconds=2.0, max_requests=3))
+    desk.surface = surface(MemoryRateLimits(lambda: now[0]), Octarine(window_seconds=2.0, max_requests=3))
     codes = [desk.refused(READ)[0] for _ in range(4)]
     assert codes[2:] == ["INVALID_WORKSPACE_NAME", "RATE_LIMIT_EXCEEDED"]
     assert desk.refused(READ)[1] == {"limit": 3, "window": 2, "retryAfter": 2}
-    for lifted in (surface(MemoryTraffic(), Octarine(rate_limits=False)), surface(None, Octarine())):
+    for lifted in (surface(MemoryRateLimits(), Octarine(rate_limits=False)), surface(None, Octarine())):
         desk.surface = lifted
         assert {desk.refused(SEARCH)[0] for _ in range(60)} == {"INVALID_QUERY"}
 

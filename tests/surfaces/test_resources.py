@@ -4,10 +4,11 @@ from typing import Any, cast
 
 import pytest
 
-from notewright.engine import Shelf, Workspace
+from notewright.engine.library import WorkspaceList
+from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound
-from notewright.surfaces import Call, NoteResources
-from notewright.surfaces.resources import Listed
+from notewright.surfaces.base import Call
+from notewright.surfaces.resources import ListedResource, NoteResources
 
 
 class Files:
@@ -15,8 +16,8 @@ class Files:
 
     paths = ("A b/Tee #1.md", "logo.png", "note.md", "table.csv")
 
-    def page(self, workspace: Workspace, offset: int, limit: int) -> list[Listed]:
-        return [Listed(path, 3, 1_700_000_000.9) for path in self.paths[offset : offset + limit]]
+    def page(self, workspace: Workspace, offset: int, limit: int) -> list[ListedResource]:
+        return [ListedResource(path, 3, 1_700_000_000.9) for path in self.paths[offset : offset + limit]]
 
     def read(self, workspace: Workspace, path: str) -> bytes:
         if path not in self.paths:
@@ -33,7 +34,7 @@ class Files:
 
 def call(*names: str) -> Call:
     nothing = cast(Any, None)
-    return Call(Shelf([Workspace(name, name.lower(), nothing, nothing, nothing) for name in names]))
+    return Call(WorkspaceList([Workspace(name, name.lower(), nothing, nothing, nothing) for name in names]))
 
 
 def uris(call: Call, resources: NoteResources) -> list[str]:

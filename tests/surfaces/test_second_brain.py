@@ -12,11 +12,16 @@ import pytest
 from tests.conftest import write_files
 
 from notewright import errors
-from notewright.config import Config, WorkspaceConfig
-from notewright.engine import Actor, Limits, MemoryTraffic, Past, Shelf, Workspace, past, undo
-from notewright.opening import close_workspace, open_workspace
-from notewright.surfaces import Answer, Call, RpcError, Surface, missing_codes, perform
-from notewright.surfaces.second_brain import surface
+from notewright.accounts.limits import MemoryRateLimits
+from notewright.app.opening import close_workspace, open_workspace
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.engine.changes.history import list_changes, undo
+from notewright.engine.library import WorkspaceList
+from notewright.engine.workspace import Limits, Workspace
+from notewright.ledger.base import Actor, Past
+from notewright.surfaces.base import Answer, Call, RpcError, Surface, missing_codes
+from notewright.surfaces.perform import perform
+from notewright.surfaces.second_brain.tools import surface
 
 SURFACE = surface(None)
 MB = 1_048_576
@@ -32,7 +37,7 @@ class Brain:
         return perform(self.surface, self.caller(tool), tool, args)
 
     def caller(self, tool: str = "", transport: Any = "stdio") -> Call:
-        return Call(Shelf([self.ws]), Actor(self.user, "desk", "second_brain", tool), transport=transport)
+        return Call(WorkspaceList([self.ws]), Actor(self.user, "desk", "second_brain", tool), transport=transport)
 
     def __call__(self, tool: str, /, **args: Any) -> str:
         """What a call that works says."""
@@ -351,7 +356,7 @@ def test_a_long_text_is_not_repeated_whole(still: Brain) -> None:
 
 def test_every_change_can_be_taken_back(brain: Brain, root: Path) -> None:
     brain("edit", path="projects/launch/plan.md", old_str="TBD", new_str="now", new_path="plan.md")
-    (change,) = past(brain.ws, Past())
+    (change,) = list_changes(brain.ws, Past())
     undo(brain.ws, change.id)
     assert (root / "projects/launch/plan.md").read_text() == FILES["projects/launch/plan.md"]
 
@@ -546,7 +551,7 @@ def test_a_long_answer_is_cut_at_an_entry(workspace: Callable[..., Workspace]) -
 
 def test_calls_are_counted_in_three_windows(still: Brain) -> None:
     now = [0.0]
-    brain = Brain(still.ws, surface(MemoryTraffic(lambda: now[0])))
+    brain = Brain(still.ws, surface(MemoryRateLimits(lambda: now[0])))
     for _ in range(100):
         brain.refused("read")  # what fails counts too
         now[0] += 0.125
@@ -561,7 +566,7 @@ def test_calls_are_counted_in_three_windows(still: Brain) -> None:
 
 def test_hours_and_days_are_held_too(still: Brain) -> None:
     now = [0.0]
-    brain = Brain(still.ws, surface(MemoryTraffic(lambda: now[0])))
+    brain = Brain(still.ws, surface(MemoryRateLimits(lambda: now[0])))
     for _ in range(1000):
         brain.refused("read")
         now[0] += 1
@@ -577,7 +582,7 @@ def test_hours_and_days_are_held_too(still: Brain) -> None:
 
 def test_over_http_the_status_says_it(still: Brain) -> None:
     now = [0.0]
-    brain = Brain(still.ws, surface(MemoryTraffic(lambda: now[0])))
+    brain = Brain(still.ws, surface(MemoryRateLimits(lambda: now[0])))
     call = brain.caller("read", transport="http")
     for _ in range(100):
         perform(brain.surface, call, "read", {"path": "README.md"})
@@ -719,7 +724,7 @@ def test_nothing_is_laid_out_elsewhere(tmp_path: Path, files: dict[str, str], se
 
 def test_laying_out_can_be_taken_back(tmp_path: Path) -> None:
     ws = opened(tmp_path, bootstrap="para")
-    (change,) = past(ws, Past())
+    (change,) = list_changes(ws, Past())
     undo(ws, change.id)
     close_workspace(ws)
     assert files_in(tmp_path) == []

@@ -2,16 +2,18 @@
 
 import pytest
 
-from notewright import app, errors
-from notewright.config import SURFACES, Asked, load
-from notewright.engine import Shelf
+from notewright import errors
+from notewright.app import compose
+from notewright.config.load import CommandLine, load
+from notewright.config.settings import SURFACES
+from notewright.engine.library import WorkspaceList
 from notewright.errors import Problem
-from notewright.surfaces import Answer, BadArgument, Call, Failed, RpcError, missing_codes
+from notewright.surfaces.base import Answer, BadArgument, Call, FailedCall, RpcError, missing_codes
 
 
 @pytest.mark.parametrize("name", SURFACES)
 def test_no_error_code_is_missing_from_a_surfaces_table(name: str) -> None:
-    style = app.surface_named(name, load(Asked((".",), None, {}))).style
+    style = compose.surface_named(name, load(CommandLine((".",), None, {}))).style
     assert missing_codes(style, errors.codes()) == frozenset()
     assert set(style.table) == errors.codes()
 
@@ -28,13 +30,13 @@ DETAILS = {
 @pytest.mark.parametrize("name", SURFACES)
 @pytest.mark.parametrize("kind", Problem.__subclasses__(), ids=lambda kind: kind.code)
 def test_every_problem_is_put_into_words_by_every_tool(name: str, kind: type[Problem]) -> None:
-    surface = app.surface_named(name, load(Asked((".",), None, {})))
-    call = Call(Shelf([]))
+    surface = compose.surface_named(name, load(CommandLine((".",), None, {})))
+    call = Call(WorkspaceList([]))
     for tool in surface.tools:
         args = {required: "x" for required in tool.schema.get("required", ())} | {"old_str": "x", "find": "x"}
         problem = kind("something is wrong", hint="do something else", **DETAILS.get(kind.code, {}))
         try:
-            answer = surface.style.problem(Failed(problem, tool.name, args, call))
+            answer = surface.style.problem(FailedCall(problem, tool.name, args, call))
         except RpcError as refused:
             assert refused.message
             continue
@@ -46,12 +48,12 @@ def test_every_problem_is_put_into_words_by_every_tool(name: str, kind: type[Pro
 
 @pytest.mark.parametrize("name", SURFACES)
 def test_every_surface_answers_a_wrong_argument_and_an_unknown_tool(name: str) -> None:
-    surface = app.surface_named(name, load(Asked((".",), None, {})))
+    surface = compose.surface_named(name, load(CommandLine((".",), None, {})))
     with pytest.raises(RpcError, match="no_such_tool"):
         surface.style.unknown_tool("no_such_tool")
     fault = BadArgument("limit must be integer", "type", "limit", "limit", "integer")
     try:
-        answer = surface.style.bad_arguments(Failed(fault, surface.tools[0].name, {}, Call(Shelf([]))))
+        answer = surface.style.bad_arguments(FailedCall(fault, surface.tools[0].name, {}, Call(WorkspaceList([]))))
     except RpcError as refused:
         assert refused.code == -32602
     else:

@@ -9,10 +9,18 @@ from typing import Any
 
 import pytest
 
-from notewright.config import Config, Octarine, WorkspaceConfig
-from notewright.engine import Actor
-from notewright.opening import open_library
-from notewright.surfaces import Answer, Call, Surface, cairn, lens, notes, obsidian, octarine, perform, second_brain
+from notewright.app.opening import open_library
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.config.octarine import Octarine
+from notewright.ledger.base import Actor
+from notewright.surfaces.base import Answer, Call, Surface
+from notewright.surfaces.cairn import tools as cairn
+from notewright.surfaces.lens import tools as lens
+from notewright.surfaces.notes import tools as notes
+from notewright.surfaces.obsidian import tools as obsidian
+from notewright.surfaces.octarine import tools as octarine
+from notewright.surfaces.perform import perform
+from notewright.surfaces.second_brain import tools as second_brain
 
 VAULTS = [
     "kepano-obsidian",

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from notewright import app, engine
-from notewright.config import Asked, load
-from notewright.engine import large, sync
-from notewright.engine.filing import LARGE
-from notewright.surfaces import Call, perform
+from notewright.app import compose
+from notewright.config.load import CommandLine, load
+from notewright.engine.indexing import indexer, large_notes
+from notewright.engine.indexing.filing import LARGE
+from notewright.engine.library import WorkspaceList
+from notewright.engine.workspace import Workspace
+from notewright.surfaces.base import Call
+from notewright.surfaces.perform import perform
 
 VAULT = {"Tea.md": "green leaves [[Ink]]\n", "Ink.md": "black\n", "Big.md": "word [[Tea]] " * (LARGE // 13 + 1)}
 SAID = "Still indexing; not indexed yet: Big.md. What they say may be missing here."
@@ -25,7 +28,7 @@ FINDING: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.fixture
-def unread(workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[engine.Workspace]:
+def unread(workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
     """A workspace with a large note that is not read before the test is over."""
     over = threading.Event()
 
@@ -33,8 +36,8 @@ def unread(workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[engine.Worksp
         over.wait(60)
         return []
 
-    monkeypatch.setattr(sync, "file_large", hold)
-    monkeypatch.setattr(large, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(indexer, "file_large", hold)
+    monkeypatch.setattr(large_notes, "GRACE_SECONDS", 0.05)
     ws = workspace(VAULT)
     ws.follower.wait(60)
     yield ws
@@ -42,20 +45,20 @@ def unread(workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[engine.Worksp
 
 
 @pytest.mark.parametrize("name", FINDING)
-def test_what_is_found_comes_with_what_is_not_indexed_yet(name: str, unread: engine.Workspace) -> None:
-    surface = app.surface_named(name, load(Asked((".",), None, {})))
+def test_what_is_found_comes_with_what_is_not_indexed_yet(name: str, unread: Workspace) -> None:
+    surface = compose.surface_named(name, load(CommandLine((".",), None, {})))
     tool, args = FINDING[name]
-    answer = perform(surface, Call(engine.Shelf((unread,))), tool, args)
+    answer = perform(surface, Call(WorkspaceList((unread,))), tool, args)
     assert not answer.is_error, answer.text
     assert answer.blocks[-1] == SAID
     assert len(answer.blocks) > 1
 
 
-def test_a_change_is_answered_as_ever(unread: engine.Workspace) -> None:
-    surface = app.surface_named("notes", load(Asked((".",), None, {})))
-    answer = perform(surface, Call(engine.Shelf((unread,))), "write", {"path": "New", "content": "fresh\n"})
+def test_a_change_is_answered_as_ever(unread: Workspace) -> None:
+    surface = compose.surface_named("notes", load(CommandLine((".",), None, {})))
+    answer = perform(surface, Call(WorkspaceList((unread,))), "write", {"path": "New", "content": "fresh\n"})
     assert len(answer.blocks) == 1
-    found = perform(surface, Call(engine.Shelf((unread,))), "search", {"query": "fresh"})
+    found = perform(surface, Call(WorkspaceList((unread,))), "search", {"query": "fresh"})
     assert "New.md" in found.text
 
 
@@ -67,10 +70,10 @@ def test_a_change_is_answered_as_ever(unread: engine.Workspace) -> None:
     ],
 )
 def test_a_rename_is_refused_with_the_notes_it_waits_for(
-    name: str, tool: str, args: dict[str, str], unread: engine.Workspace
+    name: str, tool: str, args: dict[str, str], unread: Workspace
 ) -> None:
-    surface = app.surface_named(name, load(Asked((".",), None, {})))
-    answer = perform(surface, Call(engine.Shelf((unread,))), tool, args)
+    surface = compose.surface_named(name, load(CommandLine((".",), None, {})))
+    answer = perform(surface, Call(WorkspaceList((unread,))), tool, args)
     assert answer.is_error
     assert "still indexing (2 of 3" in answer.text
     assert "Big.md" in answer.text

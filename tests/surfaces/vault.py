@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from notewright.engine import Actor, Shelf, Workspace
-from notewright.surfaces import Answer, Call, Session, perform
-from notewright.surfaces.obsidian import SURFACE
+from notewright.engine.library import WorkspaceList
+from notewright.engine.workspace import Workspace
+from notewright.ledger.base import Actor
+from notewright.surfaces.base import Answer, Call, Session
+from notewright.surfaces.obsidian.tools import SURFACE
+from notewright.surfaces.perform import perform
 
 BEFORE_BLOCK = "\n\n---\n## Your personal notes"
 
@@ -27,7 +30,7 @@ class Vault:
     def answer(self, tool: str, /, **args: Any) -> Answer:
         """Whatever comes back, as it is on the wire."""
         return perform(
-            SURFACE, Call(Shelf([self.ws]), Actor("ann", "test", "obsidian", tool), self.session), tool, args
+            SURFACE, Call(WorkspaceList([self.ws]), Actor("ann", "test", "obsidian", tool), self.session), tool, args
         )
 
     def whole(self, tool: str, /, **args: Any) -> str:

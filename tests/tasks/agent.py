@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from notewright.config import Config, WorkspaceConfig
-from notewright.engine import Actor, Shelf, Workspace
-from notewright.opening import close_workspace, open_workspace
-from notewright.surfaces import Answer, Call, Session, perform
-from notewright.surfaces.notes import SURFACE
+from notewright.app.opening import close_workspace, open_workspace
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.engine.library import WorkspaceList
+from notewright.engine.workspace import Workspace
+from notewright.ledger.base import Actor
+from notewright.surfaces.base import Answer, Call, Session
+from notewright.surfaces.notes.tools import SURFACE
+from notewright.surfaces.perform import perform
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "notes"
 
@@ -31,7 +34,7 @@ class Agent:
 
     def ask(self, tool: str, /, **args: Any) -> Answer:
         actor = Actor("nora", self.name, "notes", tool)
-        answer = perform(SURFACE, Call(Shelf([self.ws]), actor, self.session), tool, args)
+        answer = perform(SURFACE, Call(WorkspaceList([self.ws]), actor, self.session), tool, args)
         self.calls += 1
         self.bytes += len(json.dumps(args, ensure_ascii=False).encode()) + len(answer.text.encode())
         return answer

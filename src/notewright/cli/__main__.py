@@ -2,6 +2,6 @@
 
 import sys
 
-from notewright.cli import main
+from notewright.cli.main import main
 
 sys.exit(main())

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from notewright.cli import jsonc
-from notewright.cli.asking import configured
-from notewright.config import UserFolders, user_folders
+from notewright.cli import _jsonc
+from notewright.cli.arguments import configured
+from notewright.config.load import UserFolders, user_folders
 from notewright.errors import Exists, Invalid, NotFound
 
-Entry = dict[str, Any]
+ClientEntry = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +29,18 @@ class Client:
 
     file: Callable[[UserFolders], Path]
     key: str
-    entry: Callable[[Sequence[str]], Entry]
+    entry: Callable[[Sequence[str]], ClientEntry]
 
 
-def _plain(command: Sequence[str]) -> Entry:
+def _plain(command: Sequence[str]) -> ClientEntry:
     return {"command": command[0], "args": list(command[1:])}
 
 
-def _typed(command: Sequence[str]) -> Entry:
+def _typed(command: Sequence[str]) -> ClientEntry:
     return {"type": "stdio", **_plain(command)}
 
 
-def _sourced(command: Sequence[str]) -> Entry:
+def _sourced(command: Sequence[str]) -> ClientEntry:
     return {"source": "custom", **_plain(command), "env": {}}
 
 
@@ -157,7 +157,7 @@ def obsidian_vaults(user: UserFolders) -> list[str]:
 # ---- files --------------------------------------------------------------------------------------------
 
 
-def put(file: Path, key: str, name: str, entry: Entry) -> Path | None:
+def put(file: Path, key: str, name: str, entry: ClientEntry) -> Path | None:
     """Put an entry into a client's file and keep everything else in it; where the old file was kept, if it changed."""
     file = Path(os.path.realpath(file))
     old = file.read_text(encoding="utf-8") if file.exists() else ""
@@ -183,16 +183,16 @@ def _backup(file: Path) -> Path:
     raise Exists(f"there are too many backups of {file}", hint="remove some of them", path=str(file))
 
 
-def _with_json(file: Path, old: str, key: str, name: str, entry: Entry) -> str:
+def _with_json(file: Path, old: str, key: str, name: str, entry: ClientEntry) -> str:
     text = old.removeprefix("\ufeff")
     by_hand = "put the lines in by hand, as printed without --write"
     try:
-        document = jsonc.read(text)
+        document = _jsonc.read(text)
         if not isinstance(document, dict) or not isinstance(document.get(key, {}), dict):
             raise Invalid(f"{file} does not hold an object of servers", hint=by_hand, what="client")
         if document.get(key, {}).get(name) == entry:
             return old
-        return old[: len(old) - len(text)] + jsonc.put(text, key, name, entry)
+        return old[: len(old) - len(text)] + _jsonc.put(text, key, name, entry)
     except (ValueError, RecursionError) as error:
         raise Invalid(f"{file} is not JSON that we can add to ({error})", hint=by_hand, what="client") from None
 
@@ -201,7 +201,7 @@ def _json(document: dict[str, Any], indent: str | int = 2) -> str:
     return json.dumps(document, ensure_ascii=False, indent=indent)
 
 
-def _with_toml(old: str, name: str, entry: Entry) -> str:
+def _with_toml(old: str, name: str, entry: ClientEntry) -> str:
     """The text with our table in place of an older one, or after everything else. Other lines stay as they are."""
     before = _parsed(old)
     table = _toml(name, entry)
@@ -227,7 +227,7 @@ def _parsed(text: str) -> dict[str, Any]:
         raise Invalid(f"the client's file is not TOML ({error})", hint="fix it first", what="client") from None
 
 
-def _toml(name: str, entry: Entry) -> str:
+def _toml(name: str, entry: ClientEntry) -> str:
     """One table; JSON's texts and lists of texts are TOML's too."""
     key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
     lines = [f"{word} = {json.dumps(value, ensure_ascii=False)}" for word, value in entry.items()]

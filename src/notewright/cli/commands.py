@@ -1,4 +1,6 @@
-"""One function for each command that asks the engine: open the workspace, ask, print, close."""
+"""One function for each command that asks the engine: open the workspace, ask, print, close.
+
+Each imports its part of the engine when it runs: a search on a warm index loads no regular expressions and no undo."""
 
 import argparse
 import getpass
@@ -9,33 +11,42 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from notewright import engine, opening
+from notewright.app import opening
 from notewright.cli import printing
-from notewright.cli.asking import chosen, moment
-from notewright.engine import Workspace
+from notewright.cli.arguments import chosen, moment
+from notewright.engine.indexing.large_notes import wait_for_texts
+from notewright.engine.read import folder_path, locate
+from notewright.engine.workspace import Workspace
 from notewright.errors import Indexing, NotFound, Unavailable
-from notewright.notes import NotePath
+from notewright.ledger.base import Actor, Past
+from notewright.notes.path import NotePath
 
 PATIENCE = 3600.0  # seconds a command waits for a first index; it says how far it is
 
 
 def search(args: argparse.Namespace) -> int:
+    from notewright.engine.find.search import parse_query
+    from notewright.engine.find.search import search as search_notes
+
     with opened(args) as ws:
-        query = engine.parse_query(" ".join(args.words))
+        query = parse_query(" ".join(args.words))
         since = _since(ws, args)
         query = replace(
             query,
-            folder=engine.folder_path(ws, typed(ws, args.folder)),
+            folder=folder_path(ws, typed(ws, args.folder)),
             tags=(*query.tags, *(tag.removeprefix("#") for tag in args.tag)),
             since_ns=None if since is None else int(since * 1e9),
             limit=args.limit,
         )
-        printing.hits(engine.search(ws, query), ws, args)
+        printing.hits(search_notes(ws, query), ws, args)
     return 0
 
 
 def grep(args: argparse.Namespace) -> int:
-    asked = engine.Grep(
+    from notewright.engine.find.grep import Grep
+    from notewright.engine.find.grep import grep as grep_notes
+
+    asked = Grep(
         args.pattern,
         dialect="literal" if args.fixed else "re2",
         ignore_case=not args.case_sensitive,
@@ -47,29 +58,33 @@ def grep(args: argparse.Namespace) -> int:
         limit=args.limit,
     )
     with opened(args) as ws:
-        printing.matches(engine.grep(ws, asked), args)
+        printing.matches(grep_notes(ws, asked), args)
     return 0
 
 
 def links(args: argparse.Namespace) -> int:
+    from notewright.engine.find.links import links as links_of
+
     with opened(args) as ws:
-        report = engine.links(ws, engine.locate(ws, typed(ws, args.path)), args.direction, args.depth)
+        report = links_of(ws, locate(ws, typed(ws, args.path)), args.direction, args.depth)
         printing.links(report, args)
     return 0
 
 
 def rename(args: argparse.Namespace) -> int:
+    from notewright.engine.move import move, rename_heading, rename_tag
+
     with opened(args) as ws:
         if args.tag:
-            tags = engine.rename_tag(ws, args.old, args.new, dry_run=args.dry_run)
+            tags = rename_tag(ws, args.old, args.new, dry_run=args.dry_run)
             printing.retagged(tags, args)
         elif args.heading is not None:
-            path = engine.locate(ws, typed(ws, args.heading))
-            done = engine.rename_heading(ws, path, args.old, args.new, dry_run=args.dry_run)
+            path = locate(ws, typed(ws, args.heading))
+            done = rename_heading(ws, path, args.old, args.new, dry_run=args.dry_run)
             printing.headed(path, done, args)
         else:
             old = _note_or_folder(ws, typed(ws, args.old))
-            printing.moved(engine.move(ws, old, _new_place(ws, old, args.new), dry_run=args.dry_run), args)
+            printing.moved(move(ws, old, _new_place(ws, old, args.new), dry_run=args.dry_run), args)
     return 0
 
 
@@ -79,33 +94,40 @@ def _new_place(ws: Workspace, old: NotePath, new: str) -> str:
 
 
 def check(args: argparse.Namespace) -> int:
+    from notewright.engine.check import check as check_workspace
+
     with opened(args) as ws:
-        found = engine.check(ws)
+        found = check_workspace(ws)
         printing.findings(found, args)
     return 1 if found else 0
 
 
 def log(args: argparse.Namespace) -> int:
+    from notewright.engine.changes.history import diff_change, find_change, list_changes, purge
+
     with opened(args, indexed=False) as ws:
         if args.change:
-            change = engine.change_of(ws, _whole_id(ws, args.change))
-            printing.difference(change, engine.diff_of(ws, change.id), ws, args)
+            change = find_change(ws, _whole_id(ws, args.change))
+            printing.difference(change, diff_change(ws, change.id), ws, args)
             return 0
         path = None if args.path is None else _path_of_past(ws, typed(ws, args.path))
         if args.forget and path is not None:
-            printing.forgotten(path, engine.purge(ws, path), args)
+            printing.forgotten(path, purge(ws, path), args)
             return 0
-        asked = engine.Past(path=path, since=_since(ws, args), client=args.client, limit=args.limit + 1)
-        printing.changes(engine.past(ws, asked), ws, args)
+        asked = Past(path=path, since=_since(ws, args), client=args.client, limit=args.limit + 1)
+        printing.changes(list_changes(ws, asked), ws, args)
     return 0
 
 
 def undo(args: argparse.Namespace) -> int:
+    from notewright.engine.changes.history import undo as undo_change
+    from notewright.engine.changes.history import undo_since
+
     with opened(args) as ws:
         if args.change:
-            undone = engine.undo(ws, _whole_id(ws, args.change), dry_run=args.dry_run)
+            undone = undo_change(ws, _whole_id(ws, args.change), dry_run=args.dry_run)
         else:
-            undone = engine.undo_since(ws, _since(ws, args) or 0.0, client=args.client, dry_run=args.dry_run)
+            undone = undo_since(ws, _since(ws, args) or 0.0, client=args.client, dry_run=args.dry_run)
         printing.undone(undone, args)
     return 0
 
@@ -150,7 +172,7 @@ def opened(args: argparse.Namespace, *, indexed: bool = True, follow: bool = Tru
     try:
         if indexed:
             _until_ready(ws)
-        yield ws.by(engine.Actor(_user(), "notewright", "cli", args.command))
+        yield ws.by(Actor(_user(), "notewright", "cli", args.command))
     finally:
         opening.close_workspace(ws)
 
@@ -158,14 +180,14 @@ def opened(args: argparse.Namespace, *, indexed: bool = True, follow: bool = Tru
 def _until_ready(ws: Workspace) -> None:
     """Wait for the index; a first one of many notes takes a while and shows how far it is."""
     try:
-        return engine.wait_for_texts(ws, 0.5)
+        return wait_for_texts(ws, 0.5)
     except Indexing:
         pass
     until, said = time.monotonic() + PATIENCE, False
     with printing.progress() as report:
         while True:
             try:
-                return engine.wait_for_texts(ws, 0.2)
+                return wait_for_texts(ws, 0.2)
             except Indexing as still:
                 ws.follower.may_write()  # Unavailable where the notes are gone
                 stale = ws.follower.progress().stale
@@ -190,7 +212,9 @@ def _since(ws: Workspace, args: argparse.Namespace) -> float | None:
 
 def _whole_id(ws: Workspace, raw: str) -> str:
     """A change by its id or the beginning of one."""
-    begins = [change.id for change in engine.past(ws, engine.Past(limit=1000)) if change.id.startswith(raw)]
+    from notewright.engine.changes.history import list_changes
+
+    begins = [change.id for change in list_changes(ws, Past(limit=1000)) if change.id.startswith(raw)]
     return begins[0] if len(begins) == 1 else raw
 
 
@@ -206,10 +230,10 @@ def typed(ws: Workspace, raw: str) -> str:
 
 def _note_or_folder(ws: Workspace, raw: str) -> NotePath:
     try:
-        return engine.locate(ws, raw)
+        return locate(ws, raw)
     except NotFound as missing:
         try:
-            return NotePath(engine.folder_path(ws, raw))
+            return NotePath(folder_path(ws, raw))
         except NotFound:
             raise missing from None
 
@@ -217,6 +241,6 @@ def _note_or_folder(ws: Workspace, raw: str) -> NotePath:
 def _path_of_past(ws: Workspace, raw: str) -> str:
     """A note that is there, or one that was and is known by its path alone."""
     try:
-        return engine.locate(ws, raw)
+        return locate(ws, raw)
     except NotFound:
         return raw

@@ -11,20 +11,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # printing a hit must not load what a rename needs
-    from notewright.engine import (
-        Change,
-        Difference,
-        Finding,
-        Hit,
-        Hits,
-        LinkReport,
-        LinkSeen,
-        Matches,
-        Moved,
-        Relabelled,
-        Undone,
-        Workspace,
-    )
+    from notewright.engine.changes.history import FileDiff, Undone
+    from notewright.engine.check import Finding
+    from notewright.engine.find.grep import Matches
+    from notewright.engine.find.links import LinkReport, ResolvedLink
+    from notewright.engine.move import Moved, RenamedInside
+    from notewright.engine.workspace import Workspace
+    from notewright.index.base import Hit, Hits
+    from notewright.ledger.base import Change
 
 Report = Callable[[int, int | None], None]
 
@@ -140,7 +134,7 @@ def links(report: LinkReport, args: argparse.Namespace) -> None:
     show(args, document, lines, summary + (f", {broken} broken" if broken else ""))
 
 
-def _link(link: LinkSeen) -> dict[str, Any]:
+def _link(link: ResolvedLink) -> dict[str, Any]:
     return {
         "source": link.source,
         "line": link.line,
@@ -152,7 +146,7 @@ def _link(link: LinkSeen) -> dict[str, Any]:
     }
 
 
-def _leads(link: LinkSeen) -> str:
+def _leads(link: ResolvedLink) -> str:
     mark = "" if link.status == "ok" else f" ({link.status})"
     return f"{link.target}{link.subpath} → {link.path or 'nothing'}{mark}"
 
@@ -177,21 +171,23 @@ def moved(move: Moved, args: argparse.Namespace) -> None:
     show(args, document, lines, _undo_hint(summary, move.change_id))
 
 
-def retagged(done: Relabelled, args: argparse.Namespace) -> None:
+def retagged(done: RenamedInside, args: argparse.Namespace) -> None:
     old, new = (f"#{tag.strip().removeprefix('#')}" for tag in (args.old, args.new))
     renamed = "would be renamed" if args.dry_run else "renamed"
     summary = f"{amount(done.count, 'tag')} in {amount(len(done.files), 'note')} {renamed}"
     _relabelled(done, (old, new), "tag", summary, args)
 
 
-def headed(path: str, done: Relabelled, args: argparse.Namespace) -> None:
+def headed(path: str, done: RenamedInside, args: argparse.Namespace) -> None:
     followed = "would follow" if args.dry_run else "followed"
     linking = sum(count > 0 for _, count in done.files)
     summary = f"{amount(done.count, 'link')} in {amount(linking, 'note')} {followed}"
     _relabelled(done, (f"{path}#{args.old}", f"{path}#{args.new}"), "link", summary, args)
 
 
-def _relabelled(done: Relabelled, names: tuple[str, str], thing: str, summary: str, args: argparse.Namespace) -> None:
+def _relabelled(
+    done: RenamedInside, names: tuple[str, str], thing: str, summary: str, args: argparse.Namespace
+) -> None:
     files = [(path, count) for path, count in done.files if count]
     document = {
         "old": names[0],
@@ -242,7 +238,7 @@ def _change_line(change: Change, ws: Workspace) -> str:
     return f"{change.id}  {at}  {who}: {change.summary}{undone}"
 
 
-def difference(change: Change, files: tuple[Difference, ...], ws: Workspace, args: argparse.Namespace) -> None:
+def difference(change: Change, files: tuple[FileDiff, ...], ws: Workspace, args: argparse.Namespace) -> None:
     document = _change(change) | {
         "diff": [
             {"path": file.path, "kind": file.kind, "source": file.source, "lines": list(file.lines), "cut": file.cut}

@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from notewright import engine, opening
+from notewright.accounts.base import Accounts, Grant, Token
+from notewright.app import opening
 from notewright.cli import printing
-from notewright.cli.asking import configured
-from notewright.config import SURFACES, Config, surface_name, workspace_id
-from notewright.engine import Grant, Registry, Token
+from notewright.cli.arguments import configured
+from notewright.config.load import Config
+from notewright.config.locations import workspace_id
+from notewright.config.settings import SURFACES, surface_name
+from notewright.engine.library import digest_of, effective_workspaces, new_token
 from notewright.errors import Invalid, NotFound
 
 OTHER_WAYS = ("api", "page", "metrics")  # beside the tool surfaces, what a token can be for
@@ -27,7 +30,7 @@ def token(args: argparse.Namespace) -> int:
         registry.close()
 
 
-def _add(args: argparse.Namespace, config: Config, registry: Registry) -> int:
+def _add(args: argparse.Namespace, config: Config, registry: Accounts) -> int:
     now = time.time()
     args.usage = True  # what is refused up to here was typed wrongly
     grant = Grant(
@@ -39,15 +42,15 @@ def _add(args: argparse.Namespace, config: Config, registry: Registry) -> int:
     )
     expires = None if args.expires is None else _to_come(args.expires, now)
     args.usage = False
-    secret = engine.mint(registry, args.name, grant, now=now, expires=expires)
+    secret = new_token(registry, args.name, grant, now=now, expires=expires)
     _tell(config, "token_added", args.name)
-    kept = next(one for one in registry.tokens() if one.digest == engine.digest_of(secret))
+    kept = next(one for one in registry.tokens() if one.digest == digest_of(secret))
     told = f"{args.name}: {rights(kept)}\nThis is shown once: only its hash is kept. Clients send it as\n"
     printing.show(args, _document(kept, now) | {"token": secret}, [secret], told + "  Authorization: Bearer …")
     return 0
 
 
-def _list(args: argparse.Namespace, config: Config, registry: Registry) -> int:
+def _list(args: argparse.Namespace, config: Config, registry: Accounts) -> int:
     now, tokens = time.time(), registry.tokens()
     lines = [f"{one.name:20}  {state(one, now):22}  {rights(one)}" for one in tokens]
     summary = "" if tokens else "There is none. notewright token add NAME makes one."
@@ -55,7 +58,7 @@ def _list(args: argparse.Namespace, config: Config, registry: Registry) -> int:
     return 0
 
 
-def _revoke(args: argparse.Namespace, config: Config, registry: Registry) -> int:
+def _revoke(args: argparse.Namespace, config: Config, registry: Accounts) -> int:
     if not registry.revoke(args.name, time.time()):
         names = ", ".join(one.name for one in registry.tokens() if one.good(time.time()))
         hint = f"there is {names}" if names else "there is none"
@@ -66,9 +69,9 @@ def _revoke(args: argparse.Namespace, config: Config, registry: Registry) -> int
 
 
 def _tell(config: Config, action: str, name: str) -> None:
-    from notewright import app
+    from notewright.app import compose
 
-    app.tell_audit(config, action, token=name)
+    compose.tell_audit(config, action, token=name)
 
 
 def rights(one: Token) -> str:
@@ -106,10 +109,10 @@ def _document(one: Token, now: float) -> dict[str, Any]:
     }
 
 
-def _workspaces(words: Sequence[str], config: Config, registry: Registry) -> Iterator[str]:
+def _workspaces(words: Sequence[str], config: Config, registry: Accounts) -> Iterator[str]:
     """The ids of workspaces, by id or name. One that is not configured here is taken as it would be named; a comma
     stands between several, except in a name there is."""
-    ids = {name: one.id for one in opening.as_owner_wants(config, registry) for name in (one.name, one.id)}
+    ids = {name: one.id for one in effective_workspaces(config, registry) for name in (one.name, one.id)}
     for word in words:
         for name in [word] if word in ids else word.split(","):
             yield ids.get(name.strip()) or workspace_id(name)

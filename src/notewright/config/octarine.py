@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from notewright.config.places import absolute
+from notewright.config.locations import absolute
 from notewright.errors import Invalid
 
 MAX_FILE_BYTES = 1_000_000

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from notewright.errors import Forbidden, NotFound, ReadOnly
-from notewright.notes import NotePath, glob_matcher
+from notewright.notes.glob import glob_matcher
+from notewright.notes.path import NotePath
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,22 @@
 """Looking after a workspace: what a person should know before it bites."""
 
+import re
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
-from notewright.engine.links import broken
-from notewright.engine.workspace import Workspace
+from notewright.engine.find.links import ResolvedLink, broken, incoming, link_seen, resolver
+from notewright.engine.read import read
+from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.errors import Problem
-from notewright.index import Selection
-from notewright.notes import NotePath, name_problem, path_key
-from notewright.stores import Entry
+from notewright.index.base import Needles, Selection
+from notewright.notes.excerpts import Excerpt, line_around, sentence_around
+from notewright.notes.links.embeds import unlinked_mentions
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath, name_problem, path_key
+from notewright.stores.base import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +97,79 @@ def _unlisted(ws: Workspace) -> Iterator[Finding]:
     for path, why in ws.store.oddities():
         if ws.access.sees(path):
             yield Finding("file", path, None, why)
+
+
+TOGETHER = 5_000  # links
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenLinks:
+    """Of one folder and everything below it. `late`: time ran out, and there may be more links; orphans are unknown."""
+
+    links: tuple[ResolvedLink, ...]  # broken and ambiguous, by note and line
+    orphans: tuple[NotePath, ...]
+    late: bool
+
+
+def broken_links(ws: Workspace, folder: str) -> BrokenLinks:
+    """One look at every link of the workspace."""
+    return by_whole_index(ws, lambda: _loose_ends(ws, folder))
+
+
+def _loose_ends(ws: Workspace, folder: str) -> BrokenLinks:
+    until = time.monotonic() + ws.limits.seconds
+    inside = f"{folder}/" if folder else ""
+    loose: list[ResolvedLink] = []
+    linked: set[NotePath] = set()
+    for seen in _all_seen(ws):
+        if time.monotonic() > until:
+            return BrokenLinks(tuple(loose), (), True)
+        if seen.status != "ok" and seen.source.startswith(inside):
+            loose.append(seen)
+        if seen.path is not None and seen.path != seen.source:
+            linked.add(seen.path)
+    notes, _ = ws.index.select(Selection(folder=folder, visible=ws.access.sees))
+    return BrokenLinks(tuple(loose), tuple(note.path for note in notes if note.path not in linked), False)
+
+
+def _all_seen(ws: Workspace) -> Iterator[ResolvedLink]:
+    """Every link there is, some thousands at a time: their names are looked up together."""
+    rows = (row for row in ws.index.all_links() if ws.access.sees(row.source))
+    while batch := list(islice(rows, TOGETHER)):
+        means = resolver(ws, expected=[row.target for row in batch])
+        yield from (link_seen(row, means(row.target, row.source)) for row in batch)
+
+
+MOST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class UnlinkedMention:
+    path: NotePath
+    line: int
+    context: Excerpt  # the line, with the name in it
+
+
+def mentions(ws: Workspace, path: NotePath) -> list[UnlinkedMention]:
+    """Lines of notes that do not link to this one and yet name it, by its name or an alias; bounded."""
+    linked = {path, *(link.source for link in incoming(ws, path))}
+    called = dict.fromkeys(name for name in (path.stem, *read(ws, path).note.aliases) if len(name.strip()) > 1)
+    found: dict[tuple[NotePath, int], UnlinkedMention] = {}
+    for name in called:
+        for batch in ws.index.bodies(Needles(((name,),)), visible=ws.access.sees):
+            for body in batch:
+                text = body.text
+                if body.path in linked or name.casefold() not in text.casefold():
+                    continue
+                lines = text.split("\n")
+                for line in unlinked_mentions(parse(body.path, text), [name]):
+                    found[body.path, line] = UnlinkedMention(body.path, line, _named(lines[line - 1], name))
+                if len(found) >= MOST:
+                    return sorted(found.values(), key=lambda one: (one.path, one.line))
+    return sorted(found.values(), key=lambda one: (one.path, one.line))
+
+
+def _named(line: str, name: str) -> Excerpt:
+    """The line, of a long one the sentence with the name."""
+    found = re.search(re.escape(name.strip()), line, re.IGNORECASE)
+    return sentence_around(line_around(line, *(found.span() if found else (0, 0))))

@@ -2,23 +2,15 @@
 
 from datetime import date, datetime
 
-from notewright.engine.changes import Edited
+from notewright.engine.changes.commit import Edited
 from notewright.engine.read import exists
 from notewright.engine.workspace import Workspace
-from notewright.engine.write import as_there, create, edit_note
+from notewright.engine.write import create, edit_note, existing_spelling
 from notewright.errors import Exists, Invalid, NotFound, Problem
-from notewright.notes import (
-    Append,
-    AppendToSection,
-    DailySettings,
-    Edit,
-    NotePath,
-    apply,
-    daily_path,
-    fill_template,
-    parse_daily_settings,
-    with_md,
-)
+from notewright.notes.daily import DailySettings, daily_path, fill_template, parse_daily_settings
+from notewright.notes.edits.edit import Append, Edit, apply
+from notewright.notes.edits.sections import AppendToSection
+from notewright.notes.path import NotePath, with_md
 
 SETTINGS = NotePath(".obsidian/daily-notes.json")
 DEFAULT = DailySettings(folder="daily", format="YYYY-MM-DD", template="")
@@ -55,7 +47,7 @@ def settings(ws: Workspace) -> DailySettings:
 def daily_note(ws: Workspace, day: date) -> NotePath:
     """The path of a day's note; folders are spelled as they are there."""
     path = NotePath.parse(daily_path(settings(ws), datetime(day.year, day.month, day.day)))
-    return path if path.is_hidden else as_there(ws, path)
+    return path if path.is_hidden else existing_spelling(ws, path)
 
 
 def daily_text(ws: Workspace, path: NotePath, day: date) -> str:

@@ -1,13 +1,31 @@
 """All the workspaces one client may use."""
 
 import difflib
-from collections.abc import Sequence
+import functools
+import hashlib
+import hmac
+import logging
+import os
+import re
+import secrets
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
+from notewright.accounts.base import Accounts, Grant, Token, WorkspaceRecord
+from notewright.config.load import CHANGEABLE, Config, WorkspaceConfig, with_settings
+from notewright.config.locations import absolute, refuse_inside, refuse_not_yet, refuse_overlap, workspace_id
+from notewright.config.settings import WORKSPACE_SETTINGS, near
+from notewright.engine.access import Access
 from notewright.engine.workspace import Workspace
-from notewright.errors import NotFound
+from notewright.errors import Exists, Invalid, NotFound, Problem
+from notewright.notes.glob import glob_matcher
+from notewright.stores.subfolder import folder_beneath, segments_of
 
 
-class Shelf:
+class WorkspaceList:
     """Workspaces in the order they were named; never empty."""
 
     def __init__(self, workspaces: Sequence[Workspace]) -> None:
@@ -34,6 +52,405 @@ class Shelf:
             nearest=near,
         )
 
-    def only(self, id_or_name: str) -> "Shelf":
+    def only(self, id_or_name: str) -> "WorkspaceList":
         """The same library bound to one workspace."""
-        return Shelf([self.named(id_or_name)])
+        return WorkspaceList([self.named(id_or_name)])
+
+
+PREFIX = "nw_"
+_REMEMBERED = 300.0  # seconds between two notes of a token's last use
+
+
+class Workspaces(Protocol):
+    """Anything that has workspaces."""
+
+    def workspaces(self) -> Sequence[Workspace]: ...
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Who asks. `local` is everybody on this machine, where no authentication was ever set up."""
+
+    user: str
+    grant: Grant = field(default_factory=Grant)
+    kind: Literal["local", "token", "oauth"] = "token"
+    admin: bool = True  # False: may use everything there is, and change none of the rules
+
+    @property
+    def owner(self) -> bool:
+        """Whether nothing is narrowed: such a one may also change workspaces and tokens."""
+        return self.admin and self.grant == Grant()
+
+    def uses(self, surface: str) -> bool:
+        return self.grant.surfaces is None or surface in self.grant.surfaces
+
+    def sees(self, workspace_id: str) -> bool:
+        return self.grant.workspaces is None or workspace_id in self.grant.workspaces
+
+    def library(self, library: Workspaces) -> "NarrowedLibrary":
+        return NarrowedLibrary(library, self)
+
+    def narrow(self, ws: Workspace) -> Workspace:
+        """The workspace under both sets of rules: its own and this caller's."""
+        grant = self.grant
+        if not (grant.read_only or grant.hide or grant.write_under != ("**",)):
+            return ws
+        return replace(ws, access=ws.access.narrowed(Access(grant.read_only, grant.hide, grant.write_under)))
+
+
+class NarrowedLibrary:
+    """A library as one caller may use it. A workspace they may not see is one that is not there."""
+
+    def __init__(self, library: Workspaces, principal: Principal) -> None:
+        self._library = library
+        self._principal = principal
+        self._allowed: Sequence[Workspace] | None = None
+
+    def workspaces(self) -> Sequence[Workspace]:
+        """Those there were when it was first asked: made for one request, it is one thing throughout."""
+        if self._allowed is None:
+            who = self._principal
+            self._allowed = tuple(who.narrow(ws) for ws in self._library.workspaces() if who.sees(ws.id))
+        return self._allowed
+
+    @property
+    def default(self) -> Workspace:
+        allowed = self.workspaces()
+        if not allowed:
+            raise NotFound("there is no workspace you may use", hint="ask the owner", what="workspace", workspace="")
+        return allowed[0]
+
+    def named(self, id_or_name: str) -> Workspace:
+        allowed = self.workspaces()
+        for workspace in allowed:
+            if id_or_name in (workspace.id, workspace.name):
+                return workspace
+        names = [workspace.name for workspace in allowed]
+        near = difflib.get_close_matches(id_or_name, names, n=3) or names[:3]
+        raise NotFound(
+            f"there is no workspace {id_or_name!r}",
+            hint=f"there is {', '.join(near)}" if near else "ask the owner",
+            what="workspace",
+            workspace=id_or_name,
+            nearest=near,
+        )
+
+
+def new_token(registry: Accounts, name: str, grant: Grant, *, now: float, expires: float | None = None) -> str:
+    """A new access token. It is told once: only its hash is kept. Invalid for a name or pattern that is none."""
+    if not re.fullmatch(r"[\w][\w .@+-]{0,63}", name):
+        hint = "use letters, digits, spaces and . @ + - _, at most 64"
+        raise Invalid(f"{name!r} is no name for a token", hint=hint, what="name")
+    for glob in (*grant.hide, *grant.write_under):
+        glob_matcher(glob)  # refused now, by whom made it, and not at every request
+    if expires is not None and expires <= now:
+        raise Invalid("the token would have expired already", hint="name a time to come, as in 90d", what="expires")
+    secret = PREFIX + secrets.token_urlsafe(32)
+    registry.add_token(Token(name, digest_of(secret), grant, now, expires))
+    return secret
+
+
+def digest_of(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def admit(registry: Accounts, secret: str, now: float) -> Token | None:
+    """The token this is, if it is one of ours and still good."""
+    return admit_digest(registry, digest_of(secret), now)
+
+
+def admit_digest(registry: Accounts, digest: str, now: float) -> Token | None:
+    found = registry.token(digest)
+    if found is None or not hmac.compare_digest(found.digest, digest) or not found.good(now):
+        return None
+    if found.used is None or now - found.used > _REMEMBERED:
+        registry.used(digest, now)
+        return replace(found, used=now)
+    return found
+
+
+log = logging.getLogger(__name__)
+
+LONGEST_NAME = 100  # characters
+MOST_GLOBS = 100
+MOST = 1 << 53  # what every reader of JSON can count to
+_JOINERS = "\u200c\u200d"  # letters of some scripts and pictures need them
+Settings = Mapping[str, Any]
+
+
+# ---- what holds ---------------------------------------------------------------------------------------
+
+
+def effective_workspaces(
+    config: Config, registry: Accounts | None, *, added: bool = True
+) -> tuple[WorkspaceConfig, ...]:
+    """The workspaces of a configuration with what their owner changed since, and those the owner added.
+
+    The configuration may have changed too: where a name given here is borne by another workspace by now, the one of
+    the configuration holds, and what was added and cannot stand beside the others is not served.
+    """
+    if registry is None:
+        return config.workspaces
+    records = {record.location: record for record in registry.records()}
+    served: list[WorkspaceConfig] = []
+    for number, one in enumerate(config.workspaces):
+        changed = _changed(one, records.get(one.location), config)
+        if _clash(changed, [*served, *config.workspaces[number + 1 :]]):
+            _warn(f"the workspace {one.name} cannot be called {changed.name}: that is another one's name")
+            changed = replace(changed, name=one.name, id=one.id)
+        served.append(changed)
+    for record in records.values() if added else ():
+        if record.added and all(record.location != one.location for one in config.workspaces):
+            served += _beside(served, record, config)
+    return tuple(served)
+
+
+@functools.lru_cache(maxsize=256)
+def _warn(words: str) -> None:
+    """Once: this is looked at again and again."""
+    log.warning("%s", words)
+
+
+def _changed(asked: WorkspaceConfig, record: WorkspaceRecord | None, config: Config) -> WorkspaceConfig:
+    if record is None:
+        return asked
+    changed = with_settings(asked, record.settings)
+    return replace(changed, read_only=changed.read_only or config["read_only"])
+
+
+def _beside(served: Sequence[WorkspaceConfig], record: WorkspaceRecord, config: Config) -> list[WorkspaceConfig]:
+    """A workspace that was added, unless it cannot be served beside these."""
+    try:
+        added = _changed(WorkspaceConfig("", "", record.location), record, config)
+        if other := _clash(added, served):
+            raise Exists(f"another workspace is called {other.name}")
+        _refuse_place(added, served, config)
+    except Problem as problem:
+        _warn(f"the workspace in {record.location} is not served: {problem}")
+        return []
+    return [added]
+
+
+def find_workspace(config: Config, registry: Accounts, which: str, *, by_location: bool = False) -> WorkspaceConfig:
+    """The workspace of that id or name; on the owner's own command line also that in a folder, served or not."""
+    served = effective_workspaces(config, registry)
+    for one in served:
+        if which in (one.id, one.name):
+            return one
+    if by_location and (os.sep in which or os.path.isdir(which)):
+        return _in_folder(config, registry, served, absolute(which, Path.cwd()))
+    hint = near(which, [one.name for one in served])
+    if by_location:
+        hint += "; one that only a server's command line names is named here by its folder"
+    raise NotFound(f"there is no workspace {which!r}", hint=hint, what="workspace", workspace=which)
+
+
+def _in_folder(config: Config, registry: Accounts, served: Sequence[WorkspaceConfig], location: str) -> WorkspaceConfig:
+    """A server may have been told of it on its command line, which we cannot know."""
+    for one in served:
+        if one.location == location:
+            return one
+    record = next((record for record in registry.records() if record.location == location), None)
+    return _changed(_unchanged(config, location), record, config)
+
+
+def _unchanged(config: Config, location: str) -> WorkspaceConfig:
+    """What the configuration says of a folder, or what a server says that was told of nothing but the folder."""
+    name = location.rpartition("/")[2] or "notes"
+    told = (one for one in config.workspaces if one.location == location)
+    return next(told, WorkspaceConfig(name, workspace_id(name), location))
+
+
+# ---- changing it --------------------------------------------------------------------------------------
+
+
+def add_folder(
+    config: Config, registry: Accounts, name: str, location: str, settings: Settings | None = None
+) -> WorkspaceConfig:
+    """Serve a folder that is there, from now on."""
+    place = absolute(location, Path.cwd())
+    if not os.access(place, os.R_OK | os.X_OK):
+        raise Invalid(f"{place} cannot be read", hint="name a folder that is yours", what="location")
+    with registry.together():
+        record = _new(config, registry, name, place, settings or {})
+        registry.put_record(record)
+    return find_workspace(config, registry, record.settings["id"])
+
+
+def add_beneath(
+    config: Config, registry: Accounts, name: str, location: str | None, settings: Settings | None = None
+) -> WorkspaceConfig:
+    """Serve a folder beneath `workspaces_root`, which is made if it is not there: all that comes over a network may
+    name. Without a location it is called like the workspace's id."""
+    root = _root(config)
+    if location is None:
+        location = workspace_id(_good_name(name), _ids(config, registry))
+    refuse_not_yet(location)
+    segments = segments_of(location, root)
+    with folder_beneath(root, segments), registry.together():
+        record = _new(config, registry, name, "/".join((root, *segments)), settings or {})
+        registry.put_record(record)
+    return find_workspace(config, registry, record.settings["id"])
+
+
+def _root(config: Config) -> str:
+    root = config["workspaces_root"]
+    if root is None:
+        hint = "use notewright workspace add on the machine itself, or set workspaces_root to a folder for them"
+        raise Invalid("this server makes no workspaces", hint=hint, what="workspaces_root")
+    place = os.path.realpath(Path(root).expanduser())
+    if not os.path.isdir(place):
+        hint = "make it, or set workspaces_root to a folder that is there"
+        raise Invalid("the folder of workspaces_root is not there", hint=hint, what="workspaces_root")
+    return place
+
+
+def _new(config: Config, registry: Accounts, name: str, location: str, settings: Settings) -> WorkspaceRecord:
+    """The record of a workspace that is not served yet. What was set for its folder before still holds."""
+    served = effective_workspaces(config, registry)
+    before = next((record for record in registry.records() if record.location == location), WorkspaceRecord(location))
+    kept = dict(before.settings)
+    kept["name"] = _good_name(name)
+    kept.setdefault("id", workspace_id(kept["name"], _ids(config, registry)))
+    kept = _merged(kept, settings)
+    asked = with_settings(WorkspaceConfig("", "", location), kept)
+    _refuse_place(asked, served, config)
+    _refuse_clash(asked, served)
+    return WorkspaceRecord(location, kept, added=True)
+
+
+def _ids(config: Config, registry: Accounts) -> list[str]:
+    """Every id that is, or may be, in use."""
+    recorded = [str(record.settings["id"]) for record in registry.records() if "id" in record.settings]
+    return [*(one.id for one in effective_workspaces(config, registry)), *recorded]
+
+
+def change(
+    config: Config, registry: Accounts, which: str, changes: Settings, *, by_location: bool = False
+) -> WorkspaceConfig:
+    """Another name, or other settings: None is what the configuration says. The id, and so every address, stays."""
+    with registry.together():
+        one = find_workspace(config, registry, which, by_location=by_location)
+        records = {record.location: record for record in registry.records()}
+        record = records.get(one.location, WorkspaceRecord(one.location))
+        known = record.added or one.location in {told.location for told in config.workspaces}
+        settings = _merged(_renamed(dict(record.settings), one, changes, record.added, known), changes)
+        changed = replace(record, settings=settings)
+        if "name" in changes:
+            others = [other for other in effective_workspaces(config, registry) if other.location != one.location]
+            _refuse_clash(_changed(_unchanged(config, one.location), changed, config), others)
+        if settings or record.added:
+            registry.put_record(changed)
+        else:
+            registry.drop_record(one.location)
+    return _in_folder(config, registry, effective_workspaces(config, registry), one.location)
+
+
+def _renamed(
+    settings: dict[str, Any], one: WorkspaceConfig, changes: Settings, added: bool, known: bool
+) -> dict[str, Any]:
+    if "name" not in changes:
+        return settings
+    if changes["name"] is not None:
+        kept = {"id": one.id} if known else {}  # only a server knows the id of what its command line names
+        return {**settings, "name": _good_name(changes["name"]), **kept}
+    if added:
+        raise Invalid("a workspace that was added needs a name", hint="give it another one", what="name")
+    return {key: value for key, value in settings.items() if key not in ("name", "id")}
+
+
+def drop(config: Config, registry: Accounts, which: str, *, by_location: bool = False) -> WorkspaceConfig:
+    """Serve it no longer. Its notes stay where they are, and so does their history."""
+    with registry.together():
+        one = find_workspace(config, registry, which, by_location=by_location)
+        added = any(record.added and record.location == one.location for record in registry.records())
+        if not added or any(one.location == named.location for named in config.workspaces):
+            hint = "take it out there, or start the server without it"
+            raise Invalid(f"{one.name!r} is served because the configuration names it", hint=hint, what="workspace")
+        registry.drop_record(one.location)
+    return one
+
+
+# ---- what is refused ----------------------------------------------------------------------------------
+
+
+def _merged(kept: dict[str, Any], changes: Settings) -> dict[str, Any]:
+    """Settings with some changed; None takes one back."""
+    merged = dict(kept)
+    for key, raw in changes.items():
+        if key == "name":
+            continue
+        if key not in CHANGEABLE:
+            raise Invalid(f"{key} cannot be set", hint=near(key, CHANGEABLE), what=key)
+        if raw is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _good_value(key, raw)
+    with_settings(WorkspaceConfig(str(kept.get("name", "")), "", ""), merged)
+    return merged
+
+
+def _good_value(key: str, raw: Any) -> Any:
+    setting = next(setting for setting in WORKSPACE_SETTINGS if setting.name == key)
+    value = setting.read(raw, key)
+    if setting.kind == "number" and not (0 if setting.default is None else 1) <= value <= MOST:
+        raise Invalid(f"{key} cannot be {value}", hint=setting.help, what=key)
+    if setting.kind != "list":
+        return value
+    if len(value) > MOST_GLOBS:
+        raise Invalid(f"{key} has {len(value)} globs", hint=f"{MOST_GLOBS} at most", what=key)
+    if key == "write_under" and not value:
+        raise Invalid("write_under names no place", hint="set read_only to take no writes at all", what=key)
+    for glob in value:
+        glob_matcher(glob)
+    return list(value)
+
+
+def _good_name(raw: str) -> str:
+    """A name as it is shown: what cannot be seen, or turns around what stands beside it, is not in it."""
+    name = unicodedata.normalize("NFC", raw).strip()
+    odd = [letter for letter in name if not letter.isprintable() and letter not in _JOINERS]
+    if not name or len(name) > LONGEST_NAME or odd or name[0] == "." or any(mark in name for mark in "/\\="):
+        hint = f"use 1 to {LONGEST_NAME} letters, digits and blanks, without / \\ = and without a dot in front"
+        raise Invalid(f"{raw[:LONGEST_NAME]!r} is no name for a workspace", hint=hint, what="name")
+    return name
+
+
+def name_key(name: str) -> str:
+    """What two names share that count as the same: case, width, composition and what cannot be seen are left out."""
+    plain = "".join(letter for letter in unicodedata.normalize("NFKC", name) if letter not in _JOINERS)
+    return unicodedata.normalize("NFKC", plain.casefold())
+
+
+def _clash(one: WorkspaceConfig, others: Iterable[WorkspaceConfig]) -> WorkspaceConfig | None:
+    """Another workspace that could be meant by the same word."""
+    for other in others:
+        if other.id in (one.id, one.name) or one.id == other.name or name_key(other.name) == name_key(one.name):
+            return other
+    return None
+
+
+def _refuse_clash(one: WorkspaceConfig, others: Iterable[WorkspaceConfig]) -> None:
+    other = _clash(one, others)
+    if other is not None:
+        raise Exists(
+            f"there is a workspace {other.name!r} ({other.id}) already", hint="choose another name", what="workspace"
+        )
+
+
+def _refuse_place(one: WorkspaceConfig, served: Sequence[WorkspaceConfig], config: Config) -> None:
+    """Its notes are in no other workspace, and nothing of ours is among them."""
+    for other in served:
+        if other.location == one.location or _same_folder(other.location, one.location):
+            raise Exists(f"that folder is served already, as {other.name!r}", hint="name another one", what="location")
+    refuse_overlap((place.location, place.name) for place in (*served, one))
+    for ours in (config.state, config.cache):
+        refuse_inside(ours, one.location, chosen=config["state"] is not None)
+
+
+def _same_folder(one: str, other: str) -> bool:
+    """Two ways to one folder, as on a disk that does not tell capitals from small letters."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False

@@ -8,34 +8,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from notewright.engine.changes import Drop, Plan, Put, commit_indexed, read_or_none, rehearse, text_of
-from notewright.engine.files import is_folder
-from notewright.engine.large import naming, wait_for_links
-from notewright.engine.links import resolver
+from notewright.engine.changes.commit import Drop, Plan, Put, commit_indexed, read_or_none, rehearse, text_of
+from notewright.engine.dialects.octarine import is_folder
+from notewright.engine.find.links import resolver
+from notewright.engine.indexing.large_notes import naming, wait_for_links
 from notewright.engine.read import fetch, missing
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import Deleted, admit, refuse_twin, trash_place
 from notewright.errors import Exists, Forbidden, Invalid, NotFound
-from notewright.notes import (
-    OBSIDIAN,
-    LinkPolicy,
-    Note,
-    NotePath,
-    Rewritten,
-    Splice,
-    moves_of,
-    name_keys,
-    name_problem,
-    parse,
-    plan_rename,
-    spliced,
-    tag_key,
-    touched_keys,
-)
-from notewright.notes import rename_block as plan_block
-from notewright.notes import rename_heading as plan_heading
-from notewright.notes import rename_tag as plan_tag
-from notewright.stores import Stored
+from notewright.notes.edits.splices import Splice, spliced
+from notewright.notes.links.relabel import rename_block as plan_block
+from notewright.notes.links.relabel import rename_heading as plan_heading
+from notewright.notes.links.relabel import rename_tag as plan_tag
+from notewright.notes.links.rename import Rewritten, moves_of, plan_rename, touched_keys
+from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, name_keys
+from notewright.notes.model import Note
+from notewright.notes.parse.parser import parse
+from notewright.notes.parse.tags import tag_key
+from notewright.notes.path import NotePath, name_problem
+from notewright.stores.base import Stored
 
 CANVASES = (".canvas", ".base")
 
@@ -53,7 +44,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class Relabelled:
+class RenamedInside:
     """Which notes changed (those the caller may see), with how many links or tags in each."""
 
     files: tuple[tuple[NotePath, int], ...]
@@ -64,7 +55,7 @@ class Relabelled:
         return sum(count for _, count in self.files)
 
 
-class Texts:
+class NotesRead:
     """Notes read once for a plan, each with the version that was read."""
 
     def __init__(self, ws: Workspace) -> None:
@@ -228,7 +219,7 @@ def _linking(ws: Workspace, keys: Iterable[str]) -> list[NotePath]:
 def _plan(
     ws: Workspace, moves: Mapping[NotePath, NotePath], policy: LinkPolicy, summary: str
 ) -> tuple[Plan, tuple[Rewritten, ...]]:
-    texts = Texts(ws)
+    texts = NotesRead(ws)
     linking = _linking(ws, touched_keys(moves))
     notes = texts.notes([*moves, *linking])
     others = {path: text for path in ws.index.ending(*CANVASES) if (text := texts.text(path)) is not None}
@@ -260,11 +251,10 @@ def delete_marked(
     def make() -> Plan:
         place = trash_place(ws, path)
         places[:] = [place]
-        texts = Texts(ws)
-        rows = ws.index.links_toward(name_keys(path))
+        texts = NotesRead(ws)
         means = resolver(ws, policy)
         steps: list[Put | Drop] = []
-        for note in texts.notes(row.source for row in rows if row.source != path):
+        for note in texts.notes(source for source in _linking(ws, name_keys(path)) if source != path):
             splices = [
                 Splice(link.target_start, link.target_end, mark(note.text[link.target_start : link.target_end]))
                 for link in note.links
@@ -291,19 +281,19 @@ def delete_marked(
 # ---- inside notes -------------------------------------------------------------------------------------
 
 
-def rename_heading(ws: Workspace, path: NotePath, old: str, new: str, *, dry_run: bool = False) -> Relabelled:
+def rename_heading(ws: Workspace, path: NotePath, old: str, new: str, *, dry_run: bool = False) -> RenamedInside:
     """A heading, and every link to it in all notes."""
     summary = f"renamed the heading {old!r} of {path} to {new!r}"
     return _relabel(ws, summary, path, lambda notes: plan_heading(notes[0], old, new, ws.index, notes), dry_run)
 
 
-def rename_block(ws: Workspace, path: NotePath, old: str, new: str, *, dry_run: bool = False) -> Relabelled:
+def rename_block(ws: Workspace, path: NotePath, old: str, new: str, *, dry_run: bool = False) -> RenamedInside:
     """A block id, and every link to it in all notes."""
     summary = f"renamed ^{old} of {path} to ^{new}"
     return _relabel(ws, summary, path, lambda notes: plan_block(notes[0], old, new, ws.index, notes), dry_run)
 
 
-def rename_tag(ws: Workspace, old: str, new: str, *, dry_run: bool = False) -> Relabelled:
+def rename_tag(ws: Workspace, old: str, new: str, *, dry_run: bool = False) -> RenamedInside:
     """A tag with its children, in text and properties of every note the caller sees; all of them must be writable."""
     old, new = old.strip().removeprefix("#"), new.strip().removeprefix("#")
     wait_for_links(ws)
@@ -344,7 +334,7 @@ def _relabel(
     path: NotePath,
     plan: Callable[[list[Note]], Iterable[Rewritten]],
     dry_run: bool,
-) -> Relabelled:
+) -> RenamedInside:
     ws.access.may_see(path)
     admit(ws, path, 0)
     text_of(path, fetch(ws, path).data)
@@ -367,11 +357,11 @@ def _commit(
     paths: Callable[[], Iterable[NotePath]],
     plan: Callable[[list[Note]], Iterable[Rewritten]],
     dry_run: bool,
-) -> Relabelled:
+) -> RenamedInside:
     files: list[tuple[NotePath, int]] = []
 
     def make() -> Plan:
-        texts = Texts(ws)
+        texts = NotesRead(ws)
         notes = texts.notes(paths())
         rewritten = list(plan(notes))
         files[:] = [(one.before, one.links) for one in rewritten]
@@ -383,4 +373,4 @@ def _commit(
         make()
     else:
         change_id = commit_indexed(ws, make).id
-    return Relabelled(tuple(file for file in files if ws.access.sees(file[0])), change_id)
+    return RenamedInside(tuple(file for file in files if ws.access.sees(file[0])), change_id)

@@ -8,14 +8,18 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Protocol
 
-from notewright.engine import walked
-from notewright.engine.through import may_see_through
+from notewright.engine.indexing import before_index
+from notewright.engine.symlinks import sees_through_symlinks
 from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
-from notewright.index import Filed, Selection, everything
-from notewright.ledger import Past
-from notewright.notes import Note, NotePath, glob_matcher, glob_pieces, link_key, parse, path_key, path_problem, with_md
-from notewright.stores import Entry, Stored
+from notewright.index.base import Filed, Selection, everything
+from notewright.ledger.base import Past
+from notewright.notes.glob import glob_matcher, glob_pieces
+from notewright.notes.links.resolve import link_key
+from notewright.notes.model import Note
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath, path_key, path_problem, with_md
+from notewright.stores.base import Entry, Stored
 
 _SHORT = 50_000  # characters of a text that is kept with its meaning
 _RECENT = 500  # changes that are looked through for a name
@@ -46,7 +50,7 @@ def _parsed(path: NotePath, text: str) -> Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class FolderListing:
     """What is in a folder, as its reader may see it."""
 
     folders: tuple[tuple[str, int], ...]  # path, number of notes in it and below
@@ -63,7 +67,7 @@ def read(ws: Workspace, path: NotePath) -> Reading:
 
 def fetch(ws: Workspace, path: NotePath) -> Stored:
     """The bytes of any file at exactly this path."""
-    may_see_through(ws, path)
+    sees_through_symlinks(ws, path)
     try:
         return ws.store.read(path)
     except NotFound:
@@ -72,7 +76,7 @@ def fetch(ws: Workspace, path: NotePath) -> Stored:
 
 def entry_at(ws: Workspace, path: NotePath) -> Entry:
     """What is known of a file without reading it."""
-    may_see_through(ws, path)
+    sees_through_symlinks(ws, path)
     try:
         return ws.store.stat(path)
     except NotFound:
@@ -125,8 +129,10 @@ def _as_typed(raw: str) -> list[NotePath]:
 
 def _named(ws: Workspace, path: NotePath) -> Sequence[NotePath]:
     """Files the words could mean: the same path but for case, else that name or path ending, else that alias."""
-    if not walked.is_fresh(ws):
-        found = _ending_in(path, [p for p in walked.bearing(ws, link_key(path)) if ws.access.sees(p) and exists(ws, p)])
+    if not before_index.is_fresh(ws):
+        found = _ending_in(
+            path, [p for p in before_index.by_name(ws, link_key(path)) if ws.access.sees(p) and exists(ws, p)]
+        )
         if found:
             return found
         ws.follower.wait(ws.limits.index_seconds)
@@ -168,10 +174,10 @@ def nearest_paths(ws: Workspace, path: str, count: int = 3) -> list[NotePath]:
             near = list(dict.fromkeys([*near, *_names_like(ws, sorted(set(key))[:12])]))
     except Problem:
         return []
-    return sorted(near, key=lambda one: (-likeness(path, one), one))[:count]
+    return sorted(near, key=lambda one: (-name_similarity(path, one), one))[:count]
 
 
-def likeness(wanted: str, path: NotePath) -> float:
+def name_similarity(wanted: str, path: NotePath) -> float:
     """How much a note's name is like what somebody called it: 1 is the same."""
     return difflib.SequenceMatcher(None, link_key(wanted)[:100], path_key(path.stem)).ratio()
 
@@ -219,14 +225,14 @@ def listing(ws: Workspace, selection: Selection) -> tuple[list[Filed], int]:
     """Files, sorted and paged, as this reader may see them, and how many there are in all."""
     if selection.sort not in ("path", "name", "modified", "created", "size"):
         raise Invalid(f"cannot sort by {selection.sort!r}", hint="sort by name, modified, created or size", what="sort")
-    if walked.can_select(selection) and not walked.is_fresh(ws):
-        return walked.select(ws, selection)
+    if before_index.can_select(selection) and not before_index.is_fresh(ws):
+        return before_index.select(ws, selection)
     return by_whole_index(ws, lambda: ws.index.select(selection))
 
 
 def list_folder(
     ws: Workspace, folder: str, *, glob: str | None = None, sort: str = "name", limit: int | None = None
-) -> Level:
+) -> FolderListing:
     """One level of a folder with its notes; with a glob every file below that matches, relative to the folder."""
     inside = folder + "/" if folder else ""
     matches = glob_matcher(glob) if glob else None
@@ -248,19 +254,23 @@ def list_folder(
     dated = [(filed, times.get(filed.path, filed.modified_ns / 1e9)) for filed in files]
     if sort == "created":  # the index does not know what the ledger knows
         dated = sorted(dated, key=lambda pair: -pair[1])[:limit]
-    return Level(folders, tuple(dated), total)
+    return FolderListing(folders, tuple(dated), total)
 
 
 def _subfolders(ws: Workspace, inside: str) -> Iterator[tuple[str, int]]:
     """Folders one level down that hold files, with the notes in and below each."""
     visible = ws.access.sees if ws.access.hide else everything
-    told = ws.index.folders(below=inside[:-1], visible=visible) if walked.is_fresh(ws) else walked.folders(ws, visible)
+    told = (
+        ws.index.folders(below=inside[:-1], visible=visible)
+        if before_index.is_fresh(ws)
+        else before_index.folders(ws, visible)
+    )
     for folder, count in told:
         if folder.startswith(inside) and "/" not in folder[len(inside) :]:
             yield folder, count
 
 
-class Dated(Protocol):
+class HasModified(Protocol):
     """Anything that tells a path and when it was modified: of a listing, the index or a search."""
 
     @property
@@ -270,7 +280,7 @@ class Dated(Protocol):
     def modified_ns(self) -> int: ...
 
 
-def created(ws: Workspace, files: Sequence[Dated]) -> dict[str, float]:
+def created(ws: Workspace, files: Sequence[HasModified]) -> dict[str, float]:
     """When each file was made: its property `created`, else when it was first made through us, else modified."""
     paths = [filed.path for filed in files]
     said, first = dict(ws.index.property_of("created", paths)), ws.ledger.first_seen(paths)
@@ -304,7 +314,7 @@ def _moment(value: object, ws: Workspace) -> float | None:
         return None
 
 
-def once_named(ws: Workspace, raw: str) -> NotePath | None:
+def former_names(ws: Workspace, raw: str) -> NotePath | None:
     """The file or folder these words meant lately, though nothing is there now: the last change of it tells."""
     wanted = raw.strip().strip("/")
     keys = {path_key(wanted), path_key(with_md(wanted))}
@@ -316,7 +326,7 @@ def once_named(ws: Workspace, raw: str) -> NotePath | None:
     return None
 
 
-def kept_text(ws: Workspace, path: NotePath, version: str) -> str | None:
+def text_of_version(ws: Workspace, path: NotePath, version: str) -> str | None:
     """The text a version had, if the history still holds it."""
     data = ws.ledger.kept(path, version)
     return None if data is None else data.decode(errors="replace")

@@ -8,10 +8,10 @@ from zoneinfo import ZoneInfo
 
 from notewright.engine.access import Access
 from notewright.errors import Indexing
-from notewright.index import Index, Progress
-from notewright.ledger import Actor, Change, Ledger
-from notewright.notes import NotePath
-from notewright.stores import Entry, Store
+from notewright.index.base import Index, Progress
+from notewright.ledger.base import Actor, Change, Ledger
+from notewright.notes.path import NotePath
+from notewright.stores.base import Entry, Store
 
 CALL_SECONDS = 1.5  # a client's call waits no longer for the index, and then says what is not indexed yet
 
@@ -27,8 +27,8 @@ class Limits:
     index_seconds: float = 20.0  # for one wait for the index; a client's calls wait CALL_SECONDS
 
 
-class Follows(Protocol):
-    """Who keeps the index in step with the store (`engine/sync.py`)."""
+class IndexFollower(Protocol):
+    """Who keeps the index in step with the store (`engine/indexing/indexer.py`)."""
 
     def wait(self, seconds: float) -> None:
         """Until the index is as fresh as the store, or Indexing."""
@@ -60,7 +60,7 @@ class Follows(Protocol):
     def close(self) -> None: ...
 
 
-class Still:
+class NoIndexer:
     """Nobody follows: for tests and tools that file what they write themselves."""
 
     def wait(self, seconds: float) -> None:
@@ -110,7 +110,7 @@ class Workspace:
     store: Store
     index: Index
     ledger: Ledger
-    follower: Follows = field(default_factory=Still)
+    follower: IndexFollower = field(default_factory=NoIndexer)
     access: Access = field(default_factory=Access)
     actor: Actor = field(default_factory=Actor)
     timezone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))

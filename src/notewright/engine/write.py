@@ -2,16 +2,19 @@
 
 import unicodedata
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from notewright.engine.changes import Drop, Edited, Plan, Put, commit, commit_latest, edit, text_of
-from notewright.engine.copies import TRASH
-from notewright.engine.links import incoming
+from notewright.engine.changes.commit import Drop, Edited, Plan, Put, commit, commit_latest, edit, text_of
+from notewright.engine.dialects.copies import TRASH
+from notewright.engine.find.links import incoming
 from notewright.engine.read import exists, missing
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Exists, Forbidden, Indexing, Invalid, NotFound, Problem, TooLarge
-from notewright.notes import Edit, NotePath, apply, apply_all, link_key, may_apply_again, name_problem, path_key
-from notewright.stores import Version, version_of
+from notewright.notes.edits.edit import Edit, apply, apply_all, may_apply_again
+from notewright.notes.links.resolve import link_key
+from notewright.notes.path import NotePath, name_problem, path_key
+from notewright.stores.base import Version, version_of
 
 TRIES = 8
 
@@ -50,7 +53,7 @@ def new_path(ws: Workspace, raw: str) -> NotePath:
 
 def refuse_twin(ws: Workspace, path: NotePath, but_for: frozenset[str] = frozenset()) -> None:
     """Exists if a file or folder along the way has this name in another spelling."""
-    there = as_there(ws, path, but_for)
+    there = existing_spelling(ws, path, but_for)
     if there == path:
         return
     if not ws.access.sees(there):
@@ -61,7 +64,7 @@ def refuse_twin(ws: Workspace, path: NotePath, but_for: frozenset[str] = frozens
     raise Exists(f"{twin} is there already, the same name in another spelling", hint=f"use {there}", path=twin)
 
 
-def as_there(ws: Workspace, path: NotePath, but_for: frozenset[str] = frozenset()) -> NotePath:
+def existing_spelling(ws: Workspace, path: NotePath, but_for: frozenset[str] = frozenset()) -> NotePath:
     """The path with every name as the files and folders that are there spell it."""
     here = ""
     segments = path.split("/")
@@ -260,7 +263,7 @@ def trash_place(ws: Workspace, path: NotePath) -> NotePath:
     return NotePath(f"{TRASH}/{candidate}")
 
 
-def relocate(ws: Workspace, path: NotePath, new: NotePath, change: Callable[[str], str] | None = None) -> Written:
+def change_path(ws: Workspace, path: NotePath, new: NotePath, change: Callable[[str], str] | None = None) -> Written:
     """Move one file, its text changed on the way if asked, and leave every link as it is: both or neither."""
     admit(ws, path, 0)
     admit(ws, new, 0)
@@ -281,3 +284,39 @@ def relocate(ws: Workspace, path: NotePath, new: NotePath, change: Callable[[str
 
     done = commit_latest(ws, make)
     return replace(written[0], change_id=done.id)
+
+
+README = NotePath("README.md")
+PARA = {
+    README: (
+        "# Second brain\n\n"
+        "Everything here has one of four places, by how soon it will be acted on:\n\n"
+        "- [projects](projects/README.md): efforts with an outcome and an end\n"
+        "- [areas](areas/README.md): responsibilities that last\n"
+        "- [resources](resources/README.md): topics worth coming back to\n"
+        "- [archives](archives/README.md): what is done or at rest\n\n"
+        "Put a note where it will be needed next, and move it when that changes.\n"
+    ),
+    NotePath("projects/README.md"): (
+        "# Projects\n\nOne folder for each effort that has an outcome and an end. "
+        "When it is reached, the folder moves to archives.\n"
+    ),
+    NotePath("areas/README.md"): (
+        "# Areas\n\nResponsibilities to keep up, without an end: health, home, finances, a team.\n"
+    ),
+    NotePath("resources/README.md"): "# Resources\n\nTopics and references that may be useful some day.\n",
+    NotePath("archives/README.md"): "# Archives\n\nFinished projects and whatever else is at rest.\n",
+}
+
+
+def bootstrap(ws: Workspace) -> bool:
+    """Lay out a workspace that is empty and always was: what people removed does not come back. True if it was done."""
+    if ws.access.read_only or ws.ledger.first_seen([README]):
+        return False
+    if any(True for _ in ws.store.entries()):
+        return False
+    steps = tuple(Put(path, text.encode(), None) for path, text in PARA.items())
+    with suppress(Conflict, Exists):  # another process was quicker
+        commit(ws, Plan(steps, "laid out PARA folders"))
+        return True
+    return False

@@ -10,7 +10,7 @@
     then a tenth of what the neighbours by links have is spread over each note.
 
 Numbers from bm25 are larger for better matches here. A ranking made elsewhere (by meaning, say) joins as one more
-`Evidence` in `fused`.
+`Evidence` in `fuse`.
 """
 
 import math
@@ -51,7 +51,7 @@ class Evidence:
     scores: Mapping[int, float]
 
 
-def fused(evidence: Iterable[Evidence]) -> dict[int, float]:
+def fuse(evidence: Iterable[Evidence]) -> dict[int, float]:
     """All evidence added up."""
     scores: defaultdict[int, float] = defaultdict(float)
     for part in evidence:
@@ -177,7 +177,7 @@ def _best(
 # ---- linking sentences --------------------------------------------------------------------------------
 
 
-def said_of(
+def mention_scores(
     said: Mapping[int, Mapping[int, int]],
     notes: Mapping[int, Occurrences],
     lengths: Mapping[int, int],
@@ -195,7 +195,7 @@ def said_of(
     return gains
 
 
-def hushed(scores: Mapping[int, float], speaking: Container[int]) -> dict[int, float]:
+def damp_unmatched(scores: Mapping[int, float], speaking: Container[int]) -> dict[int, float]:
     """Less for notes that have none of the words themselves: who asks for a word wants to see it."""
     return {note: score if note in speaking else SILENT * score for note, score in scores.items()}
 

@@ -9,12 +9,45 @@ from typing import Any
 
 import apsw
 
-from notewright.ledger import Actor, Change, Past, State, Step
-from notewright.ledger.schema import migrate, words, write_ahead
-from notewright.notes import NotePath
+from notewright.ledger.base import Actor, Change, Past, State, Step
+from notewright.notes.path import NotePath
+from notewright.sqlite_file import migrate, words, write_ahead
 
 _CHANGE = "seq, id, at, user, client, surface, tool, summary, state, undone_by, emptied, made"
 _WAIT_MS = 10_000  # for another process's transaction; they are all short
+
+
+MIGRATIONS = (
+    """
+    create table change(
+        seq integer primary key,
+        id text not null unique,
+        at real not null,
+        user text not null, client text not null, surface text not null, tool text not null,
+        summary text not null,
+        state text not null,
+        undone_by text,
+        emptied text not null, made text not null       -- JSON lists of folders
+    );
+    create index change_open on change(seq) where state = 'recorded';
+    create index change_at on change(at);
+    create table step(
+        change integer not null references change(seq) on delete cascade,
+        place integer not null,
+        path text not null,
+        before text, after text, source text,
+        primary key(change, place)
+    ) without rowid;
+    create index step_path on step(path, after);
+    create table undo(
+        change integer not null references change(seq) on delete cascade,
+        undone text not null,
+        primary key(change, undone)
+    ) without rowid;
+    create table blob(version text primary key, data blob not null);
+    create table born(path text primary key, at real not null) without rowid;
+    """,
+)
 
 
 class SqliteLedger:
@@ -29,7 +62,7 @@ class SqliteLedger:
         with words("the history"):
             write_ahead(db)
             db.execute("pragma foreign_keys = on; pragma secure_delete = on; pragma wal_autocheckpoint = 4000")
-            migrate(db)
+            migrate(db, MIGRATIONS)
 
     @classmethod
     def open(cls, folder: Path) -> "SqliteLedger":

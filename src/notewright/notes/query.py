@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from notewright.notes.model import Note
-from notewright.notes.tags import tag_key
+from notewright.notes.parse.tags import tag_key
 
 MAX_CONDITIONS = 64
 MAX_DEPTH = 16

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import repeat
 
-from notewright.notes.links import shown_markdown, shown_text
+from notewright.notes.links.syntax import shown_markdown, shown_text
 from notewright.notes.model import Link, Note
 
 # Scripts written without blanks between words (and Hangul, whose words carry endings): cut into overlapping pairs.

@@ -16,8 +16,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from notewright.engine import MemoryTraffic, Traffic
-from notewright.surfaces import Session
+from notewright.accounts.limits import MemoryRateLimits, RateLimits
+from notewright.surfaces.base import Session
 
 IDLE_SECONDS = 30 * 60.0
 MOST = 10_000
@@ -28,7 +28,7 @@ _GREETED, _INITIALIZED = "greeted", "initialized"  # marks of a session: we said
 class _Shared(Session):
     """A session of which other workers know too. What they need not know is kept here only."""
 
-    def __init__(self, client: str, name: str, traffic: Traffic) -> None:
+    def __init__(self, client: str, name: str, traffic: RateLimits) -> None:
         self._name = name
         self._traffic = traffic
         self._ready = False
@@ -53,7 +53,7 @@ class _Shared(Session):
 
 
 @dataclass(slots=True)
-class _Kept:
+class _StoredSession:
     session: Session
     used: float
     issued: float = 0.0
@@ -66,18 +66,18 @@ class Sessions:
         self,
         key: bytes | None = None,
         *,
-        traffic: Traffic | None = None,
+        traffic: RateLimits | None = None,
         idle: float = IDLE_SECONDS,
         most: int = MOST,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._key = key or os.urandom(32)
-        self._traffic = traffic or MemoryTraffic(clock, most)
+        self._traffic = traffic or MemoryRateLimits(clock, most)
         self._idle = idle
         self._most = most
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()  # the longest unused first
+        self._kept: OrderedDict[str, _StoredSession] = OrderedDict()  # the longest unused first
 
     def open(self, scope: str, client: str) -> str:
         """A new id for a client that has just said hello."""
@@ -130,7 +130,7 @@ class Sessions:
         with self._lock:
             kept = self._kept.get(name)
             if kept is None:
-                kept = self._kept[name] = _Kept(_Shared(client, name, self._traffic), now, issued)
+                kept = self._kept[name] = _StoredSession(_Shared(client, name, self._traffic), now, issued)
             kept.used = now
             self._kept.move_to_end(name)
             while len(self._kept) > self._most or now - next(iter(self._kept.values())).used > self._idle:

@@ -35,14 +35,19 @@ test calls `perform(surface, call, "read", {...})` and looks at the Answer.
   Over HTTP it may carry a status and headers (`call.transport` says which wire it is).
 """
 
+import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NoReturn, Protocol
 
-from notewright.engine import CALL_SECONDS, Actor, Workspace, hurried, say_unread
+from notewright.accounts.limits import Window
+from notewright.engine.dialects.obsidian import with_timeout
+from notewright.engine.indexing.large_notes import say_unread
+from notewright.engine.workspace import CALL_SECONDS, Workspace
 from notewright.errors import Invalid, Problem
+from notewright.ledger.base import Actor
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 RESOURCE_NOT_FOUND = -32002
@@ -134,7 +139,7 @@ class Call:
         return self._use(self.library.named(id_or_name))
 
     def _use(self, workspace: Workspace) -> Workspace:
-        return self.used.setdefault(workspace.id, hurried(workspace.by(self.actor), CALL_SECONDS))
+        return self.used.setdefault(workspace.id, with_timeout(workspace.by(self.actor), CALL_SECONDS))
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far it is, if it asked to know; cheap when it did not."""
@@ -207,7 +212,7 @@ class RpcError(Exception):
         self.headers = dict(headers or {})
 
 
-Fault = Literal["missing", "unknown", "type", "enum", "range", "length", "pattern", "surrogate", "shape"]
+ArgumentFault = Literal["missing", "unknown", "type", "enum", "range", "length", "pattern", "surrogate", "shape"]
 
 
 class BadArgument(Invalid):
@@ -217,7 +222,9 @@ class BadArgument(Invalid):
     `expected` what would have been right ("integer", ["in", "out"], 1, or the known names for an unknown argument).
     """
 
-    def __init__(self, message: str, fault: Fault, argument: str, where: str = "", expected: Any = None) -> None:
+    def __init__(
+        self, message: str, fault: ArgumentFault, argument: str, where: str = "", expected: Any = None
+    ) -> None:
         super().__init__(message, what=argument)
         self.fault = fault
         self.argument = argument
@@ -226,7 +233,7 @@ class BadArgument(Invalid):
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedCall:
     """A call that will not happen, for a Style to put into words."""
 
     problem: Problem
@@ -242,10 +249,10 @@ class Style(ABC):
     """From every code of `errors.codes()` to the dialect's word, number or function for it."""
 
     @abstractmethod
-    def problem(self, failed: Failed) -> Answer:
+    def problem(self, failed: FailedCall) -> Answer:
         """Something was asked for that will not happen; Internal stands for whatever we did not expect."""
 
-    def bad_arguments(self, failed: Failed) -> Answer:
+    def bad_arguments(self, failed: FailedCall) -> Answer:
         """`failed.problem` is a BadArgument. As any other problem, unless the dialect differs."""
         return self.problem(failed)
 
@@ -273,7 +280,7 @@ class Tool:
     """One tool, as it stands in `tools/list`, and what it does.
 
     `schema` is sent exactly as given. `annotations` are wire names: readOnlyHint, destructiveHint, idempotentHint,
-    openWorldHint, title.
+    openWorldHint, title. `by_index`: its answer may miss notes that are not indexed yet, and then says so.
     """
 
     name: str
@@ -281,6 +288,7 @@ class Tool:
     schema: Schema
     run: Callable[[Call, Args], str | Answer]
     annotations: Mapping[str, Any] = field(default_factory=dict)
+    by_index: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,3 +401,34 @@ def together(surfaces: Sequence[Surface]) -> dict[str, tuple[Surface, Tool]]:
     if twice:
         raise Invalid("these surfaces cannot be served together, both have " + ", ".join(twice), what="surface")
     return tools
+
+
+class Limiter(Protocol):
+    """Every `engine.Traffic` is one. It is shared, so a surface puts its own name before the caller's."""
+
+    def count(self, caller: str, windows: Sequence[Window]) -> None:
+        """Let one more call through, or Limited with the seconds until the first free place."""
+        ...
+
+
+MOST_BYTES = 1 << 20
+
+
+def whole(entries: Sequence[str], narrow: str, *, separator: str = "\n", around: tuple[str, str] = ("", "")) -> Answer:
+    """The entries joined; `narrow` names the argument that asks for fewer."""
+    room, kept = MOST_BYTES, 0
+    for entry in entries:
+        room -= len(entry.encode("utf-8", "replace")) + len(separator)
+        if room < 0:
+            break
+        kept += 1
+    text = around[0] + separator.join(entries[:kept]) + around[1]
+    if kept == len(entries):
+        return Answer.of(text)
+    said = f"Cut: {kept} of {len(entries)} shown. Narrow the {narrow}."
+    return Answer.of(text, said, meta={"truncated": True, "total": len(entries)})
+
+
+def whole_json(rows: Sequence[Any], narrow: str) -> Answer:
+    """A JSON list in Python's default spacing."""
+    return whole([json.dumps(row, ensure_ascii=False) for row in rows], narrow, separator=", ", around=("[", "]"))

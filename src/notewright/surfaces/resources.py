@@ -10,17 +10,18 @@ from datetime import UTC, datetime
 from typing import Literal, Protocol
 from urllib.parse import quote, unquote
 
-from notewright import engine
-from notewright.engine import Selection, Workspace
+from notewright.engine.read import fetch, listing
+from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound, TooLarge
-from notewright.notes import NotePath
+from notewright.index.base import Selection
+from notewright.notes.path import NotePath
 from notewright.surfaces.base import Call, Contents, Library, Resource, Template
 
 PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedResource:
     """A file as a listing shows it."""
 
     path: str
@@ -28,10 +29,10 @@ class Listed:
     modified: float  # seconds since 1970
 
 
-class Source(Protocol):
+class ResourceSource(Protocol):
     """Where the files come from; it answers only with what the workspace's caller may see."""
 
-    def page(self, workspace: Workspace, offset: int, limit: int) -> Sequence[Listed]:
+    def page(self, workspace: Workspace, offset: int, limit: int) -> Sequence[ListedResource]:
         """By path."""
         ...
 
@@ -45,18 +46,18 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Filed:
+class IndexedFiles:
     """The files the engine has filed: notes, or everything."""
 
     notes_only: bool = True
 
-    def page(self, workspace: Workspace, offset: int, limit: int) -> Sequence[Listed]:
-        found, _ = engine.listing(workspace, self._selection(workspace, offset, limit))
-        return [Listed(filed.path, filed.size, filed.modified_ns / 1e9) for filed in found]
+    def page(self, workspace: Workspace, offset: int, limit: int) -> Sequence[ListedResource]:
+        found, _ = listing(workspace, self._selection(workspace, offset, limit))
+        return [ListedResource(filed.path, filed.size, filed.modified_ns / 1e9) for filed in found]
 
     def read(self, workspace: Workspace, path: str) -> bytes:
         try:
-            data, limit = engine.fetch(workspace, NotePath.parse(path)).data, workspace.limits.note_bytes
+            data, limit = fetch(workspace, NotePath.parse(path)).data, workspace.limits.note_bytes
         except Invalid:
             raise NotFound(f"nothing can be at {path}", what="file", path=path) from None
         if len(data) > limit:
@@ -65,7 +66,7 @@ class Filed:
 
     def begun(self, workspace: Workspace, start: str, limit: int) -> Sequence[str]:
         wanted = start.lower()
-        found, _ = engine.listing(workspace, self._selection(workspace, 0, None))
+        found, _ = listing(workspace, self._selection(workspace, 0, None))
         return [
             filed.path
             for filed in found
@@ -86,7 +87,7 @@ class NoteResources:
     """
 
     base: str = "note:///"
-    source: Source = field(default_factory=Filed)
+    source: ResourceSource = field(default_factory=IndexedFiles)
     name: str = "Note"
     description: str = "A note, by its path"
     audience: tuple[Literal["user", "assistant"], ...] = ()
@@ -139,7 +140,7 @@ class NoteResources:
         several = self.whole_library and len(library.workspaces()) > 1
         return f"{workspace.name}/" if several else ""
 
-    def _resource(self, library: Library, workspace: Workspace, entry: Listed) -> Resource:
+    def _resource(self, library: Library, workspace: Workspace, entry: ListedResource) -> Resource:
         modified = datetime.fromtimestamp(int(entry.modified), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         name = entry.path.rpartition("/")[2]
         uri = self.uri(library, workspace, entry.path)

@@ -1,0 +1,1 @@
+"""Who may: tokens, the owner's changes to workspaces, sessions, counts for rate limits."""

@@ -1,0 +1,147 @@
+"""What several processes must remember together about who calls: how often, in which session, and what was said once.
+
+Traffic is no truth. It may be lost with the file it is in, and costs a caller nothing but a count that begins anew.
+"""
+
+import math
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from notewright.errors import Limited
+
+MOST = 10_000  # callers, and sessions; more are forgotten, the longest unused first
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """So many calls in so many seconds, wherever those begin."""
+
+    calls: int
+    seconds: float
+    name: str  # "minute"
+
+
+class RateLimits(Protocol):
+    """Any thread may call; several processes may share one. Callers and sessions are known by any text."""
+
+    def count(self, caller: str, windows: Sequence[Window]) -> None:
+        """Let one more call through, or Limited with the seconds until the first free place.
+
+        A call that is refused does not count; one that fails later does.
+        """
+        ...
+
+    def touch(self, session: str, *, idle: float, age: float = 0.0) -> bool:
+        """Whether a session lives, which is used with that: not ended, and last used `idle` seconds ago at most.
+
+        `age` is for one that nobody has used yet: how long ago it was made.
+        """
+        ...
+
+    def once(self, session: str, what: str) -> bool:
+        """True the first time it is asked in this session, and never again."""
+        ...
+
+    def marked(self, session: str, what: str) -> bool:
+        """Whether `once` was asked."""
+        ...
+
+    def end(self, session: str) -> None:
+        """It lives no more, and will not again."""
+        ...
+
+    def forget(self, session: str) -> None:
+        """As if it had never been."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def limited(window: Window, wait: float) -> Limited:
+    """The refusal of a call in a window that is full for so many seconds."""
+    seconds = max(1, math.ceil(wait))
+    return Limited(
+        f"{window.calls} calls per {window.name} are used up",
+        hint=f"try again in {seconds} seconds",
+        retry_after=seconds,
+        limit=window.calls,
+        window=window.seconds,
+        name=window.name,
+    )
+
+
+@dataclass(slots=True)
+class _Session:
+    used: float
+    ended: bool = False
+    marks: set[str] = field(default_factory=set)
+
+
+class MemoryRateLimits:
+    """The traffic of one process."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = MOST) -> None:
+        self._clock = clock
+        self._most = most
+        self._lock = threading.Lock()
+        self._calls: OrderedDict[str, deque[float]] = OrderedDict()  # the longest unused first
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+
+    def count(self, caller: str, windows: Sequence[Window]) -> None:
+        now = self._clock()
+        with self._lock:
+            made = self._calls.setdefault(caller, deque())
+            self._calls.move_to_end(caller)
+            longest = max(window.seconds for window in windows)
+            while made and made[0] <= now - longest:
+                made.popleft()
+            for window in windows:
+                if len(made) >= window.calls and made[-window.calls] > now - window.seconds:
+                    raise limited(window, made[-window.calls] + window.seconds - now)
+            made.append(now)
+            if len(self._calls) > self._most:
+                self._calls.popitem(last=False)
+
+    def touch(self, session: str, *, idle: float, age: float = 0.0) -> bool:
+        now = self._clock()
+        with self._lock:
+            known = self._sessions.get(session)
+            used = now - age if known is None else known.used
+            if now - used > idle or (known is not None and known.ended):
+                return False
+            self._kept(session).used = now
+            return True
+
+    def once(self, session: str, what: str) -> bool:
+        with self._lock:
+            marks = self._kept(session).marks
+            first = what not in marks
+            marks.add(what)
+            return first
+
+    def marked(self, session: str, what: str) -> bool:
+        with self._lock:
+            known = self._sessions.get(session)
+            return known is not None and what in known.marks
+
+    def end(self, session: str) -> None:
+        with self._lock:
+            self._kept(session).ended = True
+
+    def forget(self, session: str) -> None:
+        with self._lock:
+            self._sessions.pop(session, None)
+
+    def close(self) -> None:
+        return None
+
+    def _kept(self, session: str) -> _Session:
+        kept = self._sessions.setdefault(session, _Session(self._clock()))
+        self._sessions.move_to_end(session)
+        if len(self._sessions) > self._most:
+            self._sessions.popitem(last=False)
+        return kept

@@ -1,0 +1,193 @@
+"""The registry of a server in one SQLite file."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from notewright.accounts.base import Grant, Token, WorkspaceRecord
+from notewright.errors import Exists
+from notewright.sqlite_file import migrate, words, write_ahead
+
+POLL_SECONDS = 0.002  # within which a change of another process is felt
+_TOKEN = "name, digest, grant_json, created, expires, revoked, used"
+MIGRATIONS = (
+    """
+    create table token(
+        seq integer primary key,
+        name text not null,
+        digest text not null unique,
+        grant_json text not null,
+        created real not null, expires real, revoked real, used real
+    );
+    create table workspace(
+        seq integer primary key,
+        location text not null unique,
+        settings text not null,
+        added integer not null
+    );
+    create table secret(name text primary key, data blob not null) without rowid;
+    """,
+    """
+    create table rules(changes integer not null);       -- one row: how often any of them was changed
+    insert into rules values(0);
+    create table ended(session text primary key, until real not null) without rowid;
+    """,
+)
+
+
+class SqliteAccounts:
+    """One connection, used by one thread at a time; other processes have their own on the same file."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+        self._alone = threading.RLock()
+        self._rules = 0  # changes of the rules, by anybody
+        self._felt, self._felt_at = -1, -1.0  # when another process last wrote anything, and when we looked
+        db.set_busy_timeout(10_000)
+        with words("the registry"):
+            write_ahead(db)
+            db.execute("pragma synchronous = full; pragma secure_delete = on")
+            migrate(db, MIGRATIONS)
+
+    @classmethod
+    def open(cls, folder: Path) -> "SqliteAccounts":
+        """The registry kept in `folder`, which is made if it is not there. Both are for their owner's eyes only."""
+        file = folder / "registry.db"
+        with words("the registry"):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file.touch(mode=0o600)
+            if file.stat().st_mode & 0o077:  # brought back from somewhere: who reads it can make cookies
+                file.chmod(0o600)
+            return cls(apsw.Connection(str(file)))
+
+    @classmethod
+    def in_memory(cls) -> "SqliteAccounts":
+        """One that is gone with its process."""
+        return cls(apsw.Connection(":memory:"))
+
+    def close(self) -> None:
+        with self._alone:
+            self._db.close()
+
+    def pulse(self) -> int:
+        now = time.monotonic()
+        if now - self._felt_at > POLL_SECONDS:  # threads that all ask at once would wait for each other
+            with self._alone, words("the registry"):
+                felt = int(self._db.execute("pragma data_version").get)
+                if felt != self._felt:
+                    self._rules = int(self._db.execute("select changes from rules").get)
+                self._felt, self._felt_at = felt, now
+        return self._rules
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        with self._writing():
+            yield
+
+    # Tokens
+
+    def add_token(self, token: Token) -> None:
+        row = (token.name, token.digest, json.dumps(asdict(token.grant)), token.created, token.expires, None, None)
+        with self._writing() as db:
+            good = "name = ? and revoked is null and (expires is null or expires > ?)"
+            if db.execute(f"select 1 from token where {good}", (token.name, token.created)).fetchone():
+                hint = "revoke it first, or choose another name"
+                raise Exists(f"there is a token {token.name!r} already", hint=hint, what="token")
+            db.execute(f"insert into token({_TOKEN}) values(?, ?, ?, ?, ?, ?, ?)", row)
+
+    def token(self, digest: str) -> Token | None:
+        with self._alone, words("the registry"):
+            row = self._db.execute(f"select {_TOKEN} from token where digest = ?", (digest,)).fetchone()
+            return None if row is None else _token(row)
+
+    def tokens(self) -> list[Token]:
+        with self._alone, words("the registry"):
+            return [_token(row) for row in self._db.execute(f"select {_TOKEN} from token order by seq")]
+
+    def revoke(self, name: str, now: float) -> bool:
+        with self._writing() as db:
+            db.execute("update token set revoked = ? where name = ? and revoked is null", (now, name))
+            return db.changes() > 0
+
+    def used(self, digest: str, now: float) -> None:
+        with self._writing(rules=False) as db:
+            db.execute("update token set used = ? where digest = ?", (now, digest))
+
+    # Browsers
+
+    def end_session(self, session: str, now: float, lasts: float) -> None:
+        with self._writing() as db:
+            db.execute("delete from ended where until < ?", (now,))
+            db.execute("insert or ignore into ended values(?, ?)", (session, now + lasts))
+
+    def session_ended(self, session: str) -> bool:
+        with self._alone, words("the registry"):
+            return self._db.execute("select 1 from ended where session = ?", (session,)).fetchone() is not None
+
+    # Workspaces
+
+    def records(self) -> list[WorkspaceRecord]:
+        with self._alone, words("the registry"):
+            question = "select location, settings, added from workspace order by seq"
+            rows: list[Any] = self._db.execute(question).fetchall()
+        return [WorkspaceRecord(location, json.loads(settings), bool(added)) for location, settings, added in rows]
+
+    def put_record(self, record: WorkspaceRecord) -> None:
+        with self._writing() as db:
+            row = (record.location, json.dumps(dict(record.settings)), record.added)
+            db.execute(
+                "insert into workspace(location, settings, added) values(?, ?, ?) on conflict(location)"
+                " do update set settings = excluded.settings, added = excluded.added",
+                row,
+            )
+
+    def drop_record(self, location: str) -> bool:
+        with self._writing() as db:
+            db.execute("delete from workspace where location = ?", (location,))
+            return db.changes() > 0
+
+    def secret(self, name: str) -> bytes:
+        with self._alone, words("the registry"):
+            found = self._db.execute("select data from secret where name = ?", (name,)).fetchone()
+            if found is None:
+                with self._writing() as db:
+                    db.execute("insert or ignore into secret values(?, ?)", (name, os.urandom(32)))
+                found = self._db.execute("select data from secret where name = ?", (name,)).fetchone()
+            assert found is not None
+            return bytes(found[0])
+
+    @contextmanager
+    def _writing(self, *, rules: bool = True) -> Iterator[apsw.Connection]:
+        with self._alone, words("the registry"):
+            if self._db.in_transaction:  # a part of what is done together
+                yield self._db
+                return
+            self._db.execute("begin immediate")
+            try:
+                yield self._db
+                if rules:
+                    self._db.execute("update rules set changes = changes + 1")
+                changes = int(self._db.execute("select changes from rules").get)
+            except BaseException:
+                self._db.execute("rollback")
+                raise
+            self._db.execute("commit")
+            self._rules = changes
+
+
+def _token(row: tuple[Any, ...]) -> Token:
+    name, digest, grant, created, expires, revoked, used = row
+    return Token(name, digest, _grant(json.loads(grant)), created, expires, revoked, used)
+
+
+def _grant(kept: dict[str, Any]) -> Grant:
+    lists: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in kept.items()}
+    return Grant(**lists)

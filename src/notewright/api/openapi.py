@@ -1,0 +1,105 @@
+"""The OpenAPI document, made of the table that the routes are made of: it cannot say what is not so."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from notewright import __version__
+from notewright.api import schemas
+from notewright.api.operation import Operation
+from notewright.api.schemas import Schema
+
+NAMED: Mapping[str, Schema] = {
+    "Problem": schemas.PROBLEM,
+    "Workspace": schemas.WORKSPACE,
+    "Note": schemas.NOTE,
+    "ListedNote": schemas.LISTED,
+    "Hit": schemas.HIT,
+    "Link": schemas.LINK,
+    "Finding": schemas.FINDING,
+    "Change": schemas.CHANGE,
+    "Difference": schemas.DIFFERENCE,
+    "Undone": schemas.UNDONE,
+    "Token": schemas.TOKEN,
+    "NewToken": schemas.NEW_TOKEN,
+    "Me": schemas.ME,
+    "Rebuild": schemas.REBUILD,
+    "Backup": schemas.BACKUP,
+    "Imported": schemas.IMPORTED,
+}
+_ABOUT = """\
+Everything an owner can do without restarting a server, and reading notes for programs that do not speak MCP.
+Send an access token as `Authorization: Bearer …`. Every refusal is `{"error": {"code", "message", "hint"}}`; without a
+good token it is 401 in the words of RFC 6750."""
+_NEEDS = {
+    "read": "Any token.",
+    "write": "A token that may write.",
+    "owner": "A token that nothing narrows.",
+}
+
+
+def document(operations: Sequence[Operation]) -> dict[str, Any]:
+    paths: dict[str, dict[str, Any]] = {}
+    for one in operations:
+        paths.setdefault(one.plain_path, {})[one.method.lower()] = _operation(one)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Notewright", "version": __version__, "description": _ABOUT},
+        "paths": paths,
+        "components": {
+            "schemas": {name: _inside(shape) for name, shape in NAMED.items()},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}],
+    }
+
+
+def _operation(one: Operation) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "operationId": one.name if one.plain_path != "/admin/backup" else "make_backup_too",
+        "summary": one.summary,
+        "description": _NEEDS[one.need],
+        "parameters": [*map(_part, one.parts), *_parameters(one.query)],
+        "responses": {str(one.status): _answer(one), "default": _json("Why not", schemas.PROBLEM)},
+    }
+    if one.uploads:
+        said["requestBody"] = {"required": True, "content": {"application/zip": {"schema": {}}}}
+    elif one.body is not None:
+        content = {"application/json": {"schema": _named(one.body)}}
+        said["requestBody"] = {"required": bool(one.body.get("required")), "content": content}
+    return said
+
+
+def _part(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _parameters(query: Schema) -> list[dict[str, Any]]:
+    required = query.get("required", ())
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": dict(shape)}
+        for name, shape in query["properties"].items()
+    ]
+
+
+def _answer(one: Operation) -> dict[str, Any]:
+    if one.answer is None:
+        return {"description": one.summary, "content": {"application/zip": {"schema": {}}}}
+    return _json(one.summary, one.answer)
+
+
+def _json(about: str, shape: Schema) -> dict[str, Any]:
+    return {"description": about, "content": {"application/json": {"schema": _named(shape)}}}
+
+
+def _named(shape: Any) -> Any:
+    """A shape by its name where it has one."""
+    for name, known in NAMED.items():
+        if shape is known:
+            return {"$ref": f"#/components/schemas/{name}"}
+    return _inside(shape)
+
+
+def _inside(shape: Any) -> Any:
+    if isinstance(shape, Mapping):
+        return {key: _named(value) for key, value in shape.items()}
+    return [_named(item) for item in shape] if isinstance(shape, list) else shape

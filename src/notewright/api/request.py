@@ -1,0 +1,208 @@
+"""A request as its endpoint gets it: who asks, what was named, what was given; all of it checked."""
+
+import functools
+import hashlib
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, BinaryIO
+from zoneinfo import ZoneInfo
+
+import jsonschema_rs
+from starlette.requests import Request
+
+from notewright.accounts.base import Accounts
+from notewright.api.schemas import Schema
+from notewright.config.load import Config
+from notewright.engine.dialects.obsidian import with_timeout
+from notewright.engine.library import NarrowedLibrary
+from notewright.engine.workspace import CALL_SECONDS, Workspace
+from notewright.errors import Invalid, NotFound, Unavailable
+from notewright.ledger.base import Actor
+from notewright.mcp.jsonrpc import parsed
+from notewright.server.auth.authenticate import Visitor
+from notewright.surfaces.base import Library
+from notewright.surfaces.perform import conforming, lenient
+
+AuditSink = Callable[..., None]  # action, user=…, facts
+_TIME = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)
+_SPANS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_FURTHEST = 9e9  # seconds either way that every clock and index can count
+
+
+@dataclass(frozen=True)
+class ApiContext:
+    """What the API is made of, the same for every request."""
+
+    library: Library
+    registry: Accounts
+    config: Config
+    audit: AuditSink
+
+    @property
+    def scratch(self) -> str | None:
+        """Where a large upload waits: where nobody else looks, and there is room for the notes' index too."""
+        return self.config.cache if self.config.cache and os.path.isdir(self.config.cache) else None
+
+
+@dataclass(frozen=True)
+class ApiRequest:
+    """One request."""
+
+    site: ApiContext
+    visitor: Visitor
+    operation: str
+    named: Mapping[str, str] = field(default_factory=dict)  # in the path
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Mapping[str, Any] = field(default_factory=dict)
+    upload: BinaryIO | None = None
+
+    @property
+    def user(self) -> str:
+        return self.visitor.principal.user
+
+    @property
+    def owner(self) -> bool:
+        return self.visitor.principal.owner
+
+    @property
+    def library(self) -> NarrowedLibrary:
+        """As this caller may use it."""
+        return self.visitor.principal.library(self.site.library)
+
+    def workspace(self) -> Workspace:
+        """The one the path names by its id. One that is not there and one that is not seen are the same."""
+        wanted = self.named["id"]
+        for ws in self.library.workspaces():
+            if ws.id == wanted:
+                asked = ws.by(Actor(self.user, "api", "api", self.operation))
+                return with_timeout(asked, CALL_SECONDS)
+        raise NotFound("there is no such workspace", hint="GET /api/v1/workspaces shows those there are")
+
+    def cache_of(self, ws: Workspace) -> Path:
+        """Where the index of a workspace is."""
+        if not self.site.config.cache:
+            raise Unavailable("this server keeps nothing on disk")
+        return Path(self.site.config.cache) / ws.store.identity
+
+    def audited(self, action: str, **facts: Any) -> None:
+        self.site.audit(action, user=self.user, **facts)
+
+
+# ---- what was given -----------------------------------------------------------------------------------
+
+
+def query_of(request: Request, schema: Schema) -> dict[str, Any]:
+    """The parameters of the URL, each once, as what the schema says they are."""
+    pairs = request.query_params.multi_items()
+    twice = {name for name, _ in pairs if sum(name == other for other, _ in pairs) > 1}
+    if twice:
+        raise Invalid(f"{min(twice)} is given more than once", hint="give it once", what=min(twice))
+    return _held_to(schema, lenient(schema, dict(pairs)))
+
+
+async def body_of(request: Request, schema: Schema | None) -> dict[str, Any]:
+    """The JSON object that was sent; an empty body is an empty object."""
+    body = await request.body()
+    if not body:
+        return {} if schema is None else _held_to(schema, {})
+    if schema is None:
+        raise Invalid("this takes no body", hint="send none", what="body")
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Invalid("the body must be JSON", hint="send it with Content-Type: application/json", what="body")
+    try:
+        read = parsed(body)
+    except (ValueError, RecursionError):
+        raise Invalid("the body is not JSON", what="body") from None
+    if not isinstance(read, dict):
+        raise Invalid("the body must be a JSON object", what="body")
+    return _held_to(schema, read)
+
+
+def _held_to(schema: Schema, args: dict[str, Any]) -> dict[str, Any]:
+    return conforming(schema, _validator(_SchemaKey(schema)), args)
+
+
+class _SchemaKey:
+    """A schema that can be remembered: by which one it is, not by what it says."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+
+    def __hash__(self) -> int:
+        return id(self.schema)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SchemaKey) and other.schema is self.schema
+
+
+@functools.lru_cache(maxsize=128)
+def _validator(kept: _SchemaKey) -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator(dict(kept.schema))
+
+
+# ---- pages and times ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CursorPage:
+    """Which part of a long answer is asked for. `until` is when its first page was: what came later is not in it."""
+
+    about: str
+    limit: int
+    offset: int
+    until: float
+
+    @classmethod
+    def of(cls, asked: ApiRequest, limit: int, now: float = 0.0) -> "CursorPage":
+        """A cursor is good for the question it was given for."""
+        question = {key: value for key, value in asked.query.items() if key not in ("limit", "cursor")}
+        about = hashlib.sha256(repr((asked.operation, asked.named, sorted(question.items()))).encode()).hexdigest()[:12]
+        size, cursor = asked.query.get("limit", limit), asked.query.get("cursor")
+        if not cursor:
+            return cls(about, size, 0, math.ceil(now * 1000) / 1000)  # the same in the cursor, to the last digit
+        found = re.fullmatch(rf"([0-9a-f]{{1,8}})-([0-9a-f]{{1,16}})-{about}", cursor, re.ASCII)
+        if found is None:
+            raise Invalid("this cursor belongs to another question", hint="leave it out to begin again", what="cursor")
+        return cls(about, size, int(found[1], 16), int(found[2], 16) / 1000)
+
+    def next(self, more: bool) -> str | None:
+        """The cursor for what follows, if anything does."""
+        return f"{self.offset + self.limit:x}-{round(self.until * 1000):x}-{self.about}" if more else None
+
+
+def moment(raw: str, zone: ZoneInfo, what: str = "since") -> float:
+    """`YYYY-MM-DD` (midnight in the zone) or RFC 3339, in seconds since 1970."""
+    try:
+        when = datetime.fromisoformat(raw.strip().upper()) if _TIME.fullmatch(raw.strip()) else None
+        if when is not None:
+            seconds = (when if when.tzinfo else when.replace(tzinfo=zone)).timestamp()
+            return min(max(seconds, -_FURTHEST), _FURTHEST)
+    except (ValueError, OverflowError):
+        pass
+    raise Invalid(f"{raw!r} is not a time", hint="write YYYY-MM-DD or RFC 3339, as in 2026-05-04T10:00:00Z", what=what)
+
+
+def to_come(raw: str, now: float) -> float:
+    """A time, or so long from now: `90d`, `12h`."""
+    span = re.fullmatch(r"(\d{1,5})([mhdw])", raw.strip(), re.ASCII)
+    if span is None:
+        return moment(raw, ZoneInfo("UTC"), "expires")
+    return now + timedelta(**{_SPANS[span[2]]: int(span[1])}).total_seconds()
+
+
+def stamp(seconds: float) -> str:
+    """RFC 3339 in UTC. Files may bear times that no calendar has; they get the last one it has."""
+    try:
+        when = datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        when = datetime(9999, 12, 31, tzinfo=UTC) if seconds > 0 else datetime(1, 1, 1, tzinfo=UTC)
+    return when.replace(microsecond=0).isoformat().replace("+00:00", "Z")
+
+
+def maybe_stamp(seconds: float | None) -> str | None:
+    return None if seconds is None else stamp(seconds)

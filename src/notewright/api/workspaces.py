@@ -1,0 +1,189 @@
+"""Workspaces: which there are, what holds in them, and their indexes. Owners change them without a restart."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from notewright.api import schemas
+from notewright.api.operation import Operation
+from notewright.api.request import ApiRequest, maybe_stamp
+from notewright.api.schemas import given, many, text, told
+from notewright.config.load import CHANGEABLE, WorkspaceConfig
+from notewright.engine import library
+from notewright.engine.indexing.rebuild import begin_rebuild, rebuild_progress
+from notewright.engine.read import listing
+from notewright.engine.workspace import Workspace
+from notewright.errors import Invalid, Problem
+from notewright.index.base import Selection
+
+MOST_ERRORS = 100
+
+
+def list_workspaces(asked: ApiRequest) -> dict[str, Any]:
+    told = [_told(asked, ws) for ws in asked.library.workspaces()]
+    known = {one["id"] for one in told}
+    return {"workspaces": told + [_unopened(asked, one) for one in _served(asked) if one.id not in known]}
+
+
+def read_workspace(asked: ApiRequest) -> dict[str, Any]:
+    ws = asked.workspace()
+    return {**_told(asked, ws), "notes": _notes(ws)}
+
+
+def _served(asked: ApiRequest) -> Sequence[WorkspaceConfig]:
+    """What is to be served, for owners: also what cannot be opened now."""
+    return library.effective_workspaces(asked.site.config, asked.site.registry) if asked.owner else ()
+
+
+def _told(asked: ApiRequest, ws: Workspace) -> dict[str, Any]:
+    """What somebody may know of a workspace; where it is and what is hidden in it, only an owner."""
+    plain = {"id": ws.id, "name": ws.name, "timezone": ws.timezone.key, "read_only": ws.access.read_only}
+    one = next((one for one in _served(asked) if one.id == ws.id), None)
+    return plain if one is None else plain | _settings(asked, one) | {"available": True}
+
+
+def _unopened(asked: ApiRequest, one: WorkspaceConfig) -> dict[str, Any]:
+    return {"id": one.id, "name": one.name, **_settings(asked, one), "available": False}
+
+
+def _settings(asked: ApiRequest, one: WorkspaceConfig) -> dict[str, Any]:
+    record = next((record for record in asked.site.registry.records() if record.location == one.location), None)
+    return {
+        "location": one.location,
+        "added": record is not None and record.added,
+        "changed": sorted(set(record.settings) - {"id"}) if record is not None else [],
+        **{key: getattr(one, key) for key in CHANGEABLE},
+    }
+
+
+def _notes(ws: Workspace) -> int | None:
+    try:
+        return listing(ws, Selection(limit=1, visible=ws.access.sees))[1]
+    except Problem:  # the index is not there yet, or the notes are not
+        return None
+
+
+def add_workspace(asked: ApiRequest) -> dict[str, Any]:
+    settings = {key: value for key, value in asked.body.items() if key in CHANGEABLE}
+    site = asked.site
+    one = library.add_beneath(site.config, site.registry, asked.body["name"], asked.body.get("location"), settings)
+    asked.audited("workspace_added", workspace=one.id, settings=sorted(settings))
+    return _now(asked, one)
+
+
+def change_workspace(asked: ApiRequest) -> dict[str, Any]:
+    if not asked.body:
+        hint = f"give name, {', '.join(CHANGEABLE)}; null takes one back"
+        raise Invalid("nothing says what to change", hint=hint, what="body")
+    one = library.change(asked.site.config, asked.site.registry, _id(asked), asked.body)
+    asked.audited("workspace_changed", workspace=one.id, settings=sorted(asked.body))
+    return _now(asked, one)
+
+
+def remove_workspace(asked: ApiRequest) -> dict[str, Any]:
+    one = library.drop(asked.site.config, asked.site.registry, _id(asked))
+    asked.audited("workspace_dropped", workspace=one.id)
+    return {"removed": one.id}
+
+
+def _id(asked: ApiRequest) -> str:
+    """The id that the path names, also of one that cannot be opened now: an owner may mend that."""
+    named = asked.named["id"]
+    return named if any(one.id == named for one in _served(asked)) else asked.workspace().id
+
+
+def _now(asked: ApiRequest, one: WorkspaceConfig) -> dict[str, Any]:
+    shown = next((ws for ws in asked.library.workspaces() if ws.id == one.id), None)
+    return _told(asked, shown) if shown is not None else _unopened(asked, one)
+
+
+# ---- its index ----------------------------------------------------------------------------------------
+
+
+def rebuild_index(asked: ApiRequest) -> dict[str, Any]:
+    """Begun here and now; one that is under way, in whichever process, is left to go on."""
+    ws = asked.workspace()
+    rebuilding = begin_rebuild(asked.cache_of(ws))
+    if rebuilding is not None:
+        threading.Thread(target=rebuilding.run, args=(ws,), name="rebuild", daemon=True).start()
+        asked.audited("rebuild", workspace=ws.id)
+    return _rebuilt(asked, ws)
+
+
+def rebuild_status(asked: ApiRequest) -> dict[str, Any]:
+    return _rebuilt(asked, asked.workspace())
+
+
+def _rebuilt(asked: ApiRequest, ws: Workspace) -> dict[str, Any]:
+    now = rebuild_progress(ws, asked.cache_of(ws))
+    countable = asked.owner or not ws.access.hide
+    counted = now.done if now.done is not None else ws.index.count()[0]
+    return {
+        "status": now.status,
+        "notes_indexed": counted if countable else None,
+        "total": now.total if countable else None,
+        "errors": [] if now.status == "running" else _errors(ws),
+        "message": now.message,
+        "began": maybe_stamp(now.began),
+        "ended": maybe_stamp(now.ended),
+    }
+
+
+def _errors(ws: Workspace) -> list[dict[str, str]]:
+    files, _ = ws.index.select(Selection(notes_only=True, visible=ws.access.sees))
+    bad = ({"path": str(filed.path), "message": filed.problem} for filed in files if filed.problem)
+    return [one for _, one in zip(range(MOST_ERRORS), bad, strict=False)]
+
+
+ALL, ONE = "/api/v1/workspaces", "/api/v1/workspaces/{id}"
+_PLACE = text("A folder beneath workspaces_root, made if it is not there; without it, one called like the id", least=1)
+OPERATIONS = (
+    Operation(
+        "GET",
+        ALL,
+        "read",
+        "The workspaces you may use",
+        list_workspaces,
+        told(workspaces=many(schemas.WORKSPACE)),
+    ),
+    Operation(
+        "POST",
+        ALL,
+        "owner",
+        "Serve another workspace, from now on",
+        add_workspace,
+        schemas.WORKSPACE,
+        body=given("name", name=schemas.NAME, location=_PLACE, **schemas.SETTINGS),
+        status=201,
+    ),
+    Operation("GET", ONE, "read", "One workspace", read_workspace, schemas.WORKSPACE),
+    Operation(
+        "PATCH",
+        ONE,
+        "owner",
+        "Change its name or settings; null is what the configuration says. The id stays",
+        change_workspace,
+        schemas.WORKSPACE,
+        body=given(name=schemas.maybe(schemas.NAME), **schemas.CHANGES),
+    ),
+    Operation(
+        "DELETE",
+        ONE,
+        "owner",
+        "Serve one no longer that was added; its notes stay where they are",
+        remove_workspace,
+        told(removed=text()),
+    ),
+    Operation(
+        "POST",
+        f"{ONE}/rebuild-index",
+        "owner",
+        "Rebuild the index beside the one in use",
+        rebuild_index,
+        schemas.REBUILD,
+        status=202,
+    ),
+    Operation(
+        "GET", f"{ONE}/rebuild-index", "read", "How far a rebuild of the index is", rebuild_status, schemas.REBUILD
+    ),
+)

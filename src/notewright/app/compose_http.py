@@ -1,0 +1,274 @@
+"""Putting the parts together that serve over HTTP: one process or several, one configuration or the next."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import uvicorn
+from starlette.applications import Starlette
+
+from notewright.accounts.base import Accounts
+from notewright.accounts.limits import MemoryRateLimits, RateLimits
+from notewright.accounts.limits_sqlite import SqliteRateLimits
+from notewright.accounts.sqlite import SqliteAccounts
+from notewright.api import routes as api
+from notewright.app.compose import (
+    LOOPBACK,
+    Reread,
+    beyond_this_machine,
+    issuer_of,
+    log_to_stderr,
+    refuse_mistakes,
+    surface_named,
+    user,
+)
+from notewright.app.opening import OpenWorkspaces, open_library, open_registry
+from notewright.config.load import Config
+from notewright.config.settings import SURFACES
+from notewright.engine.transfer.backup import BackupResult
+from notewright.engine.transfer.backup_schedule import Schedule
+from notewright.engine.transfer.restore import last_good_backup
+from notewright.errors import Problem
+from notewright.mcp.late_library import LateLibrary, OpenLibrary
+from notewright.mcp.thread_pool import ThreadPool
+from notewright.server import mcp_endpoint
+from notewright.server.auth import protected_resource_routes
+from notewright.server.auth.authenticate import AuthSettings, GuardedRoute
+from notewright.server.auth.browser_session import BrowserSessions
+from notewright.server.concurrency_limits import ConcurrencyLimits
+from notewright.server.listen import supervisor, tls, uvicorn_server
+from notewright.server.listen.bounded_protocol import ConnectionLimits
+from notewright.server.listen.reload import ReloadFailed, Replaceable
+from notewright.server.listen.supervisor import WorkerSlot
+from notewright.server.ops.audit_log import AuditLog, audit_file
+from notewright.server.ops.operations import Operations
+from notewright.server.sessions import Sessions
+from notewright.surfaces.base import Surface
+from notewright.web import routes as page
+from notewright.web.event_stream import ActivityFeed as ActivityFeed
+from notewright.web.frame import PageContext as PageContext
+
+if TYPE_CHECKING:
+    from notewright.server.auth.oauth import Issuer
+
+log = logging.getLogger(__name__)
+Around = contextlib.AbstractAsyncContextManager[object]
+THREADS = 64  # for calls, in each process
+
+
+class Site:
+    """What one process serves. The application is made anew when the configuration changes; this stays."""
+
+    def __init__(
+        self,
+        config: Config,
+        registry: Accounts | None = None,
+        opened: Callable[[], OpenLibrary] | None = None,
+        counts: Path | None = None,
+    ) -> None:
+        """`opened` opens the library; without it, the workspaces of the configuration and those the owner added.
+        `counts` is where several processes count together."""
+        self.config = config
+        self.registry = registry or open_registry(config)
+        self.audit = AuditLog(audit_file(config["audit_log"], config.state) if config.state else None)
+        self.library = LateLibrary(opened or self._open)
+        self.workers = ThreadPool(threads=THREADS)
+        self.traffic: RateLimits = MemoryRateLimits() if counts is None else SqliteRateLimits.open(Path(config.state))
+        self.sessions = Sessions(self.registry.secret("sessions"), traffic=self.traffic)
+        self.operations = Operations(
+            self.library,
+            self.audit,
+            state=Path(config.state),
+            cache=Path(config.cache),
+            shared=counts,
+            backed_up=self._last_backup,
+        )
+        self._shelf: OpenWorkspaces | None = None
+        self._schedule: Schedule | None = None
+
+    def _open(self) -> OpenWorkspaces:
+        self._shelf = open_library(self.config, self.registry, heard=self.audit.wrote)
+        return self._shelf
+
+    def __enter__(self) -> "Site":
+        self.library.begin()
+        self._keep_backups()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end_backups()
+        self.library.close()
+        self.workers.close()
+        self.audit.close()
+        self.traffic.close()
+        self.registry.close()
+
+    def reconfigure(self, config: Config) -> None:
+        """Workspaces, rights and limits as they are written now. Where we listen, and how many of us, stays."""
+        self.config = config
+        log_to_stderr(config)
+        if self._shelf is not None:
+            self._shelf.reconfigure(config)
+        self._end_backups()
+        self._keep_backups()
+
+    def _keep_backups(self) -> None:
+        if to := self.config["backup.to"]:
+            at, days = self.config["backup.at"], self.config["backup.keep_days"]
+            self._schedule = Schedule(self.library.workspaces, to, at=at, keep_days=days, told=self._backed_up)
+            self._schedule.start()
+
+    def _end_backups(self) -> None:
+        if self._schedule is not None:
+            self._schedule.close()
+            self._schedule = None
+
+    def _last_backup(self) -> float | None:
+        to = self.config["backup.to"]
+        return last_good_backup(to) if to else None
+
+    def _backed_up(self, result: BackupResult) -> None:
+        self.audit.admin("backup", user="", success=result.success, files=result.files_backed_up)
+
+    def app(self, surfaces: Sequence[Surface] | None = None, around: Sequence[Around] = ()) -> Starlette:
+        """The application of the configuration as it is now."""
+        config, registry = self.config, self.registry
+        surfaces = [surface_named(name, config, self.traffic) for name in SURFACES] if surfaces is None else surfaces
+        issuer = issuer_of(config)
+        cookies = BrowserSessions(registry.secret("cookies"))
+        operations = self.operations
+        entry = AuthSettings(
+            registry,
+            keepers=[issuer] if issuer is not None else [],
+            user=user(),
+            closed=beyond_this_machine(config) is not None,
+            cookies=cookies,
+            public_url=config["http.public_url"],
+            limiter=self.traffic,
+            scope=issuer.asks if issuer is not None else "",
+            told=operations.told,
+        )
+        public = config["http.public_url"]
+        turns = ConcurrencyLimits.of(config, self.traffic)
+        desk = PageContext(self.library, self.workers, registry, cookies, public, self.traffic, self.audit, turns)
+        feed = ActivityFeed(self.library, self.workers, registry)
+        return mcp_endpoint.app(
+            self.library,
+            surfaces,
+            _rules(config, entry),
+            sessions=self.sessions,
+            operations=operations,
+            workers=self.workers,
+            turns=turns,
+            more=[*self._doors(surfaces, issuer), *page.routes(desk, feed), *self._api(cookies, turns)],
+            leave=feed.close,
+            around=[*around, *([issuer] if issuer is not None else [])],
+        )
+
+    def _api(self, cookies: BrowserSessions, turns: ConcurrencyLimits) -> list[GuardedRoute]:
+        told = self.audit.admin
+        return api.routes(
+            self.library, self.workers, self.registry, self.config, cookies=cookies, audit=told, turns=turns
+        )
+
+    def _doors(self, surfaces: Sequence[Surface], issuer: "Issuer | None") -> list[GuardedRoute]:
+        names = [surface.name for surface in surfaces]
+        public = self.config["http.public_url"]
+        if issuer is None:
+            return protected_resource_routes.doors(public, surfaces=names)
+        return protected_resource_routes.doors(public, self.config["auth.issuer"], issuer.scopes, names)
+
+
+def _rules(config: Config, entry: AuthSettings) -> mcp_endpoint.Rules:
+    public = urlsplit(config["http.public_url"] or "").hostname
+    host = config["http.host"]
+    own = socket.gethostname().lower()
+    return mcp_endpoint.Rules(
+        entry,
+        hosts=[*config["http.hosts"], *([public] if public else []), host, own, f"{own}.local"],
+        origins=config["http.origins"],
+        addresses=host not in LOOPBACK,
+        proxies=config["http.trusted_proxies"],
+        most_bytes=config["http.max_request_bytes"],
+    )
+
+
+def alone(config: Config, opened: Callable[[], OpenLibrary], surfaces: Sequence[Surface]) -> Starlette:
+    """An application that needs no state directory and ends its site with itself."""
+    site = Site(config, SqliteAccounts.in_memory(), opened)
+
+    @contextlib.asynccontextmanager
+    async def open_site() -> AsyncIterator[None]:
+        with site:
+            yield
+
+    return site.app(surfaces, around=[open_site()])
+
+
+def work(
+    config: Config, reread: Reread, door: socket.socket, seat: WorkerSlot | None = None, counts: Path | None = None
+) -> int:
+    """One process that answers, at its seat among several, which count together in `counts`."""
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # strangers could fill the log with warnings
+    secured = tls.opened(config)
+    with Site(config, counts=counts) as site:
+        app = Replaceable(site.app(), leave=lambda one: one.state.leave())
+
+        async def again() -> None:
+            asked = await asyncio.to_thread(reread)
+            await asyncio.to_thread(refuse_mistakes, asked)
+            await asyncio.to_thread(site.reconfigure, asked)
+            if secured is not None:
+                secured.reload(asked)
+            await app.replace(site.app())
+
+        told = uvicorn_server.settings(secured)
+        bounds = ConnectionLimits(connections=config["http.max_connections"])
+        server = ReloadingServer(
+            uvicorn.Config(app, **told),
+            leaving=app.leave,
+            limits=bounds,
+            seat=seat,
+            refused=site.operations.cut_off,
+            behind=lambda: site.workers.behind,
+        )
+        server.again = again
+        server.run([door])
+        return 0 if server.started else 1
+
+
+class ReloadingServer(uvicorn_server.Server):
+    """Reads the configuration again when SIGHUP comes. What is wrong with it is said, and all stays as it was."""
+
+    again: Callable[[], Awaitable[None]]
+    _reading: asyncio.Task[None] | None = None
+    _wanted = False
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
+        await super().startup(sockets)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # one that came meanwhile is not lost
+
+    def _hang_up(self) -> None:
+        if supervisor.terminal_gone():
+            self.handle_exit(signal.SIGHUP, None)
+            return
+        self._wanted = True  # also while it is being read: it may have been written since
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read_again())
+
+    async def _read_again(self) -> None:
+        while self._wanted:
+            self._wanted = False
+            try:
+                await self.again()
+            except (Problem, ReloadFailed) as problem:
+                log.error("the configuration stays as it was: %s", problem)
+            else:
+                log.warning("the configuration was read again")

@@ -1,0 +1,248 @@
+"""Opening workspaces: the one place that names a concrete store, index and ledger. The command line needs no more."""
+
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from notewright.accounts.base import Accounts
+from notewright.accounts.sqlite import SqliteAccounts
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.engine.access import Access
+from notewright.engine.indexing.indexer import Indexer
+from notewright.engine.library import WorkspaceList, effective_workspaces
+from notewright.engine.workspace import Limits, Workspace
+from notewright.errors import Invalid, Problem
+from notewright.index.sqlite.index import SqliteIndex
+from notewright.ledger.base import Change, Ledger
+from notewright.ledger.sqlite import SqliteLedger
+from notewright.stores.folder.store import FolderStore
+
+log = logging.getLogger(__name__)
+Heard = Callable[[Workspace, Change], None]
+CALL_SECONDS = 60.0  # after which nobody uses a workspace any more that is not served
+AGAIN_SECONDS = 30.0  # between two attempts to open a workspace that could not be
+
+
+def open_workspace(
+    asked: WorkspaceConfig, config: Config, *, watch: bool = True, follow: bool = True, heard: Heard | None = None
+) -> Workspace:
+    """A workspace ready for its first call: what a dead process left is finished, and the index is being followed.
+
+    Without `watch` the index is brought up to date once, for a command that ends soon; without `follow` it is left as
+    it is, for one that asks it nothing and writes nothing.
+    """
+    if asked.kind != "folder":
+        raise Invalid(f"{asked.location} is not a folder", hint="this version serves folders", what="location")
+    store = FolderStore(Path(asked.location))
+    ledger = SqliteLedger.open(Path(config.state) / store.identity)
+    cache = Path(config.cache) / store.identity
+    index = SqliteIndex.open(cache)
+    follower = Indexer(store, index, cache, watch=watch, daily=_forgetting(ledger, config) if watch else None)
+    ws = Workspace(
+        name=asked.name,
+        id=asked.id,
+        store=store,
+        index=index,
+        ledger=ledger,
+        follower=follower,
+        **_rules(asked),
+    )
+    if heard is not None:
+        ws = replace(ws, heard=heard)
+    if ledger.unfinished():  # seldom: the machine of changes is not loaded for nothing
+        from notewright.engine.changes.commit import recover
+
+        recover(ws)
+    if asked.bootstrap == "para":
+        from notewright.engine.write import bootstrap
+
+        bootstrap(ws)
+    if follow:
+        follower.start()
+    return ws
+
+
+def _rules(asked: WorkspaceConfig) -> dict[str, Any]:
+    """What may change while a workspace is open."""
+    return {
+        "access": Access(read_only=asked.read_only, hide=asked.hide, write_under=asked.write_under),
+        "timezone": _zone(asked.timezone),
+        "limits": Limits(asked.max_file_size, asked.quota_files, asked.quota_bytes),
+    }
+
+
+def _forgetting(ledger: Ledger, config: Config) -> Callable[[], None]:
+    """What keeps the history within its bounds."""
+    days, most = config["history.keep_days"], config["history.keep_bytes"]
+    return lambda: ledger.trim(keep_days=days, keep_bytes=most, now=time.time())
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise Invalid(f"{name!r} is not a timezone", hint="use a name like Europe/Lisbon", what="timezone") from None
+
+
+def close_workspace(ws: Workspace) -> None:
+    """Stop following, finish what was begun, let go of the files."""
+    ws.follower.close()
+    ws.index.close()
+    ws.ledger.close()
+    ws.store.close()
+
+
+def enclosing(folder: str, config: Config) -> str | None:
+    """The nearest folder around this one that is a workspace already: it has a history, or it is an Obsidian vault."""
+    for outer in Path(folder).parents:
+        try:
+            found = outer.stat()
+        except OSError:
+            return None
+        kept = Path(config.state) / f"{found.st_dev:x}-{found.st_ino:x}" / "ledger.db"
+        if os.path.exists(kept) or os.path.isdir(outer / ".obsidian"):  # False for what may not be looked at
+            return str(outer)
+    return None
+
+
+class OpenWorkspaces:
+    """The workspaces of a configuration, open until closed. What the owner changes in the registry holds at the next
+    question: no server has to be started again.
+
+    Without a registry that of the state folder is followed as soon as there is one; workspaces that were added are for
+    those who serve with it."""
+
+    def __init__(self, config: Config, registry: Accounts | None = None, heard: Heard | None = None) -> None:
+        """`heard` is told of every change set that is done."""
+        self._config = config
+        self._heard = heard
+        self._registry = registry
+        self._kept: SqliteAccounts | None = None
+        self._lock, self._opening = threading.Lock(), threading.Lock()
+        self._open: dict[str, Workspace] = {}  # by location
+        self._leaving: list[Workspace] = []  # no longer served
+        self._complained: dict[str, str] = {}  # what was said of those that cannot be opened
+        self._shelf = WorkspaceList(())
+        self._pulse: int | None = None
+        self._try_again = math.inf  # when what could not be opened is tried again
+        with self._lock:
+            self._follow(strict=True)
+
+    def workspaces(self) -> Sequence[Workspace]:
+        return self._now().workspaces()
+
+    @property
+    def default(self) -> Workspace:
+        return self._now().default
+
+    def named(self, id_or_name: str) -> Workspace:
+        return self._now().named(id_or_name)
+
+    def reconfigure(self, config: Config) -> None:
+        """From now on as this configuration says."""
+        with self._lock:
+            self._config = config
+            self._follow()
+
+    def _now(self) -> WorkspaceList:
+        if self._is_behind():
+            with self._lock:
+                if self._is_behind():
+                    self._follow()
+        return self._shelf
+
+    def _is_behind(self) -> bool:
+        registry = self._owners()
+        changed = registry is not None and registry.pulse() != self._pulse
+        return changed or time.monotonic() >= self._try_again
+
+    def _owners(self) -> Accounts | None:
+        """What the owner changed: one stat where nothing ever was."""
+        if self._registry is None and self._kept is None and _has_registry(self._config):
+            with self._opening:
+                if self._kept is None:
+                    self._kept = open_registry(self._config)
+        return self._registry or self._kept
+
+    def _follow(self, *, strict: bool = False) -> None:
+        """Open what is new, change what is there, let go of what is gone. Nobody who asks meanwhile is told the old."""
+        registry = self._owners()
+        pulse = registry.pulse() if registry is not None else None
+        asked = effective_workspaces(self._config, registry, added=self._registry is not None)
+        shelf = [ws for one in asked if (ws := self._opened(one, strict)) is not None]
+        named = {ws.store.identity for ws in shelf}
+        gone = [location for location, ws in self._open.items() if ws.store.identity not in named]
+        closing = [self._open.pop(location) for location in gone]
+        self._try_again = math.inf if len(shelf) == len(asked) else time.monotonic() + AGAIN_SECONDS
+        self._shelf, self._pulse = WorkspaceList(shelf), pulse
+        if closing:  # calls that are under way still use them
+            self._leaving += closing
+            later = threading.Timer(CALL_SECONDS, self._let_go, [closing])
+            later.daemon = True
+            later.start()
+
+    def _let_go(self, closing: list[Workspace]) -> None:
+        with self._lock:
+            left = [ws for ws in closing if any(ws is one for one in self._leaving)]
+            self._leaving = [ws for ws in self._leaving if not any(ws is one for one in left)]
+            self._close(left)
+
+    def _opened(self, asked: WorkspaceConfig, strict: bool) -> Workspace | None:
+        """A workspace as it is wanted now; None for one that cannot be opened beside others that can."""
+        try:
+            there = self._open.get(asked.location)
+            if there is None:
+                there = self._open[asked.location] = open_workspace(asked, self._config, heard=self._heard)
+            self._complained.pop(asked.location, None)
+            return replace(there, name=asked.name, id=asked.id, **_rules(asked))
+        except Problem as problem:
+            if strict and any(asked.location == one.location for one in self._config.workspaces):
+                self._close(list(self._open.values()))
+                raise
+            if self._complained.get(asked.location) != str(problem):
+                log.warning("the workspace %s cannot be opened: %s", asked.name, problem)
+            self._complained[asked.location] = str(problem)
+            return None
+
+    @staticmethod
+    def _close(workspaces: list[Workspace]) -> None:
+        for workspace in workspaces:
+            close_workspace(workspace)
+
+    def close(self) -> None:
+        with self._lock:
+            self._close([*self._open.values(), *self._leaving])
+            self._open, self._leaving = {}, []
+            if self._kept is not None:
+                self._kept.close()
+
+
+def open_registry(config: Config) -> SqliteAccounts:
+    return SqliteAccounts.open(Path(config.state))
+
+
+def _has_registry(config: Config) -> bool:
+    return os.path.exists(os.path.join(config.state, "registry.db"))
+
+
+def as_owned(config: Config, *, added: bool = True) -> Config:
+    """The same configuration with what the owner changed, if anything ever was; for a command that ends soon."""
+    if not _has_registry(config):
+        return config
+    registry = open_registry(config)
+    try:
+        return replace(config, workspaces=effective_workspaces(config, registry, added=added))
+    finally:
+        registry.close()
+
+
+def open_library(config: Config, registry: Accounts | None = None, heard: Heard | None = None) -> OpenWorkspaces:
+    """Every workspace of the configuration, in order; with a registry also those that the owner added."""
+    return OpenWorkspaces(config, registry, heard)

@@ -1,0 +1,84 @@
+"""The command line: what is typed becomes a question to the engine, its answer becomes lines or one JSON document.
+
+Exit codes: 0 done, 1 refused or findings, 2 wrong usage. Every heavy part is loaded by the command that needs it.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+from notewright.cli.parser import parse
+from notewright.errors import Problem
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    args = parse(argv)
+    try:
+        return _function(args.command)(args)
+    except Problem as problem:
+        if getattr(args, "json", False):
+            _print_json(problem)
+        print(_said(problem), file=sys.stderr)
+        return 2 if getattr(args, "usage", False) else 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of a pipe has gone: nobody is left to tell
+        sys.stderr.close()
+        return 1
+
+
+def obs_mcp() -> None:
+    """The obsidian surface on stdio, for the vault that OBSIDIAN_VAULT_PATH names."""
+    from notewright.config.load import CommandLine, load, obsidian_vault
+
+    vault = obsidian_vault()
+    if vault is None:
+        sys.exit("OBSIDIAN_VAULT_PATH not set")
+    try:
+        config = load(CommandLine((vault,), flags={"surface": ("obsidian",)}))
+        from notewright.app import compose
+
+        sys.exit(compose.serve(config))
+    except Problem as problem:
+        sys.exit(_said(problem))
+
+
+def _function(command: str) -> Callable[[argparse.Namespace], int]:
+    """What a command does, loaded now."""
+    if command == "client":
+        from notewright.cli.clients import client
+
+        return client
+    if command == "serve":
+        from notewright.cli.serve import serve
+
+        return serve
+    if command == "token":
+        from notewright.cli.tokens import token
+
+        return token
+    if command == "workspace":
+        from notewright.cli.workspaces import workspace
+
+        return workspace
+    if command in ("backup", "restore", "export", "import"):
+        from notewright.cli.backup import KEEPING
+
+        return KEEPING[command]
+    from notewright.cli.commands import COMMANDS
+
+    return COMMANDS[command]
+
+
+def _print_json(problem: Problem) -> None:
+    import json
+
+    said = {"code": problem.code, "message": problem.message, "hint": problem.hint}
+    print(json.dumps({"error": said}, ensure_ascii=False, indent=2))
+
+
+def _said(problem: Problem) -> str:
+    """One line: what is wrong, and what to do."""
+    said = f"notewright: {problem.message.rstrip('.')}" + (f". {problem.hint}" if problem.hint else "")
+    return " ".join(said.split("\n"))

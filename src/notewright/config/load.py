@@ -1,0 +1,292 @@
+"""What the product is told from outside: flags over NOTEWRIGHT_… variables over a file over the defaults.
+
+One table (`table.py`) knows every setting; the environment is read here and nowhere else. The result is one frozen
+Config.
+"""
+
+import logging
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from notewright.config.locations import (
+    absolute,
+    kind_of,
+    refuse_inside,
+    refuse_not_yet,
+    refuse_overlap,
+    split_location,
+    workspace_id,
+)
+from notewright.config.octarine import Octarine, Table, read_octarine
+from notewright.config.settings import (
+    NOT_YET,
+    SETTINGS,
+    SURFACES,
+    WORKSPACE_SETTINGS,
+    Setting,
+    near,
+    refuse_unknown,
+    surface_name,
+)
+from notewright.errors import Invalid, NotFound
+
+log = logging.getLogger(__name__)
+CHANGEABLE = tuple(one.name for one in WORKSPACE_SETTINGS if one.name not in ("location", "bootstrap"))
+_NOT_SETTINGS = {"NOTEWRIGHT_CONFIG", "NOTEWRIGHT_SHARED", "NOTEWRIGHT_SEEDS", "NOTEWRIGHT_CI"}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceConfig:
+    """One workspace: where it is and what holds there."""
+
+    name: str
+    id: str
+    location: str  # an absolute folder, `s3://bucket/prefix`, or `live:` and an absolute folder
+    timezone: str = "UTC"
+    read_only: bool = False
+    hide: tuple[str, ...] = ()
+    write_under: tuple[str, ...] = ("**",)
+    max_file_size: int = 10_485_760
+    quota_files: int | None = None
+    quota_bytes: int | None = None
+    bootstrap: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """folder, s3 or live."""
+        return kind_of(self.location)
+
+    @property
+    def folder(self) -> str | None:
+        """The folder on this machine, if it is in one."""
+        return None if self.kind == "s3" else self.location.removeprefix("live:")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything that was said. `config["http.port"]` is a setting of the table."""
+
+    workspaces: tuple[WorkspaceConfig, ...]
+    state: str  # the folder of the ledger
+    cache: str  # the folder of the index
+    values: Mapping[str, Any] = field(default_factory=lambda: {setting.name: setting.default for setting in SETTINGS})
+    octarine: Octarine = field(default_factory=Octarine)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def workspace(self, name: str) -> WorkspaceConfig:
+        """The workspace of that name or id, or NotFound."""
+        for workspace in self.workspaces:
+            if name in (workspace.name, workspace.id):
+                return workspace
+        hint = near(name, [workspace.name for workspace in self.workspaces])
+        raise NotFound(f"there is no workspace {name!r}", hint=hint, what="workspace", workspace=name)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """What the command line says. `flags` are settings of the table by name; None means not given."""
+
+    locations: tuple[str, ...] = ()  # [NAME=]LOCATION
+    file: str | None = None
+    flags: Mapping[str, Any] = field(default_factory=dict)
+
+
+def load(asked: CommandLine, *, environ: Mapping[str, str] | None = None, folder: str | None = None) -> Config:
+    """The Config of this process, or Invalid that names the setting. `folder` is the working directory."""
+    variables: Mapping[str, str] = os.environ if environ is None else environ
+    here = Path(folder or os.getcwd())
+    _warn_of_unknown(variables)
+    place = asked.file or variables.get("NOTEWRIGHT_CONFIG")
+    written = _read_file(here / Path(place).expanduser()) if place else {}
+    beside = (here / Path(place).expanduser()).parent if place else here
+    values = _values(asked.flags, variables, written, here, beside)
+    values["surface"] = tuple(map(_surface, values["surface"]))
+    octarine, theirs, common = Octarine(), dict[str, Table](), Table()
+    if "octarine" in values["surface"] or values["http.port"] is not None:
+        octarine, theirs, common = read_octarine(variables, here)
+    tables = _tables(asked.locations, written, theirs, here, beside)
+    workspaces: list[WorkspaceConfig] = []
+    for name, table in tables.items():
+        taken = {workspace.id for workspace in workspaces}
+        workspaces.append(_workspace(name, workspace_id(name, taken), common | table, variables, values["read_only"]))
+    refuse_overlap((workspace.location, workspace.name) for workspace in workspaces)
+    _refuse_what_is_not_there(values)
+    state, cache = _folders(values["state"], variables, here)
+    for workspace in workspaces:
+        for ours in (state, cache):
+            refuse_inside(ours, workspace.folder or "/dev/null", chosen=values["state"] is not None)
+    return Config(tuple(workspaces), state, cache, values, octarine)
+
+
+def _refuse_what_is_not_there(values: Mapping[str, Any]) -> None:
+    """A setting that would be ignored is refused: somebody may rely on it."""
+    for setting in SETTINGS:
+        if setting.name in NOT_YET and values[setting.name] != setting.default:
+            raise Invalid(f"{setting.name} is not in this version", hint="leave it out", what=setting.name)
+
+
+def obsidian_vault(environ: Mapping[str, str] | None = None) -> str | None:
+    """The folder that the obsidian surface's own variable names."""
+    return (os.environ if environ is None else environ).get("OBSIDIAN_VAULT_PATH") or None
+
+
+@dataclass(frozen=True, slots=True)
+class UserFolders:
+    """Where programs of this user keep their settings."""
+
+    home: Path
+    settings: Path
+
+    @property
+    def obsidian_lists(self) -> tuple[Path, ...]:
+        """Where the Obsidian app keeps its list of vaults, however it was installed."""
+        flatpak = self.home / ".var/app/md.obsidian.Obsidian/config"
+        snap = self.home / "snap/obsidian/current/.config"
+        return tuple(place / "obsidian" / "obsidian.json" for place in (self.settings, flatpak, snap))
+
+
+def user_folders(environ: Mapping[str, str] | None = None) -> UserFolders:
+    variables: Mapping[str, str] = os.environ if environ is None else environ
+    home = Path(variables.get("HOME") or Path.home())
+    if sys.platform == "darwin":
+        return UserFolders(home, home / "Library" / "Application Support")
+    return UserFolders(home, Path(variables.get("XDG_CONFIG_HOME") or home / ".config"))
+
+
+def count_in(folder: str | Path) -> None:
+    """From here on this process and its children count what they do in files of this folder, so that any of them can
+    tell the sum. prometheus_client is told so by a variable, and asks for it when it is loaded."""
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+
+
+def _warn_of_unknown(variables: Mapping[str, str]) -> None:
+    known = {setting.variable for setting in (*SETTINGS, *WORKSPACE_SETTINGS)} | _NOT_SETTINGS
+    for name in variables:
+        if name.startswith("NOTEWRIGHT_") and name not in known:
+            log.warning("the variable %s is no setting: %s", name, near(name, sorted(known)))
+
+
+def _read_file(place: Path) -> dict[str, Any]:
+    try:
+        with place.open("rb") as file:
+            written = tomllib.load(file)
+    except FileNotFoundError:
+        raise NotFound(f"there is no configuration file {place}", what="file") from None
+    except (OSError, ValueError) as error:
+        raise Invalid(f"{place} cannot be read: {error}", what="config") from None
+    refuse_unknown(written, place.name)
+    return written
+
+
+def _values(
+    flags: Mapping[str, Any], variables: Mapping[str, str], written: Mapping[str, Any], here: Path, beside: Path
+) -> dict[str, Any]:
+    """Every setting. Paths in the file are relative to it, others to the working directory."""
+    values: dict[str, Any] = {}
+    for setting in SETTINGS:
+        section, _, key = setting.name.rpartition(".")
+        in_file = written.get(section, {}).get(key) if section else written.get(key)
+        if flags.get(setting.name) is not None:
+            values[setting.name] = setting.read(flags[setting.name], "--" + key.replace("_", "-"))
+        elif variables.get(setting.variable):
+            values[setting.name] = setting.read(variables[setting.variable], setting.variable)
+        else:
+            values[setting.name] = setting.default if in_file is None else setting.read(in_file, setting.name)
+            if setting.kind == "path":
+                values[setting.name] = _placed(values[setting.name], beside)
+        if setting.kind == "path":
+            values[setting.name] = _placed(values[setting.name], here)
+    return values
+
+
+def _placed(path: str | None, beside: Path) -> str | None:
+    if path is None or path == "off":
+        return path
+    refuse_not_yet(path)
+    return str(beside / Path(path).expanduser())
+
+
+def _surface(name: str) -> str:
+    known = surface_name(name)
+    if known not in SURFACES:
+        raise Invalid(f"there is no surface {name!r}", hint=near(name, SURFACES), what="surface")
+    return known
+
+
+def _tables(
+    locations: tuple[str, ...], written: Mapping[str, Any], theirs: Mapping[str, Table], here: Path, beside: Path
+) -> dict[str, Table]:
+    """The workspaces of the command line, else of the file, else Octarine's own: what is said of each, by name."""
+    in_file: Mapping[str, Table] = written.get("workspaces", {})
+    tables: dict[str, Table] = {}
+    for raw in locations:
+        name, location = split_location(raw, here)
+        if name in tables:
+            raise Invalid(f"two workspaces are named {name!r}", hint="name one, as in Work=FOLDER", what="location")
+        tables[name] = theirs.get(name, {}) | in_file.get(name, {}) | {"location": location}
+    if not tables:
+        for name, table in in_file.items():
+            location = Setting("location", None, "a folder").read(table["location"], f"location of {name!r}")
+            tables[name] = theirs.get(name, {}) | table | {"location": absolute(location, beside)}
+    return tables or dict(theirs)
+
+
+def _workspace(name: str, id: str, table: Table, variables: Mapping[str, str], read_only: bool) -> WorkspaceConfig:
+    made = WorkspaceConfig(name, id, table["location"])
+    for setting in WORKSPACE_SETTINGS[1:]:
+        raw, where = table.get(setting.name), f"{setting.name} of workspace {name!r}"
+        if variables.get(setting.variable):
+            raw, where = variables[setting.variable], setting.variable
+        if raw is not None:
+            made = replace(made, **{setting.name: setting.read(raw, where)})
+    _refuse_strange_zone(made)
+    if made.bootstrap not in (None, "para"):
+        raise Invalid(f"bootstrap of workspace {name!r} must be para, not {made.bootstrap!r}", what="bootstrap")
+    return replace(made, read_only=made.read_only or read_only)
+
+
+def with_settings(made: WorkspaceConfig, settings: Mapping[str, Any]) -> WorkspaceConfig:
+    """The same workspace with other settings, `name` and `id` among them; Invalid for one that does not exist."""
+    known = {setting.name: setting for setting in WORKSPACE_SETTINGS}
+    for key, raw in settings.items():
+        if key == "name":
+            made = replace(made, name=str(raw))
+        elif key == "id":
+            made = replace(made, id=str(raw))
+        elif key not in known or key in ("location", "bootstrap"):
+            raise Invalid(f"{key} cannot be set", hint=near(key, CHANGEABLE), what=key)
+        elif raw is None:
+            made = replace(made, **{key: known[key].default})
+        else:
+            made = replace(made, **{key: known[key].read(raw, f"{key} of workspace {made.name!r}")})
+    _refuse_strange_zone(made)
+    return made
+
+
+def _refuse_strange_zone(made: WorkspaceConfig) -> None:
+    try:
+        ZoneInfo(made.timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        hint = "use a name like Australia/Melbourne"
+        raise Invalid(
+            f"workspace {made.name!r}: {made.timezone!r} is no timezone", hint=hint, what="timezone"
+        ) from None
+
+
+def _folders(chosen: str | None, variables: Mapping[str, str], here: Path) -> tuple[str, str]:
+    """Where the ledger and the index are kept."""
+    if chosen is not None:
+        root = here / Path(chosen).expanduser()
+        return str(root / "state"), str(root / "cache")
+    home = Path(variables.get("HOME") or Path.home())
+    state = variables.get("XDG_STATE_HOME") or home / ".local" / "state"
+    cache = variables.get("XDG_CACHE_HOME") or home / ".cache"
+    return str(Path(state) / "notewright"), str(Path(cache) / "notewright")

@@ -1,0 +1,404 @@
+"""Every write goes through here: a plan becomes a change set that happens all or not at all and can be undone.
+
+The machine (`engine/changes/machine.py`) decides, this module drives it against the store and the ledger of a
+workspace, under the store's lock for the whole change set. So a change set that is found unfinished under the lock
+belongs to a process that died or gave up, and is finished before anything else is written. Access is checked by the
+verbs, before planning.
+"""
+
+import logging
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
+
+from notewright.engine.changes import machine
+from notewright.engine.changes.case_only import twins_of
+from notewright.engine.changes.machine import Effect, Machine, Outcome, Sights
+from notewright.engine.changes.quotas import refuse_over_quota
+from notewright.engine.indexing.filing import refile
+from notewright.engine.indexing.large_notes import not_indexed, still_indexing, wait_for_links
+from notewright.engine.workspace import Workspace
+from notewright.errors import Conflict, Exists, Indexing, Internal, Invalid, NotFound, NotText, Problem
+from notewright.ledger.base import Change, Ledger, Step
+from notewright.notes.path import NotePath
+from notewright.stores.base import Store, Stored, Version, version_of
+
+log = logging.getLogger(__name__)
+
+_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"  # nothing that is read as something else
+PAUSE = 0.004  # seconds before the second try, doubled for each further one
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A file is to hold `data`. `seen` is the version it replaces, None where nothing may be.
+
+    `source` names the file it comes from, in a move; without `data` it gets the source's bytes unchanged.
+    """
+
+    path: NotePath
+    data: bytes | None
+    seen: Version | None
+    source: NotePath | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A file is to go."""
+
+    path: NotePath
+    seen: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to happen, all of it or none."""
+
+    steps: tuple[Put | Drop, ...]
+    summary: str
+    emptied: tuple[str, ...] = ()  # folders to remove if they are empty afterwards
+    undoes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A change set that happened. `id` is None where everything was as planned already."""
+
+    id: str | None
+    versions: Mapping[NotePath, Version | None] = field(default_factory=dict)
+    merged: tuple[NotePath, ...] = ()  # somebody else saved these meanwhile: both texts are in them
+    kept: tuple[NotePath, ...] = ()  # somebody else's bytes were in the way of these and stayed
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """One note before and after an edit. `change_id` is None where nothing changed."""
+
+    path: NotePath
+    before: str
+    after: str
+    version: Version
+    change_id: str | None
+
+
+def commit(ws: Workspace, plan: Plan) -> Done:
+    """Make it happen: durable and indexed when it returns. Conflict or Exists where a file is not as it was seen."""
+    return _alone(ws, lambda: _perform(ws, plan), tries=1)
+
+
+def commit_latest(ws: Workspace, make: Callable[[], Plan], *, max_tries: int = 8) -> Done:
+    """Commit what `make` plans, planned under the lock and again when somebody else comes between."""
+    return _alone(ws, lambda: _perform(ws, make()), tries=max_tries)
+
+
+def commit_indexed(ws: Workspace, make: Callable[[], Plan]) -> Done:
+    """The same for a plan that asks the index what links where: never by one that does not know every note, be it
+    deleted in the middle of the questions."""
+
+    def attempt() -> Done:
+        asked = ws.index.generation()
+        if not asked.whole:
+            raise _Interrupted(_lost())
+        if not_indexed(ws):  # somebody wrote a large note while we waited for the lock: its links are not known
+            raise _Interrupted(still_indexing(ws))
+        plan = make()
+        if ws.index.generation() != asked:
+            raise _Interrupted(_lost())
+        return _perform(ws, plan)
+
+    return _alone(ws, attempt, tries=8)
+
+
+def _lost() -> Indexing:
+    return Indexing("the index is being built again", hint="try again in a moment", done=0, total=None)
+
+
+def edit(
+    ws: Workspace,
+    path: NotePath,
+    change: Callable[[str], str],
+    *,
+    summary: str,
+    seen: Version | None = None,
+    again: bool | Callable[[str], bool] = True,
+    max_tries: int = 8,
+) -> Edited:
+    """Put a note's text through a pure function. `again`: it may be applied to a newer text than was seen."""
+
+    def attempt() -> Edited:
+        old = ws.store.read(path, hidden=path.is_hidden)
+        before = text_of(path, old.data)
+        if seen is not None and not _same(seen, old.version) and not (again(before) if callable(again) else again):
+            raise Conflict(f"{path} changed since version {seen}", hint="read it again", path=path, current=old.version)
+        after = change(before)
+        if after == before:
+            return Edited(path, before, after, old.version, None)
+        done = _perform(ws, Plan((Put(path, _bytes(path, after), old.version),), summary))
+        return Edited(path, before, after, done.versions[path] or "", done.id)
+
+    return _alone(ws, attempt, tries=max_tries if again else 1)
+
+
+def recover(ws: Workspace) -> None:
+    """Finish or take back what dead processes left. Every process calls it before its first answer.
+
+    What cannot be finished now (a full disk, an editor that never stops saving) waits: reading goes on without it, and
+    every write tries again first.
+    """
+    if ws.ledger.unfinished():  # perhaps of a living one, which holds the lock
+        try:
+            _alone(ws, lambda: None, tries=1)
+        except Problem as problem:
+            log.warning("a change that was started is not finished yet: %s", problem)
+
+
+def text_of(path: NotePath, data: bytes) -> str:
+    """The text of a note's bytes, unchanged, or NotText."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise NotText(f"{path} is not UTF-8 text, so it is not edited", hint="convert it first", path=path) from None
+
+
+def _bytes(path: NotePath, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise Invalid(f"the new text of {path} is not valid Unicode", what="content", path=path) from None
+
+
+def _same(given: Version, current: Version) -> bool:
+    """Agents name a version by its first digits."""
+    return given == current or (len(given) >= 6 and current.startswith(given.lower()))
+
+
+class _Interrupted(Exception):
+    """Somebody outside came between planning and writing."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+
+def _alone(ws: Workspace, attempt: Callable[[], _Answer], *, tries: int) -> _Answer:
+    """Under the lock and after everything unfinished; again while somebody outside comes between."""
+    for count in range(1, tries + 1):
+        try:
+            with ws.store.lock():
+                _finish_others(ws)
+                return attempt()
+        except _Interrupted as interrupted:
+            if count == tries:
+                raise interrupted.problem from None
+            if isinstance(interrupted.problem, Indexing):
+                wait_for_links(ws)
+        time.sleep(random.uniform(0, PAUSE * 2**count))
+    raise AssertionError("the last try returns or raises")
+
+
+def _finish_others(ws: Workspace) -> None:
+    for change in ws.ledger.unfinished():
+        outcome = drive(machine.recovery(change), ws)
+        log.info("change %s of another process: %s", change.id, outcome.state)
+        _tell(ws, change, outcome)
+
+
+def _perform(ws: Workspace, plan: Plan) -> Done:
+    """One plan from beginning to end, under the lock."""
+    try:
+        return _carried_out(ws, plan)
+    except (Conflict, Exists) as problem:
+        raise _Interrupted(problem) from problem
+
+
+def rehearse(ws: Workspace, plan: Plan) -> tuple[Sights, dict[str, bytes], tuple[Step, ...]]:
+    """What is there, the bytes that are known, and the steps. Refuses what `commit` would, and does nothing."""
+    sights = _look(ws.store, plan)
+    _refuse_stale(plan, sights)
+    known = {version_of(seen.data): seen.data for seen in sights.values() if seen}
+    steps = tuple(step for step in map(partial(_step, sights, known), plan.steps) if step.before != step.after)
+    refuse_over_quota(ws, steps, known)
+    return sights, known, steps
+
+
+def _carried_out(ws: Workspace, plan: Plan) -> Done:
+    sights, known, steps = rehearse(ws, plan)
+    if not steps:
+        return Done(None, {step.path: _version(sights[step.path]) for step in plan.steps})
+    change = Change(
+        _new_id(ws.ledger), ws.clock(), ws.actor, plan.summary, tuple(sorted(steps, key=_order)),
+        undoes=plan.undoes, emptied=plan.emptied, made=_new_folders(ws.store, steps),
+    )  # fmt: skip
+    outcome = drive(machine.carry_out(change, _worth_keeping(steps, known), sights, known), ws)
+    _tell(ws, change, outcome)
+    if outcome.state == "taken_back":
+        raise outcome.cause or Internal("a change was taken back without a reason")
+    versions = {step.path: _version(outcome.sights.get(step.path)) for step in plan.steps}
+    return Done(change.id, versions, outcome.merged, outcome.kept)
+
+
+def _tell(ws: Workspace, change: Change, outcome: Outcome) -> None:
+    """What was done is done, whatever becomes of those who are told."""
+    if outcome.state != "done":
+        return
+    steps = tuple(step for step in change.steps if step.path not in outcome.kept)
+    try:
+        ws.heard(ws, replace(change, state=outcome.state, steps=steps))
+    except Exception:
+        log.exception("no event could be sent for change %s", change.id)
+
+
+def _look(store: Store, plan: Plan) -> Sights:
+    named = [step.path for step in plan.steps]
+    if len(set(named)) < len(named):
+        raise Internal("a plan names one file twice")
+    sources = (step.source for step in plan.steps if isinstance(step, Put) and step.source)
+    return {path: read_or_none(store, path) for path in dict.fromkeys((*named, *sources))}
+
+
+def read_or_none(store: Store, path: NotePath) -> Stored | None:
+    """What is there, hidden or not."""
+    try:
+        return store.read(path, hidden=path.is_hidden)
+    except NotFound:
+        return None
+
+
+def _refuse_stale(plan: Plan, sights: Sights) -> None:
+    for step in plan.steps:
+        path, current = step.path, _version(sights[step.path])
+        if current == step.seen:
+            continue
+        if step.seen is None:
+            raise Exists(f"{path} already exists", hint="choose another name, or read it and edit it", path=path)
+        what = "is not there any more" if current is None else "changed since it was read"
+        raise Conflict(f"{path} {what}", hint="read it again", path=path, current=current)
+
+
+def _version(seen: Stored | None) -> Version | None:
+    return None if seen is None else seen.version
+
+
+def _step(sights: Sights, known: dict[str, bytes], planned: Put | Drop) -> Step:
+    """The step of the ledger for one of a plan; its new bytes become known."""
+    old = sights[planned.path]
+    before = None if old is None else version_of(old.data)
+    modified = None if old is None else old.entry.modified_ns / 1e9
+    if isinstance(planned, Drop):
+        return Step(planned.path, before, None, modified=modified)
+    data = planned.data
+    if data is None:
+        source = sights.get(planned.source) if planned.source else None
+        if source is None:
+            raise Conflict(f"{planned.source} is not there any more", path=planned.source, current=None)
+        data = source.data
+    after = version_of(data)
+    known[after] = data
+    return Step(planned.path, before, after, planned.source, modified)
+
+
+def _order(step: Step) -> int:
+    """Creates first, so that no link points nowhere on the way, and deletes last."""
+    return 2 if step.after is None else 1 if step.before is not None else 0
+
+
+def _worth_keeping(steps: tuple[Step, ...], known: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The bytes the ledger must hold: all but those that only move from one file of the workspace to another."""
+    gone = {step.path: step.before for step in steps if step.after is None}
+    new = {step.path: step for step in steps if step.source and step.before is None and not _is_rubbish(step.path)}
+    moved = {path: step.source for path, step in new.items() if step.source and gone.get(step.source) == step.after}
+    twins = twins_of(steps)  # where a store ignores case, neither name may be there for a moment
+    moved = {path: source for path, source in moved.items() if path not in twins}
+    carried = {*moved, *moved.values()}
+    kept = [step for step in steps if step.path not in carried]
+    return {version: known[version] for step in kept for version in (step.before, step.after) if version}
+
+
+def _is_rubbish(path: NotePath) -> bool:
+    """A note in the trash: people empty it, and undo shall bring the note back all the same."""
+    return path.is_note and path.is_hidden
+
+
+def _new_folders(store: Store, steps: Iterable[Step]) -> tuple[str, ...]:
+    """Folders that will be made for new files, deepest first."""
+    made: set[str] = set()
+    for step in steps:
+        folder = NotePath(step.path.folder) if step.before is None else NotePath("")
+        while folder and folder not in made and not _is_there(store, folder):
+            made.add(folder)
+            folder = NotePath(folder.folder)
+    return tuple(sorted(made, key=lambda folder: (-folder.count("/"), folder)))
+
+
+def _is_there(store: Store, folder: NotePath) -> bool:
+    try:
+        store.stat(folder, hidden=folder.is_hidden)
+    except NotFound:
+        return False
+    return True
+
+
+def _new_id(ledger: Ledger) -> str:
+    """One word that nothing else is called by."""
+    while True:
+        name = "".join(_LETTERS[byte % len(_LETTERS)] for byte in secrets.token_bytes(8))
+        if ledger.change(name) is None:
+            return name
+
+
+def drive(running: Machine, ws: Workspace) -> Outcome:
+    """Run a machine to its end: do what it asks for, tell it what came of it."""
+    try:
+        effect = next(running)
+        while True:
+            try:
+                answer = perform(effect, ws)
+            except Problem as problem:
+                effect = running.throw(problem)
+            else:
+                effect = running.send(answer)
+    except StopIteration as end:
+        outcome: Outcome = end.value
+        return outcome
+
+
+def perform(effect: Effect, ws: Workspace) -> Any:
+    """One effect, against the real things."""
+    store, ledger = ws.store, ws.ledger
+    match effect:
+        case machine.Read(path):
+            return read_or_none(store, path)
+        case machine.Recall(version):
+            return ledger.blob(version)
+        case machine.Record(change, blobs):
+            return ledger.record(change, blobs)
+        case machine.Stage(op, path, data):
+            return store.stage(path, data, op=op, hidden=path.is_hidden)
+        case machine.Write(op, path, data, seen):
+            ours = seen is not None and ledger.wrote(path, seen)
+            return store.write(path, data, seen=seen, op=op, settled=ours, hidden=path.is_hidden)
+        case machine.Respell(old, new):
+            return store.respell(old, new, hidden=new.is_hidden)
+        case machine.Delete(op, path, seen):
+            ours = ledger.wrote(path, seen)
+            return store.delete(path, seen=seen, op=op, settled=ours, hidden=path.is_hidden)
+        case machine.Settle(op, emptied):
+            return store.settle(op, emptied=emptied)
+        case machine.Sweep(folders):
+            return store.sweep(folders)
+        case machine.IndexPaths(paths):
+            return refile(ws, paths)
+        case machine.Close(change_id, state, steps):
+            return _close(ledger, change_id, state, steps)
+
+
+def _close(ledger: Ledger, change_id: str, state: Any, steps: tuple[Step, ...] | None) -> None:
+    """The notes are written: that the ledger could not say so is no failure of theirs, the next call closes it."""
+    try:
+        ledger.close_change(change_id, state, steps=steps)
+    except Problem as problem:
+        log.warning("change %s is not closed yet: %s", change_id, problem)

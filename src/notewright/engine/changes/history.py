@@ -1,0 +1,314 @@
+"""What was done through us, and taking it back.
+
+An undo is a change set like any other: it is in the history, and undoing it does the change again. Where a note went
+on living, only the change's own places are taken out of it; what stands in the way is named and nothing happens.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from difflib import get_close_matches, unified_diff
+from itertools import islice
+from typing import Literal
+
+from notewright.engine.access import Access
+from notewright.engine.changes.commit import Done, Drop, Plan, Put, commit_latest, read_or_none, rehearse
+from notewright.engine.changes.undo_plan import UndoPlan
+from notewright.engine.workspace import Workspace
+from notewright.errors import Conflict, Forbidden, NotFound
+from notewright.ledger.base import Change, Past, Step
+from notewright.notes.path import NotePath
+
+_PAGE, _WHOLE_PAGE = 100, 5_000  # changes read at once
+_LARGEST = 5_000  # lines; comparing more takes too long
+KEPT_LINES = 20  # of the later changes in one note that an undo shows
+
+
+@dataclass(frozen=True, slots=True)
+class FileDiff:
+    """What a change did to one file. Without lines, `why` says why; `cut`: there were more."""
+
+    path: str
+    kind: Literal["created", "changed", "deleted", "moved"]
+    source: str | None = None
+    lines: tuple[str, ...] = ()  # of a unified diff, without its head
+    cut: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """An undo: which changes, by which plan; `done` is None for a dry run."""
+
+    changes: tuple[Change, ...]  # newest first
+    plan: Plan
+    done: Done | None
+    kept: tuple[FileDiff, ...] = ()  # later changes that stay, in files the caller may see
+
+
+def list_changes(ws: Workspace, asked: Past) -> list[Change]:
+    """The changes asked for, newest first, without what the caller may not see. A note's past follows its moves."""
+    seen = (shown for change in _trail(ws, asked) if (shown := _shown(ws, change)) is not None)
+    return list(islice(seen, asked.offset, asked.offset + asked.limit))
+
+
+def find_change(ws: Workspace, change_id: str) -> Change:
+    """One change as the caller may see it, or NotFound with the ids that are close."""
+    found = ws.ledger.change(change_id)
+    shown = _shown(ws, found) if found is not None and found.state == "done" else None
+    if shown is None:
+        recent = [change.id for change in list_changes(ws, Past(limit=_PAGE))]
+        nearest = get_close_matches(change_id, recent, 3, 0.5) or recent[:3]
+        raise NotFound(f"there is no change {change_id}", hint=_ids(nearest), what="change", nearest=nearest)
+    return shown
+
+
+def _ids(names: list[str]) -> str:
+    return f"the nearest are {', '.join(names)}" if names else "nothing was changed through Notewright yet"
+
+
+def diff_change(ws: Workspace, change_id: str, *, max_lines: int = 400) -> tuple[FileDiff, ...]:
+    """What one change did, file by file; `max_lines` for all of them together."""
+    change = find_change(ws, change_id)
+    gone = {step.path: step for step in change.steps if step.after is None}
+    moved = {step.source for step in change.steps if step.source in gone}
+    differences, left = [], max_lines
+    for step in change.steps:
+        if step.path not in moved:
+            came_from = gone.get(step.source) if step.source else None
+            differences.append(_difference(ws, step, came_from, left))
+            left -= len(differences[-1].lines)
+    return tuple(differences)
+
+
+def _difference(ws: Workspace, step: Step, came_from: Step | None, most: int) -> FileDiff:
+    before = came_from.before if came_from else step.before
+    kind: Literal["created", "changed", "deleted", "moved"] = "changed"
+    if came_from:
+        kind = "moved"
+    elif step.before is None or step.after is None:
+        kind = "created" if step.before is None else "deleted"
+    source = came_from.path if came_from else None
+    shown = FileDiff(step.path, kind, source)
+    if before == step.after:
+        return shown
+    old, new = (_lines(b"" if version is None else ws.ledger.blob(version)) for version in (before, step.after))
+    return _compared(shown, old, new, most)
+
+
+def _compared(shown: FileDiff, old: list[str] | None, new: list[str] | None, most: int) -> FileDiff:
+    if old is None or new is None:
+        return replace(shown, why="its bytes are not text or are no longer kept")
+    if max(len(old), len(new)) > _LARGEST:
+        return replace(shown, why=f"too large to compare: {len(old)} lines, now {len(new)}")
+    lines = list(islice(unified_diff(old, new, lineterm=""), 2, None))  # without its head
+    return replace(shown, lines=tuple(lines[: max(most, 0)]), cut=len(lines) > most)
+
+
+def _lines(data: bytes | None) -> list[str] | None:
+    try:
+        return None if data is None else data.decode().splitlines()
+    except UnicodeDecodeError:
+        return None
+
+
+def preview_undo(ws: Workspace, undone: Undone, *, max_lines: int = 400) -> tuple[FileDiff, ...]:
+    """What a dry run would do to each file its caller may see, as it is now."""
+    gone = {step.path for step in undone.plan.steps if isinstance(step, Drop)}
+    moved = {step.source for step in undone.plan.steps if isinstance(step, Put) and step.source in gone}
+    differences, left = [], max_lines
+    for step in undone.plan.steps:
+        if step.path not in moved and ws.access.sees(step.path):
+            differences.append(_outlook(ws, step, left))
+            left -= len(differences[-1].lines)
+    return tuple(differences)
+
+
+def _outlook(ws: Workspace, step: Put | Drop, most: int) -> FileDiff:
+    if isinstance(step, Drop):
+        return _compared(FileDiff(step.path, "deleted"), _now(ws, step.path), [], most)
+    new = _now(ws, step.source or step.path) if step.data is None else _lines(step.data)
+    if step.source is None or step.seen is not None or not ws.access.sees(step.source):  # as out of the trash
+        shown = FileDiff(step.path, "created" if step.seen is None else "changed")
+        return _compared(shown, _now(ws, step.path), new, most)
+    shown, old = FileDiff(step.path, "moved", step.source), _now(ws, step.source)
+    return shown if old == new else _compared(shown, old, new, most)
+
+
+def _now(ws: Workspace, path: NotePath) -> list[str] | None:
+    stored = read_or_none(ws.store, path)
+    return _lines(b"" if stored is None else stored.data)
+
+
+def undo(ws: Workspace, change_id: str, *, dry_run: bool = False) -> Undone:
+    """Take back one change. Conflict says what stands in the way."""
+    shown = find_change(ws, change_id)
+    if shown.undone_by:
+        raise Conflict(
+            f"{change_id} was taken back already, by {shown.undone_by}",
+            hint=f"undo {shown.undone_by} to have it again",
+            path=shown.steps[0].path,
+            current=None,
+        )
+    return _take_back(ws, [change_id], f"undid: {shown.summary}", dry_run)
+
+
+def undo_since(
+    ws: Workspace, since: float, *, client: str | None = None, user: str | None = None, dry_run: bool = False
+) -> Undone:
+    """Take back everything one client or user did since a time that still stands, in one change set."""
+    asked = Past(since=since, client=client, user=user)
+    ids = [change.id for change in _standing([*_pages(ws, asked)]) if _shown(ws, change)]
+    if not ids:
+        raise NotFound("nothing was changed since then that could be taken back", what="change", nearest=[])
+    return _take_back(ws, ids, f"undid {len(ids)} changes" if len(ids) > 1 else "undid one change", dry_run)
+
+
+def _standing(changes: list[Change]) -> list[Change]:
+    """Those not taken back. An undo and all it took back cancel out when both are among them."""
+    among = {change.id for change in changes}
+    cancelled = set[str]()
+    for change in changes:
+        if change.undoes and among.issuperset(change.undoes) and change.id not in cancelled:
+            cancelled |= {change.id, *change.undoes}
+    return [
+        change
+        for change in changes
+        if change.id not in cancelled and (change.undone_by is None or change.undone_by in among - cancelled)
+    ]
+
+
+def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> Undone:
+    plans: list[tuple[Plan, UndoPlan]] = []
+    changes = tuple(change for change in map(ws.ledger.change, ids) if change is not None)
+    for change in changes:
+        _may_undo(ws.access, change)
+
+    def make() -> Plan:
+        reversal = UndoPlan(ws, frozenset(ids))
+        for change in changes:
+            reversal.take_back(change)
+        plans.append((reversal.plan(summary, changes), reversal))
+        return plans[-1][0]
+
+    if dry_run:
+        rehearse(ws, make())
+        done = None
+    else:
+        ws.follower.may_write()
+        done = commit_latest(ws, make)
+    plan, reversal = plans[-1]
+    return Undone(changes, plan, done, tuple(_kept(ws, reversal)))
+
+
+def _kept(ws: Workspace, reversal: UndoPlan) -> Iterator[FileDiff]:
+    for path, before, after in reversal.kept():
+        if ws.access.sees(path):
+            yield _compared(FileDiff(path, "changed"), _lines(before), _lines(after), KEPT_LINES)
+
+
+def _may_undo(access: Access, change: Change) -> None:
+    """Rewriting links belongs to a move or delete wherever they stand; every other file needs the right to write."""
+    removes = any(step.after is None for step in change.steps)
+    for step in sorted(change.steps, key=lambda step: not access.sees(step.path)):
+        follows = removes and step.before is not None and step.after is not None
+        if follows or step.path.is_hidden:
+            continue
+        if not access.sees(step.path):
+            hint = "who may see all of it can take it back"
+            raise Forbidden("you may not undo all of this change", hint=hint, by="rule")
+        access.may_write(step.path)
+
+
+def purge(ws: Workspace, path: str) -> int:
+    """Forget every kept byte of one note; how many versions that were. What is in the store stays."""
+    return ws.ledger.purge(path)
+
+
+def _trail(ws: Workspace, asked: Past) -> Iterator[Change]:
+    """The changes asked for; those of one note under its former names too, each as far as it bore that name."""
+    if asked.path is None:
+        yield from _pages(ws, asked)
+        return
+    name: str | None = asked.path
+    passed: str | None = None
+    while name is not None:
+        found = _named(ws, asked, name, passed)
+        name = None
+        for change, source in found:
+            if _meets(change, asked):
+                yield change
+            if source is not None and ws.access.sees(source):
+                name, passed = source, change.id
+
+
+def _named(ws: Workspace, asked: Past, name: str, passed: str | None) -> Iterator[tuple[Change, str | None]]:
+    """Changes of one name, older than `passed`, up to the one that gave the note this name; with where it came from.
+    What was changed out of the caller's sight alone was not changed."""
+    for change in _pages(ws, Past(path=name, since=asked.since)):
+        if passed is not None:
+            passed = None if change.id == passed else passed
+            continue
+        here = [step for step in change.steps if _is_in(step.path, name) and ws.access.sees(step.path)]
+        source = next((step.source for step in here if step.path == name and step.before is None), None)
+        if here:
+            yield change, source
+        if source is not None:
+            return
+
+
+def _is_in(path: str, name: str) -> bool:
+    return path == name or path.startswith(f"{name}/")
+
+
+def _meets(change: Change, asked: Past) -> bool:
+    return (
+        (asked.until is None or change.at < asked.until)
+        and asked.client in (None, change.actor.client)
+        and asked.user in (None, change.actor.user)
+    )
+
+
+def _pages(ws: Workspace, asked: Past) -> Iterator[Change]:
+    """All of them, read a page at a time. Pages grow: who may see little of a long past has to pass much of it."""
+    offset, size = 0, _PAGE
+    while page := ws.ledger.past(replace(asked, limit=size, offset=offset)):
+        yield from page
+        offset, size = offset + len(page), min(2 * size, _WHOLE_PAGE)
+
+
+def _shown(ws: Workspace, change: Change) -> Change | None:
+    """A change without the files the caller may not see; None where nothing is left."""
+    access = ws.access
+    steps = tuple(_step_shown(access, step) for step in change.steps if access.sees(step.path))
+    if not steps:
+        return None
+    undoes = tuple(name for name in change.undoes if _leaves_something(ws, name)) if access.hide else change.undoes
+    summary = change.summary
+    if len(undoes) < len(change.undoes) or any(name in summary for name in _hidden_names(access, change.steps)):
+        summary = f"changed {', '.join(step.path for step in steps[:3])}"
+    return replace(change, steps=steps, summary=summary, undoes=undoes)
+
+
+def _leaves_something(ws: Workspace, change_id: str) -> bool:
+    """Whether a change that was taken back touched anything the caller may see, or is forgotten."""
+    change = ws.ledger.change(change_id)
+    return change is None or any(ws.access.sees(step.path) for step in change.steps)
+
+
+def _hidden_names(access: Access, steps: Iterable[Step]) -> Iterator[str]:
+    """Files of a change that the caller may not see, and the folders around them that it may not see either."""
+    for name in _paths(steps):
+        while name and not access.sees(name):
+            yield name
+            name = name.rpartition("/")[0]
+
+
+def _paths(steps: Iterable[Step]) -> Iterator[str]:
+    for step in steps:
+        yield step.path
+        if step.source:
+            yield step.source
+
+
+def _step_shown(access: Access, step: Step) -> Step:
+    return replace(step, source=None) if step.source and not access.sees(step.source) else step

@@ -1,0 +1,195 @@
+"""From changes to the plan that takes them back, newest first, worked out on what the notes hold now."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from notewright.engine.changes.commit import Drop, Plan, Put, read_or_none
+from notewright.engine.changes.merge import without_change
+from notewright.engine.workspace import Workspace
+from notewright.errors import Conflict
+from notewright.ledger.base import Change, Past, Step
+from notewright.notes.path import NotePath
+from notewright.stores.base import Stored, version_of
+
+_LATER = 1000  # changes of one note that are looked through for who is in the way
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why one file cannot be brought back; `change_id` and `by` where a later change of ours is in the way."""
+
+    path: str
+    why: str
+    change_id: str | None = None
+    by: str = ""
+
+
+@dataclass
+class UndoPlan:
+    """The notes as they would be with some changes taken back. Ask for the plan when all of them were."""
+
+    ws: Workspace
+    ids: frozenset[str]
+    seen: dict[NotePath, Stored | None] = field(default_factory=dict)
+    now: dict[NotePath, bytes | None] = field(default_factory=dict)
+    origin: dict[NotePath, NotePath] = field(default_factory=dict)  # where a file is moved back from
+    obstacles: list[Obstacle] = field(default_factory=list)
+    merged_into: dict[NotePath, bytes | None] = field(default_factory=dict)  # what was there, if that is still known
+
+    def kept(self) -> Iterator[tuple[NotePath, bytes | None, bytes]]:
+        """Files in which later changes stay: as they were before, and as they will be."""
+        for path, before in self.merged_into.items():
+            after = self.now.get(path)
+            if after is not None and after != before:
+                yield path, before, after
+
+    def take_back(self, change: Change) -> None:
+        gone = {step.path: step for step in change.steps if step.after is None}
+        moved = {step.source: step for step in change.steps if step.before is None and step.source in gone}
+        for source, step in moved.items():
+            self._move_back(change, step, gone[source or step.path])
+        settled = {*moved, *(step.path for step in moved.values())}
+        for step in reversed(change.steps):
+            if step.path not in settled:
+                self._restore(change, step)
+
+    def plan(self, summary: str, changes: Iterable[Change]) -> Plan:
+        """What brings the notes there, or Conflict with everything that stands in the way."""
+        if self.obstacles:
+            raise self._refusal()
+        steps: list[Put | Drop] = []
+        for path, data in self.now.items():
+            old = self.seen[path]
+            if data == (None if old is None else old.data):
+                continue
+            if data is not None:
+                steps.append(Put(path, data, None if old is None else old.version, self.origin.get(path)))
+            elif old is not None:
+                steps.append(Drop(path, old.version))
+        ids = tuple(change.id for change in changes)
+        if not steps:
+            where = next(iter(self.now), None)
+            raise Conflict(
+                "nothing of that is left to take back", hint="it was undone by hand", path=where, current=None
+            )
+        made = dict.fromkeys(folder for change in changes for folder in change.made)
+        return Plan(tuple(steps), summary, emptied=tuple(made), undoes=ids)
+
+    def _at(self, path: NotePath) -> bytes | None:
+        if path not in self.seen:
+            stored = self.seen[path] = read_or_none(self.ws.store, path)
+            self.now[path] = None if stored is None else stored.data
+        return self.now[path]
+
+    def _bytes(self, version: str | None) -> bytes | None:
+        """Kept bytes, or those of a file that has them now."""
+        if version is None:
+            return None
+        kept = self.ws.ledger.blob(version)
+        if kept is not None:
+            return kept
+        found = (seen.data for seen in self.seen.values() if seen is not None)
+        return next((data for data in found if version_of(data) == version), None)
+
+    def _move_back(self, change: Change, new: Step, old: Step) -> None:
+        """Under its old name again, with what came into it since."""
+        here = self._at(new.path)
+        if self._at(old.path) is not None:
+            return self._in_the_way(change, old.path, "is there again")
+        if here is None and not new.path.is_hidden:
+            return self._in_the_way(change, new.path, "is not there any more")
+        if here is None:  # the trash was emptied
+            back = self._bytes(old.before)
+        elif new.after == old.before:
+            back = here
+        else:
+            back = self._without(new, old.before, here)
+        if back is None:
+            return self._in_the_way(change, new.path, "was changed since")
+        self._note_kept(old.path, old.before, back)
+        self.now[old.path], self.now[new.path] = back, None
+        self.origin[old.path] = new.path
+
+    def _restore(self, change: Change, step: Step) -> None:
+        path = step.path
+        here = self._at(path)
+        if here is None and step.before is not None and step.after is not None:
+            path = self._moved_to(change, path)
+            here = self._at(path)
+        version = None if here is None else version_of(here)
+        if version == step.after:
+            back = self._bytes(step.before)
+            if back is None and step.before is not None:
+                return self._in_the_way(change, path, "was changed, and its earlier bytes are no longer kept")
+            self.now[path] = back
+        elif version == step.before:
+            if step.before is None and self._later(change, path):
+                self._in_the_way(change, path, "was moved or deleted since")
+        elif here is None or step.before is None or step.after is None:
+            why = "is not there any more" if here is None else "was changed since"
+            self._in_the_way(change, path, why)
+        else:
+            back = self._without(step, step.before, here)
+            if back is None:
+                return self._in_the_way(change, path, "was changed since at the same place")
+            self._note_kept(path, step.before, back)
+            self.now[path] = back
+
+    def _note_kept(self, path: NotePath, before: str | None, back: bytes) -> None:
+        if version_of(back) != before:
+            self.merged_into[path] = self._bytes(before)
+
+    def _without(self, step: Step, before: str | None, here: bytes) -> bytes | None:
+        """A text without what a step made of it, or None where that cannot be told apart."""
+        old = self._bytes(before)
+        if version_of(here) == step.after:
+            return old
+        made = self._bytes(step.after)
+        return None if old is None or made is None else without_change(old, made, here)
+
+    def _moved_to(self, change: Change, path: NotePath) -> NotePath:
+        """Where a later change of ours has put the note."""
+        after = change
+        while True:
+            for later in reversed(self._later(after, path)):
+                target = next((step.path for step in later.steps if step.source == path and step.before is None), None)
+                if target is not None and any(step.path == path and step.after is None for step in later.steps):
+                    path, after = target, later
+                    break
+            else:
+                return path
+
+    def _later(self, change: Change, path: NotePath) -> list[Change]:
+        """Changes of this path that came after, newest first, but for those being taken back."""
+        found: list[Change] = []
+        for later in self.ws.ledger.past(Past(path=path, limit=_LATER)):
+            if later.id == change.id:
+                break
+            if later.id not in self.ids:
+                found.append(later)
+        return found
+
+    def _in_the_way(self, change: Change, path: NotePath, why: str) -> None:
+        standing = [later for later in self._later(change, path) if later.undone_by is None]
+        if not self.ws.access.sees(path):
+            self.obstacles.append(Obstacle("a note you may not see", why))
+        elif standing:
+            actor = standing[0].actor
+            self.obstacles.append(Obstacle(path, why, standing[0].id, actor.client or actor.user))
+        else:
+            self.obstacles.append(Obstacle(path, f"{why}, outside Notewright"))
+
+    def _refusal(self) -> Conflict:
+        first = self.obstacles[0]
+        path = first.path
+        words = "; ".join(_sentences(self.obstacles))
+        hint = f"undo {first.change_id} first" if first.change_id else "put it right by hand"
+        return Conflict(words, hint=hint, path=path, current=None, obstacles=tuple(self.obstacles))
+
+
+def _sentences(obstacles: list[Obstacle]) -> Iterator[str]:
+    for each in obstacles[:10]:
+        who = f" by {each.by}" if each.by else ""
+        yield f"{each.path} {each.why}{who}" + (f" (change {each.change_id})" if each.change_id else "")
+    if len(obstacles) > 10:
+        yield f"and {len(obstacles) - 10} more"

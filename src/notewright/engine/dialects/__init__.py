@@ -1,0 +1,1 @@
+"""Verbs that only one of the published surfaces needs."""

@@ -1,0 +1,83 @@
+"""Links across workspaces: every path begins with its workspace's name, and a link may lead into another."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from notewright.engine.workspace import Workspace
+from notewright.notes.links.resolve import Meaning, lens, meaning, name_keys
+from notewright.notes.path import NotePath
+
+WRITTEN = frozenset({"wikilink", "embed", "frontmatter"})
+
+
+@dataclass(frozen=True, slots=True)
+class AcrossNames:
+    """The notes of several workspaces that their caller may see, by what links call them."""
+
+    workspaces: Sequence[Workspace]
+
+    def bearing(self, key: str) -> Sequence[NotePath]:
+        return [
+            full_name(ws, path)
+            for ws in self.workspaces
+            for path in ws.index.bearing(key)
+            if path.is_note and ws.access.sees(path)
+        ]
+
+    def aliased(self, key: str) -> Sequence[NotePath]:
+        return ()
+
+    def titled(self, key: str) -> Sequence[NotePath]:
+        return ()
+
+    def slugged(self, slug: str) -> Sequence[NotePath]:
+        return ()
+
+
+def full_name(ws: Workspace, path: str) -> NotePath:
+    return NotePath(f"{ws.name}/{path}")
+
+
+def forward_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) -> list[NotePath]:
+    """Where the wikilinks of a note lead, each once, in code point order; not those to nothing or to a place in it."""
+    source = full_name(ws, path)
+    with _from_one_moment(workspaces):
+        rows = [row for row in ws.index.links_from(path) if row.kind in WRITTEN and row.target.strip()]
+        found = {_meant(workspaces, row.target, source).path for row in rows}
+    return sorted(one for one in found if one is not None)
+
+
+def back_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) -> list[NotePath]:
+    """Notes of any workspace with a wikilink that leads here, each once, in code point order."""
+    wanted, keys = full_name(ws, path), tuple(name_keys(path))
+    with _from_one_moment(workspaces):
+        found = {
+            source
+            for other in workspaces
+            for source, target in _candidates(other, keys)
+            if _meant(workspaces, target, source).path == wanted
+        }
+    return sorted(found)
+
+
+@contextmanager
+def _from_one_moment(workspaces: Sequence[Workspace]) -> Iterator[None]:
+    """Every index is fresh, and answers as of now until the end."""
+    for ws in workspaces:
+        ws.follower.wait(ws.limits.index_seconds)
+    with ExitStack() as stack:
+        for ws in workspaces:
+            stack.enter_context(ws.index.steady())
+        yield
+
+
+def _candidates(ws: Workspace, keys: tuple[str, ...]) -> Iterator[tuple[NotePath, str]]:
+    for row in ws.index.links_toward(keys):
+        if row.kind in WRITTEN and ws.access.sees(row.source):
+            yield full_name(ws, row.source), row.target
+
+
+def _meant(workspaces: Sequence[Workspace], target: str, source: NotePath) -> Meaning:
+    policy = lens(tuple(ws.name for ws in workspaces))
+    return meaning(target, source, AcrossNames(workspaces), policy)

@@ -1,0 +1,198 @@
+"""A workspace taken as a vault: notes known by their bare names, tags that stand in properties, files by full path."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from notewright.engine.read import exists, missing
+from notewright.engine.workspace import Workspace, by_whole_index
+from notewright.errors import Indexing, NotFound
+from notewright.index.base import Selection, Visible, everything
+from notewright.notes.parse.tags import property_tags, tag_key
+from notewright.notes.path import NotePath, path_key, path_problem
+from notewright.stores.base import Store
+
+WRITTEN_AS_NAMES = frozenset(("wikilink", "embed", "frontmatter"))  # kinds of links that name a note in brackets
+
+_Made = TypeVar("_Made")
+_kept: WeakKeyDictionary[Store, dict[tuple[object, ...], Any]] = WeakKeyDictionary()
+_keeping = threading.Lock()
+
+
+def full_path(ws: Workspace, path: NotePath) -> str:
+    """Where the file is outside of us: its full path in a folder, its key in a bucket."""
+    return ws.store.full_path(path)
+
+
+def is_tracked(ws: Workspace, what: str, make: Callable[[], _Made]) -> _Made:
+    """What `make` gave the first time, as long as these notes are open; readers who see other notes have their own."""
+    key = (what, ws.access.hide)
+    with _keeping:
+        known = _kept.setdefault(ws.store, {})
+        if key in known:
+            found: _Made = known[key]
+            return found
+    made = make()
+    with _keeping:
+        first: _Made = known.setdefault(key, made)
+        return first
+
+
+def with_timeout(ws: Workspace, seconds: float) -> Workspace:
+    """The same notes for somebody who waits for the index no longer than this."""
+    return replace(ws, limits=replace(ws.limits, index_seconds=seconds))
+
+
+# ---- names --------------------------------------------------------------------------------------------
+
+
+def note_by_name(ws: Workspace, name: str) -> NotePath:
+    """The note with exactly this name (no folder, no `.md`); of several the one with the shortest path."""
+    place = f"{name}.md"
+    if "/" in name or path_problem(place):
+        raise NotFound(f"there is no {name}", what="note", path=name)
+    if _at_root(ws, name):
+        return NotePath(place)  # no path is shorter
+    for path in _by_length(_indexed(ws, name) if _is_fresh(ws) else ()):
+        if exists(ws, path):
+            return path
+    for path in _by_length(_walked(ws, name)):  # made a moment ago, by somebody else
+        return path
+    raise missing(ws, NotePath(place))
+
+
+def is_taken(ws: Workspace, name: str) -> bool:
+    """Does any note, in whatever folder, have exactly this name?"""
+    return _at_root(ws, name) or bool(all_with_name(ws, name))
+
+
+def all_with_name(ws: Workspace, name: str) -> list[NotePath]:
+    """Every note with exactly this name."""
+    return by_name(_indexed(ws, name) if _is_fresh(ws) else _walked(ws, name))
+
+
+def all_named(ws: Workspace) -> list[NotePath]:
+    """Every note, by name and then by path. While the index is not there yet, whatever the store lists."""
+    if not _is_fresh(ws):
+        return by_name(entry.path for entry in ws.store.entries() if entry.path.is_note and ws.access.sees(entry.path))
+    found, _ = ws.index.select(Selection(visible=_visible(ws)))
+    return by_name(filed.path for filed in found)
+
+
+def by_name(paths: Iterable[NotePath]) -> list[NotePath]:
+    return sorted(paths, key=lambda path: (path.stem, path))
+
+
+def _is_fresh(ws: Workspace) -> bool:
+    try:
+        ws.follower.wait(0)
+    except Indexing:
+        return False
+    return True
+
+
+def _visible(ws: Workspace) -> Visible:
+    """What the index holds is visible to all unless the owner hides something: the question is then cheaper."""
+    return ws.access.sees if ws.access.hide else everything
+
+
+def _at_root(ws: Workspace, name: str) -> bool:
+    place = NotePath(f"{name}.md")
+    return ws.access.sees(place) and exists(ws, place)
+
+
+def _indexed(ws: Workspace, name: str) -> Iterator[NotePath]:
+    return (path for path in ws.index.bearing(path_key(name)) if _is_named(ws, path, name))
+
+
+def _walked(ws: Workspace, name: str) -> Iterator[NotePath]:
+    return (entry.path for entry in ws.store.entries() if _is_named(ws, entry.path, name))
+
+
+def _is_named(ws: Workspace, path: NotePath, name: str) -> bool:
+    return path.is_note and path.stem == name and ws.access.sees(path)
+
+
+def _by_length(paths: Iterable[NotePath]) -> list[NotePath]:
+    return sorted(paths, key=lambda path: (len(path), path))
+
+
+# ---- links by name ------------------------------------------------------------------------------------
+
+
+def unresolved_links(ws: Workspace) -> list[tuple[NotePath, str]]:
+    """Links in brackets to a name that nothing has: where they stand and what they say, each once, in order."""
+    return by_whole_index(ws, lambda: _unmet_names(ws))
+
+
+def _unmet_names(ws: Workspace) -> list[tuple[NotePath, str]]:
+    files, _ = ws.index.select(Selection(notes_only=False, visible=_visible(ws)))
+    stems = {filed.path.stem for filed in files}
+    unmet = (
+        (row.source, row.target)
+        for row in ws.index.all_links()
+        if row.kind in WRITTEN_AS_NAMES and row.target and row.target not in stems and ws.access.sees(row.source)
+    )
+    return list(dict.fromkeys(unmet))
+
+
+# ---- tags in properties -------------------------------------------------------------------------------
+
+
+def tags_of_properties(ws: Workspace) -> list[str]:
+    """Every tag of every note's properties, as spelled, by code point. Tags in the text do not count."""
+    return by_whole_index(ws, lambda: sorted({tag for _, tags in _tagged(ws) for tag in tags}))
+
+
+def unknown_tags(ws: Workspace, tags: Sequence[str]) -> list[str]:
+    """Those of these tags that no note's properties hold yet; none is strange where there are no tags at all."""
+    return by_whole_index(ws, lambda: _strange_tags(ws, tags))
+
+
+def _strange_tags(ws: Workspace, tags: Sequence[str]) -> list[str]:
+    strange = [tag for tag in tags if not any(tag in held for _, held in _holding(ws, tag))]
+    return strange if strange and any(held for _, held in _tagged(ws)) else []
+
+
+def with_tags(ws: Workspace, tags: Sequence[str], *, every: bool) -> list[NotePath]:
+    """Notes whose properties hold any, or every one, of these tags or a tag below it; case counts."""
+    if every and not tags:
+        return all_named(ws)
+    return by_whole_index(ws, lambda: _with_tags(ws, tags, every))
+
+
+def _with_tags(ws: Workspace, tags: Sequence[str], every: bool) -> list[NotePath]:
+    found = [{path for path, held in _holding(ws, tag) if any(_below(one, tag) for one in held)} for tag in tags]
+    return by_name(set.intersection(*found) if every else set().union(*found))
+
+
+def _below(tag: str, wanted: str) -> bool:
+    return tag == wanted or tag.startswith(wanted + "/")
+
+
+def _tagged(ws: Workspace) -> Iterator[tuple[NotePath, list[str]]]:
+    """Every note with tags in its properties, and those."""
+    return _with_held(ws, all_named(ws))
+
+
+def _holding(ws: Workspace, tag: str) -> Iterator[tuple[NotePath, list[str]]]:
+    """Notes that may hold this tag or one below it in their properties."""
+    return _with_held(ws, [path for path in ws.index.tagged(tag_key(tag)) if ws.access.sees(path)])
+
+
+def _with_held(ws: Workspace, paths: Sequence[NotePath]) -> Iterator[tuple[NotePath, list[str]]]:
+    held = ws.index.property_of("tags", paths)
+    return ((path, property_tags({"tags": held[path]})) for path in paths if path in held)
+
+
+def described(ws: Workspace, tag: str) -> list[tuple[NotePath, Any]]:
+    """Notes whose properties hold exactly this tag, by name, each with its property `description` or None."""
+    return by_whole_index(ws, lambda: _described(ws, tag))
+
+
+def _described(ws: Workspace, tag: str) -> list[tuple[NotePath, Any]]:
+    paths = by_name(path for path, held in _holding(ws, tag) if tag in held)
+    descriptions = ws.index.property_of("description", paths)
+    return [(path, descriptions.get(path)) for path in paths]

@@ -1,0 +1,1 @@
+"""Finding: search, grep, links, the graph around a note, context packs."""

@@ -1,0 +1,260 @@
+"""The notes around a note: who links to it and where it links, each other end once, links that lead nowhere included.
+
+A link that leads nowhere is known by the path of the note it led to before that was deleted, as long as the history
+remembers what that was called; after that by what is written.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+from weakref import WeakKeyDictionary
+
+from notewright.engine.dialects.obsidian import WRITTEN_AS_NAMES
+from notewright.engine.find.links import ResolvedLink, SeenNames, all_keys, incoming, link_seen, outgoing, resolver
+from notewright.engine.read import decode, exists, missing
+from notewright.engine.workspace import Workspace, by_whole_index
+from notewright.ledger.base import Change, Ledger, Past
+from notewright.notes.links.resolve import LinkPolicy, PlainNames, meaning, names_of
+from notewright.notes.model import Note
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath, path_key, with_md
+
+MOST_AROUND = 5_000  # other ends in one answer
+MOST_CHANGES = 2_000  # of the history that are looked at for deleted notes
+MOST_GONE = 500  # deleted notes whose names are remembered
+_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class NearbyNote:
+    """A note near another and the first link between them. What is not there has the link's text for a title."""
+
+    path: NotePath
+    title: str
+    link: ResolvedLink
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbourhood:
+    """The notes that link to one and those it links to, nearest first. `cut`: there were more."""
+
+    incoming: tuple[NearbyNote, ...]
+    outgoing: tuple[NearbyNote, ...]
+    cut: bool
+
+
+def linking(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
+    """The first link of each note to this one, by path; to a note that is not there, those that are known by it."""
+    ws.access.may_see(path)
+    return by_whole_index(ws, lambda: _linking(ws, path, policy))
+
+
+def _linking(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
+    there = ws.index.filed(path) is not None
+    found = incoming(ws, path, policy) if there else _known_by(ws, path, policy)
+    firsts: dict[NotePath, ResolvedLink] = {}
+    for link in found:
+        if link.kind in WRITTEN_AS_NAMES:
+            firsts.setdefault(link.source, link)
+    return list(firsts.values())
+
+
+def linked(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
+    """The first link of a note to each other end, in order; where it leads nowhere, `path` is what that is known by."""
+    ws.access.may_see(path)
+    return by_whole_index(ws, lambda: _linked(ws, path, policy))
+
+
+def _linked(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
+    known: Callable[[str, NotePath], NotePath] | None = None
+    firsts: dict[str, ResolvedLink] = {}
+    for link in outgoing(ws, path, policy):
+        if link.kind not in WRITTEN_AS_NAMES or link.path == path:
+            continue
+        if link.path is None:
+            known = known or _known_as(ws, policy)
+            link = replace(link, path=known(link.target, path))
+        firsts.setdefault(path_key(link.path or ""), link)
+    return list(firsts.values())
+
+
+def neighbourhood(
+    ws: Workspace,
+    path: NotePath,
+    policy: LinkPolicy,
+    *,
+    direction: Literal["in", "out", "both"] = "both",
+    depth: int = 1,
+    between: Callable[[], None] = lambda: None,
+) -> Neighbourhood:
+    """As far as `depth` links lead in each direction, each note once. `between` is called between steps and may raise.
+
+    NotFound where there is neither a note nor a link that is known by this path.
+    """
+    if not exists(ws, path) and not linking(ws, path, policy):
+        raise missing(ws, path)
+
+    def found() -> Neighbourhood:
+        near, cut = dict[str, tuple[NearbyNote, ...]](), False
+        for way, step in (("in", linking), ("out", linked)):
+            if direction in (way, "both"):
+                spread = _Spread(ws, policy, step, between)
+                near[way] = tuple(_near(ws, link) for link in spread.links(path, depth))
+                cut = cut or spread.cut
+        return Neighbourhood(near.get("in", ()), near.get("out", ()), cut)
+
+    return by_whole_index(ws, found)
+
+
+@dataclass(slots=True)
+class _Spread:
+    """Going from note to note, breadth first, within bounds."""
+
+    ws: Workspace
+    policy: LinkPolicy
+    step: Callable[[Workspace, NotePath, LinkPolicy], list[ResolvedLink]]
+    between: Callable[[], None]
+    cut: bool = False
+
+    def links(self, start: NotePath, depth: int) -> list[ResolvedLink]:
+        deadline = time.monotonic() + self.ws.limits.seconds
+        known, found, level = {path_key(start)}, list[ResolvedLink](), [start]
+        while level and depth and not self.cut:
+            fresh: list[NotePath] = []
+            for link in self._next(level):
+                end = link.path or start
+                if path_key(end) in known:
+                    continue
+                self.cut = len(found) == MOST_AROUND or time.monotonic() > deadline
+                if self.cut:
+                    break
+                known.add(path_key(end))
+                found.append(link)
+                if link.status != "broken" or end == link.source:  # there is a note to go on from
+                    fresh.append(end)
+            level, depth = fresh, depth - 1
+        return found
+
+    def _next(self, level: list[NotePath]) -> Iterator[ResolvedLink]:
+        for path in level:
+            self.between()
+            yield from self.step(self.ws, path, self.policy)
+
+
+def _near(ws: Workspace, link: ResolvedLink) -> NearbyNote:
+    """A hidden note is one that is not there: a link that leads to it leads nowhere, though it says its path."""
+    path = link.path or link.source
+    filed = ws.index.filed(path) if ws.access.sees(path) else None
+    return NearbyNote(path, filed.title if filed else link.target, link)
+
+
+# ---- links that lead nowhere --------------------------------------------------------------------------
+
+
+def _known_by(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
+    """Links that lead nowhere and are known by this path."""
+    means, known, wanted = resolver(ws, policy), _known_as(ws, policy), path_key(path)
+    others = _gone(ws.ledger).other_names(path)
+    found = [
+        link_seen(row, meant, other=row.source)
+        for row in ws.index.links_toward(all_keys(path, others))
+        if ws.access.sees(row.source)
+        and (meant := means(row.target, row.source)).path is None
+        and path_key(known(row.target, row.source)) == wanted
+    ]
+    return sorted(found, key=lambda link: (link.source, link.line))
+
+
+def _known_as(ws: Workspace, policy: LinkPolicy) -> Callable[[str, NotePath], NotePath]:
+    """By which path a link that leads nowhere is known."""
+    names = SeenNames(_gone(ws.ledger).names, ws.access.sees)
+
+    def known(target: str, source: NotePath) -> NotePath:
+        led_to = meaning(target, source, names, policy).path
+        if led_to is None or ws.index.filed(led_to) is not None:
+            return NotePath(with_md(target.strip("/")))
+        return led_to
+
+    return known
+
+
+# ---- deleted notes ------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Gone:
+    """Notes that were deleted through us, as far as one ledger's history was looked at: what their last text said."""
+
+    newest: str = ""  # the change up to which
+    versions: dict[NotePath, str] = field(default_factory=dict)  # of the last bytes, the latest deletion last
+    notes: dict[str, Note] = field(default_factory=dict)  # by version, without their texts
+    names: PlainNames = field(default_factory=lambda: names_of(()))
+
+    def other_names(self, path: NotePath) -> tuple[str, ...]:
+        note = self.notes.get(self.versions.get(path, ""))
+        return (note.title, *note.aliases) if note else ()
+
+
+_memory: WeakKeyDictionary[Ledger, _Gone] = WeakKeyDictionary()
+_remembering = threading.Lock()
+
+
+def _gone(ledger: Ledger) -> _Gone:
+    """Notes deleted through us and not made again through us."""
+    with _remembering:
+        known = _memory.get(ledger) or _Gone()
+        changes = _newer(ledger, known.newest)
+        if changes:
+            known = _memory[ledger] = _learned(ledger, known, changes)
+        return known
+
+
+def _newer(ledger: Ledger, newest: str) -> list[Change]:
+    """Changes after this one, newest first, so many at most."""
+    found: list[Change] = []
+    size = 1
+    while len(found) < MOST_CHANGES:
+        page = ledger.past(Past(limit=size, offset=len(found)))
+        for change in page:
+            if change.id == newest:
+                return found
+            found.append(change)
+        if len(page) < size:
+            return found
+        size = _PAGE
+    return found
+
+
+def _learned(ledger: Ledger, known: _Gone, changes: Sequence[Change]) -> _Gone:
+    versions = dict(known.versions)
+    for change in reversed(changes):
+        _follow(versions, change)
+    versions = dict(list(versions.items())[-MOST_GONE:])
+    notes: dict[str, Note] = {}
+    for path, version in versions.items():
+        note = known.notes.get(version) or _last_said(ledger, path, version)
+        if note is not None:
+            notes[version] = note
+    called = (replace(notes[version], path=path) for path, version in versions.items() if version in notes)
+    return _Gone(changes[0].id, versions, notes, names_of(versions, called))
+
+
+def _follow(versions: dict[NotePath, str], change: Change) -> None:
+    """A note that was moved is not deleted, unless into the trash."""
+    moved = {step.source for step in change.steps if step.source and not step.path.is_hidden}
+    for step in change.steps:
+        versions.pop(step.path, None)
+        if step.after is None and step.before and step.path.is_note and step.path not in moved:
+            versions[step.path] = step.before
+
+
+def _last_said(ledger: Ledger, path: NotePath, version: str) -> Note | None:
+    """What a deleted note was called, if the history still holds it; its text is not kept in memory."""
+    data = ledger.blob(version)
+    if data is None:
+        return None
+    note = parse(path, decode(data)[0])
+    front = replace(note.frontmatter, properties={})
+    return Note(path, "", note.title, front, (), (), (), (), note.aliases)

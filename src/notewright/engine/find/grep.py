@@ -1,0 +1,354 @@
+"""Patterns and plain text in everything: lines of notes and files, places in notes, notes that hold some words.
+
+Texts come from the index in batches and are searched joined, as bytes: one call of re2 passes over thousands of notes
+that do not match. Only what matches is cut into lines.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import merge
+from itertools import accumulate, islice
+
+from notewright.engine.find.deadline import OutOfTime, Patience, Span
+from notewright.engine.find.patterns import Dialect, Matcher, compile_pattern
+from notewright.engine.read import folder_path
+from notewright.engine.workspace import Workspace, by_whole_index
+from notewright.errors import Problem
+from notewright.index.base import Body, Needles, Visible, everything
+from notewright.notes.glob import glob_matcher, glob_prefix
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
+
+BATCH_BYTES = 4_000_000
+BIGGEST_FILE = 10_485_760  # of files that are no notes; larger ones are not looked into
+BINARY_BYTES = 8_192  # a NUL among the first of these: not text
+MARK = "\ufeff".encode()  # of byte order, before the first line
+LINE_CHARACTERS = 10_000  # shown of one line
+SPANS = LINE_CHARACTERS  # told of one line: no more than it can hold
+PATTERN_SECONDS = 5.0  # for one pattern, whatever it asks
+
+
+@dataclass(frozen=True, slots=True)
+class Grep:
+    """Which lines are asked for. `path` is a file, a folder or a glob; `glob` is relative to `folder`."""
+
+    pattern: str
+    dialect: Dialect = "re2"
+    ignore_case: bool = True
+    whole_word: bool = False
+    folder: str = ""
+    glob: str | None = None
+    path: str | None = None
+    files: bool = False  # every text file, not only notes
+    context: int = 0
+    limit: int = 50
+    spans: int = SPANS  # of each line; who shows lines alone needs none
+    until: float | None = None  # on the monotonic clock, for a question in several parts
+    cancelled: Callable[[], bool] | None = None
+    told: Callable[[int], None] | None = None  # now and then, of so many more notes that were looked into
+
+
+@dataclass(frozen=True, slots=True)
+class LineMatch:
+    path: NotePath
+    line: int  # from 1
+    text: str  # without its ending, at most LINE_CHARACTERS
+    spans: tuple[Span, ...]  # of the first SPANS matches, in characters of `text`
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """By path, then line. `late`: time ran out, and the totals are what was counted until then."""
+
+    items: tuple[LineMatch, ...]
+    total_lines: int
+    total_notes: int
+    cut: bool
+    late: bool = False
+
+
+@dataclass(slots=True)
+class _Tally:
+    asked: Grep
+    items: list[LineMatch] = field(default_factory=list)
+    lines: int = 0
+    notes: int = 0
+
+
+def grep(ws: Workspace, asked: Grep) -> Matches:
+    """Lines that match, the first `limit` of them, and how many there are in all. Invalid, or NotFound for a folder."""
+    matcher = compile_pattern(asked.pattern, asked.dialect, ignore_case=asked.ignore_case, whole_word=asked.whole_word)
+    named = folder_path(ws, asked.folder)
+    accepted = _accepted(ws, asked, named)
+    folder = named or glob_prefix(asked.path or "")
+    return by_whole_index(ws, lambda: _matches(ws, asked, matcher, folder, accepted))
+
+
+def _matches(ws: Workspace, asked: Grep, matcher: Matcher, folder: str, accepted: Visible) -> Matches:
+    patience = _patience(ws, asked)
+    tally, late = _Tally(asked), False
+    try:
+        batches: Iterable[list[Body]] = ws.index.bodies(matcher.needles, folder=folder, visible=accepted)
+        if asked.files:
+            batches = _batched(merge(_each(batches), _files(ws, folder, accepted, patience), key=lambda b: b.path))
+        for batch in batches:
+            patience.left()
+            _grep_batch(matcher, batch, tally, patience)
+            if asked.told is not None:
+                asked.told(len(batch))
+    except OutOfTime:
+        late = True
+    late = late or patience.left_out
+    return Matches(tuple(tally.items), tally.lines, tally.notes, late or tally.lines > len(tally.items), late)
+
+
+def _accepted(ws: Workspace, asked: Grep, folder: str) -> Callable[[str], bool]:
+    """Which paths are looked into."""
+    tests: list[Callable[[str], bool]] = [ws.access.sees] if ws.access.hide or asked.files else []
+    prefix = f"{folder}/" if folder else ""
+    if prefix:
+        tests.append(lambda path: path.startswith(prefix))
+    if asked.glob:
+        matches = glob_matcher(asked.glob, basename=True)
+        tests.append(lambda path: matches(path[len(prefix) :]))
+    if asked.path:
+        tests.append(_under(asked.path))
+    if not tests:
+        return everything  # the index holds nothing that a reader without hidden folders may not see
+    return tests[0] if len(tests) == 1 else lambda path: all(test(path) for test in tests)
+
+
+def _under(path: str) -> Callable[[str], bool]:
+    """A file, everything in a folder, or what a glob matches."""
+    exact = path.rstrip("/")
+    if not re.search(r"[*?\[{]", path):
+        return lambda other: other == exact or other.startswith(exact + "/")
+    matches = glob_matcher(path)
+    return lambda other: matches(other) or other == path
+
+
+# ---- texts --------------------------------------------------------------------------------------------
+
+
+def _each(batches: Iterable[list[Body]]) -> Iterator[Body]:
+    for batch in batches:
+        yield from batch
+
+
+def _batched(bodies: Iterable[Body]) -> Iterator[list[Body]]:
+    batch: list[Body] = []
+    size = 0
+    for body in bodies:
+        batch.append(body)
+        size += len(body.data)
+        if size > BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _files(ws: Workspace, folder: str, accepted: Callable[[str], bool], patience: Patience) -> Iterator[Body]:
+    """Text files that are no notes, read from the store: the index keeps no copy of them."""
+    wanted = [
+        entry
+        for entry in ws.store.entries()
+        if entry.kind == "file" and not entry.path.is_note and entry.size <= BIGGEST_FILE and accepted(entry.path)
+    ]
+    for entry in sorted(wanted, key=lambda entry: entry.path):
+        patience.left()
+        try:
+            data = ws.store.read(entry.path).data
+        except Problem:
+            continue  # gone or unreadable since it was listed
+        if b"\0" not in data[:BINARY_BYTES]:
+            yield Body(entry.path, data, entry.modified_ns, entry.size)
+
+
+def _joined(texts: Iterable[bytes]) -> tuple[bytes, list[int]]:
+    """Whole lines of all texts, each with one line feed, and where each text begins."""
+    chunks = [text if text.endswith(b"\n") and b"\r" not in text else _plain(text) for text in texts]
+    return b"".join(chunks), list(accumulate(map(len, chunks[:-1]), initial=0))
+
+
+def _plain(text: bytes) -> bytes:
+    text = text.replace(b"\r\n", b"\n")
+    return text if not text or text.endswith(b"\n") else text + b"\n"
+
+
+# ---- lines --------------------------------------------------------------------------------------------
+
+
+def _grep_batch(matcher: Matcher, batch: list[Body], tally: _Tally, patience: Patience) -> None:
+    data, starts = _joined(body.data.removeprefix(MARK) for body in batch)
+    end_of_note, first, counted, number = 0, 0, 0, 1
+    body, asked = batch[0], tally.asked
+    for start, end in matcher.lines(data, patience):
+        tally.lines += 1
+        if start >= end_of_note:
+            tally.notes += 1
+            at = bisect_right(starts, start) - 1
+            body, first = batch[at], starts[at]
+            end_of_note = starts[at + 1] if at + 1 < len(starts) else len(data)
+            counted, number = first, 1
+        if len(tally.items) < asked.limit:
+            number += data.count(b"\n", counted, start)
+            counted = start
+            text = data[start:end].decode(errors="replace")[:LINE_CHARACTERS]
+            spans = tuple(islice(matcher.finditer(text, patience), asked.spans))
+            around = _context(data, (first, end_of_note), (start, end), asked.context)
+            tally.items.append(LineMatch(body.path, number, text, spans, *around))
+
+
+def _context(data: bytes, note: Span, line: Span, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """So many lines before and after one, as far as the note goes, looking no further."""
+    if not count:
+        return (), ()
+    low, high = line
+    for _ in range(count):
+        low = max(data.rfind(b"\n", note[0], max(low - 1, note[0])) + 1, note[0])
+        further = data.find(b"\n", high + 1, note[1])
+        high = further if further >= 0 else high
+    before = data[low : line[0]].decode(errors="replace").split("\n")[:-1]
+    after = data[line[1] + 1 : high].decode(errors="replace").split("\n") if high > line[1] else []
+    return _cut(before), _cut(after)
+
+
+def _cut(lines: list[str]) -> tuple[str, ...]:
+    return tuple(line[:LINE_CHARACTERS] for line in lines)
+
+
+# ---- places -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """Text, or a JavaScript regular expression, wherever it stands in notes, frontmatter included."""
+
+    query: str
+    regex: bool = False
+    case_sensitive: bool = False
+    whole_word: bool = False
+    folder: str = ""
+    until: float | None = None  # on the monotonic clock, for a question in several parts
+    cancelled: Callable[[], bool] | None = None
+
+    def check(self) -> None:
+        """Invalid if nothing can be looked for with it."""
+        _finder(self)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundIn:
+    """A note that holds what was asked for."""
+
+    path: NotePath
+    matches: int
+    first: int  # where the first match begins, in characters
+    length: int  # of the text
+    modified_ns: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTexts:
+    """Every note that matches, by path. `late`: time ran out before all were looked at."""
+
+    notes: tuple[FoundIn, ...]
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TextMatch:
+    line: int  # from 1
+    column: int  # from 0, in characters
+    length: int
+    start: int  # in the text
+
+
+def find_text(ws: Workspace, asked: Find) -> FoundTexts:
+    """Which notes hold it, and how often. An empty text is in every note, no times. `places` shows where."""
+    matcher = _finder(asked)
+    return by_whole_index(ws, lambda: _found(ws, asked, matcher))
+
+
+def _found(ws: Workspace, asked: Find, matcher: Matcher) -> FoundTexts:
+    notes: list[FoundIn] = []
+    patience = _patience(ws, asked)
+    try:
+        for body in _candidates(ws, matcher, asked.folder, patience):
+            data = body.data.removeprefix(MARK)
+            count, first = matcher.count(data, patience) if asked.query else (0, 0)
+            if count or not asked.query:
+                length = len(data.decode(errors="replace"))
+                notes.append(FoundIn(body.path, count, first, length, body.modified_ns, body.size))
+    except OutOfTime:
+        return FoundTexts(tuple(notes), late=True)
+    return FoundTexts(tuple(notes), late=patience.left_out)
+
+
+def places(ws: Workspace, asked: Find, text: str) -> Iterator[TextMatch]:
+    """Every match in one text, as `find_text` counts them; the byte order mark must be gone. OutOfTime is a cut."""
+    line, begin, at = 1, 0, 0
+    try:
+        for start, end in _finder(asked).finditer(text, _patience(ws, asked)):
+            line += text.count("\n", at, start)
+            begin = max(begin, text.rfind("\n", at, start) + 1)
+            at = start
+            yield TextMatch(line, start - begin, end - start, start)
+    except OutOfTime:
+        return
+
+
+def _patience(ws: Workspace, asked: Find | Grep) -> Patience:
+    if asked.until is None:
+        return Patience.of(min(ws.limits.seconds, PATTERN_SECONDS), asked.cancelled)
+    return Patience(asked.until, asked.cancelled)
+
+
+def _finder(asked: Find) -> Matcher:
+    dialect: Dialect = "javascript" if asked.regex else "literal"
+    ignore_case = not asked.case_sensitive
+    return compile_pattern(asked.query, dialect, ignore_case=ignore_case, whole_word=asked.whole_word, lines=False)
+
+
+def _candidates(ws: Workspace, matcher: Matcher, folder: str, patience: Patience) -> Iterator[Body]:
+    """Notes that may match, by one look at many joined texts."""
+    for batch in ws.index.bodies(matcher.needles, folder=folder, visible=ws.access.sees):
+        starts = list(accumulate((len(body.data) + 1 for body in batch[:-1]), initial=0))
+        data = b"\n".join([body.data for body in batch])
+        for place in matcher.candidates(data, starts, patience):
+            yield batch[place]
+
+
+# ---- notes that hold some text ------------------------------------------------------------------------
+
+_FENCE = re.compile(rb"\n---[ \t]*(?:\r?\n|\Z)")
+
+
+def holding(ws: Workspace, text: str) -> list[NotePath]:
+    """Notes whose body (not their frontmatter) holds this text, case ignored, by path."""
+    matcher = compile_pattern(text, "literal", lines=False) if text else Matcher(Needles(), None, None)
+
+    def found() -> list[NotePath]:
+        patience = Patience.of(ws.limits.seconds)
+        bodies = _candidates(ws, matcher, "", patience)
+        return [body.path for body in bodies if not text or _in_body(body, matcher, patience)]
+
+    return by_whole_index(ws, found)
+
+
+def _in_body(body: Body, matcher: Matcher, patience: Patience) -> bool:
+    """A candidate holds the text somewhere: whatever stands above the body ends at the first fence."""
+    data = body.data.removeprefix(MARK)
+    fence = _FENCE.search(data, 2) if data.startswith(b"---") else None
+    if fence is None and matcher.word is not None:
+        return True
+    if matcher.count(data[fence.end() if fence else 0 :], patience)[0]:
+        return True
+    note = parse(body.path, body.text)
+    return matcher.count(note.body.encode(errors="replace"), patience)[0] > 0

@@ -1,0 +1,212 @@
+"""Links both ways: the index knows what was written, and what it means is decided here when asked."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from notewright.engine.workspace import Workspace, by_whole_index
+from notewright.index.base import LinkRow, Visible
+from notewright.notes.excerpts import Excerpt, sentence_around
+from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Meaning, Names, link_key, meaning, name_keys, slug_key
+from notewright.notes.path import NotePath, without_md
+
+MOST_NAMES = 4_096  # looked up and remembered while one answer is made
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedLink:
+    """One link, with what it means. `path` is the other end: where it leads, or the note it stands in."""
+
+    path: NotePath | None
+    source: NotePath
+    target: str  # as written
+    subpath: str
+    display: str | None
+    kind: str
+    line: int
+    context: Excerpt  # the line it stands in, of a long one the part around the link
+    status: str  # ok, broken, ambiguous
+
+    @property
+    def sentence(self) -> Excerpt:
+        """What is shown of the line: all of a short one, else the sentence; the link is whole in it."""
+        return sentence_around(self.context)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReport:
+    path: NotePath
+    outgoing: tuple[ResolvedLink, ...]
+    incoming: tuple[ResolvedLink, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenNames:
+    """The names a reader may see: a link to a hidden note is a link to nothing."""
+
+    names: Names
+    sees: Visible
+
+    def bearing(self, key: str) -> Sequence[NotePath]:
+        return [path for path in self.names.bearing(key) if self.sees(path)]
+
+    def aliased(self, key: str) -> Sequence[NotePath]:
+        return [path for path in self.names.aliased(key) if self.sees(path)]
+
+    def titled(self, key: str) -> Sequence[NotePath]:
+        return [path for path in self.names.titled(key) if self.sees(path)]
+
+    def slugged(self, slug: str) -> Sequence[NotePath]:
+        return [path for path in self.names.slugged(slug) if self.sees(path)]
+
+
+class KnownNames:
+    """Names that are looked up once for an answer: thousands of links may say the same."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._known: dict[tuple[str, str], Sequence[NotePath]] = {}
+
+    def bearing(self, key: str) -> Sequence[NotePath]:
+        return self._once("bearing", key, self._names.bearing)
+
+    def aliased(self, key: str) -> Sequence[NotePath]:
+        return self._once("aliased", key, self._names.aliased)
+
+    def titled(self, key: str) -> Sequence[NotePath]:
+        return self._once("titled", key, self._names.titled)
+
+    def slugged(self, slug: str) -> Sequence[NotePath]:
+        return self._once("slugged", slug, self._names.slugged)
+
+    def learn(self, keys: Iterable[str], found: Mapping[str, Sequence[NotePath]]) -> None:
+        """What bears these keys, looked up together."""
+        self._known.update((("bearing", key), found.get(key, ())) for key in keys)
+
+    def _once(self, kind: str, key: str, ask: Callable[[str], Sequence[NotePath]]) -> Sequence[NotePath]:
+        found = self._known.get((kind, key))
+        if found is None:
+            if len(self._known) >= MOST_NAMES:
+                self._known.clear()
+            found = self._known[kind, key] = ask(key)
+        return found
+
+
+def resolver(
+    ws: Workspace, policy: LinkPolicy = OBSIDIAN, expected: Iterable[str] = ()
+) -> Callable[[str, NotePath], Meaning]:
+    """What a target written in a source means, remembered for as long as the answer is being made. `expected` are
+    targets that will be asked for."""
+    names = KnownNames(SeenNames(ws.index, ws.access.sees) if ws.access.hide else ws.index)
+    keys = {link_key(target.strip()) for target in expected}
+    if keys:
+        borne = ws.index.bearing_each(keys)
+        names.learn(keys, {key: [path for path in paths if ws.access.sees(path)] for key, paths in borne.items()})
+    known: dict[tuple[str, NotePath], Meaning] = {}
+
+    def asked(target: str, source: NotePath) -> Meaning:
+        meant = known.get((target, source))
+        if meant is None:
+            if len(known) >= MOST_NAMES:
+                known.clear()
+            meant = known[target, source] = meaning(target, source, names, policy)
+        return meant
+
+    return asked
+
+
+def outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> tuple[ResolvedLink, ...]:
+    """Every link of a note in order, with where it leads."""
+    ws.access.may_see(path)
+    return by_whole_index(ws, lambda: _outgoing(ws, path, policy))
+
+
+def _outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy) -> tuple[ResolvedLink, ...]:
+    rows = ws.index.links_from(path)
+    means = resolver(ws, policy, [row.target for row in rows])
+    return tuple(link_seen(row, means(row.target, path)) for row in rows)
+
+
+def incoming(
+    ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN, *, own: bool = False
+) -> tuple[ResolvedLink, ...]:
+    """Every link that leads to a note, by the note it stands in and its line; its `own` links to itself on request."""
+    ws.access.may_see(path)
+    return by_whole_index(ws, lambda: _incoming(ws, path, policy, own))
+
+
+def _incoming(ws: Workspace, path: NotePath, policy: LinkPolicy, own: bool) -> tuple[ResolvedLink, ...]:
+    means = resolver(ws, policy)
+    found = []
+    for row in ws.index.links_toward(keys_toward(ws, path, policy)):
+        if (row.source == path and not own) or not ws.access.sees(row.source):
+            continue
+        meant = means(row.target, row.source)
+        if meant.path == path:
+            found.append(link_seen(row, meant, other=row.source))
+    return tuple(sorted(found, key=lambda link: (link.source, link.line)))
+
+
+def keys_toward(ws: Workspace, path: NotePath, policy: LinkPolicy) -> tuple[str, ...]:
+    """The keys of every link that could mean a note, by whatever names a policy lets it be linked."""
+    return name_keys(path) if policy is OBSIDIAN else all_keys(path, ws.index.other_names(path))
+
+
+def all_keys(path: NotePath, others: Iterable[str]) -> tuple[str, ...]:
+    """Keys of a note's names and other names, slugs included."""
+    slugs = (slug_key(name) for name in (without_md(path), path.stem, *others))
+    return tuple(dict.fromkeys((*name_keys(path, others), *slugs)))
+
+
+def link_seen(row: LinkRow, meant: Meaning, *, other: NotePath | None = None) -> ResolvedLink:
+    status = "broken" if meant.path is None else "ambiguous" if meant.ambiguous else "ok"
+    where = other if other is not None else meant.path
+    return ResolvedLink(
+        where, row.source, row.target, row.subpath, row.display, row.kind, row.line, row.context, status
+    )
+
+
+def links(ws: Workspace, path: NotePath, direction: str = "both", depth: int = 1) -> LinkReport:
+    """Links of a note; with a depth, of the notes they lead to as well, each note once."""
+    ws.access.may_see(path)
+
+    def report() -> LinkReport:
+        out = _spread(path, depth, lambda one: _outgoing(ws, one, OBSIDIAN)) if direction in ("both", "out") else ()
+        back = (
+            _spread(path, depth, lambda one: _incoming(ws, one, OBSIDIAN, False)) if direction in ("both", "in") else ()
+        )
+        return LinkReport(path, tuple(out), tuple(back))
+
+    return by_whole_index(ws, report)
+
+
+def _spread(
+    start: NotePath, depth: int, step: Callable[[NotePath], tuple[ResolvedLink, ...]]
+) -> Iterator[ResolvedLink]:
+    """Breadth first; the first level whole, the next ones as far as they lead to something new."""
+    seen = {start}
+    waiting = deque([(start, 1)])
+    while waiting:
+        path, level = waiting.popleft()
+        for link in step(path):
+            new = link.path is not None and link.path not in seen
+            if level == 1 or new:
+                yield link
+            if new and link.path is not None:
+                seen.add(link.path)
+                if level < depth and link.path.is_note:
+                    waiting.append((link.path, level + 1))
+
+
+def broken(ws: Workspace, policy: LinkPolicy = OBSIDIAN) -> list[ResolvedLink]:
+    """Every link that leads nowhere or not to one note for certain, note by note."""
+    return by_whole_index(ws, lambda: list(_broken(ws, policy)))
+
+
+def _broken(ws: Workspace, policy: LinkPolicy) -> Iterator[ResolvedLink]:
+    means = resolver(ws, policy)
+    for row in ws.index.all_links():
+        if ws.access.sees(row.source):
+            meant = means(row.target, row.source)
+            if meant.path is None or meant.ambiguous:
+                yield link_seen(row, meant)

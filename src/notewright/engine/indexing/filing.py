@@ -1,0 +1,178 @@
+"""From the store into the index: what is read, parsed and filed, and what is forgotten."""
+
+import logging
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+from notewright.engine.workspace import Workspace
+from notewright.errors import Forbidden, NotFound, Problem
+from notewright.index.base import Filing, Index
+from notewright.notes.parse.parser import parse, parse_words  # parsing is loaded when there is something to parse
+from notewright.notes.path import NotePath
+from notewright.stores.base import Entry, Store
+
+log = logging.getLogger(__name__)
+BIGGEST_PARSED = 32 << 20  # a larger "note" is listed and read, not parsed or searched
+BATCH = 200  # files in one transaction
+LARGE = 256 << 10  # bytes; a larger note is filed by its name first, and read when all others are filed
+TOGETHER_BYTES = 1 << 20  # of parsed notes that are held in memory before they are filed
+MOST_MARKS = 500_000  # in a note that is parsed: what its links, headings, tags and items can be told by beforehand
+LATER = "it is large and not indexed yet: only its name is known"
+COSTLY = "it holds too much to index: it is found by its name and words, its links, tags and headings are not known"
+_MARKS = ("[", "#", ">", "\n", "^", "- ", "* ", "+ ", ". ", ") ")
+
+
+def read_for_index(store: Store, entry: Entry, *, large: bool = True) -> Filing | None:
+    """What the index is told of one file; None when it is gone. Broken content is filed as far as it can be, and a
+    large note by its name alone unless `large`: without a stamp, so that it differs from what is there."""
+    if entry.kind == "folder" or (entry.kind == "symlink" and not (entry.mode and stat.S_ISREG(entry.mode))):
+        return None  # as a listing of all files has it
+    path = entry.path
+    if not path.is_note or entry.kind == "symlink":
+        return Filing(path, entry.stamp, "", entry.size, entry.modified_ns, None)
+    if entry.kind == "placeholder":
+        return _unparsed(entry, "its content is not on this machine")
+    if entry.size > BIGGEST_PARSED:
+        return _unparsed(entry, f"it is larger than {BIGGEST_PARSED >> 20} MiB")
+    if entry.size > LARGE and not large:
+        return Filing(path, "", "", entry.size, entry.modified_ns, None, LATER)
+    try:
+        stored = store.read(path)
+    except NotFound:
+        return None
+    except Problem as problem:
+        return _unparsed(entry, problem.message)
+    entry = stored.entry
+    try:
+        text, trouble = stored.data.decode(), None
+    except UnicodeDecodeError:
+        text, trouble = stored.data.decode(errors="replace"), "it is not UTF-8"
+    if len(text) > LARGE and sum(map(text.count, _MARKS)) > MOST_MARKS:
+        note, trouble = parse_words(path, text), COSTLY
+    else:
+        note = parse(path, text)
+        trouble = trouble or note.frontmatter.problem
+    return Filing(path, entry.stamp, stored.version, entry.size, entry.modified_ns, note, trouble)
+
+
+def _unparsed(entry: Entry, why: str) -> Filing:
+    return Filing(entry.path, entry.stamp, "", entry.size, entry.modified_ns, None, why)
+
+
+def read_many_for_index(store: Store, entries: Iterable[Entry], *, large: bool = True) -> Iterator[Filing]:
+    """Filings of what is still there."""
+    for entry in entries:
+        filed = read_for_index(store, entry, large=large)
+        if filed is not None:
+            yield filed
+
+
+def batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """Entries to be filed together: so many, or notes of so many bytes."""
+    batch: list[Entry] = []
+    size = 0
+    for entry in entries:
+        batch.append(entry)
+        size += entry.size if entry.path.is_note and entry.size <= LARGE else 0
+        if len(batch) == BATCH or size > TOGETHER_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def file_unless_written(store: Store, index: Index, read: Iterable[Filing], drop: Iterable[str] = ()) -> None:
+    """File what was read without the store's lock. A change set of ours may have been written and filed since: what is
+    no longer as it was read is looked at again, so that the older text does not come over the newer one."""
+    found = list(read)
+    with store.lock():
+        put, gone = [], []
+        for path, known in (*((one.path, one) for one in found), *((NotePath(path), None) for path in drop)):
+            fresh = _as_it_is(store, path, known)
+            if fresh is None:
+                gone.append(path)
+            else:
+                put.append(fresh)
+        index.file(put, drop=gone)
+
+
+def _as_it_is(store: Store, path: NotePath, known: Filing | None) -> Filing | None:
+    try:
+        entry = store.stat(path)
+    except (NotFound, Forbidden):
+        return None
+    if known is not None and known.stamp in (entry.stamp, ""):
+        return known
+    return read_for_index(store, entry)
+
+
+def file_paths(
+    store: Store, index: Index, paths: Iterable[NotePath], *, locked: bool = False, large: bool = True
+) -> list[Filing]:
+    """Bring the index up to date with these files; what was put into it, without the notes. `locked`: the caller holds
+    the store's lock."""
+    done: list[Filing] = []
+    put: list[Filing] = []
+    drop: list[str] = []
+    for path in dict.fromkeys(paths):
+        known = index.filed(path)
+        try:
+            entry = store.stat(path)
+        except (NotFound, Forbidden):  # a listing leaves out what may not be looked at
+            drop += [path] if known is not None else []
+            continue
+        if known is not None and known.stamp == entry.stamp:
+            continue
+        fresh = read_for_index(store, entry, large=large)
+        if fresh is None:
+            drop += [path] if known is not None else []
+        else:
+            put.append(fresh)
+            done.append(replace(fresh, note=None))
+            if sum(one.size for one in put if one.note) > TOGETHER_BYTES:
+                _file(store, index, put, drop, locked)
+                put, drop = [], []
+    _file(store, index, put, drop, locked)
+    return done
+
+
+def file_large(store: Store, index: Index, path: NotePath) -> list[Filing]:
+    """Read and file one note without the store's lock, so that no writer waits for it. If it was changed meanwhile, it
+    is looked at again: what was put then."""
+    with suppress(NotFound, Forbidden):
+        entry, known = store.stat(path), index.filed(path)
+        if known is None or known.stamp != entry.stamp or not _holds(store, path, known.version):
+            fresh = read_for_index(store, entry)
+            index.file([fresh] if fresh is not None else [])
+    return file_paths(store, index, [path], large=False)
+
+
+def _holds(store: Store, path: NotePath, version: str) -> bool:
+    try:
+        return store.read(path).version == version
+    except Problem:
+        return False
+
+
+def _file(store: Store, index: Index, put: list[Filing], drop: list[str], locked: bool) -> None:
+    if locked:
+        index.file(put, drop=drop)
+    elif put or drop:
+        file_unless_written(store, index, put, drop)
+
+
+def refile(ws: Workspace, paths: Iterable[NotePath]) -> None:
+    """Index a change set of our own before it is answered. The notes are written: a failure here is not theirs, and
+    whoever follows the store will file them again."""
+    touched = list(paths)
+    try:
+        ws.index.touched(touched)
+        put = file_paths(ws.store, ws.index, touched, locked=True, large=not ws.follower.takes_large())
+        for filed in put:
+            if filed.problem == LATER:
+                ws.follower.put_off(filed.path, filed.size)
+    except Exception as error:
+        log.warning("the index did not take a change; it will be read again: %r", error)
+        ws.follower.look_again(touched)

@@ -1,0 +1,127 @@
+"""Large notes are filed after all others and one by one, so that no call waits for one of them longer than a moment."""
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+
+from notewright.engine.indexing.filing import BIGGEST_PARSED, COSTLY, LARGE, LATER
+from notewright.engine.workspace import Workspace
+from notewright.errors import Indexing
+from notewright.notes.path import NotePath, path_key
+from notewright.stores.base import Entry
+
+GRACE_SECONDS = 1.0  # how long calls wait for a large note that has just come: most are filed by then
+POLL_SECONDS = 0.02
+NAMED = 3  # notes that are named where some are not indexed yet
+
+
+class LargeQueue:
+    """Large notes that are known by name and still to be read, the smallest first. Safe from many threads."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[NotePath, int] = {}
+        self._failed: dict[NotePath, int] = {}
+        self._until = 0.0
+        self._mutex = threading.Lock()
+
+    def add(self, path: NotePath, size: int) -> None:
+        with self._mutex:
+            if path not in self._sizes:
+                self._until = time.monotonic() + GRACE_SECONDS
+            self._sizes[path] = size
+
+    def take(self, entries: Iterable[Entry], known: Mapping[str, str]) -> list[Entry]:
+        """The entries without the large notes that the index knows, as they are or by their names alone: those are read
+        later. Filed anew by its name alone, such a note would be lost until then."""
+        left: list[Entry] = []
+        for entry in entries:
+            is_large = entry.path.is_note and LARGE < entry.size <= BIGGEST_PARSED
+            if is_large and known.get(entry.path) in (entry.stamp, ""):
+                self.add(entry.path, entry.size)
+            else:
+                left.append(entry)
+        return left
+
+    def smallest(self) -> NotePath | None:
+        with self._mutex:
+            return min(self._sizes, key=lambda one: (self._failed.get(one, 0), self._sizes[one], one), default=None)
+
+    def done(self, path: NotePath) -> None:
+        with self._mutex:
+            self._sizes.pop(path, None)
+            self._failed.pop(path, None)
+
+    def put_last(self, path: NotePath) -> None:
+        """It could not be filed: the others come first, and it is tried again."""
+        with self._mutex:
+            self._failed[path] = self._failed.get(path, 0) + 1
+
+    def wait(self, stop: threading.Event, deadline: float) -> None:
+        """Until there are none, or those that came last have had their time."""
+        while self._sizes and time.monotonic() < min(deadline, self._until) and not stop.wait(POLL_SECONDS):
+            pass
+
+    def __bool__(self) -> bool:
+        return bool(self._sizes)
+
+
+def unread(ws: Workspace) -> list[NotePath]:
+    """The notes this reader may see whose text is not in the index yet."""
+    return [path for path in ws.index.with_problem(LATER) if ws.access.sees(path)]
+
+
+def say_unread(paths: Iterable[NotePath]) -> str:
+    """Which notes are not indexed yet, in words."""
+    listed = list(paths)
+    more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
+    return f"not indexed yet: {', '.join(listed[:NAMED])}{more}" if listed else "some notes are not indexed yet"
+
+
+def wait_for_links(ws: Workspace) -> None:
+    """For a plan that must know every link: Indexing while a note's text is not in the index yet."""
+    deadline = time.monotonic() + ws.limits.index_seconds
+    ws.follower.wait_for_all(ws.limits.index_seconds)
+    _wait_for_texts(ws, deadline)
+
+
+def wait_for_texts(ws: Workspace, seconds: float) -> None:
+    """For somebody who can wait: until every note's text is in the index, or Indexing."""
+    deadline = time.monotonic() + seconds
+    ws.follower.wait(seconds)
+    _wait_for_texts(ws, deadline)
+
+
+def _wait_for_texts(ws: Workspace, deadline: float) -> None:
+    while not_indexed(ws):
+        if time.monotonic() >= deadline:
+            raise still_indexing(ws)
+        time.sleep(POLL_SECONDS)
+
+
+def not_indexed(ws: Workspace) -> bool:
+    """Whether the text of some note is not in the index yet, seen by the caller or not."""
+    return bool(ws.index.with_problem(LATER))
+
+
+def still_indexing(ws: Workspace) -> Indexing:
+    """Which notes have to be waited for."""
+    left, (notes, _) = unread(ws), ws.index.count()
+    done = notes - len(left)
+    return Indexing(
+        f"still indexing ({done} of {notes} notes); {say_unread(left)}",
+        hint="try again in a moment",
+        done=done,
+        total=notes,
+        missing=left,
+    )
+
+
+def naming(ws: Workspace, keys: Iterable[str]) -> list[NotePath]:
+    """Of the notes whose links the index does not know, because there are too many, those that hold one of the keys."""
+    wanted = {written for key in keys for written in (key, key.replace(" ", "%20"))}
+    found = []
+    for path in ws.index.with_problem(COSTLY):
+        text = path_key(ws.index.text(path) or "")
+        if any(key in text for key in wanted):
+            found.append(path)
+    return found

@@ -1,0 +1,67 @@
+"""Parts of a note: the span of a section, a block or some lines, for reading them."""
+
+import difflib
+import re
+
+from notewright.errors import Invalid, NotFound
+from notewright.notes.edits.sections import section_of
+from notewright.notes.model import Note
+
+_LINES = re.compile(r"(\d{1,9})(?:\s*(-)\s*(\d{0,9}))?")
+_END = re.compile(r"\r\n|\r|\n")
+
+
+def section_span(note: Note, wanted: str) -> tuple[int, int]:
+    """The section with its heading and sub-sections, or the block; NotFound names the nearest headings."""
+    if wanted.startswith("^"):
+        return block_span(note, wanted[1:])
+    section = section_of(note, wanted)
+    return section.start, section.end
+
+
+def block_span(note: Note, block_id: str) -> tuple[int, int]:
+    for block in note.blocks:
+        if block.id.lower() == block_id.lower():
+            return span_of_lines(note.text, block.start_line, block.end_line)
+    ids = [block.id for block in note.blocks]
+    near = difflib.get_close_matches(block_id, ids, n=3, cutoff=0.3) or ids[:3]
+    hint = "blocks here: " + ", ".join("^" + one for one in near) if near else "the note has no block ids"
+    raise NotFound(
+        f"no block ^{block_id} in {note.path}", hint=hint, what="block", section=block_id, path=note.path, nearest=near
+    )
+
+
+def line_span(text: str, asked: str) -> tuple[int, int, str]:
+    """`"10-40"`, `"40-"` or `"7"`, clipped to the text, with the lines that came of it in words."""
+    match = _LINES.fullmatch(asked.strip())
+    first = int(match[1]) if match else 0
+    total = len(_line_starts(text))
+    last = first if match and not match[2] else int(match[3]) if match and match[3] else total
+    if not match or first < 1 or (match[3] and last < first):
+        raise Invalid(f"{asked!r} does not name lines", hint='write "10-40" or "40-"', what="lines")
+    if first > total:
+        return len(text), len(text), f"past the end: there are {total} lines"
+    last = min(last, total)
+    start, end = span_of_lines(text, first, last)
+    return start, end, f"lines {first}-{last}"
+
+
+def span_of_lines(text: str, first: int, last: int) -> tuple[int, int]:
+    """From the start of one line to the end of another, its ending included; both from 1."""
+    starts = _line_starts(text)
+    end = starts[last] if last < len(starts) else len(text)
+    return starts[min(first, len(starts)) - 1], end
+
+
+def _line_starts(text: str) -> list[int]:
+    """Where each line begins; a final line ending begins no line."""
+    starts = [0] + [match.end() for match in _END.finditer(text)]
+    return starts[:-1] if len(starts) > 1 and starts[-1] == len(text) else starts
+
+
+def line_count(text: str, end: int | None = None) -> int:
+    """How many lines there are, or are before `end`; one that is begun counts."""
+    text = text[:end]
+    if "\r" in text:
+        text = _END.sub("\n", text)
+    return text.count("\n") + (bool(text) and not text.endswith("\n"))

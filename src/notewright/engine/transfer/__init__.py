@@ -1,0 +1,1 @@
+"""Whole workspaces out and in: backup, restore, export, import."""

@@ -1,0 +1,215 @@
+"""Where files are imported from: a folder or a zip file, neither of them trusted.
+
+Each file arrives with its name as the source says it, and with what speaks against it already: a symlink, a name that
+cannot be read, an entry made to swell. Nothing is written anywhere but where the engine puts it, so a name like
+`../x` is only a bad name.
+"""
+
+import os
+import re
+import stat
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from notewright.engine.changes.batch_write import UnreadableFile
+from notewright.errors import Invalid, NotFound, TooLarge
+
+MOST_ENTRIES = 200_000  # in a zip file
+MOST_BYTES = 4 << 30  # in a zip file, unpacked
+SWELLS = 200  # so many times larger than it is packed: text never is
+HONEST = 1 << 20  # bytes below which that is not looked at
+_READ = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}  # the others unpack a piece of any size at once
+_ENCRYPTED, _UTF8 = 0x1 | 0x40 | 0x2000, 0x800
+_UNSPEAKABLE = re.compile("[\ud800-\udfff]")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+Source = str | os.PathLike[str] | BinaryIO
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file of a source. `against`: a reason and words why it cannot come, None where it can be fetched."""
+
+    name: str
+    size: int
+    fetch: Callable[[], bytes]  # may raise NotComing
+    against: tuple[str, str] | None = None
+
+
+@contextmanager
+def source_files(source: Source) -> Iterator[Iterator[SourceFile]]:
+    """The files of a folder or zip file. Invalid for what is neither, NotFound for nothing, TooLarge for too much."""
+    if isinstance(source, str | os.PathLike):
+        place = os.path.realpath(os.path.expanduser(source))
+        if os.path.isdir(place):
+            yield _of_folder(place)
+            return
+        if not os.path.exists(place):
+            raise NotFound(f"{os.fspath(source)} is not there", hint="name a folder or a zip file", what="file")
+        source = place
+    with _opened(source) as archive:
+        yield _of_zip(archive)
+
+
+# ---- a zip file ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _opened(source: str | BinaryIO) -> Iterator[zipfile.ZipFile]:
+    try:
+        archive = zipfile.ZipFile(source)
+    except (zipfile.BadZipFile, ValueError, RuntimeError, OverflowError, EOFError, OSError) as error:
+        raise Invalid(f"that is no zip file that can be read: {error}", hint="pack it again", what="source") from None
+    with archive:
+        listed = archive.infolist()
+        if len(listed) > MOST_ENTRIES:
+            raise TooLarge(
+                f"the zip file has {len(listed):,} entries; the most is {MOST_ENTRIES:,}",
+                hint="split it",
+                size=len(listed),
+                limit=MOST_ENTRIES,
+            )
+        yield archive
+
+
+def _of_zip(archive: zipfile.ZipFile) -> Iterator[SourceFile]:
+    total = 0
+    for info in archive.infolist():
+        name = _name(info)
+        if info.is_dir():
+            continue
+        against = _against(info)
+        if against is None:
+            total += info.file_size
+            if total > MOST_BYTES:
+                raise TooLarge(
+                    f"the zip file holds more than {MOST_BYTES:,} bytes", hint="split it", size=total, limit=MOST_BYTES
+                )
+        yield SourceFile(name, info.file_size, _unpacking(archive, info), against)
+
+
+def _name(info: zipfile.ZipInfo) -> str:
+    """The name as it was meant. Many packers write UTF-8 and do not say so; what is none is read as the format says."""
+    raw = info.orig_filename
+    if info.flag_bits & _UTF8:
+        return raw
+    try:
+        return raw.encode("cp437").decode()
+    except UnicodeError:
+        return raw
+
+
+def _against(info: zipfile.ZipInfo) -> tuple[str, str] | None:
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if kind == stat.S_IFLNK:
+        return "symlink", "it is a symlink"
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        return "special", "it is not a regular file"
+    if info.flag_bits & _ENCRYPTED:
+        return "encrypted", "it is encrypted"
+    if info.compress_type not in _READ:
+        return "unreadable", "it is packed in a way that is not unpacked here; use deflate"
+    if info.file_size > HONEST and info.file_size > SWELLS * max(1, info.compress_size):
+        return "bomb", f"it would swell from {info.compress_size:,} to {info.file_size:,} bytes"
+    return None
+
+
+def _unpacking(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[], bytes]:
+    def fetch() -> bytes:
+        try:
+            with archive.open(info) as file:
+                data = file.read(info.file_size + 1)
+        except Exception as error:  # zlib, struct, zipfile and codecs each have their own
+            raise UnreadableFile("damaged", f"it cannot be unpacked: {error}") from None
+        if len(data) != info.file_size:
+            raise UnreadableFile("damaged", "it is not as long as it says")
+        return data
+
+    return fetch
+
+
+# ---- a folder -----------------------------------------------------------------------------------------
+
+
+def _of_folder(root: str) -> Iterator[SourceFile]:
+    """Every file beneath, folder by folder. No symlink is followed."""
+    left = [""]
+    while left:
+        folder = left.pop()
+        try:
+            with _entered(root, folder) as handle, os.scandir(handle) as names:
+                found = sorted(names, key=lambda each: each.name)
+                entries = [_entry(root, folder, each) for each in found]
+        except OSError as error:
+            yield _nothing(folder or ".", "unreadable", f"it cannot be read: {_why(error)}")
+            continue
+        for name, arrival in entries:
+            if arrival is None:
+                left.append(name)
+            else:
+                yield arrival
+
+
+def _entry(root: str, folder: str, each: "os.DirEntry[str]") -> tuple[str, SourceFile | None]:
+    """A path and what arrives under it; None where it is a folder to look into."""
+    path = f"{folder}/{each.name}" if folder else each.name
+    if _UNSPEAKABLE.search(each.name):
+        shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        return shown, _nothing(shown, "bad_name", "its name is not text")
+    if each.is_symlink():
+        return path, _nothing(path, "symlink", "it is a symlink")
+    if each.is_dir(follow_symlinks=False):
+        if each.name.startswith("."):
+            return path, _nothing(f"{path}/", "dotted", "it begins with a dot")
+        return path, None
+    if not each.is_file(follow_symlinks=False):
+        return path, _nothing(path, "special", "it is not a regular file")
+    size = each.stat(follow_symlinks=False).st_size
+    return path, SourceFile(path, size, _reading(root, folder, each.name, size))
+
+
+def _nothing(name: str, reason: str, words: str) -> SourceFile:
+    def fetch() -> bytes:
+        raise UnreadableFile(reason, words)
+
+    return SourceFile(name, 0, fetch, (reason, words))
+
+
+def _reading(root: str, folder: str, name: str, size: int) -> Callable[[], bytes]:
+    def fetch() -> bytes:
+        try:
+            with _entered(root, folder) as handle:
+                file = os.fdopen(os.open(name, _FILE, dir_fd=handle), "rb")
+            with file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise UnreadableFile("special", "it is not a regular file any more")
+                data = file.read(size + 1)
+        except OSError as error:
+            raise UnreadableFile("unreadable", f"it cannot be read: {_why(error)}") from None
+        if len(data) > size:
+            raise UnreadableFile("unreadable", "it grew while it was read")
+        return data
+
+    return fetch
+
+
+@contextmanager
+def _entered(root: str, folder: str) -> Iterator[int]:
+    """A folder beneath the root, open; through no symlink, whatever anybody put there meanwhile."""
+    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in folder.split("/") if folder else ():
+            inner = os.open(name, _FOLDER, dir_fd=handle)
+            os.close(handle)
+            handle = inner
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

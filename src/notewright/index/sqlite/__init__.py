@@ -1,0 +1,1 @@
+"""The index in SQLite with FTS5."""

@@ -1,0 +1,259 @@
+"""A whole new index: rows are made where the notes are read, and written by a second process.
+
+    python -m notewright.index.sqlite.build FILE      reads batches of rows on standard input, writes the index FILE
+
+A batch is its length in eight bytes and a marshalled list of rows; a length of zero is the end.
+"""
+
+import gc
+import marshal
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Protocol
+
+from notewright.errors import Internal
+from notewright.index.base import Filing
+from notewright.index.sqlite.generations import BuildProgressFile, Generations, Identity
+from notewright.index.sqlite.rows import PREPARED, Row, insert, learn_all, prepared, put, row_of
+from notewright.index.sqlite.schema import Connection, finish, new_index, open_index
+
+SMALL = 500  # files that are not worth a second process
+BATCH = 64  # rows sent at a time
+BATCH_BYTES = 1 << 20  # of notes whose rows are held until they are sent
+AHEAD = 24  # batches that may wait to be written: more than one transaction, a few megabytes
+COMMIT = 1_024  # files in one transaction
+CACHE_KIB = 32_000
+HASH_BYTES = 16_000_000  # words FTS5 gathers before it writes them down
+Write = Callable[[Callable[[Connection], object]], None]
+
+
+class Filler(Protocol):
+    """Takes rows of files that are not there yet."""
+
+    def add(self, rows: list[Row]) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class SqliteBuild:
+    """Implements `Build`. Everything else goes on meanwhile; leaving without `swap` leaves no trace."""
+
+    def __init__(self, places: Generations, write: Write, total: int) -> None:
+        self._places, self._write, self._total = places, write, total
+        self._stack = ExitStack()
+        self._tally: BuildProgressFile
+        self._place: Path
+        self._filler: Filler
+        self._beside: Identity | None = None
+        self._swapped = False
+
+    def __enter__(self) -> "SqliteBuild":
+        self._tally = self._stack.enter_context(self._places.building(self._total))
+        try:
+            self._write(_begin_journal)
+            self._beside = self._places.standing()
+            self._place = self._places.fresh()
+            file = self._place / "index.db"
+            self._filler = Here(file) if self._total < SMALL else Elsewhere(file)
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._filler.stop()
+            if not self._swapped:
+                shutil.rmtree(self._place, ignore_errors=True)
+                self._write(_end_journal)
+        finally:
+            self._stack.close()
+
+    def file(self, filings: Iterable[Filing]) -> None:
+        rows: list[Row] = []
+        size = 0
+        for filing in filings:
+            rows.append(row_of(filing))
+            size += filing.size if filing.note else 0
+            if len(rows) == BATCH or size > BATCH_BYTES:
+                self._add(rows)
+                rows, size = [], 0
+        self._add(rows)
+
+    def _add(self, rows: list[Row]) -> None:
+        if rows:
+            self._filler.add(rows)
+            self._tally.add(len(rows))
+
+    def finish(self) -> None:
+        self._filler.finish()
+
+    def swap(self, again: Callable[[Iterable[str]], Iterable[Filing]]) -> None:
+        """Behind the gate nobody writes: what was touched until now is all there is."""
+        with self._places.gate(alone=True):
+            made = open_index(self._place / "index.db", writing=True)
+            try:
+                touched = self._touched()
+                _file_again(made, touched or (), again)
+                # Where the index beside which this was built is gone, so is the list of what changed: look at all.
+                made.rows("update meta set value=? where key='wanting'", (int(touched is None),))
+            finally:
+                made.close()
+            self._places.point(self._place)
+            self._swapped = True
+
+    def _touched(self) -> list[str] | None:
+        if self._beside is None or self._places.standing() != self._beside:
+            return None
+        old = open_index(self._places.door)
+        try:
+            return [path for (path,) in old.rows("select path from touched order by path")]
+        finally:
+            old.close()
+
+
+def _begin_journal(con: Connection) -> None:
+    con.rows("delete from touched")
+    con.rows("update meta set value=1 where key='building'")
+
+
+def _end_journal(con: Connection) -> None:
+    con.rows("update meta set value=null where key='building'")
+    con.rows("delete from touched")
+
+
+def _file_again(made: Connection, touched: Iterable[str], again: Callable[[Iterable[str]], Iterable[Filing]]) -> None:
+    left = set(touched)
+    if not left:
+        return
+    with made.db:
+        rows = [row_of(filing) for filing in again(sorted(left))]
+        put(made, rows, drop=left - {str(row.file[0]) for row in rows})
+
+
+# ---- filling ------------------------------------------------------------------------------------------
+
+
+class Here:
+    """Fills an index in this process."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._made = new_index(file, ready=False)
+        self._made.db.execute(f"pragma cache_size=-{CACHE_KIB}; pragma locking_mode=exclusive")
+        for table in ("words", "said"):  # one merge at the end instead of many on the way
+            self._made.db.execute(f"insert into {table}({table}, rank) values('automerge', 0)")
+            self._made.db.execute(f"insert into {table}({table}, rank) values('hashsize', {HASH_BYTES})")
+        self._next = (1, 1)
+        self._uncommitted = 0
+        self._made.db.execute("begin")
+
+    def add(self, rows: list[Row]) -> None:
+        for start in range(0, len(rows), PREPARED):
+            file, link = self._next
+            batch = [prepared(row) for row in rows[start : start + PREPARED]]
+            self._next = file + len(batch), insert(self._made, enumerate(batch, file), link)
+        self._uncommitted += len(rows)
+        if self._uncommitted >= COMMIT:
+            self._made.db.execute("commit; begin")
+            self._uncommitted = 0
+
+    def finish(self) -> None:
+        made = self._made
+        made.db.execute("commit")
+        with made.db:
+            for table in ("words", "said"):
+                made.db.execute(f"insert into {table}({table}) values('optimize')")
+                made.db.execute(f"insert into {table}({table}, rank) values('automerge', 4)")
+                made.db.execute(f"insert into {table}({table}, rank) values('hashsize', 1048576)")
+            learn_all(made)
+        finish(made)
+        self.stop()
+        with open(self._file, "rb") as file:
+            os.fsync(file.fileno())  # it was filled without care: a power cut must not find it half there
+
+    def stop(self) -> None:
+        self._made.close()
+
+
+class Elsewhere:
+    """Has a second process fill the index. It dies with us: the end of its input without the last word is the end."""
+
+    def __init__(self, file: Path) -> None:
+        command = [sys.executable, "-P", "-m", "notewright.index.sqlite.build", str(file)]
+        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+
+    def add(self, rows: list[Row]) -> None:
+        batch = marshal.dumps([tuple(row) for row in rows])
+        try:
+            self._input.write(len(batch).to_bytes(8, "big"))
+            _write_all(self._input, batch)
+        except BrokenPipeError:
+            raise Internal("the process that writes the index ended") from None
+
+    @property
+    def _input(self) -> IO[bytes]:
+        assert self._child.stdin is not None
+        return self._child.stdin
+
+    def finish(self) -> None:
+        self._input.write(bytes(8))
+        self._input.close()
+        assert self._child.stdout is not None
+        if self._child.stdout.read() != b"done":
+            raise Internal("the process that writes the index did not finish")
+        self._child.wait()
+
+    def stop(self) -> None:
+        if self._child.poll() is None:
+            self._child.kill()
+        self._child.wait()
+        for pipe in (self._child.stdin, self._child.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def _write_all(file: IO[bytes], data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]
+
+
+def main(file: Path) -> None:
+    """The second process."""
+    gc.disable()  # rows hold no cycles
+    filler = Here(file)
+    for batch in _read_ahead(sys.stdin.buffer):
+        filler.add([Row(*row) for row in marshal.loads(batch)])
+    filler.finish()
+    sys.stdout.write("done")
+
+
+def _read_ahead(source: IO[bytes]) -> Iterator[bytes]:
+    """Every batch until the last word. A thread reads on while one is written down: nobody waits for the other."""
+    batches: queue.Queue[bytes] = queue.Queue(AHEAD)
+
+    def read() -> None:
+        size = 1
+        while size:
+            size = int.from_bytes(source.read(8), "big")
+            batches.put(source.read(size))
+
+    threading.Thread(target=read, daemon=True).start()
+    return iter(batches.get, b"")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

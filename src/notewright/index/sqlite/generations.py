@@ -1,0 +1,219 @@
+"""Where an index lives: a folder of generations, and a pointer to the one that answers.
+
+    gate            locked shared by whoever writes, alone by whoever changes the pointer
+    building        locked by whoever builds, with how far it is
+    current-1 ->    g-5e0c…, for indexes of form 1: another program version keeps its own
+    g-5e0c…/index.db
+
+Anything here can be deleted at any moment. What is missing is begun anew, empty and wanting.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+
+from notewright.errors import Busy, NoSpace, Problem, Unavailable
+from notewright.index.sqlite.schema import VERSION, new_index
+
+Identity = tuple[int, int]  # device and inode of an index file: another one is another generation
+STALE_SECONDS = 7 * 86400.0  # a generation nobody points to, or of another form, that was not touched for so long
+_TRIES = 20  # so often somebody may delete an index while it is begun
+DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError)
+
+
+TROUBLE = (OSError, apsw.BusyError, apsw.LockedError, apsw.FullError, *DAMAGE)
+
+
+def in_words(error: Exception) -> Problem:
+    """A trouble of SQLite's or the system's as one of ours."""
+    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
+        return Busy("the index is in use by another process", hint="try again in a moment")
+    if isinstance(error, apsw.FullError):
+        return NoSpace("the disk that holds the index is full", hint="free some space and try again")
+    return Unavailable(f"the index cannot be used: {error}", hint="look at the cache directory")
+
+
+class Generations:
+    """The generations in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.door = folder / f"current-{VERSION}" / "index.db"
+        self._pointer = folder / f"current-{VERSION}"
+        self._door = str(self.door)
+
+    def current(self) -> Identity:
+        """Which index answers; begun anew where there is none. One stat when all is well."""
+        for _ in range(_TRIES):
+            found = self.standing()
+            if found is not None:
+                return found
+            with contextlib.suppress(FileNotFoundError, apsw.CantOpenError), self.gate(alone=True):
+                if self.standing() is None:
+                    self._begin()
+        raise Unavailable("the index is deleted again and again", hint="look at the cache directory")
+
+    def standing(self) -> Identity | None:
+        try:
+            status = os.stat(self._door)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def place(self) -> tuple[str, Identity] | None:
+        """Where the index that answers is: never again the same for another one, as an inode alone may be."""
+        try:
+            name = os.readlink(self._pointer)
+        except OSError:
+            return None
+        found = self.standing()
+        return None if found is None else (name, found)
+
+    def discard(self, damaged: Identity) -> None:
+        """Begin anew if this one still is the one that answers."""
+        with self.gate(alone=True):
+            if self.standing() == damaged:
+                self._begin()
+
+    def _begin(self) -> None:
+        place = self.fresh()
+        new_index(place / "index.db").close()
+        self.point(place)
+
+    def fresh(self) -> Path:
+        """The place of a new generation."""
+        place = self.folder / f"g-{secrets.token_hex(6)}"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        place.mkdir(mode=0o700)  # it holds the texts of the notes
+        return place
+
+    def point(self, place: Path) -> None:
+        """From now on this generation answers, in every process. Only behind the gate."""
+        (place / "answered").touch()
+        link = self.folder / f"next-{secrets.token_hex(6)}"
+        link.symlink_to(place.name)
+        os.replace(link, self._pointer)
+        self._sweep(place)
+
+    def _sweep(self, kept: Path) -> None:
+        """Remove what answered once and what nobody points to any more."""
+        pointed = {kept.name}
+        for pointer in self.folder.glob("current-*"):
+            with contextlib.suppress(FileNotFoundError):
+                if pointer == self._pointer or time.time() - pointer.lstat().st_mtime < STALE_SECONDS:
+                    pointed.add(os.readlink(pointer))
+                else:
+                    pointer.unlink(missing_ok=True)
+        for place in self.folder.glob("g-*"):
+            with contextlib.suppress(OSError):
+                if place.name not in pointed and (place / "answered").exists():
+                    shutil.rmtree(place, ignore_errors=True)
+
+    def _sweep_abandoned(self) -> None:
+        """Remove what was begun and never answered. Only for the one who builds: nobody else does."""
+        with self.gate(alone=True):
+            for left in (*self.folder.glob("g-*"), *self.folder.glob("next-*")):
+                if left.is_symlink():
+                    left.unlink(missing_ok=True)
+                elif not (left / "answered").exists():
+                    shutil.rmtree(left, ignore_errors=True)
+
+    # ---- the gate -------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def gate(self, *, alone: bool = False) -> Iterator[None]:
+        """Among those who write, or alone. Never held while waiting for anything but the disk."""
+        turn = self._locked(self.folder / "turn", fcntl.LOCK_EX)  # who wants to be alone lets nobody in meanwhile
+        try:
+            handle = self._locked(self.folder / "gate", fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        finally:
+            os.close(turn)
+        try:
+            yield
+        finally:
+            os.close(handle)
+
+    def _locked(self, file: Path, kind: int) -> int:
+        """A lock on a file that is still there when it is held: the folder may be deleted meanwhile."""
+        while True:
+            try:
+                handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except FileNotFoundError:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                continue
+            try:
+                fcntl.flock(handle, kind)
+                if os.path.samestat(os.fstat(handle), os.stat(file)):
+                    return handle
+            except FileNotFoundError:
+                pass
+            except BaseException:
+                os.close(handle)
+                raise
+            os.close(handle)
+
+    # ---- building -------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def building(self, total: int) -> Iterator["BuildProgressFile"]:
+        """Be the one who builds; Busy while somebody else does."""
+        handle = self._builders_lock()
+        try:
+            self._sweep_abandoned()
+            yield BuildProgressFile(handle, total)
+        finally:
+            with contextlib.suppress(OSError):
+                os.ftruncate(handle, 0)
+            os.close(handle)
+
+    def _builders_lock(self) -> int:
+        for _ in range(20):  # who looks how far a build is holds the lock for an instant
+            try:
+                return self._locked(self.folder / "building", fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(0.005)
+        raise Busy("the index is being built by another process", hint="wait until it is done")
+
+    def built(self) -> tuple[int, int] | None:
+        """How far the build under way is, in whichever process; None without one."""
+        try:
+            with open(self.folder / "building", "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return None
+        except BlockingIOError:
+            return self._told()
+        except OSError:
+            return None
+
+    def _told(self) -> tuple[int, int]:
+        try:
+            done, total = json.loads((self.folder / "building").read_bytes())
+            return int(done), int(total)
+        except (OSError, ValueError):
+            return 0, 0
+
+
+class BuildProgressFile:
+    """Tells everybody how far a build is, a few times a second."""
+
+    def __init__(self, handle: int, total: int) -> None:
+        self._handle, self._total, self._done, self._told = handle, total, 0, 0.0
+        self._lock = threading.Lock()
+        self.add(0)
+
+    def add(self, count: int) -> None:
+        with self._lock:
+            self._done += count
+            now = time.monotonic()
+            if now - self._told > 0.2:
+                self._told = now
+                os.pwrite(self._handle, b"[%10d,%10d]" % (self._done, self._total), 0)

@@ -1,0 +1,383 @@
+"""Plain questions to the tables: names, links, tags, headings, properties, listings."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
+from typing import Any
+
+from notewright.index.base import Filed, LinkRow, Selection, Visible, everything
+from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection
+from notewright.notes.excerpts import line_around
+from notewright.notes.model import Heading
+from notewright.notes.parse.tags import tag_key
+from notewright.notes.path import NotePath, path_key
+from notewright.notes.words import index_words
+
+TELLING = 4  # characters of a piece of a path that few paths hold; `.md` they all do
+TEXTS_AT_ONCE = 1_000  # links whose lines are cut from texts read together
+
+# ---- files and names ----------------------------------------------------------------------------------
+
+_FILED = "select f.path, f.stamp, f.version, f.size, f.modified, f.title, f.problem from files f"
+
+
+def filed(con: Connection, path: str) -> Filed | None:
+    row = con.rows(f"{_FILED} where f.path=?", (path,)).fetchone()
+    return _filed(row) if row else None
+
+
+def _filed(row: tuple[Any, ...]) -> Filed:
+    return Filed(NotePath(row[0]), *row[1:])
+
+
+def by_name(con: Connection, key: str) -> list[NotePath]:
+    return _paths(con, "n.kind=? and n.key in (?, ?)", (NAME, key, key + ".md"))
+
+
+def by_names(con: Connection, keys: Iterable[str]) -> dict[str, list[NotePath]]:
+    rows = con.rows(
+        f"""select e.value, f.path from json_each(?) e
+        cross join names n on n.key in (e.value, e.value || '.md') and n.kind = '{NAME}'
+        cross join files f on f.id = n.file order by f.path""",
+        (json.dumps(list(keys)),),
+    )
+    found: defaultdict[str, list[NotePath]] = defaultdict(list)
+    for key, path in rows:
+        found[key].append(NotePath(path))
+    return dict(found)
+
+
+def aliased(con: Connection, key: str) -> list[NotePath]:
+    return _paths(con, "n.kind=? and n.key=?", (ALIASED, key))
+
+
+def titled(con: Connection, key: str) -> list[NotePath]:
+    return _paths(con, "n.kind=? and n.key=?", (TITLED, key))
+
+
+def slugged(con: Connection, slug: str) -> list[NotePath]:
+    """By path first, then by alias, by title, by last segment; the shorter path first."""
+    kinds = [f"{SLUGGED}{place}" for place in range(4)]
+    rows = con.rows(
+        """select f.path, n.kind from names n join files f on f.id = n.file
+        where n.key=? and n.kind in (?, ?, ?, ?)""",
+        (slug, *kinds),
+    )
+    ordered = sorted(rows, key=lambda row: (row[1], len(row[0]), row[0]))
+    return [NotePath(path) for path in dict.fromkeys(path for path, _ in ordered)]
+
+
+def _paths(con: Connection, where: str, values: Iterable[object]) -> list[NotePath]:
+    sql = f"select distinct f.path from names n join files f on f.id = n.file where {where} order by f.path"
+    return [NotePath(path) for (path,) in con.rows(sql, values)]
+
+
+def names_like(con: Connection, key: str, *, limit: int, visible: Visible = everything) -> list[NotePath]:
+    """Names that share most runs of three letters with the key, then those most alike as a whole. A name that may not
+    be seen takes nobody's place."""
+    runs = list(dict.fromkeys(key[at : at + 3] for at in range(max(1, len(key) - 2))))[:24]
+    some = runs[:: max(1, (len(runs) - 1) // 4)]  # far enough apart that one slip leaves most of them
+    shared = " + ".join("(instr(n.key, ?) > 0)" for _ in runs)
+    any_of = " or ".join("instr(n.key, ?)" for _ in some)
+    sql = f"""select f.path, f.note from (select n.file, n.key, {shared} as shared from names n
+          where n.kind in ('{NAME}', '{ALIASED}', '{TITLED}') and ({any_of})
+          order by shared desc, length(n.key) limit ?) s join files f on f.id = s.file"""
+    most = asked = max(limit, 50)
+    while True:
+        rows = con.rows(sql, (*runs, *some, asked)).fetchall()
+        seen = [(str(path), note) for path, note in rows if visible(str(path))][:most]
+        if len(seen) == most or len(rows) < asked:
+            break
+        asked *= 4
+    paths = dict.fromkeys(NotePath(path) for path, note in seen if note)
+    return sorted(paths, key=lambda path: (-SequenceMatcher(None, key, path_key(path.stem)).ratio(), path))[:limit]
+
+
+def other_names(con: Connection, path: str) -> list[str]:
+    """The title and the aliases."""
+    row = con.rows(
+        "select f.title, t.properties from files f left join texts t on t.id = f.id where f.path=?", (path,)
+    ).fetchone()
+    if row is None:
+        return []
+    return list(dict.fromkeys([row[0], *_aliases(json.loads(row[1] or "{}"))]))
+
+
+def _aliases(properties: Mapping[str, Any]) -> list[str]:
+    for key, value in properties.items():
+        if key.lower() == "aliases" and value is not None:
+            members = value if isinstance(value, list) else str(value).split(",")
+            return [str(member).strip() for member in members if member is not None and str(member).strip()]
+    return []
+
+
+def alias_twins(con: Connection) -> list[tuple[str, list[NotePath]]]:
+    rows = con.rows(
+        f"""select n.key, f.path from names n join files f on f.id = n.file where n.kind='{ALIASED}' and n.key in
+        (select key from names where kind='{ALIASED}' group by key having count(distinct file) > 1)
+        order by n.key, f.path"""
+    )
+    twins: defaultdict[str, list[NotePath]] = defaultdict(list)
+    for key, path in rows:
+        twins[key].append(NotePath(path))
+    return list(twins.items())
+
+
+def with_problem(con: Connection, problem: str) -> list[NotePath]:
+    rows = con.rows("select path from files where problem is not null and problem=? order by path", (problem,))
+    return [NotePath(path) for (path,) in rows]
+
+
+def ending(con: Connection, suffixes: Iterable[str]) -> list[NotePath]:
+    """Names are kept by key, which knows no case."""
+    found: set[str] = set()
+    for suffix in suffixes:
+        key = path_key(suffix)
+        found |= {path for (path,) in con.rows(
+            f"""select f.path from names n join files f on f.id = n.file
+            where n.kind='{NAME}' and substr(n.key, -length(?)) = ?""", (key, key))}  # fmt: skip
+    return [NotePath(path) for path in sorted(found)]
+
+
+# ---- listings -----------------------------------------------------------------------------------------
+
+_ORDERS = {
+    "path": "f.path",
+    "name": "case f.note when 1 then substr(f.path, 1, length(f.path) - 3) else f.path end",
+    "modified": "f.modified desc, f.path",
+    "created": "f.created desc, f.path",
+    "size": "f.size desc, f.path",
+}
+
+
+def select(con: Connection, selection: Selection) -> tuple[list[Filed], int]:
+    each = selection.visible is not everything or selection.among is not None
+    where, values = _where(con, selection, by_path=each and selection.sort == "path")
+    if where is None:
+        return [], 0
+    order = _ORDERS[selection.sort]
+    if each:
+        return _seen(con, selection, f"{where} order by {order}", values)
+    limit = -1 if selection.limit is None else selection.limit
+    rows = con.rows(f"{_FILED} where {where} order by {order} limit ? offset ?", (*values, limit, selection.offset))
+    page = [_filed(row) for row in rows]
+    whole = selection.limit is None and not selection.offset
+    return page, len(page) if whole else con.number(f"select count(*) from files f where {where}", values)
+
+
+def _seen(con: Connection, selection: Selection, where: str, values: list[object]) -> tuple[list[Filed], int]:
+    """The page of what the reader may see: paths decide, and only the page is read in full."""
+    among, visible = selection.among, selection.visible
+    ids = [
+        note
+        for note, path in con.rows(f"select f.id, f.path from files f where {where}", values)
+        if (among is None or path in among) and visible(path)
+    ]
+    end = None if selection.limit is None else selection.offset + selection.limit
+    page = ids[selection.offset : end]
+    rows = con.rows(f"{_FILED} join json_each(?) e on e.value = f.id order by e.key", (json.dumps(page),))
+    return [_filed(row) for row in rows], len(ids)
+
+
+def _where(con: Connection, selection: Selection, *, by_path: bool) -> tuple[str | None, list[object]]:
+    """The condition of a selection; None when nothing can meet it. `by_path`: read in order from the index of paths,
+    which is all that is read where the condition says nothing but paths."""
+    where, values = ["1"], list[object]()
+    if selection.notes_only:
+        where.append("f.path like '%.md'" if by_path else "f.note = 1")
+    if not selection.recursive:
+        where.append("f.folder = ?")
+        values.append(selection.folder)
+    elif selection.folder:
+        where.append("f.path >= ? and f.path < ?")
+        values += [selection.folder + "/", selection.folder + "0"]
+    if selection.since_ns is not None:
+        where.append("f.modified > ?")
+        values.append(selection.since_ns)
+    for piece in selection.holding:
+        if len(piece) >= TELLING:
+            where.append("f.id in (select id from files where instr(path, ?))")
+            values.append(piece)
+    for tag in selection.tags:
+        where.append("f.id in (select file from tags where key = ?)")
+        values.append(tag_key(tag))
+    if selection.prefix_words:
+        expression = prefixes(con, selection.prefix_words)
+        if expression is None:
+            return None, []
+        where.append("f.id in (select rowid from words where words match ?)")
+        values.append(expression)
+    return " and ".join(where), values
+
+
+def prefixes(con: Connection, words: Iterable[str]) -> str | None:
+    """All of these as beginnings of words, anywhere but in the frontmatter's own words; None for nothing but signs."""
+    con.variants = {}
+    found = [token for word in words for token in con.cut(index_words(word)) if token != MARK]
+    wanted = " AND ".join(f'"{token}"*' for token in dict.fromkeys(found))
+    return f"{{title alias head body place tag}} : ({wanted})" if wanted else None
+
+
+def folders(con: Connection, below: str, *, visible: Visible) -> list[tuple[str, int]]:
+    """Every folder below one with files in it or below, and how many of them are notes."""
+    own: dict[str, int] = {}
+    where, values = ("where folder >= ? and folder < ?", (below + "/", below + "0")) if below else ("", ())
+    if visible is everything:
+        own = dict(con.rows(f"select folder, sum(note) from files {where} group by folder", values))
+    else:
+        for folder, path, note in con.rows(f"select folder, path, note from files {where}", values):
+            if visible(path):
+                own[folder] = own.get(folder, 0) + note
+    counts: dict[str, int] = {}
+    for folder, count in own.items():
+        while len(folder) > len(below):
+            counts[folder] = counts.get(folder, 0) + count
+            folder = folder.rpartition("/")[0]
+    return sorted(counts.items())
+
+
+# ---- links --------------------------------------------------------------------------------------------
+
+_LINK = """select l.source, f.path, l.kind, l.target, l.subpath, l.display, l.line, l.start, l.end, l.property
+  from links l join files f on f.id = l.source"""
+
+
+def links_from(con: Connection, path: str) -> list[LinkRow]:
+    return _links(con, f"{_LINK} where l.source = (select id from files where path=?) order by l.id", (path,))
+
+
+def links_toward(con: Connection, keys: Iterable[str]) -> list[LinkRow]:
+    return _links(
+        con,
+        f"""{_LINK} where l.id in (
+          select id from links where key in (select value from json_each(?1))
+          union select id from links where slug is not key and slug in (select value from json_each(?1))
+          union select id from links where whole is not null and whole in (select value from json_each(?1)))
+        order by f.path, l.id""",
+        (json.dumps(list(keys)),),
+    )
+
+
+def all_links(con: Connection, after: str, limit: int) -> list[LinkRow]:
+    """The links of the next so many notes after this path."""
+    return _links(
+        con,
+        f"""{_LINK} where l.source in (select id from files where note=1 and path > ? order by path limit ?)
+        order by f.path, l.id""",
+        (after, limit),
+    )
+
+
+def _links(con: Connection, sql: str, values: Iterable[object]) -> list[LinkRow]:
+    """Rows with the lines they stand in, cut from the texts: a line kept with each link would double the index."""
+    rows = list(con.rows(sql, values))
+    found: list[LinkRow] = []
+    texts: dict[int, str] = {}
+    for at, (source, path, kind, target, subpath, display, line, start, end, key) in enumerate(rows):
+        if source not in texts:
+            texts = _texts(con, [row[0] for row in rows[at : at + TEXTS_AT_ONCE]])
+        context = line_around(texts.get(source, ""), start, end)
+        found.append(LinkRow(NotePath(path), kind, target, subpath, display, line, context, key))
+    return found
+
+
+def _texts(con: Connection, notes: Iterable[int]) -> dict[int, str]:
+    wanted = json.dumps(list(dict.fromkeys(notes)))
+    return dict(con.rows("select id, text from texts where id in (select value from json_each(?))", (wanted,)))
+
+
+# ---- what is in a note --------------------------------------------------------------------------------
+
+
+def headings(con: Connection, path: str) -> list[Heading]:
+    return stored_headings(_of_text(con, "headings", path) or "[]")
+
+
+def stored_headings(stored: str) -> list[Heading]:
+    return [
+        Heading(level, text, line, start, end, bool(top)) for level, text, line, start, end, top in json.loads(stored)
+    ]
+
+
+def properties(con: Connection, path: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_of_text(con, "properties", path) or "{}")
+    return found
+
+
+def property_of(con: Connection, key: str, paths: Iterable[str]) -> dict[str, Any]:
+    rows = con.rows(
+        """select f.path, t.properties -> ? from json_each(?) e
+        join files f on f.path = e.value join texts t on t.id = f.id where t.properties -> ? is not null""",
+        (f"$.{json.dumps(key)}", json.dumps(list(paths)), f"$.{json.dumps(key)}"),
+    )
+    return {path: json.loads(value) for path, value in rows}
+
+
+def text(con: Connection, path: str) -> str | None:
+    return _of_text(con, "text", path)
+
+
+def _of_text(con: Connection, column: str, path: str) -> str | None:
+    found = con.value(f"select t.{column} from texts t join files f on f.id = t.id where f.path=?", (path,))
+    return found if isinstance(found, str) else None
+
+
+# ---- tags ---------------------------------------------------------------------------------------------
+
+
+def tags(con: Connection, *, visible: Visible) -> dict[str, int]:
+    """Every tag as most notes spell it, with the number of its notes."""
+    if visible is everything:
+        rows = list(con.rows("select key, name, count(*) from tags group by key, name"))
+    else:
+        found = con.rows("select t.key, t.name, f.path from tags t join files f on f.id = t.file")
+        counted = Counter((key, name) for key, name, path in found if visible(path))
+        rows = [(key, name, count) for (key, name), count in counted.items()]
+    spelled: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for key, name, count in rows:
+        spelled[key][name] += count
+    chosen = {min(names, key=lambda name: (-names[name], name)): names.total() for names in spelled.values()}
+    return dict(sorted(chosen.items()))
+
+
+def tagged(con: Connection, key: str) -> list[NotePath]:
+    rows = con.rows(
+        """select distinct f.path from tags t join files f on f.id = t.file
+        where t.key = ? or (t.key >= ? and t.key < ?) order by f.path""",
+        (key, key + "/", key + "0"),
+    )
+    return [NotePath(path) for (path,) in rows]
+
+
+def tags_of(con: Connection, paths: Iterable[str]) -> dict[str, list[str]]:
+    """The tags of each of these, as spelled first, in their order."""
+    found: dict[str, list[str]] = {path: [] for path in paths}
+    rows = con.rows(
+        """select f.path, t.name from json_each(?) e join files f on f.path = e.value join tags t on t.file = f.id
+        order by t.rowid""",
+        (json.dumps(list(found)),),
+    )
+    for path, name in rows:
+        found[path].append(name)
+    return found
+
+
+# ---- all of it, for comparing ---------------------------------------------------------------------------
+
+
+def everything_stored(con: Connection) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    """For each path in order all that is stored of it, without the numbers that depend on the order of filing."""
+    for file, path in list(con.rows("select id, path from files order by path")):
+        yield (
+            path,
+            {
+                "file": [row[1:] for row in con.rows("select * from files where id=?", (file,))],
+                "text": [row[1:] for row in con.rows("select * from texts where id=?", (file,))],
+                "names": sorted(con.rows("select kind, key from names where file=?", (file,))),
+                "tags": [
+                    tuple(row) for row in con.rows("select key, name from tags where file=? order by rowid", (file,))
+                ],
+                "links": [row[2:13] for row in con.rows("select * from links where source=? order by id", (file,))],
+            },
+        )

@@ -1,0 +1,281 @@
+"""What is stored of one file: from a filing to plain rows, and the rows into the tables and out of them.
+
+Rows are made where notes are parsed and written where the database is, which in a build are two processes: so they
+are tuples of plain values that travel cheaply, and `prepared` by the one that has less to do.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from notewright.index.base import Filing
+from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection
+from notewright.index.sqlite.vocabulary import stems_of
+from notewright.notes.links.resolve import enumerate_slugs, slug_key
+from notewright.notes.model import Note
+from notewright.notes.parse.tags import tag_key
+from notewright.notes.path import path_key, without_md
+from notewright.notes.words import index_words, mentions
+
+_BLANKED = {code: " " for code in range(128) if not chr(code).isalnum()}  # what parts words in ASCII
+PREPARED = 32  # rows whose words are cut at a time: each is there several times over until it is written
+PIECE = 16_384  # characters whose words are cut at a time
+_PIECE = re.compile(rf"(?s:.{{1,{PIECE}}}+)\S*+")
+
+
+class Row(NamedTuple):
+    """Everything stored of one file."""
+
+    file: tuple[object, ...]  # the columns of `files` after id
+    text: tuple[str, str, str] | None  # headings, properties, text; None for what was not parsed
+    sections: list[str]  # the body, cut before each heading: the words of column `body`
+    names: list[tuple[str, str]]  # (kind, key)
+    tags: list[tuple[str, str]]  # (key, name)
+    links: list[tuple[Any, ...]]  # columns of `links` after source, no keys; `said` counts from the first link, or None
+    words: tuple[str, ...]  # the other columns of `words`
+    said: list[tuple[int, str]]  # (number of the first link of the sentence, the sentence)
+
+
+def row_of(filing: Filing) -> Row:
+    """The rows of one file, made of plain values only."""
+    path, note = filing.path, filing.note
+    title = note.title if note else path.stem
+    created = created_ns(note, filing.modified_ns)
+    file = (
+        str(path), path.folder, filing.stamp, filing.version, filing.size, filing.modified_ns, created,
+        int(path.is_note), title, filing.problem,
+    )  # fmt: skip
+    names = [(NAME, path_key(path.name))]
+    if note is None:
+        return Row(file, None, [], names, [], [], (), [])
+    names += _other_names(note)
+    links, said = _links(note)
+    return Row(file, _text(note), _sections(note), names, _tags(note), links, _words(note), said)
+
+
+def created_ns(note: Note | None, otherwise: int) -> int:
+    """The frontmatter's `created`, else the time given."""
+    value = note.frontmatter.properties.get("created") if note else None
+    if not isinstance(value, str):
+        return otherwise
+    try:
+        moment = datetime.fromisoformat(value.strip())
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e9)
+    except (ValueError, OverflowError):
+        return otherwise
+
+
+def _other_names(note: Note) -> list[tuple[str, str]]:
+    names = {(ALIASED, path_key(alias.strip())): None for alias in note.aliases}
+    names[TITLED, path_key(note.title)] = None
+    taken: set[str] = set()
+    for place, slug in enumerate_slugs(note):
+        if slug not in taken:
+            taken.add(slug)
+            names[f"{SLUGGED}{place}", slug] = None
+    return list(names)
+
+
+def _text(note: Note) -> tuple[str, str, str]:
+    headings = [[h.level, h.text, h.line, h.start, h.end, int(h.top)] for h in note.headings]
+    return (_json(headings) if headings else "[]", _json(note.frontmatter.properties), note.text)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str) if value else "{}"
+
+
+def _tags(note: Note) -> list[tuple[str, str]]:
+    found: dict[str, str] = {}
+    for tag in note.tags:
+        found.setdefault(tag_key(tag.name), tag.name)
+    return list(found.items())
+
+
+def prepared(row: Row) -> Row:
+    """The row with words cut for the full text."""
+    return row._replace(
+        sections=list(map(index_words, row.sections)),
+        words=tuple(map(index_words, row.words)),
+        said=[(number, index_words(sentence)) for number, sentence in row.said],
+    )
+
+
+def _links(note: Note) -> tuple[list[tuple[Any, ...]], list[tuple[int, str]]]:
+    if not note.links:
+        return [], []
+    sentences = {mention.link.start: mention.sentence for mention in mentions(note)}
+    rows: list[tuple[Any, ...]] = []
+    said: list[tuple[int, str]] = []
+    before: str | None = None
+    for number, link in enumerate(note.links):
+        sentence = sentences.get(link.start) if link.key is None else None
+        if sentence is not None and sentence is not before:
+            said.append((number, sentence))
+        before = sentence
+        place = said[-1][0] if sentence is not None else None
+        span = link.start, link.end
+        rows.append((link.kind, link.target, link.subpath, link.display, link.line, *span, link.key, place))
+    return rows, said
+
+
+@lru_cache(1024)
+def _link_keys(target: str) -> tuple[str, str, str | None]:
+    """What a link is found by: the key and the slug of its last segment, and the slug of the whole if it has more."""
+    target = without_md(target)
+    last = target.rpartition("/")[2]
+    return path_key(last), slug_key(last), slug_key(target) if len(last) < len(target) else None
+
+
+def _words(note: Note) -> tuple[str, ...]:
+    properties = note.frontmatter.properties
+    title = properties.get("title")
+    aliases = [*note.aliases, title] if isinstance(title, str) else note.aliases
+    heads = "\n".join(heading.text for heading in note.headings)
+    tags = "\n".join(name for _, name in _tags(note))
+    place, front = f"{MARK}\n{note.path.folder}", note.text[: note.frontmatter.end]
+    return note.path.stem, "\n".join(aliases), heads, place, front, tags
+
+
+def _sections(note: Note) -> list[str]:
+    """What stands above the first heading, then one piece for each heading: the rule `section_starts` relies on."""
+    pieces, at = [], note.frontmatter.end
+    for heading in note.headings:
+        if heading.top and heading.start >= at:
+            pieces.append(note.text[at : heading.start])
+            at = heading.start
+    pieces.append(note.text[at:])
+    return pieces
+
+
+# ---- into the tables and out of them ------------------------------------------------------------------
+
+_FILE = "insert into files values(?,?,?,?,?,?,?,?,?,?,?)"
+_TEXT = "insert into texts values(?,?,?,?,?)"
+_NAME = "insert into names values(?,?,?)"
+_TAG = "insert into tags values(?,?,?)"
+_LINK = "insert into links values(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+_WORDS = "insert into words(rowid, title, alias, head, place, front, tag, body) values(?,?,?,?,?,?,?,?)"
+_SAID = "insert into said(rowid, sentence) values(?,?)"
+
+
+def insert(to: Connection, rows: Iterable[tuple[int, Row]], first_link: int) -> int:
+    """Put prepared rows of files that are not there, each with its number, ascending; the next free one of a link."""
+    many = to.db.executemany
+    files, texts, names, tags, words, said = [], [], [], [], [], []
+    linking: list[tuple[int, int, Row]] = []
+    for file, row in rows:
+        files.append((file, *row.file))
+        names += [(file, *name) for name in row.names]
+        if row.text is None:
+            continue
+        headings, properties, text = row.text
+        texts.append((file, headings, section_starts(to, row.sections), properties, text))
+        words.append((file, *row.words, "\n".join(row.sections)))
+        tags += [(file, *tag) for tag in row.tags]
+        said += [(first_link + number, sentence) for number, sentence in row.said]
+        linking.append((first_link, file, row))
+        first_link += len(row.links)
+    for sql, found in ((_FILE, files), (_TEXT, texts), (_NAME, names), (_TAG, tags), (_WORDS, words), (_SAID, said)):
+        many(sql, found)
+    many(_LINK, (link for first, file, row in linking for link in _link_rows(first, file, row)))
+    return first_link
+
+
+def _link_rows(first: int, file: int, row: Row) -> Iterator[tuple[Any, ...]]:
+    """Made one by one while they are written: a note may have a hundred thousand."""
+    for number, link in enumerate(row.links):
+        place = None if link[-1] is None else first + link[-1]
+        yield (first + number, file, *link[:-1], *_link_keys(link[1]), place)
+
+
+def section_starts(to: Connection, sections: list[str]) -> str:
+    """The number of words before each section, and in all: FTS5 tells a word's place by its number."""
+    starts = [0]
+    for piece in sections:
+        starts.append(starts[-1] + sum(_word_count(to, some) for some in _pieces(piece)))
+    return ",".join(map(str, starts))
+
+
+def _word_count(to: Connection, text: str) -> int:
+    return len(text.translate(_BLANKED).split()) if text.isascii() else len(to.cut(text))
+
+
+def _pieces(text: str) -> Iterable[str]:
+    """A long text cut between words, so that not all of them are in memory at once."""
+    return (text,) if len(text) <= PIECE else (found[0] for found in _PIECE.finditer(text))
+
+
+def remove(to: Connection, files: Iterable[int]) -> None:
+    """Take files out of every table, in order: FTS5 flushes what it holds in memory, and may then merge whole segments,
+    whenever a smaller number follows a larger one or a condition looks into its table."""
+    numbers = [(file,) for file in sorted(files)]
+    many = to.db.executemany
+    said = [row for (file,) in numbers for row in to.rows("select said from links where source=?", (file,)) if row[0]]
+    many("delete from said where rowid=?", sorted(set(said)))
+    for table, column in (("links", "source"), ("tags", "file"), ("names", "file"), ("words", "rowid"), ("texts", "id"),
+                          ("files", "id")):  # fmt: skip
+        many(f"delete from {table} where {column}=?", numbers)
+
+
+def put(to: Connection, rows: Iterable[Row], drop: Iterable[str] = ()) -> None:
+    """Put files in place of what was known of them, vocabulary included, and forget those of `drop`. All of it leaves
+    before anything comes: FTS5 then writes down what changed once."""
+    latest = {str(row.file[0]): row for row in rows}
+    gone = set()
+    for path in drop:
+        latest.pop(path, None)
+        gone.add(to.number("select id from files where path=?", (path,)))
+    changed: dict[int, Row] = {}
+    new: list[Row] = []
+    for path, row in latest.items():
+        known = to.rows("select id, version, problem from files where path=?", (path,)).fetchone()
+        if known is None:
+            new.append(row)
+        elif known[1] == row.file[3] and known[2] == row.file[9] and _as_before(to, known[0], row):
+            _restamp(to, known[0], row)
+        else:
+            changed[known[0]] = row
+    first = to.number("select max(id) from files") + 1
+    remove(to, {*gone, *changed} - {0})
+    _insert(to, [*sorted(changed.items()), *enumerate(new, first)])
+
+
+def _insert(to: Connection, numbered: Sequence[tuple[int, Row]]) -> None:
+    link, met = to.number("select max(id) from links") + 1, set[str]()
+    for start in range(0, len(numbered), PREPARED):
+        batch = [(file, prepared(row)) for file, row in numbered[start : start + PREPARED]]
+        link = insert(to, batch, link)
+        for _, row in batch:
+            for piece in _pieces("\n".join((*row.words, *row.sections, *(sentence for _, sentence in row.said)))):
+                met.update(to.cut(piece))
+    learn(to, met)
+
+
+def _as_before(to: Connection, file: int, row: Row) -> bool:
+    """Nothing but the stamp changed: the version says so, if both were parsed or neither."""
+    parsed = to.value("select 1 from texts where id=?", (file,)) is not None
+    return parsed == (row.text is not None) and (parsed or not row.file[3])
+
+
+def _restamp(to: Connection, file: int, row: Row) -> None:
+    to.rows(
+        "update files set stamp=?, size=?, modified=?, created=? where id=?",
+        (row.file[2], row.file[4], row.file[5], row.file[6], file),
+    )
+
+
+def learn(to: Connection, met: Iterable[str]) -> None:
+    """Words met for the first time, with their stems. Words that no note has any more do no harm."""
+    unknown = "select value from json_each(?) where not exists (select 1 from vocabulary where word = value)"
+    fresh = sorted(word for (word,) in to.rows(unknown, (json.dumps(list(met)),)))
+    to.db.executemany("insert into vocabulary(word, stem) values(?,?)", zip(fresh, stems_of(to, fresh), strict=True))
+
+
+def learn_all(to: Connection) -> None:
+    """The vocabulary of everything filed, in one go."""
+    words = [word for (word,) in to.rows("select term from terms")]
+    to.db.executemany("insert into vocabulary(word, stem) values(?,?)", zip(words, stems_of(to, words), strict=True))

@@ -1,0 +1,161 @@
+"""The words the index knows: their forms by stem, how many notes have them, and spellings near to one."""
+
+import json
+import re
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from notewright.index.sqlite.schema import Connection
+from notewright.notes.words import index_words
+
+MOST_FORMS = 100  # of one word
+MOST_PAIRS = 30  # for a single CJK character, which stands in many
+_LATIN = re.compile(r"[a-z]+")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryWord:
+    """A word of a question: its forms in the notes, and in how many notes they are."""
+
+    word: str
+    forms: tuple[str, ...]
+    written: int  # notes with the word as written
+    notes: int  # notes with any form, as an upper bound
+
+
+def stems_of(con: Connection, words: list[str]) -> list[str]:
+    """The stem of each word; a word that is cut or lost on the way is its own."""
+    found = con.stems("\n".join(words))
+    if len(found) == len(words):
+        return found
+    return [" ".join(con.stems(word)) or word for word in words]
+
+
+class Vocabulary:
+    """What is remembered of one generation's words between questions."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, tuple[int, int]] = {}  # word: (notes, serial)
+        self._notes = (0, -1)
+        self._joined, self._upto = "\n", 0
+        self._equal = ""
+
+    def terms(self, con: Connection, words: Iterable[str]) -> list[QueryWord]:
+        """The words of a question that are anywhere, cut and folded as the index has them."""
+        serial, notes = self._state(con)
+        tokens = list(dict.fromkeys(con.cut(index_words("\n".join(words)))))
+        stemmed = self._stemmed(con, [token for token in tokens if _LATIN.match(token)])
+        found = [self._term(con, token, stemmed, serial, notes) for token in tokens]
+        return [term for term in found if term.notes]
+
+    def notes(self, con: Connection) -> int:
+        """How many notes there are."""
+        return self._state(con)[1]
+
+    def _state(self, con: Connection) -> tuple[int, int]:
+        serial = con.number("select value from meta where key='serial'")
+        if self._notes[1] != serial:
+            self._notes = (con.number("select count(*) from files where note=1"), serial)
+        return serial, self._notes[0]
+
+    def _term(
+        self, con: Connection, token: str, stemmed: Mapping[str, list[str]], serial: int, notes: int
+    ) -> QueryWord:
+        written = self._count(con, token, serial, notes)
+        if len(token) == 1 and not token.isascii():
+            forms = tuple(dict.fromkeys((token, *self.containing(con, token, MOST_PAIRS))))
+        else:
+            forms = tuple(sorted({token, *stemmed.get(token, ())}))
+        every = written if forms == (token,) else sum(self._count(con, form, serial, notes) for form in forms)
+        return QueryWord(token, forms, written, max(written, min(every, notes)))
+
+    def _stemmed(self, con: Connection, tokens: list[str]) -> dict[str, list[str]]:
+        """For each of these words the words of the notes that have its stem."""
+        stems = dict(zip(tokens, stems_of(con, tokens), strict=True))
+        sql = "select stem, word from vocabulary where stem in (select value from json_each(?)) order by word"
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for stem, word in con.table("stem, word", sql, (json.dumps(list(stems.values())),)):
+            found[stem].append(word)
+        return {token: found[stem][:MOST_FORMS] for token, stem in stems.items()}
+
+    def _count(self, con: Connection, word: str, serial: int, notes: int) -> int:
+        """In how many notes a word is; in a big vault a figure a few changes old will do, unless it was none."""
+        known = self._counts.get(word)
+        if known is not None and known[0] and 0 <= serial - known[1] <= notes // 500:
+            return known[0]
+        count = con.number("select doc from terms where term=?", (word,))
+        with self._lock:
+            if len(self._counts) > 50_000:
+                self._counts.clear()
+            self._counts[word] = (count, serial)
+        return count
+
+    # ---- parts of words -------------------------------------------------------------------------------
+
+    def joined(self, con: Connection) -> str:
+        """Every word on a line of its own: one substring scan finds the words that hold a piece."""
+        with self._lock:
+            fresh = [(number, word) for number, word in con.rows(
+                "select id, word from vocabulary where id>? order by id", (self._upto,))]  # fmt: skip
+            if fresh:
+                self._joined += "\n".join(word for _, word in fresh) + "\n"
+                self._upto = fresh[-1][0]
+            return self._joined
+
+    def made_equal(self, equals: Mapping[int, str]) -> str:
+        """`joined` with these characters exchanged, each word where it was."""
+        with self._lock:
+            if len(self._equal) != len(self._joined):
+                self._equal += self._joined[len(self._equal) :].translate(equals)
+            return self._equal
+
+    def containing(self, con: Connection, piece: str, most: int) -> list[str]:
+        """Words that hold `piece`."""
+        return words_with(self.joined(con), piece, most)
+
+
+def words_with(joined: str, piece: str, most: int) -> list[str]:
+    """The lines of `joined` that hold `piece`, at most so many; line ends in it are the ends of a word."""
+    found: list[str] = []
+    at = joined.find(piece)
+    inner = 1 if piece.startswith("\n") else 0
+    while at >= 0 and len(found) < most:
+        start = joined.rfind("\n", 0, at + inner) + 1
+        end = joined.find("\n", at + inner)
+        found.append(joined[start:end])
+        at = joined.find(piece, end)
+    return found
+
+
+def near_spellings(con: Connection, vocabulary: Vocabulary, words: Sequence[str], most: int = 5) -> list[str]:
+    """Words of the notes that are spelled almost like these."""
+    found: dict[str, None] = {}
+    tokens = [token for word in words for token in con.cut(word)]
+    for word in tokens[:8]:
+        known = con.rows("select word from vocabulary where word in (select value from json_each(?))",
+                         (json.dumps(_one_away(word)),))  # fmt: skip
+        close = sorted((form for (form,) in known), key=lambda form: -_notes_with(con, form))
+        if not close and len(word) > 3:
+            alike = words_with(vocabulary.joined(con), "\n" + word[:3], 2_000)
+            close = get_close_matches(word, alike, n=3, cutoff=0.7)
+        found.update(dict.fromkeys(close[:3]))
+    return list(found)[:most]
+
+
+def _notes_with(con: Connection, word: str) -> int:
+    return con.number("select doc from terms where term=?", (word,))
+
+
+def _one_away(word: str) -> list[str]:
+    """Every word one slip of the keyboard away."""
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+    cuts = [(word[:at], word[at:]) for at in range(len(word) + 1)][:24]
+    dropped = [left + right[1:] for left, right in cuts if right]
+    swapped = [left + right[1] + right[0] + right[2:] for left, right in cuts if len(right) > 1]
+    changed = [left + letter + right[1:] for left, right in cuts if right for letter in letters]
+    added = [left + letter + right for left, right in cuts for letter in letters]
+    return [near for near in {*dropped, *swapped, *changed, *added} if near and near != word]

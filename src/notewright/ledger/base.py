@@ -1,0 +1,127 @@
+"""What was done and who may: kept, migrated, never rebuilt, synced to disk.
+
+A change set is recorded here before the first note is touched, with the bytes it replaces and the bytes it makes: that
+row is what makes it happen. Whoever comes next after a crash finishes it.
+
+The ledger names bytes by their SHA-256 (`stores.version_of`), whatever a store uses for its versions: what a change
+set leaves behind must be known before a store has seen it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from notewright.notes.path import NotePath
+
+State = Literal["recorded", "done", "taken_back"]
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who does something: an account or OS user, through which client, surface and tool."""
+
+    user: str = ""
+    client: str = ""
+    surface: str = ""
+    tool: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One file of a change set: from some bytes to others, each named by SHA-256. None is absence.
+
+    `source` names the file it comes from (a move). Where the bytes are the source's unchanged, none are kept for it.
+    `modified` is when the bytes before were saved, in seconds since 1970: only told while a change is recorded.
+    """
+
+    path: NotePath
+    before: str | None
+    after: str | None
+    source: NotePath | None = None
+    modified: float | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change set in the history."""
+
+    id: str
+    at: float  # seconds since 1970
+    actor: Actor
+    summary: str
+    steps: tuple[Step, ...]  # in the order they are applied: creates, writes, deletes
+    state: State = "recorded"
+    undoes: tuple[str, ...] = ()  # ids it takes back
+    undone_by: str | None = None
+    emptied: tuple[str, ...] = ()  # folders to remove if they are empty afterwards
+    made: tuple[str, ...] = ()  # folders that were not there before, deepest first
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Which changes are asked for; newest first."""
+
+    path: str | None = None  # of a file, or of a folder and everything in it
+    since: float | None = None  # inclusive
+    until: float | None = None  # exclusive
+    client: str | None = None
+    user: str | None = None
+    limit: int = 20
+    offset: int = 0
+
+
+class Ledger(Protocol):
+    """Any thread may call; several processes may share one."""
+
+    def record(self, change: Change, blobs: Mapping[str, bytes]) -> None:
+        """Durable when it returns. `blobs` are the bytes by SHA-256, before and after, that no store holds for us."""
+        ...
+
+    def close_change(self, change_id: str, state: State, *, steps: tuple[Step, ...] | None = None) -> None:
+        """It is done, or was taken back; `steps` replaces the plan where some of it had to be left out.
+
+        Need not be durable at once: a change closed twice is closed once.
+        """
+        ...
+
+    def pulse(self) -> int:
+        """Another number after anything was written, whoever wrote it. Costs next to nothing."""
+        ...
+
+    def unfinished(self) -> list[Change]:
+        """Recorded and not closed, oldest first."""
+        ...
+
+    def change(self, change_id: str) -> Change | None: ...
+
+    def past(self, asked: Past) -> list[Change]:
+        """Changes that are done, newest first."""
+        ...
+
+    def blob(self, version: str) -> bytes | None: ...
+
+    def wrote(self, path: str, version: str) -> bool:
+        """Did a change set of ours leave exactly this at this path?"""
+        ...
+
+    def kept(self, path: str, prefix: str) -> bytes | None:
+        """The bytes a path once had whose SHA-256 begins so, if they are kept and it is the only one."""
+        ...
+
+    def departures(self, path: str) -> list[tuple[float, NotePath | None]]:
+        """When the file of this path was moved or deleted through us, and where to (None: nowhere); oldest first."""
+        ...
+
+    def first_seen(self, paths: Iterable[str]) -> dict[str, float]:
+        """When a note was created through us, or had last been saved when we first changed it; moved, it keeps that."""
+        ...
+
+    def purge(self, path: str) -> int:
+        """Forget every kept byte of one note, under its former names too; how many versions that were."""
+        ...
+
+    def trim(self, *, keep_days: float, keep_bytes: int, now: float) -> None:
+        """Forget the oldest changes over either bound; never one that is not finished."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""MCP on standard input and output."""

@@ -1,0 +1,101 @@
+"""stdio through the SDK: for the 2026 era, and for what `lane.py` leaves to it."""
+
+from types import TracebackType
+from typing import Any
+
+import anyio
+import mcp_types as wire
+from mcp.server import Server
+from mcp.server.runner import serve_dual_era_loop, serve_loop
+from mcp.shared.message import SessionMessage
+
+from notewright.mcp.jsonrpc import Message, has_envelope
+from notewright.mcp.stdio.fast_path import FastPath
+from notewright.mcp.stdio.server import Inbox
+from notewright.mcp.stdio.writer import LineWriter
+from notewright.surfaces.base import INVALID_REQUEST
+
+GREETING = "notewright:greeting"  # the id under which the SDK is told of a handshake that was made without it
+
+
+async def serve(server: Server[Any], inbox: Inbox, out: LineWriter, lane: FastPath) -> None:
+    """Until the input ends and what was asked is answered."""
+    reader, writer = _SdkReadStream(inbox, out, _greeted(lane)), _Writer(out)
+    modern = lane.greeting is None and inbox.opening["method"] != "initialize" and has_envelope(inbox.opening)
+    loop = serve_dual_era_loop if modern else serve_loop  # the latter has one stream less to pass
+    async with server.lifespan(server) as state:
+        await loop(server, reader, writer, lifespan_state=state)
+
+
+def _greeted(lane: FastPath) -> list[Message]:
+    if lane.greeting is None:
+        return []
+    return [lane.greeting | {"id": GREETING}, {"jsonrpc": "2.0", "method": "notifications/initialized"}]
+
+
+class _SdkReadStream:
+    """The inbox as the SDK's read stream."""
+
+    def __init__(self, inbox: Inbox, out: LineWriter, before: list[Message]) -> None:
+        self._inbox = inbox
+        self._out = out
+        self._before = before
+
+    async def receive(self) -> SessionMessage:
+        while True:
+            given = self._before.pop(0) if self._before else await self._inbox.receive()
+            if given is None:
+                raise anyio.EndOfStream
+            try:
+                return SessionMessage(wire.jsonrpc_message_adapter.validate_python(given, by_name=False))
+            except ValueError:
+                self._out.refuse(given.get("id"), INVALID_REQUEST, "Invalid Request")
+
+    async def aclose(self) -> None:
+        return None
+
+    def __aiter__(self) -> "_SdkReadStream":
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> "_SdkReadStream":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+class _Writer:
+    """The client as the SDK's write stream."""
+
+    def __init__(self, out: LineWriter) -> None:
+        self._out = out
+
+    async def send(self, item: SessionMessage, /) -> None:
+        message = item.message
+        answered = message.id if isinstance(message, wire.JSONRPCResponse | wire.JSONRPCError) else None
+        if answered == GREETING:
+            return
+        self._out.write(message.model_dump(by_alias=True, exclude_unset=True))
+        if answered is not None:
+            self._out.settle(answered)
+        if self._out.broken:
+            raise anyio.BrokenResourceError
+
+    async def aclose(self) -> None:
+        return None
+
+    async def __aenter__(self) -> "_Writer":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None

@@ -1,0 +1,174 @@
+"""MCP on standard input and output, for POSIX: one line is one message.
+
+The SDK's own transport hands every line to a thread three times, leaves malformed input unanswered, dies of a lone
+surrogate and drops calls in flight when its input ends. This one answers everything and lets calls finish. The SDK is
+loaded only when a client asks for more than `lane.py` knows.
+"""
+
+import asyncio
+import collections
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+
+from notewright.mcp.jsonrpc import Message, flaw_in, is_message, parsed, request_id
+from notewright.mcp.stdio.fast_path import FastPath
+from notewright.mcp.stdio.leader_follower import LineReaders, Work
+from notewright.mcp.stdio.writer import LineWriter
+from notewright.surfaces.base import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
+
+MOST_BYTES = 64 << 20  # of one message
+DRAIN_SECONDS = 5.0  # for calls in flight when the input ends
+AHEAD = 256  # messages that the SDK has not taken yet, before we let the client wait
+
+LongWay = Callable[["Inbox", LineWriter, FastPath], Awaitable[None]]
+
+
+async def serve(
+    lane_to: Callable[[LineWriter], FastPath], long_way: LongWay, read_fd: int, write_fd: int, *, threads: int = 32
+) -> None:
+    """Serve one client on these two until its input ends or we are told to stop."""
+    out = LineWriter(write_fd)
+    inbox, lane = Inbox(out), lane_to(out)
+    with _ended_by_signals(inbox):
+        LineReaders(read_fd, LineRouter(lane, inbox, out).take, inbox.end, longest=MOST_BYTES, threads=threads).start()
+        if await inbox.something():
+            await long_way(inbox, out, lane)
+        else:
+            await inbox.drained()
+        await out.flushed(DRAIN_SECONDS)
+
+
+@contextlib.contextmanager
+def own_wire() -> Iterator[tuple[int, int]]:
+    """Keep standard input and output for MCP: what anybody prints goes to standard error, what they read is empty."""
+    read_fd, write_fd = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    yield read_fd, write_fd
+
+
+@contextlib.contextmanager
+def _ended_by_signals(inbox: "Inbox") -> Iterator[None]:
+    """SIGTERM and SIGINT are an end of input: calls in flight finish, everything is closed. Twice is at once."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, inbox.end)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+class LineRouter:
+    """What becomes of each line: work for the thread that read it, a message for the SDK, or an answer at once."""
+
+    def __init__(self, lane: FastPath, inbox: "Inbox", out: LineWriter) -> None:
+        self._lane = lane
+        self._inbox = inbox
+        self._out = out
+
+    def take(self, line: bytes | None) -> Work | None:
+        self._out.wait_for_room()
+        if line is None:
+            self._out.refuse(None, INVALID_REQUEST, f"A message may have {MOST_BYTES >> 20} MiB at most")
+            return None
+        try:
+            message = parsed(line)
+        except (ValueError, RecursionError):
+            self._out.refuse(None, PARSE_ERROR, "Parse error")
+            return None
+        if flaw := flaw_in(message):
+            if not is_message(message) or "id" in message:
+                self._out.refuse(request_id(message), INVALID_PARAMS, flaw)
+            return None
+        if not is_message(message):
+            self._out.refuse(request_id(message), INVALID_REQUEST, "Invalid Request")
+            return None
+        work = self._lane.take(message) if not self._inbox.ended else True
+        if work is False:
+            self._inbox.put(message)
+        return None if isinstance(work, bool) else work
+
+
+class Inbox:
+    """What is meant for the SDK, in order, whether it is there yet or not."""
+
+    def __init__(self, out: LineWriter) -> None:
+        self._out = out
+        self._loop = asyncio.get_running_loop()
+        self._ready: collections.deque[Message] = collections.deque()
+        self._wake = asyncio.Event()
+        self._room = threading.Event()
+        self._room.set()
+        self._taken = False  # the SDK is there
+        self.ended = False
+
+    def put(self, message: Message) -> None:
+        """From a thread at the input."""
+        request = message.get("id") if "method" in message else None
+        if request is None and not self._taken and message["method"] != "notifications/initialized":
+            return  # news for nobody
+        self._room.wait()
+        if request is not None and message["method"] != "subscriptions/listen":  # which never ends by itself
+            self._out.unanswered.add(request)
+        if message.get("method") == "notifications/cancelled":
+            self._out.settle((message.get("params") or {}).get("requestId"))
+        self._ready.append(message)
+        if len(self._ready) >= AHEAD:
+            self._room.clear()
+        self._on_loop(self._wake.set)
+
+    def end(self) -> None:
+        """No more input, from any thread; said twice, the answers that are still to come are not waited for."""
+        if self.ended:
+            self._out.unanswered.clear()
+        self.ended = True
+        self._out.settled = lambda: self._on_loop(self._wake.set)
+        self._on_loop(self._wake.set)
+
+    def _on_loop(self, told: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(told)
+
+    async def something(self) -> bool:
+        """Whether a request ever comes that the SDK must answer."""
+        while not any("id" in message for message in self._ready):
+            if self.ended:
+                return False
+            await self._woken()
+        return True
+
+    @property
+    def opening(self) -> Message:
+        """The first request, which stays to be received."""
+        return next(message for message in self._ready if "id" in message)
+
+    async def receive(self) -> Message | None:
+        """The next message; None when there is no more and every answer has gone out."""
+        self._taken = True
+        while not self._ready:
+            if self.ended:
+                await self.drained()
+                return None
+            await self._woken()
+        message = self._ready.popleft()
+        if not self._room.is_set() and len(self._ready) < AHEAD // 2:
+            self._room.set()
+        return message
+
+    async def drained(self) -> None:
+        """Until every request has its answer, but not for ever."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while self._out.unanswered:
+                    await self._woken()
+
+    async def _woken(self) -> None:
+        self._wake.clear()
+        await self._wake.wait()

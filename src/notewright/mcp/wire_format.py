@@ -1,0 +1,139 @@
+"""Our values in the shapes of the wire, as plain dicts. Nothing here needs the SDK, so that stdio starts without it."""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from notewright import __version__
+from notewright.surfaces.base import Answer, Contents, Image, Prompt, Resource, Surface, Template, Tool
+from notewright.surfaces.perform import well_formed
+
+Shape = dict[str, Any]
+MOST_COMPLETIONS = 100  # the protocol's bound
+VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")  # those that begin with `initialize`
+NOT_INITIALIZED = "Session not initialized: send notifications/initialized first"
+SERVER = {"name": "notewright", "version": __version__}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What some surfaces offer together: which capabilities a server of them has."""
+
+    instructions: str
+    prompts: bool
+    resources: bool
+    completions: bool
+
+    @classmethod
+    def of(cls, surfaces: Sequence[Surface]) -> "Offer":
+        prompts = [prompt for surface in surfaces for prompt in surface.prompts]
+        resources = any(surface.resources is not None for surface in surfaces)
+        instructions = "\n\n".join(surface.instructions for surface in surfaces if surface.instructions)
+        completions = resources or any(prompt.complete is not None for prompt in prompts)
+        return cls(instructions, bool(prompts), resources, completions)
+
+
+def handshake(offer: Offer, wanted: str) -> Shape:
+    """The answer to `initialize`."""
+    capabilities: Shape = {}
+    if offer.completions:
+        capabilities["completions"] = {}
+    if offer.prompts:
+        capabilities["prompts"] = {"listChanged": False}
+    if offer.resources:
+        capabilities["resources"] = {"listChanged": False, "subscribe": True}
+    capabilities["tools"] = {"listChanged": False}
+    shaped: Shape = {
+        "capabilities": capabilities,
+        "protocolVersion": wanted if wanted in VERSIONS else VERSIONS[-1],
+        "serverInfo": SERVER,
+    }
+    return shaped | ({"instructions": offer.instructions} if offer.instructions else {})
+
+
+def tools(given: Sequence[Tool]) -> Shape:
+    return {"tools": [_tool(tool) for tool in given]}
+
+
+def _tool(tool: Tool) -> Shape:
+    shaped: Shape = {"name": tool.name, "description": tool.description, "inputSchema": tool.schema}
+    return shaped | ({"annotations": dict(tool.annotations)} if tool.annotations else {})
+
+
+def result(answer: Answer) -> Shape:
+    shaped: Shape = {"content": [_block(block) for block in answer.blocks], "isError": answer.is_error}
+    return shaped if answer.meta is None else shaped | {"_meta": dict(answer.meta)}
+
+
+def _block(block: str | Image) -> Shape:
+    if isinstance(block, str):
+        return {"type": "text", "text": block}
+    return {"type": "image", "data": base64.b64encode(block.data).decode(), "mimeType": block.mime}
+
+
+def error(code: int, message: str, data: Any = None) -> Shape:
+    return {"code": code, "message": message} | ({} if data is None else {"data": data})
+
+
+def prompts(given: Sequence[Prompt]) -> Shape:
+    return {"prompts": [_prompt(prompt) for prompt in given]}
+
+
+def _prompt(prompt: Prompt) -> Shape:
+    blanks = [
+        {"name": blank.name, "description": blank.description, "required": blank.required} for blank in prompt.arguments
+    ]
+    return {"name": prompt.name, "description": prompt.description, "arguments": blanks}
+
+
+def prompted(prompt: Prompt, text: str) -> Shape:
+    said = {"role": "user", "content": {"type": "text", "text": well_formed(text)}}
+    return {"description": prompt.description, "messages": [said]}
+
+
+def resources(found: Sequence[Resource], cursor: str | None) -> Shape:
+    listed = {"resources": [_resource(resource) for resource in found]}
+    return listed if cursor is None else listed | {"nextCursor": cursor}
+
+
+def _resource(resource: Resource) -> Shape:
+    shaped: Shape = {"uri": resource.uri, "name": well_formed(resource.name), "mimeType": resource.mime}
+    if resource.size is not None:
+        shaped["size"] = resource.size
+    noted: Shape = {"audience": list(resource.audience)} if resource.audience else {}
+    if resource.modified is not None:
+        noted["lastModified"] = resource.modified
+    return shaped | ({"annotations": noted} if noted else {})
+
+
+def templates(found: Sequence[Template]) -> Shape:
+    return {"resourceTemplates": [_template(template) for template in found]}
+
+
+def _template(template: Template) -> Shape:
+    shaped: Shape = {"uriTemplate": template.uri, "name": template.name, "mimeType": template.mime}
+    if template.description:
+        shaped["description"] = template.description
+    return shaped | ({"annotations": {"audience": list(template.audience)}} if template.audience else {})
+
+
+def contents(given: Contents) -> Shape:
+    held: Shape = {"uri": given.uri, "mimeType": given.mime}
+    if isinstance(given.content, str):
+        held["text"] = well_formed(given.content)
+    else:
+        held["blob"] = base64.b64encode(given.content).decode()
+    return {"contents": [held]}
+
+
+def completion(found: Sequence[str]) -> Shape:
+    values = [well_formed(value) for value in found[:MOST_COMPLETIONS]]
+    return {"completion": {"values": values, "hasMore": len(found) > len(values)}}
+
+
+def progress(token: Any, done: float, total: float | None, message: str | None) -> Shape:
+    shaped: Shape = {"progressToken": token, "progress": done}
+    if total is not None:
+        shaped["total"] = total
+    return shaped if message is None else shaped | {"message": well_formed(message)}

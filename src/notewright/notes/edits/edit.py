@@ -1,0 +1,360 @@
+"""Edits as values: each knows the splices it makes, so that every byte outside them stays as it was.
+
+Content goes in as it was given. Line ends that an edit adds are the note's own. `safe_again` says whether an edit
+may be applied to a newer text than the one its author saw; `may_apply_again` asks the text as well.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, ClassVar, Literal, Protocol
+
+from notewright.errors import Ambiguous, Invalid, NotFound
+from notewright.notes.edits import properties
+from notewright.notes.edits.splices import Splice, line_ending, lines_of, spliced
+from notewright.notes.edits.yaml import ListStyle
+from notewright.notes.model import Frontmatter
+from notewright.notes.parse.frontmatter import frontmatter
+from notewright.notes.parse.grammar import flat_lines
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
+
+_SOME = NotePath("note.md")
+_SHOWN_LINES = 20
+
+
+class Edit(Protocol):
+    """A change to one text."""
+
+    safe_again: ClassVar[bool]
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        """What changes where, or the Problem that stands in the way."""
+
+
+def apply(text: str, edit: Edit, path: NotePath = _SOME) -> str:
+    """The text after one edit. `path` is only for the words of a refusal."""
+    return spliced(text, edit.splices(text, path))
+
+
+def apply_all(text: str, edits: Iterable[Edit], path: NotePath = _SOME) -> str:
+    """The text after all edits, each on the result of the one before; line numbers are those of `text` itself."""
+    edits = list(edits)
+    lines = _LineMap(text) if any(isinstance(edit, InsertAtLine) for edit in edits) else None
+    for edit in edits:
+        made = [lines.insertion(text, edit)] if lines and isinstance(edit, InsertAtLine) else edit.splices(text, path)
+        text = spliced(text, made)
+        if lines:
+            lines.follow(made)
+    return text
+
+
+def may_apply_again(edit: Edit, newer: str) -> bool:
+    """Whether an edit made for an older text means the same on this one."""
+    if isinstance(edit, Replace):
+        return len(edit.places(newer)) == 1
+    return edit.safe_again
+
+
+# ---- text ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Text at the end. Without a separator a missing line end is added; with one it always stands between.
+
+    `apart`: the first text below a frontmatter is set apart from it by a blank line.
+    """
+
+    text: str
+    separator: str | None = None
+    apart: bool = False
+    safe_again: ClassVar[bool] = True
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        end = line_ending(text)
+        between = "" if _at_line_start(text, len(text)) else end
+        if self.separator is not None:
+            between = self.separator.replace("\n", end)
+        elif self.apart and _only_frontmatter(text):
+            between += end
+        return [Splice(len(text), len(text), between + self.text)]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepend:
+    """Text at the beginning of the body: below the frontmatter and the blank line that sets it apart."""
+
+    text: str
+    apart: bool = False  # as in Append
+    safe_again: ClassVar[bool] = True
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        front, end = front_of(text), line_ending(text)
+        blank = re.compile(r"[ \t]*\r?\n").match(text, front.end) if front.present else None
+        place = blank.end() if blank else front.end
+        before = "" if _at_line_start(text, place) else end
+        if self.apart and _only_frontmatter(text):
+            before += end
+        return [Splice(place, place, before + self.text + _closing(text, place, self.text))]
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """One text by another: the only occurrence, the first, or all. Nothing in `new` is special."""
+
+    old: str
+    new: str
+    which: Literal["only", "first", "all"] = "only"
+    body: bool = False  # leave the frontmatter alone
+    safe_again: ClassVar[bool] = True
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        places = self.places(text)
+        if not places:
+            raise NotFound(f"the text to replace is not in {path}", hint=_READ_AGAIN, what="text", path=path)
+        if self.which == "only" and len(places) > 1:
+            raise self._ambiguous(text, places, path)
+        old, new = self._as_in(text)
+        taken: list[Splice] = []
+        for place in places if self.which == "all" else places[:1]:
+            if not taken or place >= taken[-1].end:
+                taken.append(Splice(place, place + len(old), new))
+        return taken
+
+    def places(self, text: str) -> list[int]:
+        """Where the old text begins; occurrences that overlap count each."""
+        if not self.old:
+            raise Invalid("the text to replace is empty", hint="say which text to replace", what="old")
+        old, _ = self._as_in(text)
+        found, place = [], text.find(old, front_of(text).end if self.body else 0)
+        while place >= 0:
+            found.append(place)
+            place = text.find(old, place + 1)
+        return found
+
+    def _as_in(self, text: str) -> tuple[str, str]:
+        """Both texts with the note's line ends, where the old one is only found so: few callers write CRLF."""
+        if "\n" in self.old and "\r" not in self.old and "\r\n" in text and self.old not in text:
+            return self.old.replace("\n", "\r\n"), re.sub(r"\r?\n", "\r\n", self.new)
+        return self.old, self.new
+
+    def _ambiguous(self, text: str, places: list[int], path: NotePath) -> Ambiguous:
+        lines = sorted({line_at(text, place) for place in places[:1000]})
+        said = ", ".join(map(str, lines[:_SHOWN_LINES]))
+        return Ambiguous(
+            f"the text to replace is {len(places)} times in {path}, on lines {said}",
+            hint="give more of its surroundings, or replace all",
+            what="text",
+            count=len(places),
+            lines=lines,
+            path=path,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InsertAtLine:
+    """Lines of their own before or after a line, counted from 1."""
+
+    line: int
+    text: str
+    after: bool = False
+    safe_again: ClassVar[bool] = False
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        return [_LineMap(text).insertion(text, self)]
+
+
+@dataclass(frozen=True, slots=True)
+class InsertBesideText:
+    """Lines of their own before or after the first line of the body that says `beside`, outer blanks ignored."""
+
+    beside: str
+    text: str
+    after: bool = False
+    safe_again: ClassVar[bool] = True
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        for start, end in lines_of(text, front_of(text).end):
+            if text[start:end].strip() == self.beside.strip():
+                return [own_lines(text, end if self.after else start, self.text)]
+        raise NotFound(f"no line of {path} says {self.beside!r}", hint=_READ_AGAIN, what="text", path=path)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceBody:
+    """Everything below the frontmatter."""
+
+    text: str
+    safe_again: ClassVar[bool] = False
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        front = front_of(text)
+        before = "" if _at_line_start(text, front.end) else line_ending(text)
+        return [Splice(front.end, len(text), before + self.text)]
+
+
+@dataclass(frozen=True, slots=True)
+class Overwrite:
+    """The whole note."""
+
+    text: str
+    safe_again: ClassVar[bool] = False
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        return [Splice(0, len(text), self.text)]
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteTargets:
+    """New text at known places, such as the targets of links."""
+
+    changes: Sequence[Splice]
+    safe_again: ClassVar[bool] = False
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        return list(self.changes)
+
+
+# ---- properties ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SetProperty:
+    """One property; None is an empty value. A list keeps its style unless one is asked for."""
+
+    key: str
+    value: Any
+    style: ListStyle | None = None
+    apart: bool = False  # a block made for it is followed by a blank line
+    safe_again: ClassVar[bool] = True
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        return [properties.set_property(parse(path, text), self.key, self.value, self.style, apart=self.apart)]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveProperty:
+    key: str
+    safe_again: ClassVar[bool] = True
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        made = properties.remove_property(parse(path, text), self.key)
+        return [made] if made else []
+
+
+@dataclass(frozen=True, slots=True)
+class AddTag:
+    """A tag in the frontmatter, unless it is there."""
+
+    tag: str
+    style: ListStyle | None = None
+    ignore_case: bool = True
+    safe_again: ClassVar[bool] = True
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        made = properties.add_tag(parse(path, text), self.tag, self.style, ignore_case=self.ignore_case)
+        return [made] if made else []
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTag:
+    """A tag out of the frontmatter, if it is there."""
+
+    tag: str
+    ignore_case: bool = True
+    safe_again: ClassVar[bool] = True
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        made = properties.remove_tag(parse(path, text), self.tag, ignore_case=self.ignore_case)
+        return [made] if made else []
+
+
+# ---- places -------------------------------------------------------------------------------------------
+
+_READ_AGAIN = "read the note and copy the text exactly"
+
+
+@dataclass(slots=True)
+class _LineMap:
+    """Where the lines of the text as read are now: edits move them, and may replace them."""
+
+    text: str
+    starts: list[int | None] = field(init=False)
+    ends: list[int | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        spans = lines_of(self.text)
+        mark = self.text.startswith("\ufeff")  # of byte order: no line begins before it
+        self.starts = [start or int(mark) for start, _ in spans]
+        self.ends = [end for _, end in spans]
+
+    def insertion(self, text: str, edit: InsertAtLine) -> Splice:
+        places = self.ends if edit.after else self.starts
+        if not 1 <= edit.line <= len(places):
+            hint = f"lines count from 1 to {len(places)}"
+            raise NotFound(f"there is no line {edit.line}", hint=hint, what="line", line=edit.line)
+        place = places[edit.line - 1]
+        if place is None:
+            raise Invalid(f"line {edit.line} is gone: an edit before this one replaced it", what="line")
+        return own_lines(text, place, edit.text)
+
+    def follow(self, made: Sequence[Splice]) -> None:
+        moved = _Moved(sorted(made))
+        self.starts = [moved.place(place, before=True) for place in self.starts]
+        self.ends = [moved.place(place, before=False) for place in self.ends]
+
+
+class _Moved:
+    """Where places are after some splices, in order."""
+
+    def __init__(self, made: Sequence[Splice]) -> None:
+        self.made = made
+        self.ends = [splice.end for splice in made]
+        self.shifts = [0, *accumulate(len(splice.new) - (splice.end - splice.start) for splice in made)]
+
+    def place(self, place: int | None, *, before: bool) -> int | None:
+        """What is inserted just there comes before a line's start, after its end. None: it was replaced."""
+        if place is None:
+            return None
+        count = bisect_right(self.ends, place)
+        if count < len(self.made) and self.made[count].start < place:
+            return None
+        while not before and count and self.made[count - 1].start == place:
+            count -= 1
+        return place + self.shifts[count]
+
+
+def own_lines(text: str, start: int, new: str, end: int | None = None) -> Splice:
+    """`new` as lines of its own instead of `text[start:end]`; `start` is where a line begins or the text ends."""
+    end = start if end is None else end
+    before = "" if _at_line_start(text, start) else line_ending(text)
+    return Splice(start, end, before + new + _closing(text, end, new))
+
+
+def front_of(text: str) -> Frontmatter:
+    """The frontmatter alone: most edits need no more of a note."""
+    return frontmatter(flat_lines(text), 1 if text.startswith("\ufeff") else 0, text)
+
+
+def _only_frontmatter(text: str) -> bool:
+    front = front_of(text)
+    return front.present and front.end == len(text)
+
+
+def line_at(text: str, place: int) -> int:
+    """The number of the line at `place`, counted from 1."""
+    return flat_lines(text[:place]).count("\n") + 1
+
+
+def _at_line_start(text: str, place: int) -> bool:
+    return place == 0 or text[place - 1] in "\r\n" or (place == 1 and text[0] == "\ufeff")
+
+
+def _closing(text: str, end: int, new: str) -> str:
+    """The line end that `new` lacks; none at the end of a text that had none."""
+    if new.endswith(("\n", "\r")) or (end == len(text) and not text.endswith(("\n", "\r"))):
+        return ""
+    return line_ending(text)

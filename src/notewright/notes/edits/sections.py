@@ -1,0 +1,128 @@
+"""Edits below a heading. A section runs to the next heading of the same or a higher level."""
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import ClassVar
+
+from notewright.errors import NotFound
+from notewright.notes.edits.edit import own_lines
+from notewright.notes.edits.splices import Splice, line_ending, lines_of
+from notewright.notes.model import Note, Section
+from notewright.notes.parse.headings import HeadingRule, find_section
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath
+
+
+def section_of(note: Note, wanted: str, rule: HeadingRule = HeadingRule.OBSIDIAN) -> Section:
+    """The section a caller names, or NotFound with the nearest headings."""
+    found = find_section(note, wanted, rule)
+    if found is None:
+        texts = list(dict.fromkeys(heading.text for heading in note.headings))
+        nearest = [*get_close_matches(wanted, texts, 3, 0.4), *texts]
+        nearest = list(dict.fromkeys(nearest))[:3]
+        hint = "headings here: " + ", ".join(nearest) if nearest else "it has no headings"
+        raise NotFound(
+            f"no section {wanted!r} in {note.path}", hint=hint, what="section", path=note.path, nearest=nearest
+        )
+    return found
+
+
+def section_text(
+    note: Note, wanted: str, rule: HeadingRule = HeadingRule.OBSIDIAN, *, with_heading: bool = True
+) -> str:
+    """The text of a section, or of the block that `^id` names."""
+    if wanted.lstrip("#").startswith("^"):
+        return _block_text(note, wanted.lstrip("#")[1:].strip())
+    section = section_of(note, wanted, rule)
+    return note.text[section.start if with_heading else section.body : section.end]
+
+
+def _block_text(note: Note, wanted: str) -> str:
+    for block in note.blocks:
+        if block.id.lower() == wanted.lower():
+            lines = lines_of(note.text)[block.start_line - 1 : block.end_line]
+            return note.text[lines[0][0] : lines[-1][1]]
+    nearest = get_close_matches(wanted, [block.id for block in note.blocks], 3, 0)
+    hint = "blocks here: " + ", ".join("^" + name for name in nearest) if nearest else "it has no block ids"
+    raise NotFound(f"no block ^{wanted} in {note.path}", hint=hint, what="block", path=note.path, nearest=nearest)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceSection:
+    """What stands below the heading line, sub-headings included; the blank lines before the next heading stay."""
+
+    section: str
+    text: str
+    rule: HeadingRule = HeadingRule.OBSIDIAN
+    safe_again: ClassVar[bool] = True
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        section = section_of(parse(path, text), self.section, self.rule)
+        end = section.end if self.text.endswith(("\n\n", "\n\r\n")) else _last_text(text, section)
+        return [own_lines(text, section.body, self.text, end) if self.text else Splice(section.body, end, "")]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendToSection:
+    """Lines after the last text of the section, before the blank lines that precede the next heading.
+
+    `create` is the level of a heading to make at the end of the note where there is none.
+    """
+
+    section: str
+    text: str
+    rule: HeadingRule = HeadingRule.OBSIDIAN
+    create: int = 0
+    safe_again: ClassVar[bool] = True
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        note = parse(path, text)
+        if self.create and find_section(note, self.section, self.rule) is None:
+            return [_new_section(text, self.create, self.section, self.text)]
+        section = section_of(note, self.section, self.rule)
+        return [own_lines(text, _last_text(text, section), self.text)] if self.text else []
+
+
+@dataclass(frozen=True, slots=True)
+class PrependToSection:
+    """Lines directly below the heading."""
+
+    section: str
+    text: str
+    rule: HeadingRule = HeadingRule.OBSIDIAN
+    safe_again: ClassVar[bool] = True
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        section = section_of(parse(path, text), self.section, self.rule)
+        return [own_lines(text, section.body, self.text)] if self.text else []
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSection:
+    """The heading and everything below it."""
+
+    section: str
+    rule: HeadingRule = HeadingRule.OBSIDIAN
+    safe_again: ClassVar[bool] = True
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        section = section_of(parse(path, text), self.section, self.rule)
+        return [Splice(section.start, section.end, "")]
+
+
+def _last_text(text: str, section: Section) -> int:
+    """After the last line of a section that is not blank; the heading itself is the first."""
+    last = section.body
+    for start, end in lines_of(text, section.body, section.end):
+        if text[start:end].strip():
+            last = end
+    return last
+
+
+def _new_section(text: str, level: int, name: str, content: str) -> Splice:
+    end = line_ending(text)
+    heading = "#" * level + " " + name.lstrip("# ").strip() + end
+    body = text.removeprefix("\ufeff")
+    gap = "" if not body or body.endswith((end * 2,)) else end if body.endswith("\n") else end * 2
+    closing = "" if content.endswith("\n") else end
+    return Splice(len(text), len(text), gap + heading + content + closing)

@@ -1,0 +1,158 @@
+"""Renaming what is inside notes: a heading, a block id, a tag, with every link to it."""
+
+import re
+from collections.abc import Callable, Iterable
+from itertools import groupby
+
+from notewright.errors import Exists, Invalid, NotFound
+from notewright.notes.edits.sections import section_of
+from notewright.notes.edits.splices import Splice, spliced
+from notewright.notes.links.rename import Rewritten, as_written
+from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Names, resolve
+from notewright.notes.links.syntax import definition_end, destination, is_reference
+from notewright.notes.model import Link, Note
+from notewright.notes.parse.headings import find_section, heading_key
+from notewright.notes.parse.parser import parse
+from notewright.notes.parse.tags import is_tag, tag_key
+
+_NOT_IN_LINKS = re.compile(r"(?:[:#|^\\\[\]\s]|%%)+")
+_BLOCK_ID = re.compile(r"[A-Za-z0-9-]+")
+
+
+def rename_heading(
+    note: Note, old: str, new: str, names: Names, notes: Iterable[Note], policy: LinkPolicy = OBSIDIAN
+) -> tuple[Rewritten, ...]:
+    """The texts that change when a heading of `note` gets a new text. `notes` are those that may link to it."""
+    heading = section_of(note, old).heading
+    new, place = new.strip(), note.text.find(heading.text, heading.start, heading.end)
+    own = Splice(place, place + len(heading.text), new)
+    fresh = parse(note.path, spliced(note.text, [own])) if new and place >= 0 else note
+    at = note.headings.index(heading)
+    if len(fresh.headings) != len(note.headings) or fresh.headings[at].text != new:
+        raise Invalid(f"{new!r} cannot be a heading there", hint="use one line of text", what="to")
+
+    def followed(link: Link) -> str | None:
+        found = find_section(note, link.subpath)
+        if found is None:
+            return None
+        index = note.headings.index(found.heading)
+        for subpath in (_with_new_part(note, index, at, link.subpath, new), link.subpath, _chain(fresh, index)):
+            there = find_section(fresh, subpath)
+            if there is not None and fresh.headings.index(there.heading) == index:
+                return subpath
+        raise Exists(f"{note.path} has a heading {new!r} already", hint="choose another text", path=note.path)
+
+    return _relinked(note, own, _linking(note, names, notes, policy), followed)
+
+
+def _with_new_part(note: Note, index: int, renamed: int, subpath: str, new: str) -> str:
+    """The subpath of the heading at `index` with the renamed one's part replaced, if it has one."""
+    key, line = heading_key(note.headings[renamed].text), _ancestry(note, index)
+    if renamed not in line:
+        return subpath
+    return "#".join(_in_link(new) if part and heading_key(part) == key else part for part in subpath.split("#"))
+
+
+def _chain(note: Note, index: int) -> str:
+    return "".join("#" + _in_link(note.headings[place].text) for place in _ancestry(note, index))
+
+
+def _ancestry(note: Note, index: int) -> list[int]:
+    """The heading at `index` and those it stands below, the highest first."""
+    line = [index]
+    for place in range(index - 1, -1, -1):
+        if note.headings[place].level < note.headings[line[0]].level:
+            line.insert(0, place)
+    return line
+
+
+def _in_link(heading: str) -> str:
+    return _NOT_IN_LINKS.sub(" ", heading).strip()
+
+
+def rename_block(
+    note: Note, old: str, new: str, names: Names, notes: Iterable[Note], policy: LinkPolicy = OBSIDIAN
+) -> tuple[Rewritten, ...]:
+    """The texts that change when a block id of `note` becomes another."""
+    old, new = old.lstrip("#^"), new.lstrip("#^")
+    if not _BLOCK_ID.fullmatch(new) or new == old:
+        raise Invalid(f"{new!r} cannot be a new block id", hint="use letters, digits and dashes", what="to")
+    ids = {block.id.lower(): block for block in note.blocks}
+    if old.lower() not in ids:
+        raise NotFound(f"no block ^{old} in {note.path}", what="block", path=note.path)
+    if new.lower() in ids and new.lower() != old.lower():
+        raise Exists(f"{note.path} has a block ^{new} already", hint="choose another id", path=note.path)
+    block = ids[old.lower()]
+    own = Splice(block.start, block.end, new)
+    wanted = f"#^{old.lower()}"
+    return _relinked(
+        note,
+        own,
+        _linking(note, names, notes, policy),
+        lambda link: f"#^{new}" if link.subpath.lower() == wanted else None,
+    )
+
+
+def rename_tag(notes: Iterable[Note], old: str, new: str, *, nested: bool = True) -> tuple[Rewritten, ...]:
+    """The texts that change when a tag, and with `nested` those below it, get a new name. Case is ignored."""
+    old, new = old.strip().removeprefix("#"), new.strip().removeprefix("#")
+    if not is_tag(new) or new == old:
+        raise Invalid(f"{new!r} cannot be a new tag", hint="use letters, digits, - _ and /", what="to")
+    return tuple(made for made in (_retagged(note, old, new, nested) for note in notes) if made is not None)
+
+
+def _retagged(note: Note, old: str, new: str, nested: bool) -> Rewritten | None:
+    key, depth, splices = tag_key(old), old.count("/") + 1, set()
+    for tag in note.tags:
+        head = "/".join(tag.name.split("/")[:depth])
+        whole = len(head) == len(tag.name)
+        if tag_key(head) == key and (whole or nested) and note.text.startswith(head, tag.start) and tag.end > tag.start:
+            splices.add(Splice(tag.start, tag.start + len(head), new))
+    return Rewritten(note.path, note.path, spliced(note.text, splices), len(splices)) if splices else None
+
+
+# ---- links to a place in a note -----------------------------------------------------------------------
+
+
+def _linking(note: Note, names: Names, notes: Iterable[Note], policy: LinkPolicy) -> list[tuple[Note, Link]]:
+    """Every link with a subpath that leads to the note, its own included."""
+    others = [other for other in notes if other.path != note.path]
+    return [
+        (other, link)
+        for other in (note, *others)
+        for link in other.links
+        if link.subpath and resolve(link.target, other.path, names, policy) == note.path
+    ]
+
+
+def _relinked(
+    note: Note, own: Splice, links: list[tuple[Note, Link]], followed: Callable[[Link], str | None]
+) -> tuple[Rewritten, ...]:
+    """The note with its own change, and every text with a link whose subpath is a new one."""
+    texts = [Rewritten(note.path, note.path, spliced(note.text, [own]), 0)]
+    for path, group in groupby(links, lambda pair: pair[0].path):
+        pairs = list(group)
+        source = pairs[0][0]
+        news = [(link, followed(link)) for _, link in pairs]
+        splices = {_subpath(source.text, link, new) for link, new in news if new is not None and new != link.subpath}
+        if path == note.path:
+            apart = [each for each in splices if each.end <= own.start or each.start >= own.end]
+            texts[0] = Rewritten(path, path, spliced(note.text, [own, *apart]), len(apart))
+        elif splices:
+            texts.append(Rewritten(path, path, spliced(source.text, splices), len(splices)))
+    return tuple(texts)
+
+
+def _subpath(text: str, link: Link, new: str) -> Splice:
+    """The splice that gives a link another subpath."""
+    written = "#".join(as_written(text, link, part) for part in new.split("#"))
+    if not link.kind.startswith("markdown"):
+        start = text.index("#", link.target_end)
+        end = re.compile(r"\s*(?:\\?\||\]\])").search(text, start).start()  # type: ignore[union-attr]
+        return Splice(start, end, written)
+    if is_reference(link):
+        end = definition_end(text, link)
+    else:
+        where = destination(text, text.rindex("(", link.start, link.target_start), link.end)
+        end = where[1] if where else link.end - 1
+    return Splice(text.index("#", link.target_end), end, written)

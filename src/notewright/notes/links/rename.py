@@ -1,0 +1,326 @@
+"""Renaming and moving: which texts change so that every link still means what it meant.
+
+Pure planning over names before and after. A link is touched only if it leads to something that moved, or would now
+lead elsewhere; its written form is kept where that form still leads there. Every text is read again before it is
+part of the plan: a link sent to a wrong note is the one thing that may never happen.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from posixpath import relpath
+
+from notewright.errors import Exists, Invalid, NotFound
+from notewright.notes.edits.splices import Splice, spliced
+from notewright.notes.links.canvas import rewritten_references
+from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Names, link_key, name_keys, resolve
+from notewright.notes.links.syntax import is_reference
+from notewright.notes.model import Link, Note
+from notewright.notes.parse.parser import parse
+from notewright.notes.path import NotePath, path_key, with_md, without_md
+
+Moves = Mapping[NotePath, NotePath]
+_HEX = re.compile(r"%(?=[0-9A-Fa-f]{2})")
+_ENTITY_START = re.compile(r"&(?=#?\w+;)")
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A file whose text changes: where it is before and after, its new text and how many links in it changed."""
+
+    before: NotePath
+    after: NotePath
+    text: str
+    links: int
+
+
+def moves_of(old: str, new: str, paths: Collection[NotePath]) -> dict[NotePath, NotePath]:
+    """What moves where when `old`, a note (`.md` optional), a file or a folder, becomes `new`.
+
+    `new` ending in `/` is a folder to move into. NotFound and Exists as one would think; a change of case alone is
+    no collision.
+    """
+    known = set(paths)
+    target = new + old.rstrip("/").rpartition("/")[2] if new.endswith("/") else new
+    for source in (old, with_md(old)):
+        if source in known:
+            place = with_md(target) if source[-3:].lower() == ".md" else target
+            moves = {NotePath(source): NotePath.parse(place)}
+            break
+    else:
+        inside = [path for path in known if path.startswith(old.rstrip("/") + "/")]
+        moves = {path: NotePath.parse(target.rstrip("/") + path[len(old.rstrip("/")) :]) for path in sorted(inside)}
+        if moves and f"{target}/".startswith(old.rstrip("/") + "/"):
+            raise Invalid(f"{old} cannot move into itself", what="to")
+    if not moves:
+        raise NotFound(f"there is no {old}", what="note", path=old)
+    _refuse_collisions(moves, known)
+    return moves
+
+
+def _refuse_collisions(moves: Moves, known: Collection[NotePath]) -> None:
+    staying = {path_key(path): path for path in known if path not in moves}
+    for place in moves.values():
+        twin = staying.get(path_key(place))
+        if twin is not None:
+            raise Exists(f"{twin} is there already", hint="choose another name", path=twin)
+
+
+def touched_keys(moves: Moves) -> set[str]:
+    """The link keys whose meaning a move can change: only links with one of these, and the moved notes, matter."""
+    return {key for pair in moves.items() for path in pair for key in name_keys(path)}
+
+
+_ENDS_A_LINK = re.compile(r"[][|]")  # in a display text they could be taken for the link's own
+
+
+@dataclass(frozen=True, slots=True)
+class MovedNames:
+    """Names as they will be: those of before with some paths moved."""
+
+    before: Names
+    moves: Moves
+    arriving: Mapping[str, Sequence[NotePath]]
+
+    def bearing(self, key: str) -> Sequence[NotePath]:
+        staying = [path for path in self.before.bearing(key) if path not in self.moves]
+        return [*staying, *self.arriving.get(key, ())]
+
+    def aliased(self, key: str) -> Sequence[NotePath]:
+        return [self.moves.get(path, path) for path in self.before.aliased(key)]
+
+    def titled(self, key: str) -> Sequence[NotePath]:
+        return [self.moves.get(path, path) for path in self.before.titled(key)]
+
+    def slugged(self, slug: str) -> Sequence[NotePath]:
+        return [self.moves.get(path, path) for path in self.before.slugged(slug)]
+
+
+def names_after(names: Names, moves: Moves) -> MovedNames:
+    """The names there are once everything has moved."""
+    arriving: dict[str, list[NotePath]] = {}
+    for new in moves.values():
+        for key in name_keys(new):
+            arriving.setdefault(key, []).append(new)
+    return MovedNames(names, moves, arriving)
+
+
+def plan_rename(
+    moves: Moves,
+    names: Names,
+    notes: Iterable[Note],
+    others: Mapping[NotePath, str] | None = None,
+    policy: LinkPolicy = OBSIDIAN,
+) -> tuple[Rewritten, ...]:
+    """The texts that change with these moves; files that move as they are are not among them.
+
+    `names` are those before. `notes` are the moved notes and all with a link of `touched_keys`; more do no harm.
+    `others` are texts of `.canvas` and `.base` files. Invalid where a link cannot be written to a new name.
+    """
+    once = _AskedOnce(names, {})
+    planner = _Planner(moves, once, names_after(once, moves), policy, touched_keys(moves))
+    planned = [planner.rewritten(note) for note in notes]
+    for path, text in (others or {}).items():
+        new, count = rewritten_references(path, text, moves, partial(planner.part, path))
+        if count:
+            planned.append(Rewritten(path, moves.get(path, path), new, count))
+    return tuple(each for each in planned if each is not None)
+
+
+# ---- one note -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _AskedOnce:
+    """Names that remember: an index is asked once for each key of a plan."""
+
+    names: Names
+    known: dict[str, Sequence[NotePath]]
+
+    def bearing(self, key: str) -> Sequence[NotePath]:
+        if key not in self.known:
+            self.known[key] = self.names.bearing(key)
+        return self.known[key]
+
+    def aliased(self, key: str) -> Sequence[NotePath]:
+        return self.names.aliased(key)
+
+    def titled(self, key: str) -> Sequence[NotePath]:
+        return self.names.titled(key)
+
+    def slugged(self, slug: str) -> Sequence[NotePath]:
+        return self.names.slugged(slug)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    moves: Moves
+    names: Names
+    after: Names
+    policy: LinkPolicy
+    keys: set[str]
+
+    def rewritten(self, note: Note) -> Rewritten | None:
+        text, count = self._follow(note)
+        return Rewritten(note.path, self.moves.get(note.path, note.path), text, count) if count else None
+
+    def part(self, path: NotePath, text: str) -> tuple[str, int]:
+        """Text that stands inside another file, such as a card of a canvas."""
+        return self._follow(parse(path, text))
+
+    def _follow(self, note: Note) -> tuple[str, int]:
+        here = self.moves.get(note.path, note.path)
+        meant = [self._meant(link, note.path) for link in note.links]
+        changes = [
+            list(self._splices(note, link, path, here))
+            for link, path in zip(note.links, meant, strict=True)
+            if path is not None and link.target
+        ]
+        splices = {splice for change in changes for splice in change}
+        if not splices:
+            return note.text, 0
+        text = spliced(note.text, splices)
+        self._verify(note, parse(here, text), meant)
+        return text, sum(map(bool, changes))
+
+    def _meant(self, link: Link, source: NotePath) -> NotePath | None:
+        """What a link means that this move may change, else None."""
+        if source not in self.moves and link_key(link.target) not in self.keys:
+            return None
+        return resolve(link.target, source, self.names, self.policy)
+
+    def _splices(self, note: Note, link: Link, meant: NotePath, here: NotePath) -> Iterator[Splice]:
+        """The changes to one link: to its target, and to a display text that was the old name."""
+        goal = self.moves.get(meant, meant)
+        renamed = goal.name != meant.name
+        respelled = goal != meant and path_key(goal) == path_key(meant)  # leads there all the same, here
+        leads = resolve(link.target, here, self.after, self.policy)
+        if leads == goal and not renamed and not respelled:
+            return
+        target = self._target(link, meant, goal, note.path, here)
+        written = as_written(note.text, link, target)
+        if written == note.text[link.target_start : link.target_end]:
+            return
+        yield Splice(link.target_start, link.target_end, written)
+        if renamed and link.display is not None and link.display.strip() == meant.stem:
+            place = _display_place(note.text, link)
+            if place >= 0 and not _ENDS_A_LINK.search(goal.stem):
+                yield Splice(place, place + len(meant.stem), goal.stem)
+
+    def _target(self, link: Link, meant: NotePath, goal: NotePath, source: NotePath, here: NotePath) -> str:
+        """The target in the form it had, else the path, else whatever leads there."""
+        for target in _forms(link.target, meant, goal, source, here):
+            if "/" not in target and not self._unique(goal):
+                continue
+            if resolve(target, here, self.after, self.policy) == goal:
+                return target
+        raise Invalid(
+            f"no link in {source} could mean {goal}", hint="choose another name", what="to", path=source, to=goal
+        )
+
+    def _unique(self, goal: NotePath) -> bool:
+        """Whether a bare name can mean nothing else; at the root the bare name is the path."""
+        bearing = {path for key in name_keys(goal) for path in self.after.bearing(key)}
+        return bearing == {goal} or "/" not in goal
+
+    def _verify(self, old: Note, new: Note, meant: Sequence[NotePath | None]) -> None:
+        """Read the new text: the same links, each leading where it led."""
+        same = len(new.links) == len(meant) and all(
+            path is None or resolve(link.target, new.path, self.after, self.policy) == self.moves.get(path, path)
+            for link, path in zip(new.links, meant, strict=True)
+        )
+        if not same:
+            names = sorted({path.stem for path in self.moves.values()})
+            raise Invalid(
+                f"links in {old.path} cannot be written to {', '.join(names[:3])}",
+                hint="choose a name without any of # ^ | [ ]",
+                what="to",
+                path=old.path,
+            )
+
+
+# ---- how a link is written ----------------------------------------------------------------------------
+
+
+def _forms(target: str, meant: NotePath, goal: NotePath, source: NotePath, here: NotePath) -> Iterator[str]:
+    """Ways to write a link to `goal`, the one most like the old target first."""
+    ending = not meant.is_note or target[-3:].lower() == ".md"
+    path = str(goal) if ending or not goal.is_note else without_md(goal)
+    name = path.rpartition("/")[2]
+    if target.startswith(("./", "../")):
+        yield _dotted(path, here)
+    elif target.startswith("/"):
+        yield "/" + path
+    elif "/" not in target:
+        yield name
+    else:
+        yield from _path_forms(target, path, meant, source, here)
+    yield from (path, str(goal), "/" + path, "/" + goal, _dotted(path, here), _dotted(goal, here))
+
+
+def _path_forms(target: str, path: str, meant: NotePath, source: NotePath, here: NotePath) -> Iterator[str]:
+    key, spelled = path_key(without_md(target)), path_key(without_md(meant))
+    if key == spelled:
+        yield path
+    elif source.folder and path_key(source.folder) + "/" + key == spelled:  # relative, as Markdown elsewhere has it
+        beside = relpath(path, here.folder or ".")
+        yield _dotted(path, here) if beside.startswith("..") else beside
+    else:
+        yield "/".join(path.split("/")[-len(target.split("/")) :])
+
+
+def _dotted(path: str, here: NotePath) -> str:
+    relative = relpath(path, here.folder or ".")
+    return relative if relative.startswith("../") else "./" + relative
+
+
+def as_written(text: str, link: Link, target: str) -> str:
+    """A target, or a piece of a subpath, as it must be written in this link."""
+    if link.kind.startswith("markdown"):
+        return _destination(target, angled=text[link.target_start - 1] == "<")
+    if link.kind == "frontmatter":
+        quote = text[link.start - 1 : link.start]
+        if quote == "'":
+            return target.replace("'", "''")
+        if quote == '"':
+            return target.replace("\\", "\\\\").replace('"', '\\"')
+    return target
+
+
+def _destination(target: str, *, angled: bool) -> str:
+    """A path in a Markdown link: only blanks are encoded, and what would not be read as part of the path."""
+    target = _ENTITY_START.sub("%26", _HEX.sub("%25", target)).replace("#", "%23").replace("\\", "%5C")
+    target = target.replace("<", "%3C").replace(">", "%3E")
+    first, slash, rest = target.partition("/")
+    target = first.replace(":", "%3A") + slash + rest
+    if angled:
+        return target
+    if not _balanced(target):
+        target = target.replace("(", "%28").replace(")", "%29")
+    return re.sub(r"\s", lambda blank: "".join(f"%{byte:02X}" for byte in blank[0].encode()), target)
+
+
+def _balanced(text: str) -> bool:
+    depth = 0
+    for sign in text:
+        depth += (sign == "(") - (sign == ")")
+        if depth not in (0, 1, 2):  # deeper than that, a definition's destination is not read
+            return False
+    return depth == 0
+
+
+def _display_place(text: str, link: Link) -> int:
+    """Where the display text begins, outer blanks left out."""
+    if link.kind.startswith("markdown"):
+        start = text.index("[", link.start) + 1
+        close = start + len(link.display or "")
+        if is_reference(link) and (text[close : close + 2] != "][" or text[close + 2] == "]"):
+            return -1  # what it shows is the label of its definition
+    else:
+        start = text.find("|", link.target_end, link.end) + 1
+        if not start:
+            return -1
+    while start < link.end and text[start].isspace():
+        start += 1
+    return start if text.startswith(link.display.strip(), start) else -1  # type: ignore[union-attr]

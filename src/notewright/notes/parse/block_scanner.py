@@ -1,0 +1,398 @@
+"""Block structure of a note's body: headings, and where running text stands, as CommonMark sees it.
+
+One pass over the lines, no tree. What the scanner leaves out of `leaves` (fenced and indented code, HTML blocks, link
+reference definitions) can hold no link and no tag. Nesting is bounded, so that the time stays linear on any text.
+"""
+
+import re
+
+from notewright.notes.parse.definitions import Definitions, after_definitions, paragraph_text
+from notewright.notes.parse.grammar import (
+    ATX,
+    BLANKS,
+    BULLET_LINE,
+    COMMENT,
+    EMPTY_LINES,
+    FENCE,
+    FENCE_CLOSE,
+    FENCE_OPEN,
+    HEADING,
+    HTML,
+    HTML_CLOSE,
+    HTML_OPEN,
+    INDENTED,
+    ITEM,
+    PARAGRAPH,
+    PLAIN_LINES,
+    RULE,
+    RULE_LINE,
+    TABLE,
+    UNDERLINE,
+    Blocks,
+    HeadingMatch,
+    Holder,
+    Leaf,
+    atx_text,
+    heads_table,
+)
+
+MAX_DEPTH = 64  # deeper quotes and lists are read as text
+_STARTERS = frozenset("#=`~<_%*-+>0123456789")  # characters that something other than a paragraph may begin with
+_SINGLE = frozenset("#=`~<_%*-")
+
+
+def scan(text: str, start: int = 0) -> Blocks:
+    """The blocks of `text` from `start`, which is the beginning of a line. Line endings must be `\\n`."""
+    return _Scanner(text if text.endswith("\n") else text + "\n", start).run()
+
+
+class _Scanner:
+    """The state between two lines: open holders, and one open leaf or none."""
+
+    def __init__(self, text: str, start: int):
+        self.text, self.pos, self.size = text, start, len(text)
+        self.headings: list[HeadingMatch] = []
+        self.leaves: list[Leaf] = []
+        self.holders: list[Holder] = []
+        self.definitions: Definitions = {}
+        self.stack: list[int] = []
+        self.quotes = 0  # among the open holders
+        self.leaf = ""  # kind of the open leaf
+        self.leaf_start = self.leaf_end = self.last = start
+        self.table = False
+        self.fence = ("", 0)
+        self.html_end: re.Pattern[str] | None = None
+        self.unclosed = False  # no "%%" follows that could close a comment
+        self.contents: dict[int, int] = {}  # line start → where its text begins, in the open paragraph of a holder
+        # the line being read: its span, and where in it we are, in characters and in columns
+        self.begin = self.end = self.at = self.column = 0
+        self.have = self.depth = 0  # columns and holders already used
+
+    def run(self) -> Blocks:
+        text, size = self.text, self.size
+        plain, empty, bullet = PLAIN_LINES.match, EMPTY_LINES.match, BULLET_LINE.match
+        while self.pos < size:
+            kind = self.leaf
+            if kind == "" or kind == PARAGRAPH:
+                run = plain(text, self.pos)
+                if run is not None:
+                    self.plain(run.end())
+                    continue
+                run = bullet(text, self.pos)
+                if run is not None and self.bullet(run):
+                    continue
+                if not self.stack or (kind and not self.quotes):
+                    run = empty(text, self.pos)
+                    if run is not None:
+                        if kind:
+                            self.close()
+                        self.pos = run.end()
+                        continue
+            self.line()
+        self.cut(0)
+        return Blocks(self.headings, self.leaves, self.holders, self.definitions)
+
+    def plain(self, end: int) -> None:
+        """Lines at the margin that cannot begin a block: they go on with a paragraph, or begin one."""
+        if not self.leaf:
+            if self.stack:
+                self.cut(0)
+            self.leaf, self.leaf_start = PARAGRAPH, self.pos
+        self.pos = end
+        self.leaf_end = self.last = end - 1
+
+    def bullet(self, found: re.Match[str]) -> bool:
+        """Take an ordinary bullet with text; False if it is deeper than the open items allow."""
+        begin, at = found.start(), found.end(1)
+        column = at - begin if "\t" not in found[1] else len(found[1].expandtabs(4))
+        have = depth = 0
+        for index in self.stack:
+            holder = self.holders[index]
+            if holder.mark == ">" or column < have + holder.width:
+                break
+            have += holder.width
+            depth += 1
+        if column - have > 3 or depth >= MAX_DEPTH:
+            return False
+        self.pos, self.begin, self.end = found.end() + 1, begin, found.end()
+        self.push(Holder(self.text[at], column - have + 2, at), depth)
+        self.open(PARAGRAPH, at + 2)
+        return True
+
+    # ---- one line, in general
+
+    def line(self) -> None:
+        text = self.text
+        self.begin, self.end = self.pos, text.find("\n", self.pos)
+        self.pos = self.end + 1
+        self.have = self.depth = 0
+        self.skip(self.begin, 0)
+        for index in self.stack:
+            if not self.belongs(self.holders[index]):
+                break
+            self.depth += 1
+        if self.leaf in ("", PARAGRAPH) or not self.goes_on():
+            self.starts()
+
+    def skip(self, at: int, column: int) -> None:
+        """Go to the next character that is no blank."""
+        text = self.text
+        if text[at] in " \t":
+            begin, at = at, BLANKS.match(text, at).end()  # type: ignore[union-attr]
+            if text.find("\t", begin, at) < 0:
+                column += at - begin
+            else:
+                for char in text[begin:at]:
+                    column += 4 - column % 4 if char == "\t" else 1
+        self.at, self.column = at, column
+
+    def belongs(self, holder: Holder) -> bool:
+        """Whether the line belongs to the quote or item; then its mark or indentation has been used."""
+        if holder.mark == ">":
+            if self.column - self.have > 3 or self.text[self.at] != ">":
+                return False
+            self.quote()
+        elif self.at == self.end:
+            return holder.filled
+        elif self.column - self.have < holder.width:
+            return False
+        else:
+            self.have += holder.width
+        return True
+
+    def quote(self) -> None:
+        """Use a `>` and one blank after it."""
+        self.have = self.column + 1
+        self.skip(self.at + 1, self.have)
+        if self.column > self.have:
+            self.have += 1
+
+    def goes_on(self) -> bool:
+        """Whether the open code or HTML takes the line; else it is closed."""
+        goes_on = ends = False
+        if self.depth == len(self.stack):
+            if self.leaf == FENCE:
+                goes_on, ends = True, self.closes_fence()
+            elif self.leaf == INDENTED:
+                if self.at == self.end:
+                    return True  # blank lines are part of it only if more follows
+                goes_on = self.column - self.have > 3
+            elif self.html_end is None:
+                goes_on = self.at < self.end
+            else:
+                goes_on, ends = True, self.html_end.search(self.text, self.at, self.end) is not None
+        if goes_on:
+            self.leaf_end = self.last = self.end
+        if ends or not goes_on:
+            self.close()
+        return goes_on
+
+    def closes_fence(self) -> bool:
+        if self.column - self.have > 3:
+            return False
+        char, length = self.fence
+        written = self.text[self.at : self.end].rstrip(" \t")
+        return len(written) >= length and not written.strip(char)
+
+    def starts(self) -> None:
+        """Open what begins on this line, else go on with the paragraph."""
+        within = self.leaf == PARAGRAPH and self.depth == len(self.stack)  # the paragraph is in this line's holders
+        while self.at < self.end:
+            if self.column - self.have > 3:
+                if self.leaf:
+                    break
+                self.cut(self.depth)
+                return self.open(INDENTED, self.at)
+            char = self.text[self.at]
+            if char not in _STARTERS:
+                break
+            if char in _SINGLE and self.single_start(char, within):
+                return
+            if not self.holder_start(char, within):
+                break
+            self.depth += 1
+            within = False
+        if self.leaf == PARAGRAPH and self.at < self.end:
+            return self.more()
+        self.cut(self.depth)
+        if self.at < self.end:
+            self.open(PARAGRAPH, self.at)
+
+    def holder_start(self, char: str, within: bool) -> bool:
+        """Whether a quote or list item begins here; then it is open."""
+        if self.depth >= MAX_DEPTH:
+            return False
+        if char == ">":
+            self.push(Holder(">", 0, self.at), self.depth)
+            self.quote()
+            return True
+        found = ITEM.match(self.text, self.at)
+        if found is None:
+            return False
+        at, column, size = self.at, self.column, found.end() - found.start()
+        self.skip(found.end(), column + size)
+        number = int(found[2]) if found[2] else -1
+        if within and (self.at == self.end or number not in (-1, 1)):  # such an item cannot interrupt a paragraph
+            self.at, self.column = at, column
+            return False
+        blanks = self.column - column - size
+        used = blanks if 1 <= blanks <= 4 and self.at < self.end else 1
+        width = column - self.have + size + used
+        self.have = column + size + min(used, blanks)
+        self.push(Holder(found[1] or found[3], width, at, number), self.depth)
+        return True
+
+    def single_start(self, char: str, within: bool) -> bool:
+        """Whether a heading, rule, fence, comment or HTML block begins here; then it has been taken."""
+        text, at = self.text, self.at
+        if char == "#":
+            found = ATX.match(text, at)
+            if found is None:
+                return False
+            self.cut(self.depth)
+            self.single(HEADING, found.end())
+            content = atx_text(text[found.end() : self.end])
+            self.headings.append(HeadingMatch(len(found[1]), content, self.begin, self.pos, self.inner()))
+            return True
+        if char in "=-" and within and self.setext():
+            return True
+        if char in "*-_":
+            if not RULE_LINE.match(text, at):
+                return False
+            self.cut(self.depth)
+            self.single(RULE, at)
+            return True
+        if char in "`~":
+            return self.fenced(char)
+        return self.html() if char == "<" else char == "%" and self.comment()
+
+    # ---- leaves
+
+    def open(self, kind: str, at: int) -> None:
+        """A leaf that begins on this line."""
+        self.leaf, self.leaf_start, self.leaf_end, self.last = kind, at, self.end, self.end
+        if self.stack:
+            self.holders[self.stack[-1]].filled = True
+
+    def single(self, kind: str, at: int) -> None:
+        """A leaf of one line."""
+        self.open(kind, at)
+        self.close()
+
+    def close(self) -> None:
+        """Close the open leaf."""
+        kind, start = self.leaf, self.leaf_start
+        if kind == PARAGRAPH:
+            if self.text[start] == "[":
+                start = after_definitions(self.text, start, self.leaf_end, self.contents, self.definitions)
+            if self.table:
+                kind, self.table = TABLE, False
+            if self.contents:
+                self.contents = {}
+        self.leaf = ""
+        if start < self.leaf_end:
+            self.leaves.append(Leaf(kind, start, self.leaf_end, self.inner()))
+
+    def more(self) -> None:
+        """Go on with the open paragraph; a row of delimiters makes its last line the head of a table."""
+        if not self.table and self.text[self.at] in "|:-":
+            self.table = self.delimiters()
+        if self.stack:
+            self.contents[self.begin] = self.at
+        self.leaf_end = self.last = self.end
+
+    def delimiters(self) -> bool:
+        """Whether this line makes the paragraph's last line the head of a table; lines before that are split off."""
+        begin = self.text.rfind("\n", self.leaf_start, self.leaf_end) + 1
+        head = self.contents.get(begin, begin) if begin else self.leaf_start
+        if not heads_table(self.text, head, self.leaf_end, self.at, self.end):
+            return False
+        if head > self.leaf_start:
+            leaf_end, contents = self.leaf_end, self.contents
+            self.leaf_end = begin - 1
+            self.close()
+            self.leaf, self.leaf_start, self.leaf_end, self.contents = PARAGRAPH, head, leaf_end, contents
+        return True
+
+    def setext(self) -> bool:
+        """Whether this line underlines the open paragraph and makes it a heading."""
+        text, at = self.text, self.at
+        if self.table or not UNDERLINE.match(text, at):
+            return False
+        begin = text.rfind("\n", 0, self.leaf_start) + 1
+        if text[self.leaf_start] == "[":
+            self.leaf_start = after_definitions(text, self.leaf_start, self.leaf_end, self.contents, self.definitions)
+            if self.leaf_start >= self.leaf_end:  # nothing but definitions: there is no paragraph to underline
+                self.leaf_start = at
+                self.leaf = PARAGRAPH if text[at] == "=" else ""
+                return False
+        content = paragraph_text(text, self.leaf_start, self.leaf_end, self.contents)
+        self.headings.append(HeadingMatch(1 if text[at] == "=" else 2, content, begin, self.pos, self.inner()))
+        self.leaf, self.last, self.contents = HEADING, self.end, {}
+        self.close()
+        return True
+
+    def fenced(self, char: str) -> bool:
+        found = FENCE_OPEN.match(self.text, self.at)
+        if found is None:
+            return False
+        self.cut(self.depth)
+        self.open(FENCE, self.at)
+        self.fence = (char, length := found.end() - found.start())
+        if not self.depth:  # only its closing fence can end it: go there at once
+            closing = (run.end() for run in FENCE_CLOSE[char].finditer(self.text, self.end) if len(run[1]) >= length)
+            self.leaf_end = self.last = next(closing, self.size - 1)
+            self.pos = self.leaf_end + 1
+            self.close()
+        return True
+
+    def comment(self) -> bool:
+        """Whether a comment block (`%%` to `%%`, over several lines) begins here; then it has been taken."""
+        text = self.text
+        if self.depth or self.unclosed or not text.startswith("%%", self.at):
+            return False
+        closing = text.find("%%", self.at + 2)
+        if closing < self.end:
+            self.unclosed = closing < 0
+            return False
+        self.cut(0)
+        self.end = text.find("\n", closing)
+        self.pos = self.end + 1
+        self.single(COMMENT, self.at)
+        return True
+
+    def html(self) -> bool:
+        found = HTML_OPEN.match(self.text, self.at, self.end + 1)
+        if found is None or (found.lastgroup == "alone" and self.leaf == PARAGRAPH):
+            return False
+        self.cut(self.depth)
+        self.open(HTML, self.at)
+        self.html_end = HTML_CLOSE.get(found.lastgroup or "")
+        if self.html_end is not None and self.html_end.search(self.text, self.at, self.end):
+            self.close()
+        return True
+
+    # ---- holders
+
+    def inner(self) -> int:
+        return self.stack[-1] if self.stack else -1
+
+    def push(self, holder: Holder, depth: int) -> None:
+        """Open a holder inside the outer `depth` ones; the others end."""
+        self.cut(depth)
+        if self.stack:
+            holder.parent = self.stack[-1]
+            self.holders[holder.parent].filled = True
+        self.stack.append(len(self.holders))
+        self.holders.append(holder)
+        self.quotes += holder.mark == ">"
+        self.last = self.end
+
+    def cut(self, depth: int) -> None:
+        """Close the open leaf and all holders but the outer `depth`."""
+        if self.leaf:
+            self.close()
+        while len(self.stack) > depth:
+            holder = self.holders[self.stack.pop()]
+            holder.end = max(self.last, holder.start)
+            self.quotes -= holder.mark == ">"

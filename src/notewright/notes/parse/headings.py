@@ -1,0 +1,125 @@
+"""Sections: what stands below a heading, and which heading a caller means."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from enum import Enum
+
+from notewright.notes.links.syntax import shown_markdown
+from notewright.notes.model import Heading, Note, Section
+
+_SPECIAL = re.compile(r"[!\"#$%&()*+,.:;<=>?@^`{|}~/\[\]\\\s]+")
+_PREFIX = re.compile(r"(#{1,6})[ \t]+")
+_CLOSING = re.compile(r"[ \t]+#+[ \t]*$")
+_ARROW = re.compile(r"\s+>\s+")
+
+
+class HeadingRule(Enum):
+    """How a heading is matched."""
+
+    OBSIDIAN = "special characters and case ignored, chains allowed"
+    EXACT_THEN_FOLDED = "exact text in the whole note first, else case ignored"
+    EXACT = "exact text, a leading `## ` asks for that level"
+
+
+def heading_key(text: str) -> str:
+    """What Obsidian compares of a heading: special characters stripped, blanks shrunk, case ignored."""
+    stripped = _SPECIAL.sub(" ", text).strip()
+    return stripped.lower() if stripped.isascii() else unicodedata.normalize("NFC", stripped).casefold()
+
+
+def sections(note: Note) -> tuple[Section, ...]:
+    """One section for each heading, in order; a section holds those of lower headings below it."""
+    ends: list[tuple[int, int]] = [(0, 0)] * len(note.headings)
+    last = (len(note.text), _line_count(note.text) + 1)
+    open_: list[int] = []
+    for index, heading in enumerate(note.headings):
+        while open_ and note.headings[open_[-1]].level >= heading.level:
+            ends[open_.pop()] = (heading.start, heading.line)
+        open_.append(index)
+    for index in open_:
+        ends[index] = last
+    return tuple(Section(h, h.start, h.end, *ends[i]) for i, h in enumerate(note.headings))
+
+
+def _line_count(text: str) -> int:
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.count("\n") + (not text.endswith("\n"))
+
+
+def find_section(note: Note, wanted: str, rule: HeadingRule = HeadingRule.OBSIDIAN) -> Section | None:
+    """The first section that `wanted` names, or None.
+
+    By Obsidian's rule `wanted` is a heading's text, a subpath (`#A`, `#A#B`) or a chain (`A > B`): B below A.
+    """
+    place = _FINDERS[rule](note.headings, wanted)
+    return None if place is None else sections(note)[place]
+
+
+def _by_key(headings: tuple[Heading, ...], wanted: str) -> int | None:
+    """The heading as written, else as it is shown: a link in a heading may be named by its text."""
+    for text in (str, shown_markdown):
+        keys = [heading_key(text(heading.text)) for heading in headings]
+        for chain in _chains(wanted):
+            for place in _below(headings, keys, chain):
+                return place
+    return None
+
+
+def _chains(wanted: str) -> Iterator[list[str]]:
+    """The ways to read `wanted`, likeliest first. A `#` or `>` may also be part of the heading itself."""
+    whole = [heading_key(wanted)]
+    parts = [heading_key(part) for part in wanted.split("#")] if wanted.lstrip().startswith("#") else None
+    if parts is not None:
+        yield [part for part in parts if part]
+    yield whole
+    if _ARROW.search(wanted):
+        yield [heading_key(part) for part in _ARROW.split(wanted.lstrip("# "))]
+
+
+def _below(headings: tuple[Heading, ...], keys: list[str], chain: list[str]) -> Iterator[int]:
+    """Headings whose key ends the chain and whose ancestors hold the rest of it, in order."""
+    if not chain or not all(chain):
+        return
+    ancestors: list[int] = []
+    for place, heading in enumerate(headings):
+        while ancestors and headings[ancestors[-1]].level >= heading.level:
+            ancestors.pop()
+        if keys[place] == chain[-1] and _holds(iter(keys[above] for above in ancestors), chain[:-1]):
+            yield place
+        ancestors.append(place)
+
+
+def _holds(keys: Iterator[str], chain: list[str]) -> bool:
+    return all(part in keys for part in chain)  # each "in" goes on where the last one stopped
+
+
+def _exact_then_folded(headings: tuple[Heading, ...], wanted: str) -> int | None:
+    bare = _CLOSING.sub("", wanted).strip()
+    for text in (bare, bare.lstrip("#").strip()):
+        for fold in (str, str.casefold):
+            place = _first(headings, lambda heading, text=text, fold=fold: fold(heading.text) == fold(text))  # type: ignore[misc]
+            if place is not None:
+                return place
+    return None
+
+
+def _exact(headings: tuple[Heading, ...], wanted: str) -> int | None:
+    wanted = wanted.strip()
+    prefix = _PREFIX.match(wanted)
+    if prefix is None:
+        return _first(headings, lambda heading: heading.text == wanted)
+    level, text = len(prefix[1]), wanted[prefix.end() :].strip()
+    return _first(headings, lambda heading: heading.level == level and heading.text == text)
+
+
+def _first(headings: tuple[Heading, ...], fits: Callable[[Heading], bool]) -> int | None:
+    return next((place for place, heading in enumerate(headings) if fits(heading)), None)
+
+
+_FINDERS = {
+    HeadingRule.OBSIDIAN: _by_key,
+    HeadingRule.EXACT_THEN_FOLDED: _exact_then_folded,
+    HeadingRule.EXACT: _exact,
+}

@@ -1,0 +1,226 @@
+"""One pass over running text: links and tags, with code spans, HTML, mathematics and escapes left out."""
+
+import re
+from operator import attrgetter
+
+from notewright.notes.links.syntax import WIKI, destination, markdown_link, wikilink
+from notewright.notes.model import Link, Tag
+from notewright.notes.parse.definitions import MAX_LABEL, Definition, Definitions, label_key
+from notewright.notes.parse.grammar import HTML_TAG, Lines
+from notewright.notes.parse.tags import NAME
+
+_SPECIAL = re.compile(r"[\\`\[\]<#$]")
+_TICKS = re.compile(r"`+")
+_AUTOLINK = re.compile(r"<[A-Za-z][A-Za-z0-9+.\-]{1,31}:[^\s<>]*>|<[\w.!#$%&'*+/=?^`{|}~-]+@[\w.-]+>")
+_MATH = re.compile(r"\$\$.+?\$\$|\$(?![\s$])[^$\n]*?(?<![\s\\])\$(?![0-9])", re.DOTALL)
+_OPENS_TAG = frozenset(" \t\n\u00a0\u3000([{,;*_~\"'|>!+")  # what may stand before a tag
+_MOST_AROUND = 1000  # characters of a link's text that may hold other links
+_LABEL = re.compile(rf"\[((?:\\.|[^\\\[\]]){{0,{MAX_LABEL}}})\]", re.DOTALL)
+_MIN_REPEATED = 100_000  # characters of destinations that uses of definitions may repeat in any note
+
+
+class Inline:
+    """Collects the links and tags of a note's running text, leaf by leaf."""
+
+    def __init__(self, text: str, definitions: Definitions):
+        self.text = text
+        self.definitions = definitions
+        self.room = max(len(text), _MIN_REPEATED)  # for more destinations: they take no more than the note itself
+        self.links: list[Link] = []
+        self.tags: list[Tag] = []
+        self.counted, self.line = 0, 1  # the line number at an offset, counted forward
+        self.lines: Lines | None = None
+        self.has_code = "`" in text
+        self.tangled = False  # links are not in order
+        # of the leaf being read
+        self.leaf_start = self.leaf_end = 0
+        self.openers: list[int] = []
+        self.opened = 0  # where the last bracket was opened: a label holds none
+        self.missing: set[str] = set()  # closers that it does not have any more
+        self.ticks: dict[int, int] | None = None  # length of a run of backticks → where its last such run is
+
+    def line_at(self, at: int) -> int:
+        if at < self.counted:  # an image that began before links in its text
+            if self.lines is None:
+                self.lines = Lines(self.text)
+            return self.lines.at(at)
+        self.line += self.text.count("\n", self.counted, at)
+        self.counted = at
+        return self.line
+
+    def read(self, start: int, end: int) -> None:
+        """Collect from the leaf between `start` and `end`."""
+        text, search = self.text, _SPECIAL.search
+        found = search(text, start, end)
+        if found is None:
+            return
+        self.leaf_start, self.leaf_end, self.ticks = start, end, None
+        if self.openers:
+            self.openers = []
+        if self.missing:
+            self.missing = set()
+        first, done = len(self.links), start
+        while found is not None:
+            here = found.start()
+            done = _TAKE[text[here]](self, here, done)
+            found = search(text, done, end)
+        if self.tangled:
+            self.links[first:] = sorted(self.links[first:], key=attrgetter("start"))
+            self.tangled = False
+
+    def bracket(self, here: int, done: int) -> int:
+        text = self.text
+        start = here - 1 if here > done and text[here - 1] == "!" else here
+        self.opened = start
+        if text.startswith("[[", here) and not text.startswith("[", here + 2):
+            found = WIKI.match(text, here, self.leaf_end)
+            if found is not None and not (self.has_code and self.code_crosses(here + 2, found.end())):
+                end = found.end()
+                link = wikilink(text, start, here + 2, end, self.line_at(here))
+                if link is not None:
+                    self.links.append(link)
+                    if start == here:
+                        self.no_link_around()
+                    return end
+        self.openers.append(start)
+        return here + 1
+
+    def escape(self, here: int, _done: int) -> int:
+        return here + 2
+
+    def code_crosses(self, at: int, end: int) -> bool:
+        """Whether a code span begins before `end` and ends behind it."""
+        tick = self.text.find("`", at, end)
+        while tick >= 0:
+            after = self.code(tick)
+            if after > end:
+                return self.text[after - 1] == "`"
+            tick = self.text.find("`", after, end)
+        return False
+
+    def close(self, here: int, _done: int) -> int:
+        """A `]`: the end of a Markdown link, or nothing."""
+        if not self.openers:
+            return here + 1
+        start = self.openers.pop()
+        text = self.text
+        where = destination(text, here + 1, self.leaf_end) if text.startswith("(", here + 1) else None
+        if where is None and self.definitions:
+            where = self.reference(start, here)
+        if where is None:
+            return here + 1
+        around = bool(self.links) and self.links[-1].start > start  # an image in its text, or links in an image's
+        if not around or here - start < _MOST_AROUND:
+            shown = start + 2 if text[start] == "!" else start + 1
+            link = markdown_link(text, start, shown, here, where, self.line_at(start))
+            if link is not None:
+                self.tangled |= around
+                self.links.append(link)
+        if text[start] != "!":
+            self.no_link_around()
+        return where[2]
+
+    def reference(self, start: int, here: int) -> tuple[int, int, int] | None:
+        """What `[text][label]`, `[label][]` or `[label]` leads to by a definition, as `destination` says it."""
+        label = _LABEL.match(self.text, here + 1, self.leaf_end)
+        if label is not None and label[1].strip():
+            found, end = self.definitions.get(label_key(label[1])), label.end()
+        else:
+            found, end = self.labelled(start, here), here + 3 if label is not None and not label[1] else here + 1
+        if found is None or found.end - found.start > self.room:
+            return None
+        self.room -= found.end - found.start
+        return found.start, found.end, end
+
+    def labelled(self, start: int, here: int) -> Definition | None:
+        """The definition whose label is the text of the brackets themselves."""
+        begin = start + 2 if self.text[start] == "!" else start + 1
+        if self.opened > start or here - begin > MAX_LABEL:
+            return None
+        return self.definitions.get(label_key(self.text[begin:here]))
+
+    def no_link_around(self) -> None:
+        """Links hold no links: brackets open before one can only be those of images."""
+        if self.openers:
+            self.openers = [opener for opener in self.openers if self.text[opener] == "!"]
+
+    def tag(self, here: int, done: int) -> int:
+        text = self.text
+        if here > self.leaf_start and text[here - 1] not in _OPENS_TAG:
+            return here + 1
+        found = NAME.match(text, here + 1, self.leaf_end)
+        if found is None:
+            return here + 1
+        name = found[0]
+        if name.strip("0123456789/") and not self.in_address(done, here):
+            self.tags.append(Tag(name, self.line_at(here), here + 1, found.end(), True))
+        return found.end()
+
+    def in_address(self, done: int, here: int) -> bool:
+        """Whether the text before `here` is the beginning of a bare URL."""
+        scheme = self.text.rfind("://", done, here)
+        return scheme >= 0 and not any(char.isspace() for char in self.text[scheme:here])
+
+    def code(self, here: int, _done: int = 0) -> int:
+        """Past the code span that begins at `here`, or past the backticks when nothing closes them."""
+        text, end = self.text, self.leaf_end
+        opening = _TICKS.match(text, here, end).end()  # type: ignore[union-attr]
+        length = opening - here
+        if self.ticks is None:
+            self.ticks = {run.end() - run.start(): run.start() for run in _TICKS.finditer(text, here, end)}
+        if self.ticks.get(length, -1) < opening:
+            return opening
+        for run in _TICKS.finditer(text, opening, end):
+            if run.end() - run.start() == length:
+                return run.end()
+        return opening
+
+    def html(self, here: int, _done: int) -> int:
+        text, end = self.text, self.leaf_end
+        follows = text[here + 1 : here + 2]
+        if follows == "!":
+            if text.startswith(("<!-->", "<!--->"), here):
+                return text.index(">", here) + 1
+            if text.startswith("<!--", here):
+                return self.until(here + 4, "-->", here)
+            if text.startswith("<![CDATA[", here):
+                return self.until(here + 9, "]]>", here)
+            return self.until(here + 3, ">", here) if text[here + 2 : here + 3].isalpha() else here + 1
+        if follows == "?":
+            return self.until(here + 2, "?>", here)
+        if not follows.isalpha() and follows != "/":
+            return here + 1
+        found = _AUTOLINK.match(text, here, end) or HTML_TAG.match(text, here, end)
+        return found.end() if found else here + 1
+
+    def until(self, at: int, closer: str, here: int) -> int:
+        """Past the next `closer`, or just past `here` when there is none."""
+        if closer in self.missing:
+            return here + 1
+        place = self.text.find(closer, at, self.leaf_end)
+        if place < 0:
+            self.missing.add(closer)
+            return here + 1
+        return place + len(closer)
+
+    def math(self, here: int, _done: int) -> int:
+        if "$" in self.missing:
+            return here + 1
+        found = _MATH.match(self.text, here, self.leaf_end)
+        if found is not None:
+            return found.end()
+        if self.text.find("$", here + 1, self.leaf_end) < 0:
+            self.missing.add("$")
+        return here + 2 if self.text.startswith("$$", here) else here + 1
+
+
+# What takes each special character: given where it is and where the last thing taken ended, it says where to go on.
+_TAKE = {
+    "[": Inline.bracket,
+    "]": Inline.close,
+    "#": Inline.tag,
+    "`": Inline.code,
+    "\\": Inline.escape,
+    "<": Inline.html,
+    "$": Inline.math,
+}

@@ -1,0 +1,103 @@
+"""From a note's text to its value: one pass over blocks, one over running text."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from notewright.notes.links.syntax import property_links
+from notewright.notes.model import Frontmatter, Heading, Note, Tag
+from notewright.notes.parse.block_scanner import scan
+from notewright.notes.parse.frontmatter import frontmatter
+from notewright.notes.parse.grammar import RUNNING, TABLE, Blocks, Holder, flat_lines
+from notewright.notes.parse.inline import Inline
+from notewright.notes.parse.structure import block_ids
+from notewright.notes.parse.tags import property_tags, tag_places
+from notewright.notes.path import NotePath
+
+
+def parse(path: NotePath, text: str) -> Note:
+    """What `text` says. Never raises: what cannot be read is left out, and `frontmatter.problem` says why."""
+    flat = flat_lines(text)
+    front = frontmatter(flat, 1 if flat.startswith("\ufeff") else 0, text)
+    blocks = scan(flat, front.end)
+    paragraphs = _paragraphs(flat, blocks)
+    found = Inline(flat, blocks.definitions)
+    for start, end in paragraphs:
+        found.read(start, end)
+    headings = _headings(flat, blocks)
+    links = [*property_links(flat, front.inner_start, front.inner_end, front.properties), *found.links]
+    tags = [*_own_tags(flat, front), *found.tags]
+    return Note(
+        path=path,
+        text=text,
+        title=_title(path, front.properties, headings),
+        frontmatter=front,
+        headings=headings,
+        links=tuple(links),
+        tags=tuple(tags),
+        blocks=block_ids(flat, blocks),
+        aliases=_aliases(front.properties),
+        paragraphs=paragraphs,
+    )
+
+
+def parse_words(path: NotePath, text: str) -> Note:
+    """The note without what would have to be looked for in its body: headings, links, tags, block ids."""
+    flat = flat_lines(text)
+    front = frontmatter(flat, 1 if flat.startswith("\ufeff") else 0, text)
+    title, aliases = _title(path, front.properties, ()), _aliases(front.properties)
+    return Note(path, text, title, front, (), (), tuple(_own_tags(flat, front)), (), aliases)
+
+
+def _paragraphs(text: str, blocks: Blocks) -> tuple[tuple[int, int], ...]:
+    """Where running text stands; the rows of a table each for itself."""
+    found: list[tuple[int, int]] = []
+    for kind, start, end, holder in blocks.leaves:
+        if kind == TABLE:
+            found += _rows(text, start, end)
+        elif kind in RUNNING:
+            boxed = text[start] == "[" and text.startswith("] ", start + 2, end) and holder >= 0
+            found.append((start + 4 if boxed and _begins(text, blocks.holders[holder], start) else start, end))
+    return tuple(found)
+
+
+def _begins(text: str, holder: Holder, at: int) -> bool:
+    """Whether the text of a list item begins at `at`, where the box of a task may stand."""
+    return holder.mark != ">" and text.find("\n", holder.start, at) < 0
+
+
+def _rows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    while start < end:
+        stop = text.find("\n", start, end)
+        stop = end if stop < 0 else stop
+        yield start, stop
+        start = stop + 1
+
+
+def _headings(text: str, blocks: Blocks) -> tuple[Heading, ...]:
+    line, counted, headings = 1, 0, []
+    for level, content, start, end, holder in blocks.headings:
+        line += text.count("\n", counted, start)
+        counted = start
+        headings.append(Heading(level, content, line, start, min(end, len(text)), holder < 0))
+    return tuple(headings)
+
+
+def _own_tags(text: str, front: Frontmatter) -> list[Tag]:
+    names = property_tags(front.properties)
+    return tag_places(text, front.inner_start, front.inner_end, names) if names else []
+
+
+def _title(path: NotePath, properties: Mapping[str, Any], headings: tuple[Heading, ...]) -> str:
+    title = properties.get("title")
+    if isinstance(title, str | int | float) and not isinstance(title, bool) and str(title).strip():
+        return str(title).strip()
+    return next((heading.text for heading in headings if heading.level == 1 and heading.text), path.stem)
+
+
+def _aliases(properties: Mapping[str, Any]) -> tuple[str, ...]:
+    found: list[str] = []
+    for key, value in properties.items():
+        if isinstance(key, str) and key.lower() == "aliases":
+            members = value if isinstance(value, list) else str(value).split(",") if value is not None else []
+            found += [str(member).strip() for member in members if not isinstance(member, dict | list | None)]
+    return tuple(alias for alias in found if alias)

@@ -1,0 +1,347 @@
+"""Who may come in. Everything is closed unless its door says otherwise, so that a new route cannot be forgotten.
+
+The gate finds out who asks; each door says what they need. Whoever is not known learns nothing but that: a path that is
+not there answers a stranger as one that is.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, Protocol
+from urllib.parse import quote, urlsplit
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection, cookie_parser
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from notewright.accounts.base import Accounts, Token
+from notewright.accounts.limits import Window
+from notewright.engine.library import Principal, admit_digest, digest_of
+from notewright.errors import Limited, Problem
+from notewright.server.auth.protected_resource import metadata_url
+from notewright.surfaces.base import Limiter
+
+VISITOR = "notewright.visitor"  # where in the ASGI scope
+AGAIN = "notewright.again"  # where in the scope: asks once more who it is, for what stays open for long
+COOKIE = "notewright"
+METADATA_URL = "notewright.metadata"  # where in the scope the address of that document is
+SMALL = 1 << 20  # bytes of a request that carries no notes
+GUESSES = (Window(30, 60.0, "minute"),)  # of one address, before it has to wait
+MOST_WAITING = 10_000
+FORWARDED = ("x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-host")  # what proxies and tunnels add
+LONG_AGO = 300.0  # seconds after which the last use of a token is noted again
+Need = Literal["open", "read", "write", "owner"]
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who sent a request, and how we know."""
+
+    principal: Principal
+    address: str
+    via: Literal["local", "bearer", "cookie"]
+    visit: str = ""  # what a form's token is bound to
+    session: str = ""  # which sign-in of a browser it is, until it signs out
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why somebody may not come in, in the words of RFC 6750."""
+
+    error: Literal["", "invalid_token", "insufficient_scope"] = ""
+    description: str = "Authentication required"
+    scope: str | None = None
+
+    @property
+    def status(self) -> int:
+        return 403 if self.error == "insufficient_scope" else 401
+
+
+class TokenChecker(Protocol):
+    """Knows one kind of access token."""
+
+    async def admit(self, secret: str, resource: str) -> Principal | Refused | None:
+        """Whose token this is; None if it is not of this kind. `resource` is the address that was called."""
+        ...
+
+    def must_ask(self, secret: str) -> bool:
+        """Whether somebody else has to be asked about it, which takes long and can be had by anybody who guesses."""
+        ...
+
+
+class OwnTokens:
+    """The tokens of `notewright token add`."""
+
+    def __init__(self, registry: Accounts, clock: Callable[[], float] = time.time) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._pulse = -1
+        self._known: dict[str, Token] = {}  # those that came since anything changed: few, and good a moment ago
+
+    def visiting(self, digest: str) -> Principal | None:
+        """Whose this is, as long as the token is good."""
+        pulse, now = self._registry.pulse(), self._clock()
+        if pulse != self._pulse:
+            self._pulse, self._known = pulse, {}
+        found = self._known.get(digest)
+        if found is None or not found.good(now) or now - (found.used or 0) > LONG_AGO:
+            found = admit_digest(self._registry, digest, now)
+            if found is None:
+                return None
+            self._known[digest] = found
+        return Principal(found.name, found.grant)
+
+
+class SessionCookies(Protocol):
+    """Reads what /sign-in gave a browser: the digest of the token it signed in with, and which sign-in it was."""
+
+    def read(self, value: str, now: float) -> tuple[str, str] | None: ...
+
+
+class GuardedRoute(Route):
+    """A route that says who may use it and how much they may send."""
+
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[..., Any],
+        *,
+        need: Need,
+        methods: Collection[str] | None = None,
+        most_bytes: int = SMALL,
+    ) -> None:
+        super().__init__(path, endpoint, methods=methods)
+        self.need: Need = need
+        self.most_bytes = most_bytes
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.need != "open" and VISITOR not in scope:  # whatever let them come as far as here
+            said = challenge(Refused(), scope.get(METADATA_URL, ""))
+            raise HTTPException(401, "Authentication required", {"WWW-Authenticate": said})
+        if self.need == "owner" and not _principal(scope).owner:
+            raise Narrow(scope, "This takes a token that nothing narrows", "notes:admin")
+        if self.need == "write" and _principal(scope).grant.read_only:
+            raise Narrow(scope, "This takes a token that may write", "notes:write")
+        await super().handle(scope, _bounded(scope, receive, self.most_bytes), send)
+
+
+def _principal(scope: Scope) -> Principal:
+    visitor = scope[VISITOR]
+    assert isinstance(visitor, Visitor)
+    return visitor.principal
+
+
+class Narrow(HTTPException):
+    """Known, and not allowed this; `wanted` is the scope that would do."""
+
+    def __init__(self, scope: Scope, words: str, wanted: str | None = None) -> None:
+        said = challenge(Refused("insufficient_scope", words, wanted), scope[METADATA_URL])
+        super().__init__(403, words, {"WWW-Authenticate": said})
+
+
+def _bounded(scope: Scope, receive: Receive, most: int) -> Receive:
+    """The same request, up to so many bytes."""
+    length = Headers(scope=scope).get("content-length", "0")
+    if length.isdecimal() and int(length) > most:
+        raise HTTPException(413, f"A request here may have {most} bytes at most")
+    size = 0
+
+    async def bounded() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > most:
+            raise HTTPException(413, f"A request here may have {most} bytes at most")
+        return message
+
+    return bounded
+
+
+def visitor_of(connection: HTTPConnection) -> Visitor:
+    visitor = connection.scope[VISITOR]
+    assert isinstance(visitor, Visitor)
+    return visitor
+
+
+def base_url(scope: Scope, public_url: str | None = None) -> str:
+    """By which address the client knows us."""
+    if public_url:
+        return public_url.rstrip("/")
+    return f"{scope.get('scheme', 'http')}://{Headers(scope=scope).get('host', 'localhost')}"
+
+
+def base_path(public_url: str | None) -> str:
+    """The path below which a proxy shows us, which it takes away from what it asks us for; "" for none."""
+    return urlsplit(public_url or "").path.rstrip("/")
+
+
+RefusalSink = Callable[[str, Mapping[str, Any]], None]
+
+
+def _untold(what: str, facts: Mapping[str, Any]) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class AuthSettings:
+    """What the gate goes by."""
+
+    registry: Accounts
+    keepers: Sequence[TokenChecker] = ()  # beside our own tokens
+    user: str = ""  # who everybody is, where no authentication was ever set up
+    closed: bool = False  # asks for authentication even so
+    cookies: SessionCookies | None = None
+    public_url: str | None = None
+    limiter: Limiter | None = None  # for guesses
+    scope: str = ""  # what a client without a token is told to ask its issuer for
+    told: RefusalSink = _untold  # of every refusal
+
+
+class FailedGuesses:
+    """Tokens that were not known, counted by address."""
+
+    def __init__(self, limiter: Limiter | None) -> None:
+        self._limiter = limiter
+        self._waiting: dict[str, tuple[float, Limited]] = {}  # who must wait, and until when
+
+    def refuse(self, address: str) -> None:
+        """Limited for an address that has guessed too often, without counting this one."""
+        until, problem = self._waiting.get(address, (0.0, None))
+        if problem is not None and time.monotonic() < until:
+            raise problem
+        self._waiting.pop(address, None)
+
+    def count(self, address: str) -> None:
+        if self._limiter is None:
+            return
+        try:
+            self._limiter.count(f"guess {address}", GUESSES)
+        except Limited as problem:
+            if len(self._waiting) >= MOST_WAITING:
+                self._waiting.clear()
+            self._waiting[address] = time.monotonic() + problem.details["retry_after"], problem
+            raise
+
+
+class Authenticate:
+    """Puts the Visitor into the scope of every request, or answers 401."""
+
+    def __init__(self, app: ASGIApp, entry: AuthSettings, doors: Sequence[BaseRoute]) -> None:
+        self._app = app
+        self._entry = entry
+        self._open = [door for door in doors if isinstance(door, GuardedRoute) and door.need == "open"]
+        self._own = OwnTokens(entry.registry)
+        self._guesses = FailedGuesses(entry.limiter)
+        self._asked_at, self._closed = -1, True
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            return await self._app(scope, receive, send)
+        scope[METADATA_URL] = metadata_url(base_url(scope, self._entry.public_url), scope["path"])
+        try:
+            visitor = await self._visitor(scope)
+        except Limited as problem:
+            self._entry.told("refused", {"reason": "rate"})
+            return await self._slow_down(problem)(scope, receive, send)
+        except Problem as problem:
+            return await JSONResponse({"error": str(problem)}, 503, {"Retry-After": "5"})(scope, receive, send)
+        if isinstance(visitor, Visitor):
+            scope[VISITOR], scope[AGAIN] = visitor, partial(self._visitor, scope)
+        elif not any(door.matches(scope)[0] == Match.FULL for door in self._open):
+            self._entry.told("refused", {"reason": visitor.error or "unauthenticated"})
+            return await self._refusal(scope, visitor)(scope, receive, send)
+        await self._app(scope, receive, send)
+
+    @property
+    def required(self) -> bool:
+        """Once a token was added anybody has to show one, even if all were revoked since."""
+        pulse = self._entry.registry.pulse()
+        if pulse != self._asked_at:
+            self._closed = self._entry.closed or bool(self._entry.keepers) or bool(self._entry.registry.tokens())
+            self._asked_at = pulse
+        return self._closed
+
+    async def _visitor(self, scope: Scope) -> Visitor | Refused:
+        address = address_of(scope)
+        headers = Headers(scope=scope)
+        if not self.required:
+            if any(name in headers for name in FORWARDED):  # this machine asks us itself
+                return Refused(description="This came through a proxy: make an access token first")
+            return Visitor(Principal(self._entry.user, kind="local"), address, "local")
+        scheme, _, secret = ", ".join(headers.getlist("authorization")).partition(" ")  # two of them are none
+        secret = secret.strip(" ")
+        if scheme.lower() == "bearer" and secret:
+            found = await self._known(address, secret, base_url(scope, self._entry.public_url) + scope["path"])
+            if isinstance(found, Principal):
+                return Visitor(found, address, "bearer", found.user)
+            if found is None or found.error == "invalid_token":
+                self._guesses.count(address)
+            unknown = "The access token is not known, was revoked or has expired"
+            return found or Refused("invalid_token", unknown, self._entry.scope or None)
+        return self._by_cookie(scope, headers, address) or Refused(scope=self._entry.scope or None)
+
+    async def _known(self, address: str, secret: str, resource: str) -> Principal | Refused | None:
+        """Our own tokens first: an issuer is not asked about every guess."""
+        found: Principal | Refused | None = self._own.visiting(digest_of(secret))
+        for keeper in self._entry.keepers if found is None else ():
+            if keeper.must_ask(secret):
+                self._guesses.refuse(address)
+            found = found or await keeper.admit(secret, resource)
+        return found
+
+    def _by_cookie(self, scope: Scope, headers: Headers, address: str) -> Visitor | None:
+        value = cookie_parser(headers.get("cookie", "")[:8192]).get(COOKIE)
+        if value is None or self._entry.cookies is None or not self._is_our_page(scope, headers.get("origin")):
+            return None
+        digest, session = self._entry.cookies.read(value, time.time()) or ("", "")
+        principal = self._own.visiting(digest) if digest else None
+        if principal is None or self._entry.registry.session_ended(session):
+            return None
+        return Visitor(principal, address, "cookie", digest, session)
+
+    def _is_our_page(self, scope: Scope, origin: str | None) -> bool:
+        """A cookie speaks for our own pages alone. Browsers add it to what other ports of this machine send, too."""
+        ours = (base_url(scope), base_url(scope, self._entry.public_url))
+        return origin is None or urlsplit(origin).netloc.lower() in {urlsplit(base).netloc.lower() for base in ours}
+
+    def _refusal(self, scope: Scope, refused: Refused) -> Response:
+        if _is_browser(scope):
+            query = scope.get("query_string", b"").decode("latin-1")
+            asked = quote(scope["path"] + (f"?{query}" if query else ""), safe="/")
+            entrance = f"{base_path(self._entry.public_url)}/sign-in"
+            return RedirectResponse(f"{entrance}?next={asked}", 303, {"Cache-Control": "no-store"})
+        told = {"error": refused.error or "unauthorized", "error_description": refused.description}
+        return JSONResponse(told, refused.status, {"WWW-Authenticate": challenge(refused, scope[METADATA_URL])})
+
+    def _slow_down(self, problem: Limited) -> Response:
+        wait = str(problem.details["retry_after"])
+        return JSONResponse(
+            {"error": "too_many_attempts", "error_description": str(problem)}, 429, {"Retry-After": wait}
+        )
+
+
+def challenge(refused: Refused, metadata: str) -> str:
+    """`WWW-Authenticate` as RFC 6750 and RFC 9728 want it: a request without a token is told no error."""
+    parts = {"error": refused.error, "error_description": refused.description if refused.error else ""}
+    parts |= {"scope": refused.scope or "", "resource_metadata": metadata}
+    return "Bearer " + ", ".join(f'{name}="{_quoted(value)}"' for name, value in parts.items() if value)
+
+
+def _quoted(value: str) -> str:
+    plain = "".join(letter if 31 < ord(letter) < 127 else quote(letter) for letter in value)
+    return plain.replace("\\", "%5C").replace('"', "%22")
+
+
+def address_of(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+def _is_browser(scope: Scope) -> bool:
+    headers = Headers(scope=scope)
+    navigates = scope.get("method") in ("GET", "HEAD") and "text/html" in headers.get("accept", "")
+    return scope["type"] == "http" and navigates and "authorization" not in headers

@@ -1,0 +1,258 @@
+"""What an issuer says about itself, fetched and kept: its addresses and the keys it signs with.
+
+Nobody outside decides how often the issuer is asked. What was fetched is good for ten minutes; a key we do not know is
+looked for once in half a minute, however many made-up names of keys come in; and while the issuer is down, what it said
+last goes on being believed for a day, so that its outage is not ours.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+from urllib.parse import urlsplit
+
+import httpx2
+import jwt
+
+from notewright.errors import Unavailable
+from notewright.server.auth.claims import ALGORITHMS, Header, Untrusted
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+FRESH = 600.0  # seconds for which an answer is simply used
+GRACE = 86_400.0  # seconds for which it is used while there is no newer one
+GAP = 30.0  # seconds between two tries that outsiders can bring about
+SOON = 2.0  # seconds between two tries while there is nothing to go by
+PATIENCE = 5.0  # seconds for one answer
+MOST_BYTES = 512 << 10  # of one answer
+MOST_KEYS = 64
+MOST_TRIED = 8  # of them on one token
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_FAMILIES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+_CURVES = {"ES256": ["P-256"], "ES384": ["P-384"], "ES512": ["P-521"], "EdDSA": ["Ed25519", "Ed448"]}
+
+
+class NoAnswer(Exception):
+    """The issuer said nothing that can be used."""
+
+
+def client() -> httpx2.AsyncClient:
+    """For requests to the issuer. A redirect is not followed: where to ask stands in the settings and nowhere else."""
+    limits = httpx2.Limits(max_connections=16, max_keepalive_connections=4)
+    return httpx2.AsyncClient(follow_redirects=False, timeout=PATIENCE, limits=limits)
+
+
+async def answer(
+    http: httpx2.AsyncClient, url: str, form: Mapping[str, str] | None = None, auth: httpx2.Auth | None = None
+) -> dict[str, Any]:
+    """The JSON object at an address, within bounds of time and size; NoAnswer if there is none."""
+    # Nothing is unpacked: a few bytes may be a gigabyte then.
+    headers = {"accept": "application/json", "accept-encoding": "identity"}
+    method = "GET" if form is None else "POST"
+    try:
+        async with asyncio.timeout(PATIENCE), http.stream(method, url, data=form, headers=headers, auth=auth) as came:
+            if came.status_code != 200:
+                raise NoAnswer(f"{url} answered with status {came.status_code}")
+            body = b""
+            async for piece in came.aiter_raw():
+                body += piece
+                if len(body) > MOST_BYTES:
+                    raise NoAnswer(f"{url} answered with more than {MOST_BYTES} bytes")
+        said = json.loads(body)
+    except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ValueError, RecursionError) as error:
+        raise NoAnswer(f"{url} gave no answer ({type(error).__name__})") from error
+    if not isinstance(said, dict):
+        raise NoAnswer(f"{url} answered with something else")
+    return said
+
+
+class CachedFetch(Generic[T]):
+    """Something fetched, kept for a while, and for longer while it cannot be fetched again. For one event loop."""
+
+    def __init__(self, fetch: Callable[[], Awaitable[T]], ticks: Callable[[], float] = time.monotonic) -> None:
+        self._fetch = fetch
+        self._ticks = ticks
+        self._value: T | None = None
+        self._since = -GRACE
+        self._tried = -GRACE
+        self._pressed = -GRACE
+        self._failed = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def get(self) -> T:
+        """The value; Unavailable if there is none that may still be used."""
+        if self._age() >= FRESH:
+            # Who has been without an answer for a while does not make everybody wait for the next try.
+            await self._try_again(wait=self._value is None or not self._failed)
+        return self._usable()
+
+    async def pressed(self) -> T:
+        """A value as new as an outsider can make us fetch one."""
+        if self._ticks() - self._pressed >= GAP:
+            self._pressed = self._ticks()
+            await self._fetched()
+        elif self._task is not None:  # somebody else is being waited for already
+            await self._fetched()
+        if self._failed:
+            raise Unavailable("the issuer of access tokens does not answer", hint="try again in a minute")
+        return self._usable()
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _age(self) -> float:
+        return self._ticks() - self._since
+
+    def _usable(self) -> T:
+        if self._value is None or self._age() >= GRACE:
+            raise Unavailable("the issuer of access tokens does not answer", hint="try again in a minute")
+        return self._value
+
+    async def _try_again(self, *, wait: bool) -> None:
+        gap = SOON if self._value is None else GAP
+        if self._task is None and self._failed and self._ticks() - self._tried < gap:
+            return
+        if wait:
+            await self._fetched()
+        else:
+            self._begin()
+
+    async def _fetched(self) -> None:
+        """Wait for the fetch that is under way. Who waits may go away; the fetch goes on for the others."""
+        await asyncio.shield(self._begin())
+
+    def _begin(self) -> "asyncio.Task[None]":
+        if self._task is None:
+            self._tried = self._ticks()
+            self._task = asyncio.create_task(self._run())
+        return self._task
+
+    async def _run(self) -> None:
+        try:
+            self._value = await self._fetch()
+            self._since, self._failed = self._ticks(), False
+        except NoAnswer as problem:
+            self._failed = True
+            known = "nothing is known of it" if self._value is None else "what it said last is used"
+            log.warning("the issuer of access tokens cannot be asked: %s; %s", problem, known)
+        finally:
+            self._task = None
+
+
+def discovery_urls(issuer: str) -> list[str]:
+    """Where an issuer may describe itself, in the order in which MCP clients look."""
+    parts = urlsplit(issuer)
+    origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+    inserted = [f"{origin}/.well-known/{name}{path}" for name in ("oauth-authorization-server", "openid-configuration")]
+    return [*inserted, f"{origin}{path}/.well-known/openid-configuration"] if path else inserted
+
+
+async def discovered(http: httpx2.AsyncClient, issuer: str) -> Mapping[str, Any]:
+    """What the issuer says of itself. A description of anybody else is none, however near the name is."""
+    problems = []
+    for url in discovery_urls(issuer):
+        try:
+            said = await answer(http, url)
+        except NoAnswer as problem:
+            problems.append(str(problem))
+            continue
+        if said.get("issuer") == issuer:
+            return said
+        problems.append(f"{url} speaks for {str(said.get('issuer'))[:200]!r}, and auth.issuer is {issuer!r}")
+    raise NoAnswer("; ".join(problems))
+
+
+def is_safe(url: str, issuer: str) -> bool:
+    """https; or plain http on this machine, if the issuer is there too."""
+    try:
+        parts, home = urlsplit(url), urlsplit(issuer)
+        near = parts.hostname in LOOPBACK and home.hostname in LOOPBACK
+    except ValueError:
+        return False
+    return bool(parts.hostname) and (parts.scheme == "https" or (parts.scheme == home.scheme == "http" and near))
+
+
+class Provider:
+    """An issuer, as far as we ask it: its description and its keys."""
+
+    def __init__(self, issuer: str, http: httpx2.AsyncClient, ticks: Callable[[], float] = time.monotonic) -> None:
+        self._issuer = issuer
+        self._http = http
+        self._description = CachedFetch(self._describe, ticks)
+        self._keys = CachedFetch(self._fetch_keys, ticks)
+
+    async def keys_for(self, header: Header) -> list[jwt.PyJWK]:
+        """Those that may have made this signature. Untrusted if the issuer has none, Unavailable if we cannot tell."""
+        found = (await self._keys.get()).fitting(header)
+        if not found:
+            found = (await self._keys.pressed()).fitting(header)
+        if not found:
+            raise Untrusted("The access token is signed with a key that its issuer does not have")
+        return found
+
+    async def endpoint(self, name: str) -> str:
+        """An address from the issuer's description; Unavailable if it has none."""
+        url = (await self._description.get()).get(name)
+        if not isinstance(url, str) or not is_safe(url, self._issuer):
+            raise Unavailable(f"the issuer of access tokens names no {name}", hint="set it in [auth]")
+        return url
+
+    async def close(self) -> None:
+        await self._keys.close()
+        await self._description.close()
+
+    async def _describe(self) -> Mapping[str, Any]:
+        return await discovered(self._http, self._issuer)
+
+    async def _fetch_keys(self) -> "KeySet":
+        try:
+            return key_set(await answer(self._http, await self.endpoint("jwks_uri")))
+        except Unavailable as problem:
+            raise NoAnswer("where its keys are is not known") from problem
+
+
+class KeySet:
+    """The public keys of an issuer, made ready once for each algorithm."""
+
+    def __init__(self, keys: Sequence[Mapping[str, Any]]) -> None:
+        self._keys = keys
+        self._ready: dict[str, list[tuple[str | None, jwt.PyJWK]]] = {}
+
+    def fitting(self, header: Header) -> list[jwt.PyJWK]:
+        """Those by the name that the token gives, and of the kind that its algorithm needs."""
+        if header.algorithm not in self._ready:
+            made = [(key.get("kid"), _made(key, header.algorithm)) for key in self._keys]
+            self._ready[header.algorithm] = [(kid, key) for kid, key in made if key is not None]
+        ready = self._ready[header.algorithm]
+        return [key for kid, key in ready if header.kid in (None, kid)][:MOST_TRIED]
+
+
+def key_set(said: Mapping[str, Any]) -> KeySet:
+    """The keys in a JWKS that sign; a secret one among them is nobody's business and left out."""
+    keys = said.get("keys")
+    if not isinstance(keys, list):
+        raise NoAnswer("the issuer's keys are not in the form of RFC 7517")
+    public = [key for key in keys if isinstance(key, dict) and key.get("kty") in _FAMILIES.values()]
+    return KeySet([key for key in public if key.get("use", "sig") == "sig" and _verifies(key)][:MOST_KEYS])
+
+
+def _verifies(key: Mapping[str, Any]) -> bool:
+    uses = key.get("key_ops")
+    return uses is None or (isinstance(uses, list) and "verify" in uses)
+
+
+def _made(key: Mapping[str, Any], algorithm: str) -> jwt.PyJWK | None:
+    """The key for this algorithm, if it is one for it."""
+    if algorithm not in ALGORITHMS or key.get("kty") != _FAMILIES[algorithm[:2]]:
+        return None
+    if key.get("alg", algorithm) != algorithm or key.get("crv") not in _CURVES.get(algorithm, [key.get("crv")]):
+        return None
+    try:
+        return jwt.PyJWK(dict(key), algorithm)
+    except (jwt.PyJWTError, ValueError, TypeError):
+        return None

@@ -1,0 +1,109 @@
+"""Whose turn it is: how many calls of one caller run at once over HTTP, and how many they may make in a minute.
+
+One caller who asks for everything at once must not take all threads from the others: beyond some, their calls wait in
+line, and beyond many they are refused. Surfaces that have call limits of their own are not counted here a second time.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from starlette.responses import JSONResponse, Response
+
+from notewright.accounts.limits import Window
+from notewright.config.load import Config
+from notewright.errors import Limited
+from notewright.mcp import wire_format
+from notewright.server import request_context
+from notewright.surfaces.base import RATE_LIMITED, Limiter
+
+LEAST = 20  # calls at once that every client may have
+WAITING = 256  # calls of one caller that may stand in line
+
+
+@dataclass(slots=True)
+class _Line:
+    """The calls of one caller."""
+
+    running: int = 0
+    waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+
+
+class ConcurrencyLimits:
+    """Of all callers of one process; only its event loop's thread may use it. Zero is no limit."""
+
+    def __init__(
+        self, limiter: Limiter | None = None, *, per_minute: int = 0, at_once: int = 0, waiting: int = WAITING
+    ) -> None:
+        self._limiter = limiter
+        self._windows = [Window(per_minute, 60, "minute")] if per_minute else []
+        self._at_once = at_once
+        self._waiting = waiting
+        self._lines: dict[str, _Line] = {}
+
+    @classmethod
+    def of(cls, config: Config, limiter: Limiter) -> "ConcurrencyLimits":
+        """As configured. Each worker has its share of what may run at once, so that all together keep to it; but for
+        the twenty that any client may have."""
+        at_once, workers = config["http.calls_at_once"], max(1, config["http.workers"])
+        share = min(at_once, max(LEAST, -(-at_once // workers)))
+        return cls(limiter, per_minute=config["http.calls_per_minute"] if config["rate_limits"] else 0, at_once=share)
+
+    @contextlib.asynccontextmanager
+    async def turn(self, caller: str, *, counted: bool = True) -> AsyncIterator[None]:
+        """Waits until the call may run, and holds its place while it does; Limited when it may not even wait."""
+        self._refuse_crowds(caller)
+        if counted and self._windows and self._limiter is not None:
+            self._limiter.count(f"http {caller}", self._windows)
+        line = self._lines.setdefault(caller, _Line())
+        await self._forward(caller, line)
+        try:
+            yield
+        finally:
+            self._next(caller, line)
+
+    def _refuse_crowds(self, caller: str) -> None:
+        line = self._lines.get(caller)
+        if line is not None and len(line.waiting) >= self._waiting:
+            raise Limited(
+                f"{line.running} calls of yours run and {len(line.waiting)} wait",
+                hint="try again in 1 second, with fewer calls at once",
+                retry_after=1,
+                limit=self._at_once + self._waiting,
+                window=0,
+                name="moment",
+            )
+
+    async def _forward(self, caller: str, line: _Line) -> None:
+        if not self._at_once or line.running < self._at_once:
+            line.running += 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        line.waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._next(caller, line)  # it had just become our turn
+            raise
+
+    def _next(self, caller: str, line: _Line) -> None:
+        """Our place goes to whoever is first in line, else it is free."""
+        while line.waiting:
+            turn = line.waiting.popleft()
+            if not turn.done():
+                return turn.set_result(None)
+        line.running -= 1
+        if not line.running:
+            self._lines.pop(caller, None)
+
+
+def refused(problem: Limited, request: int | str | None) -> Response:
+    """429, in the words of JSON-RPC."""
+    request_context.refuse("rate")
+    wait = problem.details["retry_after"]
+    told = {"retryAfter": wait, "limit": problem.details["limit"], "window": problem.details["name"]}
+    error = wire_format.error(RATE_LIMITED, f"Rate limit exceeded: {problem}", told)
+    return JSONResponse({"jsonrpc": "2.0", "id": request, "error": error}, 429, {"Retry-After": str(wait)})

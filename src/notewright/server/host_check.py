@@ -1,0 +1,109 @@
+"""What every HTTP request passes before anybody looks at it: whose name it calls us by, and which page sent it."""
+
+import re
+from collections.abc import Iterable
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from notewright.server import request_context
+
+PUBLIC = "/.well-known/oauth-protected-resource"  # documents that pages of other origins may read
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+SAFE = ("GET", "HEAD", "OPTIONS")  # methods that change nothing
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^][\s:/?#@\\]+?))\.?(?::\d{1,5})?", re.IGNORECASE | re.ASCII)
+
+
+class HostCheck:
+    """Refuses what a web page could send here behind its user's back: strange Host names and strange Origins.
+
+    What could change something is refused, on every route there is or will be, unless it comes from our own page, from
+    an origin that the owner named, or from no page at all.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
+        *,
+        addresses: bool = False,
+        public_url: str | None = None,
+    ) -> None:
+        """`addresses`: a Host that is an IP address is taken. A page can bind a name to us behind its user's back,
+        never an address. `public_url` is where browsers find our own page, if not at the Host that they name."""
+        self._app = app
+        self._addresses = addresses
+        self._hosts = frozenset(name.lower() for name in (*LOOPBACK, *hosts) if name)
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
+        self._public = urlsplit(public_url or "").netloc.lower()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            return await self._app(scope, receive, send)
+        headers = Headers(scope=scope)
+        if "transfer-encoding" in headers and "content-length" in headers:
+            return await self._refuse("malformed", 400, "this request has two lengths", scope, receive, send)
+        host = ", ".join(headers.getlist("host")).strip().lower()
+        name = _host_name(host)
+        if not self._is_ours(name):
+            return await self._refuse(
+                "host", 421, "this server does not answer to that Host name", scope, receive, send
+            )
+        safe = scope.get("method") in SAFE
+        origin = ", ".join(headers.getlist("origin")) if "origin" in headers else None
+        read = self._may_read(origin, name) or scope["path"].startswith(PUBLIC)
+        if not (read if safe else self._may_change(origin, host)):
+            return await self._refuse(
+                "origin", 403, "this server does not answer pages of that Origin", scope, receive, send
+            )
+        await self._app(scope, receive, send)
+
+    def _may_read(self, origin: str | None, called: str) -> bool:
+        """No page at all, a page of ours, or one that the owner named. Of addresses only the one that was called is
+        ours: anybody can have a page at an address."""
+        if origin is None or self._named(origin):
+            return True
+        try:
+            name = urlsplit(origin).hostname or ""
+        except ValueError:
+            return False
+        return name in self._hosts or (name == called and self._is_ours(name))
+
+    def _may_change(self, origin: str | None, host: str) -> bool:
+        """The same, where a page is ours only if its port is, too: other ports of this machine are other people's."""
+        if origin is None or self._named(origin):
+            return True
+        scheme, _, place = origin.lower().partition("://")
+        return scheme in ("http", "https") and place in (host, self._public)
+
+    def _named(self, origin: str) -> bool:
+        return origin.lower().rstrip("/") in self._origins
+
+    def _is_ours(self, name: str) -> bool:
+        return name in self._hosts or (self._addresses and _is_address(name))
+
+    async def _refuse(self, reason: str, status: int, words: str, scope: Scope, receive: Receive, send: Send) -> None:
+        request_context.refuse(reason)
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008, "reason": words})
+        else:
+            closing = {"Connection": "close"} if status == 400 else {}  # where the next request begins is not certain
+            await JSONResponse({"error": words}, status, closing)(scope, receive, send)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _host_name(host: str) -> str:
+    """`[::1]:8000` is `::1`, `LocalHost:80` is `localhost`; "" for what is no name and port."""
+    found = _HOST.fullmatch(host.strip())
+    return (found[1] or found[2]).lower() if found else ""

@@ -1,0 +1,1 @@
+"""Listening: uvicorn with bounds, TLS, trusted proxies, several worker processes, reload."""

@@ -1,0 +1,272 @@
+"""uvicorn's two HTTP protocols, with bounds: how large a head may be, and how long a client may keep us waiting.
+
+What a client owes us is looked at from outside, about once a second, by what has come since: no timer is set and
+cleared for a request. A refusal is written only where no answer is under way, and the connection is kept for a moment
+while what still comes is thrown away: closed at once, the client would see a reset in place of our words.
+"""
+
+import asyncio
+import http
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import h11
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+try:
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    QUICK = True
+except ImportError:  # httptools is not everywhere, and h11 is
+    QUICK = False
+
+PIECE = 8 << 10  # bytes that a parser is given at a time, so that a head cannot come through whole, however large
+AHEAD = 8  # requests that may come before the first is answered
+AHEAD_BYTES = 64 << 10  # of them
+LINGER = 1.0  # seconds
+EVER = 1 << 50  # more bytes than anybody sends
+
+Part = Literal["head", "body", ""]
+Waits = Literal["head", "body", "rest", "idle", "reader", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What a client may keep us waiting for. A body, and an answer, must move by `least` bytes in their time."""
+
+    connections: int = 1000
+    head_bytes: int = 32 << 10
+    head_seconds: float = 10
+    body_seconds: float = 20
+    rest_seconds: float = 5  # for a body nobody reads any more
+    idle_seconds: float = 75
+    reader_seconds: float = 60
+    least: int = 8 << 10
+
+    def seconds(self, waits: Waits) -> float:
+        return {
+            "head": self.head_seconds,
+            "body": self.body_seconds,
+            "rest": self.rest_seconds,
+            "idle": self.idle_seconds,
+            "reader": self.reader_seconds,
+            "": float("inf"),
+        }[waits]
+
+    @property
+    def every(self) -> float:
+        """How often to look."""
+        return min(1.0, self.head_seconds / 4, self.body_seconds / 4, self.idle_seconds / 4, self.rest_seconds / 4)
+
+
+def plain_response(status: int, words: str, *, retry_after: int | None = None) -> bytes:
+    """A whole answer that ends the connection."""
+    retry = "" if retry_after is None else f"retry-after: {retry_after}\r\n"
+    return (
+        f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
+        f"content-length: {len(words)}\r\n{retry}connection: close\r\n\r\n{words}"
+    ).encode("ascii")
+
+
+class Bounded(asyncio.Protocol):
+    """What both have in common. The other base is one of uvicorn's."""
+
+    limits: ConnectionLimits
+    left: Callable[[], None]  # told when the connection has gone
+    refused: Callable[[int], None]  # told the status of each refusal
+    transport: asyncio.Transport
+    flow: FlowControl
+    loop: asyncio.AbstractEventLoop
+    cycle: Any
+
+    _refused = False
+    _received = 0  # bytes
+    _resumed = 0  # times
+    _head = 0  # bytes of a head that has not come whole
+    _state: tuple[Waits, object] = ("", None)
+    _since = 0.0
+    _then = 0
+
+    def part(self) -> Part:
+        """Of which part of a request we have something but not all."""
+        return ""
+
+    def running(self) -> Any:
+        """The request that is being answered, or was last; `cycle` is the one that came last."""
+        return self.cycle
+
+    def ahead(self) -> int:
+        """Bytes that came after the request that is being answered, and that no parser has taken."""
+        return 0
+
+    def behind(self) -> bool:
+        """Whether what came last, in the middle of a body, was nothing of it: more headers, or words on its pieces."""
+        return False
+
+    def data_received(self, data: bytes) -> None:
+        for start in range(0, len(data), PIECE):
+            if self._refused or self.transport.is_closing():
+                return
+            piece = data[start : start + PIECE]
+            super().data_received(piece)
+            self._received += len(piece)
+            self._head = self._head + len(piece) if self.part() == "head" or self.behind() else 0
+            if self._head > self.limits.head_bytes + PIECE:  # a piece may have begun with the end of something else
+                self.refuse(431, "The head of the request is too large")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._let_go()
+        self.left()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._resumed += 1
+
+    def send_400_response(self, msg: str) -> None:
+        self.refuse(400, msg)
+
+    def refuse(self, status: int, words: str) -> None:
+        """End the connection with an answer of our own, if none is under way."""
+        if self._refused or self.transport.is_closing():
+            return
+        self._refused = True
+        self.refused(status)
+        begun = self._let_go()
+        if not begun:
+            self.transport.write(plain_response(status, words))
+        if begun or not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        self.flow.resume_reading()
+        self.transport.write_eof()
+        self.loop.call_later(LINGER, self.transport.abort)
+
+    @property
+    def idle_since(self) -> float | None:
+        """When we noticed that nothing was left to do here, if that is so."""
+        return self._since if self._state == ("idle", self.cycle) and self._waits() == "idle" else None
+
+    def _let_go(self) -> bool:
+        """Tell the application that its client has gone; whether it was in the middle of an answer."""
+        running = self.running()
+        if running is None or running.response_complete:
+            return False
+        running.disconnected = True
+        running.message_event.set()
+        return bool(running.response_started)
+
+    def look(self, now: float) -> None:
+        """Has the client kept us waiting for too long?"""
+        waits = self._waits()
+        if waits == "" and self.flow.read_paused:
+            self._listen_again()
+        state = waits, self.cycle
+        moved = self._received if waits != "reader" else self._resumed * EVER - self.transport.get_write_buffer_size()
+        if state == self._state and now - self._since >= self.limits.seconds(waits) and not self._moves(waits, moved):
+            self._give_up(waits)
+        elif state != self._state or now - self._since >= self.limits.seconds(waits):
+            self._state, self._since, self._then = state, now, moved
+
+    def _listen_again(self) -> None:
+        """uvicorn stops reading when somebody sends ahead; who does not read does not see that they have gone."""
+        if self.ahead() > AHEAD_BYTES:
+            self.refuse(400, "Too much was sent before it was asked for")
+        else:
+            self.flow.resume_reading()
+
+    def _moves(self, waits: Waits, moved: int) -> bool:
+        if waits == "body" and self.flow.read_paused:
+            return True  # it is we who do not read
+        return waits in ("body", "reader") and moved - self._then >= self.limits.least
+
+    def _waits(self) -> Waits:
+        if self.transport.get_write_buffer_size():
+            return "reader"
+        part, answering = self.part(), self.cycle is not None and not self.cycle.response_complete
+        if self.cycle is None:
+            return "head"
+        if part == "body":
+            return "body" if answering else "rest"
+        return "" if answering else "head" if part == "head" else "idle"
+
+    def _give_up(self, waits: Waits) -> None:
+        if waits == "reader":
+            self.transport.abort()
+        elif waits == "body" or (waits == "head" and self.part() == "head"):
+            self.refuse(408, "The request did not come in time")
+        else:
+            self.transport.close()
+
+
+class BoundedH11(Bounded, H11Protocol):
+    def ahead(self) -> int:
+        return len(self.conn.trailing_data[0])
+
+    def part(self) -> Part:
+        if self.conn.their_state is h11.SEND_BODY:
+            return "body"
+        return "head" if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0] else ""
+
+    def send_400_response(self, msg: str) -> None:
+        large = len(self.conn.trailing_data[0]) > self.limits.head_bytes
+        self.refuse(431 if large else 400, msg)
+
+
+PROTOCOL: type[asyncio.Protocol] = BoundedH11
+
+if QUICK:
+
+    class BoundedHttpTools(Bounded, HttpToolsProtocol):
+        _part: Part = ""
+        _came = False  # something of a body
+
+        def part(self) -> Part:
+            return self._part
+
+        _running: Any = None
+
+        def running(self) -> Any:
+            return self._running
+
+        def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+            self._running = cycle  # uvicorn forgets it when the next request comes, and would not tell it of the end
+            super()._start_asgi_task(cycle, app)
+
+        def on_message_begin(self) -> None:
+            self._part, self._head = "head", 0
+            super().on_message_begin()
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            if self._part == "head":  # uvicorn takes what comes behind a body for headers, which no proxy looks at
+                super().on_header(name, value)
+
+        def on_headers_complete(self) -> None:
+            self._part = "body"
+            if self._head + PIECE > self.limits.head_bytes and self._size_of_head() > self.limits.head_bytes:
+                self.refuse(431, "The head of the request is too large")
+            if self._refused or len(self.pipeline) >= AHEAD:
+                raise _Enough  # ends the parser too
+            super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._came = True
+            super().on_body(body)
+
+        def behind(self) -> bool:
+            came, self._came = self._came, False
+            return self._part == "body" and not came
+
+        def on_message_complete(self) -> None:
+            self._part = ""
+            super().on_message_complete()
+
+        def _size_of_head(self) -> int:
+            return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    class _Enough(Exception):
+        """This client is not listened to any longer."""
+
+    PROTOCOL = BoundedHttpTools

@@ -1,0 +1,367 @@
+"""MCP over streamable HTTP: every surface at once, for the whole library or bound to one workspace.
+
+The SDK's transport is stateless: each POST stands for itself, so that two requests with one id on one session never get
+each other's answers. What a dialect needs of sessions is minted, checked and ended here, at the edge.
+"""
+
+import contextlib
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import JSONResponse, Response
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from notewright.config.settings import surface_name
+from notewright.engine.library import Principal, WorkspaceList
+from notewright.errors import Limited, Problem
+from notewright.mcp import sdk_server, wire_format
+from notewright.mcp.connection import ClientConnection
+from notewright.mcp.jsonrpc import client_name, flaw_in, is_message, request_id
+from notewright.mcp.subscriptions import ChangeStreams
+from notewright.mcp.thread_pool import ThreadPool
+from notewright.server import request_context
+from notewright.server.auth.authenticate import (
+    VISITOR,
+    Authenticate,
+    AuthSettings,
+    GuardedRoute,
+    Narrow,
+    Visitor,
+    address_of,
+    base_path,
+)
+from notewright.server.auth.revalidate import Revalidation
+from notewright.server.concurrency_limits import ConcurrencyLimits
+from notewright.server.concurrency_limits import refused as too_many
+from notewright.server.fast_path import FastPathCalls
+from notewright.server.host_check import HostCheck
+from notewright.server.listen.trusted_proxies import Proxies
+from notewright.server.ops.operations import Operations
+from notewright.server.request_body import DisconnectWatch, RequestBody, Turn, again, nothing_more, read_body
+from notewright.server.request_log import RequestLog
+from notewright.server.sessions import Sessions
+from notewright.server.slashes import other_spelling
+from notewright.surfaces.base import INVALID_PARAMS, INVALID_REQUEST, Library, RpcError, Session, Surface
+
+MOST_BYTES = 64 << 20  # of one request
+SESSION = "mcp-session-id"
+MEDIA_TYPES = (b"content-type", b"accept")  # headers in which case means nothing
+CALLER = "notewright.caller"  # where in the ASGI scope
+STAYS = "notewright.stays"  # and where
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What holds for every request, whatever it asks for."""
+
+    entry: AuthSettings
+    hosts: Sequence[str] = ()
+    origins: Sequence[str] = ()
+    addresses: bool = False  # a Host that is an IP address and no name is taken: no page can be bound to it
+    proxies: Sequence[str] = ()  # addresses and networks whose word about the client is taken
+    most_bytes: int = MOST_BYTES
+
+
+def app(
+    library: Library,
+    surfaces: Sequence[Surface],
+    rules: Rules,
+    *,
+    sessions: Sessions,
+    operations: Operations,
+    workers: ThreadPool,
+    turns: ConcurrencyLimits,
+    more: Sequence[GuardedRoute] = (),
+    around: Sequence[contextlib.AbstractAsyncContextManager[object]] = (),
+    leave: Callable[[], None] = lambda: None,
+) -> Starlette:
+    """The HTTP map of the surfaces: `/mcp/<surface>`, `/w/<workspace>/mcp/<surface>`, the aliases; and of operations.
+
+    `around` are entered when serving begins and left when it has ended. `more` are the doors of others. `state.leave`,
+    called on the event loop, ends the requests that would not end by themselves; it calls `leave`.
+    """
+    streams = ChangeStreams()
+    desk = _Desk(sessions, workers, streams, operations, turns, rules.most_bytes)
+    staying = Revalidation(library, rules.entry.registry, workers)
+    served = {surface.name: _Served(surface, desk) for surface in surfaces}
+
+    def to(path: str, surface: str | None = None) -> GuardedRoute:
+        endpoint = _Endpoint(library, served, staying, surface)
+        return GuardedRoute(path, endpoint, need="read", most_bytes=rules.most_bytes)
+
+    routes = [to("/mcp/{surface}"), to("/mcp", "notes"), to("/w/{workspace}/mcp/{surface}")]  # nearly all there is
+    routes += [*operations.doors(workers), *more]
+    routes += [to("/{workspace}/mcp", "cairn")]  # a name of anything: the last to be tried
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with contextlib.AsyncExitStack() as stack:
+            for one in around:
+                await stack.enter_async_context(one)
+            for surface in served.values():
+                await stack.enter_async_context(surface.running())
+            yield
+
+    def leaving() -> None:
+        streams.close()
+        leave()
+
+    site = Starlette(routes=routes, lifespan=lifespan, middleware=_passed(rules, routes, operations))
+    site.router.redirect_slashes = False
+    site.router.default = other_spelling(routes, base_path(rules.entry.public_url))
+    site.state.leave = leaving
+    return site
+
+
+def _passed(rules: Rules, routes: Sequence[GuardedRoute], operations: Operations) -> list[Middleware]:
+    """What a request passes on its way in; and for pages of the origins that the owner named, what their browser asks
+    for before it sends one."""
+    pages = Middleware(
+        CORSMiddleware,
+        allow_origins=rules.origins,
+        allow_methods=("POST", "DELETE"),
+        allow_headers=("*",),
+        expose_headers=(SESSION, "www-authenticate", "retry-after"),
+        allow_private_network=True,
+    )
+    trusted = Proxies(rules.proxies)
+    proxies = Middleware(ProxyHeadersMiddleware, trusted_hosts=trusted.names)
+    return [
+        Middleware(RequestLog, operations, trusted),
+        *([proxies] if rules.proxies else []),
+        Middleware(HostCheck, rules.hosts, rules.origins, addresses=rules.addresses, public_url=rules.entry.public_url),
+        *([pages] if rules.origins else []),
+        Middleware(Authenticate, rules.entry, routes),
+    ]
+
+
+class _Endpoint:
+    """Finds the surface and the workspace that a path names. What is not there and what is not seen look the same."""
+
+    def __init__(
+        self, library: Library, served: dict[str, "_Served"], staying: Revalidation, surface: str | None
+    ) -> None:
+        self._library = library
+        self._served = served
+        self._staying = staying
+        self._surface = surface
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        named = scope["path_params"]
+        visitor: Visitor = scope[VISITOR]
+        surface = self._surface or surface_name(named["surface"])
+        served = self._served.get(surface)
+        library: Library | None = visitor.principal.library(self._library)
+        try:
+            if "workspace" in named:
+                library = await self._bound(visitor.principal, named["workspace"])
+        except Problem as problem:  # it could not be opened
+            return await JSONResponse({"error": str(problem)}, 503)(scope, receive, send)
+        if served is None or library is None:
+            missing = "Workspace not found" if library is None else "Surface not found"
+            request_context.refuse("hidden")
+            await JSONResponse({"error": missing}, 404)(scope, receive, send)
+        elif not visitor.principal.uses(surface):
+            raise Narrow(scope, f"This token is not for the surface {surface}", f"surface:{surface}")
+        else:
+            scope[STAYS] = self._staying.check(scope, visitor.principal, library)
+            await served.answer(library, visitor.principal.user, scope, receive, send)
+
+    async def _bound(self, who: Principal, workspace_id: str) -> Library | None:
+        workspaces = await self._staying.workers.run(who.library(self._library).workspaces)
+        return next((WorkspaceList([workspace]) for workspace in workspaces if workspace.id == workspace_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """What all surfaces share."""
+
+    sessions: Sessions
+    workers: ThreadPool
+    streams: ChangeStreams
+    operations: Operations
+    turns: ConcurrencyLimits
+    most_bytes: int
+
+
+class _Served:
+    """One surface over HTTP."""
+
+    def __init__(self, surface: Surface, desk: _Desk) -> None:
+        self._surface = surface
+        self._sessions = desk.sessions
+        self._turns = desk.turns
+        most = desk.most_bytes
+        self._quick = FastPathCalls(surface, desk.workers, desk.operations)
+        server = sdk_server.build([surface], _caller, desk.workers, desk.streams, push=False, counts=desk.operations)
+        self._streaming, self._plain = (
+            StreamableHTTPSessionManager(server, stateless=True, json_response=plain, max_request_body_size=most)
+            for plain in (False, True)
+        )
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with self._streaming.run(), self._plain.run():
+            yield
+
+    async def answer(self, library: Library, user: str, scope: Scope, receive: Receive, send: Send) -> None:
+        # h11 cuts blanks off header values, httptools does not: the SDK compares them, and media types letter by letter
+        headers = [
+            (name, value.strip(b" \t").lower() if name in MEDIA_TYPES else value.strip(b" \t"))
+            for name, value in scope["headers"]
+        ]
+        scope = {**scope, "headers": headers}
+        turn, asked = self._turns.turn(user or address_of(scope), counted=not self._surface.counts), None
+        try:
+            async with contextlib.AsyncExitStack() as place:
+                asked = await read_body(scope, receive, turn, place)
+                await self._answer(asked, turn, library, user, scope, receive, send)
+        except Limited as problem:
+            await too_many(problem, request_id(asked.message) if asked else None)(scope, receive, send)
+
+    async def _answer(
+        self, asked: RequestBody, turn: Turn, library: Library, user: str, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        sessions_of = f"{self._surface.name} {user}"  # an id is good for who got it
+        if scope["method"] != "POST":
+            return await self._other(scope["method"], sessions_of, Headers(scope=scope))(scope, receive, send)
+        if flaw := flaw_in(asked.message):
+            refused = _refusal(400 if asked.modern else 200, flaw, request_id(asked.message), INVALID_PARAMS)
+            return await refused(scope, receive, send)
+        session, minted = self._session(asked, sessions_of)
+        if isinstance(session, Response):
+            return await session(scope, receive, send)
+        reply = _Reply(send, request_id(asked.message), {SESSION: minted} if minted else {})
+        gone = threading.Event()
+        scope[CALLER] = caller = ClientConnection(library, session, "http", user, gone, reply.refuse, scope[STAYS])
+        if asked.method == "subscriptions/listen":  # does not end, so it takes no turn
+            return await self._streaming.handle_request(scope, again(asked.body, receive), reply.send)
+        async with contextlib.nullcontext() if asked.in_turn else turn:
+            await self._do(asked, caller, reply, gone, scope, receive)
+
+    async def _do(
+        self,
+        asked: RequestBody,
+        caller: ClientConnection,
+        reply: "_Reply",
+        gone: threading.Event,
+        scope: Scope,
+        receive: Receive,
+    ) -> None:
+        call = None if asked.modern else self._quick.takes(asked.message, asked.headers)
+        if call is None and self._surface.sse and _takes_streams(scope):
+            return await self._streaming.handle_request(scope, again(asked.body, receive), reply.send)
+        leaving = DisconnectWatch(receive, gone)  # the SDK looks after that only while it streams
+        try:
+            if call is not None:
+                response = await self._quick.answer(call, caller)
+                await response(scope, receive, reply.out)
+            else:
+                await self._plain.handle_request(scope, again(asked.body, nothing_more), reply.send)
+        finally:
+            leaving.end()
+
+    def _other(self, method: str, sessions_of: str, headers: Headers) -> Response:
+        """Not a POST."""
+        if method != "DELETE":
+            return JSONResponse({"error": "use POST"}, 405, {"Allow": "POST, DELETE"})
+        token = headers.get(SESSION)
+        if token is None:
+            return _refusal(400, "Missing mcp-session-id header")
+        return Response(status_code=204) if self._sessions.end(sessions_of, token) else _no_session()
+
+    def _session(self, asked: RequestBody, scope: str) -> tuple[Session | Response, str | None]:
+        """The session a request belongs to, with its id if it is new; or why there is none."""
+        name, token = client_name(_dict(asked.message)), asked.headers.get(SESSION)
+        if asked.modern:
+            return (self._sessions.of_client(scope, name) if name else Session()), None
+        if asked.message is not None and not is_message(asked.message):
+            return _refusal(400, "Invalid Request", request_id(asked.message)), None
+        if asked.method == "initialize":
+            minted = self._sessions.open(scope, name)
+            return self._sessions.find(scope, minted) or Session(name), minted
+        found = self._sessions.find(scope, token) if token is not None else None
+        if found is None and token is not None and (self._required or self._sessions.ours(scope, token)):
+            return _no_session(request_id(asked.message)), None
+        if found is None and self._required:
+            return _refusal(400, "Missing mcp-session-id header", request_id(asked.message)), None
+        if found is not None and asked.method == "notifications/initialized":
+            found.initialized = True
+        return found or Session(), None
+
+    @property
+    def _required(self) -> bool:
+        return self._surface.sessions == "required"
+
+
+def _caller(context: ServerRequestContext[Any, Any]) -> ClientConnection:
+    caller = context.request.scope[CALLER] if context.request is not None else None
+    assert isinstance(caller, ClientConnection)
+    return caller
+
+
+def _dict(message: Any) -> dict[str, Any]:
+    return message if isinstance(message, dict) else {}
+
+
+def _refusal(status: int, words: str, request: int | str | None = None, code: int = INVALID_REQUEST) -> Response:
+    error = wire_format.error(code, words)
+    return JSONResponse({"jsonrpc": "2.0", "id": request, "error": error}, status)
+
+
+def _no_session(request: int | str | None = None) -> Response:
+    return _refusal(404, "Session not found", request)
+
+
+def _takes_streams(scope: Scope) -> bool:
+    """Whether the client said it understands event streams; one that said nothing at all gets plain JSON."""
+    accept = Headers(scope=scope).get("accept")
+    if accept is None:
+        scope["headers"] = [*scope["headers"], (b"accept", b"application/json")]
+        return False
+    return "text/event-stream" in accept or "*/*" in accept
+
+
+@dataclass(slots=True)
+class _Reply:
+    """Lets a refusal choose the status: the first line waits until there is something to say."""
+
+    out: Send
+    request: int | str | None
+    headers: dict[str, str]
+    refused: RpcError | None = None
+    start: Message | None = None
+    done: bool = field(default=False)
+
+    def refuse(self, error: RpcError) -> None:
+        self.refused = error
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            added = [(name.encode(), value.encode()) for name, value in self.headers.items()]
+            self.start = {**message, "headers": [*message["headers"], *added]}
+        elif self.refused is not None and self.start is not None:
+            self.start, self.done = None, True
+            await self._refuse(self.refused)
+        elif not self.done:
+            if self.start is not None:
+                await self.out(self.start)
+                self.start = None
+            await self.out(message)
+
+    async def _refuse(self, error: RpcError) -> None:
+        told = {"jsonrpc": "2.0", "id": self.request, "error": wire_format.error(error.code, error.message, error.data)}
+        headers = {"content-type": "application/json", **error.headers}
+        raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        await self.out({"type": "http.response.start", "status": error.status, "headers": raw})
+        await self.out({"type": "http.response.body", "body": json.dumps(told).encode(), "more_body": False})

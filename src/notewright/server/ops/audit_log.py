@@ -1,0 +1,231 @@
+"""The audit log: who changed what, who was turned away, who came, and what the owner did. One JSON object a line.
+
+It is the owner's: it names people and paths, never the text of a note or a secret. Every line is one write at the end
+of the file, so that several processes share one; it is opened again when somebody moved it away, and moved away by us
+when it has grown. What cannot be written is said in the log and fails nobody's call.
+"""
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from notewright.engine.workspace import Workspace
+from notewright.ledger.base import Change
+from notewright.server.ops.logs import rfc3339, scrubbed
+from notewright.server.request_context import NOW, RequestContext
+
+log = logging.getLogger(__name__)
+
+MOST_BYTES = 50_000_000
+KEPT = 5  # files that were moved away
+MOST_PATHS = 100  # named in one line
+REMEMBERED = 4096  # visitors, and those who are turned away
+EACH_MINUTE = 20  # refusals of one address for one reason; more are counted
+ALL_MINUTE = 300  # refusals in all: a flood must not wash away everything else
+COMPLAIN_SECONDS = 60.0
+
+
+def audit_file(setting: str | None, state: str | Path) -> Path | None:
+    """Where the setting `audit_log` says it is; None where nothing is to be written."""
+    if setting is None:
+        return Path(state) / "audit.jsonl"
+    return None if setting == "off" else Path(setting).expanduser()
+
+
+class AuditLog:
+    """Writes the audit log. Any thread may call."""
+
+    def __init__(
+        self,
+        file: Path | None,
+        *,
+        most_bytes: int = MOST_BYTES,
+        kept: int = KEPT,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._clock = clock
+        self._lines = None if file is None else _RotatingFile(file, most_bytes, kept)
+        self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[str, ...], None] = OrderedDict()
+        self._patience = _Patience()
+
+    def wrote(self, ws: Workspace, change: Change) -> None:
+        """A change set was done."""
+        actor = change.actor
+        self._write(
+            "write",
+            change=change.id,
+            workspace=ws.id,
+            user=actor.user,
+            client=actor.client,
+            surface=actor.surface,
+            tool=actor.tool,
+            files=len(change.steps),
+            paths=[str(step.path) for step in change.steps[:MOST_PATHS]],
+            undoes=list(change.undoes) or None,
+        )
+
+    def refused(self, visit: RequestContext, reason: str, status: int | None = None) -> None:
+        """A request, or the call in it, was turned away. Of very many only some are written, with how many were not."""
+        if self._lines is None:
+            return
+        with self._lock:
+            unwritten = self._patience.ask((visit.address, reason), self._clock())
+        if unwritten is not None:
+            facts = {"user": visit.user, "surface": visit.surface, "tool": visit.tool}
+            known = {name: value for name, value in facts.items() if value}
+            self._write("refused", visit, reason=reason, status=status, **known, unwritten=unwritten or None)
+
+    def came(self, visit: RequestContext) -> None:
+        """Somebody known made a request: written when it is the first from that address."""
+        if self._lines is None or not visit.user or visit.via == "local":
+            return
+        key = (visit.user, visit.address, visit.via)
+        with self._lock:
+            if key in self._known:
+                return
+            self._known[key] = None
+            if len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+        self._write("sign_in", visit, user=visit.user, via=visit.via)
+
+    def signed_in(self, user: str, *, via: str = "page", failed: bool = False) -> None:
+        """Somebody signed in on the page, or tried to."""
+        self._write("sign_in_failed" if failed else "sign_in", user=user, via=via)
+
+    def admin(self, action: str, *, user: str = "", **facts: Any) -> None:
+        """The owner did something: `token_added`, `workspace_changed`, `backup`, … `facts` hold no secrets."""
+        self._write("admin", action=action, user=user, **facts)
+
+    def close(self) -> None:
+        if self._lines is not None:
+            self._lines.close()
+
+    def _write(self, event: str, visit: RequestContext | None = None, **facts: Any) -> None:
+        if self._lines is None:
+            return
+        visit = visit or NOW.get()
+        told: dict[str, Any] = {"time": rfc3339(self._clock()), "event": event}
+        if visit is not None:
+            told |= {"request": visit.id, "address": visit.address}
+        told |= {name: value for name, value in facts.items() if value is not None}
+        self._lines.add(scrubbed(json.dumps(told, default=str)).encode("ascii", "replace") + b"\n")
+
+
+@dataclass(slots=True)
+class _Count:
+    since: float
+    written: int = 0
+    unwritten: int = 0
+
+
+class _Patience:
+    """How many refusals are worth a line: some of each address and reason in a minute, and some in all."""
+
+    def __init__(self) -> None:
+        self._all = _Count(0.0)
+        self._each: OrderedDict[tuple[str, str], _Count] = OrderedDict()
+
+    def ask(self, key: tuple[str, str], now: float) -> int | None:
+        """None: not this one. Else how many like it went unwritten since the last that was."""
+        one = self._each.setdefault(key, _Count(now))
+        self._each.move_to_end(key)
+        if len(self._each) > REMEMBERED:
+            self._each.popitem(last=False)
+        for count in (one, self._all):
+            if not 0 <= now - count.since < 60:
+                count.since, count.written = now, 0
+        if one.written >= EACH_MINUTE or self._all.written >= ALL_MINUTE:
+            one.unwritten += 1
+            return None
+        one.written += 1
+        self._all.written += 1
+        unwritten, one.unwritten = one.unwritten, 0
+        return unwritten
+
+
+class _RotatingFile:
+    """A file that lines are added to by many processes, and that is moved away when it has grown."""
+
+    def __init__(self, file: Path, most_bytes: int, kept: int) -> None:
+        self._file = file
+        self._most = most_bytes
+        self._kept = kept
+        self._lock = threading.Lock()
+        self._open: int | None = None
+        self._torn = False  # the disk was full in the middle of a line
+        self._complained = -COMPLAIN_SECONDS
+
+    def add(self, line: bytes) -> None:
+        with self._lock:
+            try:
+                self._add(line)
+            except OSError as error:
+                self._complain(error)
+
+    def close(self) -> None:
+        with self._lock:
+            self._let_go()
+
+    def _add(self, line: bytes) -> None:
+        handle = self._handle()
+        if os.fstat(handle).st_size >= self._most:
+            handle = self._move_away(handle)
+        whole = b"\n" + line if self._torn else line
+        self._torn = os.write(handle, whole) < len(whole)
+        if self._torn:
+            raise OSError("the disk took only a part of a line")
+
+    def _handle(self) -> int:
+        """The file, open: the one that bears the name now, not one that was moved away under us."""
+        if self._open is not None and not _same(self._open, self._file):
+            self._let_go()
+        if self._open is None:
+            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._open = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return self._open
+
+    def _move_away(self, handle: int) -> int:
+        """Under a lock on the file itself; whoever waited for it finds that it has another name by then."""
+        with _locked(handle):
+            if _same(handle, self._file):
+                for number in range(self._kept, 0, -1):
+                    older = self._file.with_name(f"{self._file.name}.{number - 1}") if number > 1 else self._file
+                    with contextlib.suppress(FileNotFoundError):
+                        os.replace(older, self._file.with_name(f"{self._file.name}.{number}"))
+        return self._handle()
+
+    def _let_go(self) -> None:
+        if self._open is not None:
+            os.close(self._open)
+            self._open = None
+
+    def _complain(self, error: OSError) -> None:
+        if time.monotonic() - self._complained >= COMPLAIN_SECONDS:
+            self._complained = time.monotonic()
+            log.error("the audit log cannot be written: %s", error.strerror or error)
+
+
+def _same(handle: int, file: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(file))
+    except FileNotFoundError:
+        return False
+
+
+@contextlib.contextmanager
+def _locked(handle: int) -> Iterator[None]:
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(handle, fcntl.LOCK_UN)

@@ -1,0 +1,233 @@
+"""Numbers for Prometheus: what was asked, how it ended, how long it took, and how the workspaces are.
+
+Nothing here has a name that somebody chose: a workspace is a short hash of where it lies, a route is its pattern, and a
+tool that we do not have is `unknown`. So the numbers may be kept by whoever runs the server, and there are few of them.
+"""
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+from notewright import __version__
+from notewright.engine.workspace import Workspace
+from notewright.errors import Problem
+from notewright.server.ops import multiproc_metrics
+from notewright.server.ops.health import WorkspaceHealth, workspace_health
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
+REASONS = {  # of a refusal, where nobody said it
+    401: "unauthenticated",
+    403: "forbidden",
+    413: "too_large",
+    421: "host",
+    429: "rate",
+}
+
+CUT_OFF = {408: "slow", 431: "too_large", 503: "busy"}  # of a connection that did not get as far as a request
+
+
+class Metrics:
+    """Counts. With `shared`, a folder, what all workers count is added up by whichever of them is asked."""
+
+    def __init__(self, shared: Path | None = None) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._shared = shared
+        own = self._own = CollectorRegistry()
+        self._calls = Counter(
+            "notewright_calls_total", "Calls that ended.", ("surface", "tool", "outcome"), registry=own
+        )
+        self._seconds = Histogram(
+            "notewright_call_duration_seconds", "Time from a call to its answer.", ("surface", "tool"),
+            buckets=BUCKETS, registry=own,
+        )  # fmt: skip
+        self._in_flight = Gauge(
+            "notewright_calls_in_flight", "Calls being done now.", multiprocess_mode="livesum", registry=own
+        )
+        self._requests = Counter(
+            "notewright_http_requests_total", "HTTP requests answered.", ("route", "status"), registry=own
+        )
+        self._refused = Counter(
+            "notewright_http_refused_total", "HTTP requests turned away.", ("reason",), registry=own
+        )
+        started = Gauge(
+            "notewright_start_time_seconds", "When the server started, in seconds since 1970.",
+            multiprocess_mode="livemin", registry=own,
+        )  # fmt: skip
+        started.set(time.time())
+        self._in_flight.set(0)
+        self._of_calls: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}  # to look one up by its labels takes
+        self._of_requests: dict[tuple[str, int], Counter] = {}  # several times as long as to count
+
+    def began(self) -> None:
+        self._in_flight.inc()
+
+    def ended(self, surface: str, tool: str, outcome: str, seconds: float) -> None:
+        self._in_flight.dec()
+        found = self._of_calls.get(labels := (surface, tool, outcome))
+        if found is None:
+            found = self._of_calls[labels] = (self._calls.labels(*labels), self._seconds.labels(surface, tool))
+        found[0].inc()
+        found[1].observe(seconds)
+
+    def answered(self, route: str, status: int) -> None:
+        found = self._of_requests.get(labels := (route or "none", status))
+        if found is None:
+            found = self._of_requests[labels] = self._requests.labels(*labels)
+        found.inc()
+
+    def refused(self, reason: str) -> None:
+        self._refused.labels(reason).inc()
+
+    def text(self, found: "ScrapedNumbers | None") -> bytes:
+        """Everything, in Prometheus' text format. Blocks: the files of other workers are read."""
+        if self._shared is None:
+            return generate_latest(_Joined(self._own, found, [os.getpid()]))
+        counted = CollectorRegistry()
+        MultiProcessCollector(counted, path=str(self._shared))  # type: ignore[no-untyped-call]
+        with multiproc_metrics.reading(self._shared):
+            return generate_latest(_Joined(counted, found, multiproc_metrics.processes(self._shared)))
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceNumbers:
+    """The numbers of one workspace."""
+
+    label: str
+    standing: WorkspaceHealth
+    index_bytes: int
+    ledger_bytes: int
+    notes: int | None = None
+    files: int | None = None
+    files_bytes: int | None = None
+    quota_files: int | None = None
+    quota_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapedNumbers:
+    """What is looked up when somebody asks."""
+
+    spaces: Sequence[WorkspaceNumbers]
+    backed_up: float | None = None  # seconds since 1970
+
+
+def space_of(ws: Workspace, state: Path, cache: Path) -> WorkspaceNumbers:
+    """Takes as long as the store and the index do. `state` and `cache` are where ledgers and indexes are kept."""
+    identity = ws.store.identity
+    space = WorkspaceNumbers(
+        label=hashlib.sha256(identity.encode()).hexdigest()[:8],
+        standing=workspace_health(ws),
+        index_bytes=folder_bytes(cache / identity),
+        ledger_bytes=folder_bytes(state / identity),
+        quota_files=ws.limits.quota_files,
+        quota_bytes=ws.limits.quota_bytes,
+    )
+    try:
+        files, files_bytes = ws.index.usage()
+        return replace(space, notes=ws.index.count()[0], files=files, files_bytes=files_bytes)
+    except Problem:  # a number that is missing is better than one that is wrong
+        return space
+
+
+def folder_bytes(folder: Path) -> int:
+    """What the files of a folder take on the disk."""
+    total = 0
+    for file in _files(folder):
+        try:
+            total += file.stat(follow_symlinks=False).st_blocks * 512
+        except OSError:  # gone meanwhile
+            continue
+    return total
+
+
+def _files(folder: Path) -> Iterator["os.DirEntry[str]"]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _files(Path(entry.path))
+                else:
+                    yield entry
+    except OSError:
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined(Collector):
+    """What was counted and what was found, for one answer."""
+
+    counted: CollectorRegistry
+    found: ScrapedNumbers | None
+    processes: Sequence[int]
+
+    def collect(self) -> Iterable[Metric]:
+        yield from self.counted.collect()
+        yield _gauge("notewright_build_info", "The version that runs.", {__version__: 1}, "version")
+        yield from _of_processes(self.processes)
+        if self.found is not None:
+            yield from _of_spaces(self.found.spaces)
+            if self.found.backed_up is not None:
+                help_text = "When the last backup that succeeded was made, in seconds since 1970."
+                yield _gauge("notewright_backup_last_success_time_seconds", help_text, {"": self.found.backed_up})
+
+
+def _lag(one: WorkspaceHealth) -> int | None:
+    return None if one.total is None else max(0, one.total - one.done)
+
+
+_GAUGES: tuple[tuple[str, str, Callable[[WorkspaceNumbers], float | None]], ...] = (
+    ("store_reachable", "1 if the notes can be listed.", lambda space: space.standing.reachable),
+    ("index_fresh", "1 if the index is up to date.", lambda space: space.standing.index == "fresh"),
+    ("index_stale", "1 if the index cannot follow.", lambda space: space.standing.index == "stale"),
+    ("index_done_files", "Files indexed so far (notes only, unless built).", lambda space: space.standing.done),
+    ("index_total_files", "Files to be indexed, counted alike.", lambda space: space.standing.total),
+    ("index_lag_files", "Files not in the index yet.", lambda space: _lag(space.standing)),
+    ("index_size_bytes", "Bytes of the index on disk.", lambda space: space.index_bytes),
+    ("ledger_size_bytes", "Bytes of the ledger on disk.", lambda space: space.ledger_bytes),
+    ("notes", "Notes in the index.", lambda space: space.notes),
+    ("files", "Files in the index, notes included.", lambda space: space.files),
+    ("files_bytes", "Bytes of those files.", lambda space: space.files_bytes),
+    ("quota_files", "Files the workspace may have.", lambda space: space.quota_files),
+    ("quota_bytes", "Bytes the workspace may have.", lambda space: space.quota_bytes),
+)
+
+
+def _of_spaces(spaces: Sequence[WorkspaceNumbers]) -> Iterator[Metric]:
+    """A gauge for each number. One that is not known is left out."""
+    yield _gauge("notewright_workspaces", "Workspaces being served.", {"": len(spaces)})
+    for name, help_text, value in _GAUGES:
+        yield _gauge(f"notewright_{name}", help_text, {space.label: value(space) for space in spaces}, "workspace")
+
+
+def _of_processes(processes: Sequence[int]) -> Iterator[Metric]:
+    sizes = [size for size in map(_resident_bytes, processes) if size is not None]
+    yield _gauge("notewright_processes", "Worker processes that have begun and not ended.", {"": len(processes)})
+    yield _gauge(
+        "notewright_memory_bytes", "Resident memory of the worker processes.", {"": sum(sizes) if sizes else None}
+    )
+
+
+def _resident_bytes(process: int) -> int | None:
+    try:
+        pages = Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1]
+    except (OSError, IndexError):  # it has just ended, or there is no /proc
+        return None
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _gauge(name: str, help_text: str, values: Mapping[str, float | None], label: str = "") -> Metric:
+    """One number for each value of the label; without a label the one number there is."""
+    family = GaugeMetricFamily(name, help_text, labels=[label] if label else [])
+    for of, value in values.items():
+        if value is not None:
+            family.add_metric([of] if label else [], float(value))
+    return family

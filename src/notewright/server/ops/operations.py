@@ -1,0 +1,159 @@
+"""For whoever runs the server: what it does, how it is, and what happened. One value ties numbers, logs and audit log
+together, and everything that serves requests tells it."""
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from notewright.engine.library import Principal
+from notewright.mcp.thread_pool import ThreadPool
+from notewright.server.auth.authenticate import VISITOR, GuardedRoute, Narrow, visitor_of
+from notewright.server.ops import health
+from notewright.server.ops.audit_log import AuditLog
+from notewright.server.ops.health import CachedProbe, WorkspaceHealth
+from notewright.server.ops.metrics import CONTENT_TYPE, CUT_OFF, REASONS, Metrics, ScrapedNumbers, space_of
+from notewright.server.request_context import NOW, RequestContext, refuse
+from notewright.server.request_log import RequestRecord
+from notewright.surfaces.base import Library
+
+access = logging.getLogger("notewright.access")
+COUNTS = "metrics"  # the numbers among the surfaces that a token may be narrowed to
+SCRAPE_SECONDS = 5.0  # for what has to be looked up
+# Why a token was refused, by the kind of refusal that it is.
+_KINDS = {"invalid_token": "unauthenticated", "insufficient_scope": "forbidden"}
+# Outcomes of calls that mean: somebody tried what they may not.
+_WATCHED = frozenset({"forbidden", "read_only", "limited", "quota"})
+
+
+def never() -> float | None:
+    """No backup was ever made."""
+    return None
+
+
+class Operations:
+    """Told of every request and every call; asked by the doors `/healthz`, `/readyz` and `/metrics`."""
+
+    def __init__(
+        self,
+        library: Library,
+        audit: AuditLog,
+        *,
+        state: Path,
+        cache: Path,
+        shared: Path | None = None,
+        backed_up: Callable[[], float | None] = never,
+    ) -> None:
+        """`state` and `cache` hold a folder for each workspace. `shared` is where several workers count together.
+        `backed_up` is when the last backup succeeded."""
+        self.audit = audit
+        self.metrics = Metrics(shared)
+        self._library = library
+        self._places = state, cache
+        self._backed_up = backed_up
+
+    def began(self) -> None:
+        """A call of a tool, prompt or resource begins."""
+        self.metrics.began()
+
+    def ended(self, surface: str, tool: str, outcome: str, seconds: float) -> None:
+        """And ends."""
+        self.metrics.ended(surface, tool, outcome, seconds)
+        visit = NOW.get()
+        if visit is not None:
+            visit.surface, visit.tool, visit.outcome = surface, tool, outcome
+
+    def told(self, what: str, facts: Mapping[str, Any]) -> None:
+        """What the gate and the page learn of a request while it passes them."""
+        if what == "refused":
+            refuse(str(facts["reason"]))
+        elif what in ("sign_in", "sign_in_failed"):
+            user, via = str(facts.get("user", "")), str(facts.get("via", "page"))
+            self.audit.signed_in(user, via=via, failed=what == "sign_in_failed")
+
+    def finished(self, visit: RequestContext, passage: RequestRecord) -> None:
+        """A request is over."""
+        self.metrics.answered(passage.route, passage.status)
+        reason = visit.refused or REASONS.get(passage.status, "")
+        if reason:
+            self.metrics.refused(_KINDS.get(reason, reason))
+            self.audit.refused(visit, reason, passage.status)
+        elif visit.outcome in _WATCHED:
+            self.audit.refused(visit, visit.outcome, passage.status)
+        if visit.user:
+            self.audit.came(visit)
+        if access.isEnabledFor(logging.INFO):
+            _log(visit, passage, reason)
+
+    def cut_off(self, status: int) -> None:
+        """A connection was ended before there was a request to speak of: too large a head, too slow, no room."""
+        self.metrics.refused(CUT_OFF.get(status, "malformed"))
+
+    def doors(self, workers: ThreadPool) -> list[GuardedRoute]:
+        """Health and readiness for anybody, numbers for those who may come in."""
+        standings = CachedProbe(self._standings, workers)
+        found = CachedProbe(self._found, workers, wait=SCRAPE_SECONDS)
+
+        async def alive(_: Request) -> Response:
+            return JSONResponse({"status": "ok"})
+
+        async def readiness(request: Request) -> Response:
+            visitor = request.scope.get(VISITOR)
+            counts = visitor is not None and may_count(visitor.principal)
+            status, words = health.health_document(await standings.now(), counts=counts)
+            return JSONResponse(words, status, {"Cache-Control": "no-store"})
+
+        async def numbers(request: Request) -> Response:
+            if not may_count(visitor_of(request).principal):
+                raise Narrow(request.scope, "This token is not for the numbers of the server", f"surface:{COUNTS}")
+            text = await workers.run(self.metrics.text, await found.now())
+            return Response(text, headers={"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"})
+
+        return [
+            GuardedRoute("/healthz", alive, need="open"),
+            GuardedRoute("/health", alive, need="open"),
+            GuardedRoute("/readyz", readiness, need="open"),
+            GuardedRoute("/metrics", numbers, need="read"),
+        ]
+
+    def close(self) -> None:
+        self.audit.close()
+
+    def _standings(self) -> Sequence[WorkspaceHealth]:
+        return [health.workspace_health(ws) for ws in self._library.workspaces()]
+
+    def _found(self) -> ScrapedNumbers:
+        return ScrapedNumbers([space_of(ws, *self._places) for ws in self._library.workspaces()], self._backed_up())
+
+
+def may_count(who: Principal) -> bool:
+    """The numbers are of the whole server: for whom nothing is hidden from, and for tokens that were made for them."""
+    grant = who.grant
+    sees_all = grant.workspaces is None and grant.surfaces is None and not grant.hide
+    return sees_all or COUNTS in (grant.surfaces or ())
+
+
+def _log(visit: RequestContext, passage: RequestRecord, reason: str) -> None:
+    """One line for each request: how it went, and of the person a hash."""
+    call = f"{visit.surface}.{visit.tool}" if visit.tool else ""
+    user = hashlib.sha256(visit.user.encode("utf-8", "replace")).hexdigest()[:16] if visit.user else ""
+    facts = {
+        "method": passage.method if passage.method.isalpha() else "?",
+        "route": passage.route or "none",
+        "status": passage.status,
+        "ms": round(passage.seconds * 1000, 1),
+        "bytes": passage.size,
+        "surface": visit.surface,
+        "tool": visit.tool,
+        "outcome": visit.outcome,
+        "refused": reason,
+        "user": user,
+    }
+    words = [f"{facts['method']} {facts['route']} {passage.status} {facts['ms']} ms {passage.size} bytes"]
+    words += [part for part in (call, visit.outcome, reason, f"user {user}" if user else "") if part]
+    known = {name: value for name, value in facts.items() if value != ""}
+    access.info("%s", ", ".join(words), extra={"facts": known})

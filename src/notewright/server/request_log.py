@@ -1,0 +1,94 @@
+"""The outermost layer of HTTP: every request gets an id, and is told of once when it is over."""
+
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from notewright.server.request_context import NOW, RequestContext
+
+log = logging.getLogger(__name__)
+HEADER = b"x-request-id"
+PLAIN = (b"x-content-type-options", b"nosniff")  # nobody guesses what an answer is: it says so itself
+_GIVEN = re.compile(rb"[A-Za-z0-9-]{1,64}")
+_GONE = 499  # nobody waits for the answer any more
+
+
+@dataclass(slots=True)
+class RequestRecord:
+    """How a request went: what the wire saw of it."""
+
+    method: str
+    route: str = ""  # the pattern of the route, never the path; "" where there is no such route
+    status: int = 0
+    seconds: float = 0.0
+    size: int = 0  # bytes of the answer's body
+
+
+class RequestObserver(Protocol):
+    def finished(self, visit: RequestContext, passage: RequestRecord) -> None: ...
+
+
+def nobody(address: str) -> bool:
+    """No proxy is trusted."""
+    return False
+
+
+class RequestLog:
+    """Tells `watch` of every request. An id is taken from a request only if a trusted proxy sent it."""
+
+    def __init__(self, app: ASGIApp, watch: RequestObserver, trusted: Callable[[str], bool] = nobody) -> None:
+        self._app = app
+        self._watch = watch
+        self._trusted = trusted
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        visit, passage = RequestContext(self._id(scope), scope), RequestRecord(scope["method"])
+        given = (HEADER, visit.id.encode())
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                passage.status = message["status"]
+                told = [*message.get("headers", ()), given]
+                message = {**message, "headers": told if PLAIN in told else [*told, PLAIN]}
+            elif message["type"] == "http.response.body":
+                passage.size += len(message.get("body", b""))
+            await send(message)
+
+        began = time.perf_counter()
+        before = NOW.set(visit)
+        try:
+            await self._app(scope, receive, sent)
+        except Exception:
+            await self._failed(passage, visit, scope, receive, sent)
+        finally:
+            passage.status = passage.status or _GONE
+            passage.seconds = time.perf_counter() - began
+            passage.route = getattr(scope.get("route"), "path", "")
+            self._watch.finished(visit, passage)
+            NOW.reset(before)
+
+    def _id(self, scope: Scope) -> str:
+        client = scope.get("client")
+        for name, value in scope["headers"]:
+            if name == HEADER and client and self._trusted(client[0]) and _GIVEN.fullmatch(value):
+                return str(value, "ascii")
+        return secrets.token_hex(8)
+
+    async def _failed(
+        self, passage: RequestRecord, visit: RequestContext, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Our fault: whole in the log, and to the client no more than where to look for it."""
+        log.exception("a request failed")
+        if passage.status:
+            raise  # half an answer is out: the server cuts the connection
+        told = {"error": "internal", "error_description": "something went wrong here", "request": visit.id}
+        await JSONResponse(told, 500)(scope, receive, send)

@@ -1,0 +1,71 @@
+"""SQLite files that are kept: their schema grows in small steps, each done once, never backwards."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import apsw
+
+from notewright.errors import Busy, Exists, NoSpace, Unavailable
+
+
+def migrate(db: apsw.Connection, steps: Sequence[str]) -> None:
+    """Bring a file up to this program's schema. A newer one is refused: we could not keep what we do not know."""
+    if _version(db) == len(steps):
+        return
+    db.execute("begin immediate")
+    try:
+        for number in range(_known(db, len(steps)), len(steps)):
+            db.execute(steps[number])
+        db.execute(f"pragma user_version = {len(steps)}")
+        db.execute("commit")
+    except BaseException:
+        db.execute("rollback")
+        raise
+
+
+def _version(db: apsw.Connection) -> int:
+    return int(db.execute("pragma user_version").get)
+
+
+def _known(db: apsw.Connection, newest: int) -> int:
+    version = _version(db)
+    if version > newest:
+        raise Unavailable(
+            f"the history was written by a newer Notewright (schema {version}, this one knows {newest})",
+            hint="upgrade this one, or give it another state directory with --state",
+        )
+    return version
+
+
+def write_ahead(db: apsw.Connection) -> None:
+    """SQLite does not wait by itself where several processes switch a new file over at once."""
+    for _ in range(100):
+        try:
+            db.execute("pragma journal_mode = wal")
+            return
+        except apsw.BusyError:
+            time.sleep(0.02)
+    raise Busy("the state directory is being set up by another process", hint="try again in a moment")
+
+
+@contextmanager
+def words(what: str) -> Iterator[None]:
+    """SQLite's troubles as ours."""
+    try:
+        yield
+    except (apsw.BusyError, apsw.LockedError) as error:
+        raise Busy(f"{what} is in use by another process", hint="try again in a moment") from error
+    except apsw.FullError as error:
+        raise NoSpace(f"the disk that holds {what} is full", hint="free some space and try again") from error
+    except apsw.ConstraintError as error:
+        raise Exists(f"one of this name is in {what} already") from error
+    except (
+        OSError,
+        apsw.IOError,
+        apsw.CantOpenError,
+        apsw.ReadOnlyError,
+        apsw.CorruptError,
+        apsw.NotADBError,
+    ) as error:
+        raise Unavailable(f"{what} cannot be used: {error}", hint="look at the state directory") from error

@@ -1,0 +1,163 @@
+"""Where notes live. A store holds bytes of files and nothing of ours; it supplies compare-and-swap and no more.
+
+Every implementation passes `tests/stores/test_contract.py`. What is all-or-nothing across several files is the
+engine's business (`engine/changes/commit.py`), written once over `stage`, `write` and `delete`.
+"""
+
+import hashlib
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+from notewright.notes.path import NotePath
+
+Version = str  # opaque outside the store, compared for equality only; on a folder the SHA-256 of the bytes
+OpId = str  # names one change set: a call repeated with the same id is the same call
+
+
+class Entry(NamedTuple):
+    """What a listing knows of a file without reading it. A tuple, because a walk makes one for every file there is."""
+
+    path: NotePath
+    kind: Literal["file", "folder", "symlink", "placeholder"]  # placeholder: its bytes are in some cloud
+    stamp: str  # equal stamps: nothing changed since. Cheap, never a hash of the content
+    size: int  # of what a symlink leads to, as are the times; 0 where it is broken
+    modified_ns: int
+    target: str | None = None  # where a symlink points, as written
+    mode: int | None = None  # as stat says it, type included (of what a symlink leads to; None where it is broken)
+    accessed_ns: int | None = None
+    real: str | None = None  # the path a symlink means in the end, "" the root; None where nobody can tell
+
+
+class UnlistedFile(NamedTuple):
+    """Something the last whole listing had to leave out, for a report to the people whose notes they are."""
+
+    path: str  # as far as it can be written; bytes that are not text are shown as \xNN
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A file as it was at one moment."""
+
+    data: bytes
+    version: Version
+    entry: Entry
+
+
+class Store(Protocol):
+    """What a place for notes promises. All calls may come from any thread; paths have passed `NotePath.parse`.
+
+    Names are told apart by their spelling: where the medium ignores case, what is spelled otherwise is NotFound, and
+    creating a name beside it is Exists.
+
+    Raises NotFound, Exists, Conflict, Forbidden, NoSpace, Busy, Unavailable and nothing else. A path with a segment
+    that begins with a dot is refused as NotFound, except where `hidden` says otherwise; what only a symlink out of the
+    notes leads to is NotFound with `outside`. Calls may block for as long as
+    the medium does (a hung network mount): an edge that has a deadline calls from a thread it can leave behind.
+    """
+
+    identity: str  # the same in every process that opens the same notes; a safe file name
+
+    def entries(self) -> Iterator[Entry]:
+        """Every visible file, folder by folder, complete and cheap. A symlink to a file beneath the root is one entry
+        of kind symlink (never followed twice); those that lead out or in a circle are absent.
+        Unavailable, and never an empty listing, where the notes cannot be reached."""
+        ...
+
+    def oddities(self) -> tuple[UnlistedFile, ...]:
+        """What the last complete `entries` left out: names that are not text, folders that may not be read."""
+        ...
+
+    def children(self, folder: str, *, hidden: bool = False) -> list[Entry]:
+        """What is directly in a folder ("" is the root), sub-folders and broken symlinks included. NotFound without
+        such a folder."""
+        ...
+
+    def stat(self, path: NotePath, *, hidden: bool = False) -> Entry:
+        """The entry of one file or folder."""
+        ...
+
+    def read(self, path: NotePath, *, hidden: bool = False) -> Stored:
+        """Its bytes, whole: a file that an editor has just truncated is waited for."""
+        ...
+
+    def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
+        """Lay new bytes beside, durably, so that a `write` of the same op cannot fail for want of space. Optional.
+        Folders that are missing are made, and go again with `settle` if nothing came into them."""
+        ...
+
+    def write(
+        self,
+        path: NotePath,
+        data: bytes,
+        *,
+        seen: Version | None,
+        op: OpId,
+        settled: bool = False,
+        hidden: bool = False,
+    ) -> Stored:
+        """Replace what was seen (None: nothing may be there) by `data`, or Conflict / Exists and nothing changed.
+
+        Durable when it returns, unless something was staged for `op`: then the bytes are durable and the name is with
+        `settle`, once for each folder. Repeating it with the same op after it happened is success; a store that
+        versions by content takes exactly `data` being there for that. `settled`: the caller knows the bytes seen to be
+        whole (we wrote them ourselves), so a recent change need not be waited out."""
+        ...
+
+    def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
+        """Remove what was seen, or Conflict. Already gone is success. Durable as `write` is; folders it leaves empty
+        stay until `settle` names them."""
+        ...
+
+    def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
+        """Give a file another spelling where both are one name: the file under its new spelling. None, and nothing
+        done, where the two are different names. Folders on the way are respelled with all that is in them."""
+        ...
+
+    def settle(self, op: OpId, *, emptied: tuple[str, ...] = ()) -> None:
+        """Nothing more will come of `op`: make its renames durable, remove what it laid beside, and of the folders
+        named those that are empty. Whoever takes back the change set of a dead process names the folders it may have
+        made."""
+        ...
+
+    def sweep(self, folders: Iterable[str]) -> None:
+        """Remove what dead processes laid beside in these folders. Called under `lock` before the first answer, with
+        the folders of the change sets that were not finished."""
+        ...
+
+    def lock(self, *, timeout: float = 10.0) -> AbstractContextManager[None]:
+        """Alone with the notes among all our threads and processes; Busy after `timeout`. Held for one change set, not
+        re-entrant."""
+        ...
+
+    def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
+        """Hints of what changed from now on, until `stop`; the name of a folder stands for everything that is or was
+        in it. None means: I may have missed some, look at everything; the first thing it yields is None, once it is
+        watching."""
+        ...
+
+    def full_path(self, path: NotePath) -> str:
+        """Where people find it without us: the path from the file system's root, or the key in a bucket."""
+        ...
+
+    def healthy(self) -> bool:
+        """The notes can be reached (the folder is there and is the one that was opened)."""
+        ...
+
+    def close(self) -> None:
+        """Finish what is left to do in the background. Calls after it are Unavailable."""
+        ...
+
+
+def parents(path: str) -> list[str]:
+    """The folders a path is in, innermost first, without the root."""
+    pieces = path.split("/")[:-1]
+    return ["/".join(pieces[:count]) for count in range(len(pieces), 0, -1)]
+
+
+def version_of(data: bytes) -> Version:
+    """The version of bytes kept by a store that versions by content."""
+    return hashlib.sha256(data).hexdigest()

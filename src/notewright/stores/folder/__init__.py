@@ -1,0 +1,1 @@
+"""Notes as files in a folder that people and their editors use at the same time."""

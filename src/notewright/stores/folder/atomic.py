@@ -1,0 +1,364 @@
+"""The changes to one folder: what is laid beside for which change set, which folders were made, what is durable.
+
+Everything here happens alone among our threads and processes (`alone.py`), so that only foreign programs can interfere.
+"""
+
+import errno
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from notewright.errors import Exists, Forbidden
+from notewright.notes.path import NotePath
+from notewright.stores.base import OpId, Stored, Version, version_of
+from notewright.stores.folder import exchange
+from notewright.stores.folder.leftovers import Leftover, Leftovers
+from notewright.stores.folder.listing import file_entry, stamp_of
+from notewright.stores.folder.lock import Alone
+from notewright.stores.folder.paths import FOLDER, READ, Root
+from notewright.stores.folder.temp_names import (
+    PREFIX,
+    TempName,
+    copy_metadata,
+    digest,
+    digest_open,
+    is_living,
+    temp_name,
+    write_temp,
+)
+
+STILL_NS = 150_000_000  # a file changed from outside is not believed to be whole for so long
+_REMEMBERED = 4096
+
+
+@dataclass
+class _Op:
+    """What one change set has laid beside, made and touched so far."""
+
+    laid: dict[NotePath, tuple[TempName, Version]] = field(default_factory=dict)
+    made: list[str] = field(default_factory=list)
+    touched: set[str] = field(default_factory=set)
+
+
+class AtomicWriter:
+    def __init__(self, root: Root) -> None:
+        self.alone = Alone(root)
+        self._root = root
+        self._asides = Leftovers(root, self.alone, self._follows)
+        self._ops: dict[OpId, _Op] = {}
+        self._guard = threading.Lock()  # of what is remembered, oldest first
+        self._own: dict[str, None] = {}  # stamps of files as this process left them
+        self._replaced: dict[Version, Version | None] = {}  # what each version we wrote took the place of
+
+    def is_fresh(self, found: os.stat_result) -> bool:
+        """Somebody else changed it a moment ago and may not be done."""
+        return abs(time.time_ns() - found.st_mtime_ns) < STILL_NS and stamp_of(found) not in self._own
+
+    def stage(self, root: int, path: NotePath, data: bytes, op: OpId) -> None:
+        with self.alone.joined():
+            pending, version = self._ops.setdefault(op, _Op()), version_of(data)
+            pending.made += self._make(root, path)
+            with self._root.folder(root, path.folder) as folder, self._old(folder, path) as old:
+                self._discard(folder, pending, path)
+                laid = temp_name(path.name, op, version)
+                write_temp(folder, str(laid), data, old)
+                pending.laid[path] = laid, version
+
+    def write(
+        self, root: int, path: NotePath, data: bytes, seen: Version | None, op: OpId, *, settled: bool
+    ) -> Stored | None:
+        """None if somebody has changed the note just now and it must be waited for."""
+        with self.alone.joined():
+            made = self._make(root, path) if seen is None else []
+            try:
+                with self._maybe(root, path.folder) as folder:
+                    if folder is None:
+                        raise exchange.changed(path, None)
+                    stored = self._write(folder, path, data, seen, op, settled)
+                    if stored is not None:
+                        self._make_durable(folder, path, op)
+                    return stored
+            except BaseException:
+                self._remove_folders(root, made)
+                raise
+
+    def _write(
+        self, folder: int, path: NotePath, data: bytes, seen: Version | None, op: OpId, settled: bool
+    ) -> Stored | None:
+        with self._old(folder, path) as old:
+            version = version_of(data)
+            if old is not None and not settled and self.is_fresh(os.fstat(old)):
+                return None
+            current = None if old is None else digest_open(old)
+            if old is not None and current == version:
+                return Stored(data, version, file_entry(path, os.fstat(old)))
+            if old is not None and seen is None:
+                raise Exists(f"{path} already exists", path=path)
+            if current != seen:
+                raise exchange.changed(path, current)
+            laid = self._lay(folder, path, data, version, op, old)
+            return Stored(data, version, file_entry(path, self._publish(folder, path, laid, version, seen)))
+
+    def _publish(
+        self, folder: int, path: NotePath, laid: TempName, version: Version, seen: Version | None
+    ) -> os.stat_result:
+        """Give what was laid the note's name; it is gone, and the note as it was, if that is refused."""
+        file = os.open(str(laid), READ, dir_fd=folder)
+        try:
+            if seen is None:
+                self._root.move_new(folder, str(laid), folder, path.name)
+            else:
+                ready = laid.seeing(seen)
+                os.rename(str(laid), str(ready), src_dir_fd=folder, dst_dir_fd=folder)
+                laid = ready
+                exchange.replace(self._root, folder, laid, path, version, seen)
+                self._asides.let_go(folder, laid, path)
+            found = os.fstat(file)
+            self._remember(stamp_of(found), version, seen)
+            return found
+        except BaseException as error:
+            self._put_away(folder, path, laid)
+            if isinstance(error, FileExistsError):
+                raise Exists(f"{path} already exists", path=path) from None
+            raise
+        finally:
+            os.close(file)
+
+    def _put_away(self, folder: int, path: NotePath, laid: TempName) -> None:
+        """Remove what was laid and came to nothing. An editor that saved while names were swapped may have left an
+        older save of its own there: that is not ours to remove."""
+        found = digest(folder, str(laid))
+        if found is None or found[:12] == laid.ours:
+            _unlink(folder, str(laid))
+        else:
+            self._asides.keep(Leftover(path.folder, str(laid), path.name))
+
+    def _lay(self, folder: int, path: NotePath, data: bytes, version: Version, op: OpId, old: int | None) -> TempName:
+        """What was staged for this, dressed as the old file is now; or laid now."""
+        pending = self._ops.get(op)
+        laid, staged = pending.laid.get(path, (None, None)) if pending else (None, None)
+        if pending and laid and staged == version:
+            del pending.laid[path]
+            if old is not None:
+                _dress(folder, str(laid), old)
+            return laid
+        if pending:
+            self._discard(folder, pending, path)
+        laid = temp_name(path.name, op, version)
+        write_temp(folder, str(laid), data, old)
+        return laid
+
+    def delete(self, root: int, path: NotePath, seen: Version, op: OpId, *, settled: bool) -> bool:
+        """False if somebody has changed the note just now and it must be waited for."""
+        with self.alone.joined(), self._maybe(root, path.folder) as folder:
+            if folder is None:
+                return True
+            try:
+                with self._old(folder, path) as old:
+                    if old is not None and not settled and self.is_fresh(os.fstat(old)):
+                        return False
+                    current = None if old is None else digest_open(old)
+            except Exists:  # a folder is there now
+                raise exchange.changed(path, None) from None
+            if current is not None:
+                if current != seen:
+                    raise exchange.changed(path, current)
+                laid = temp_name(path.name, op).seeing(seen)
+                try:
+                    exchange.remove(self._root, folder, laid, path, seen)
+                finally:
+                    self._asides.let_go(folder, laid, path)
+            self._make_durable(folder, path, op)
+            return True
+
+    def settle(self, root: int, op: OpId, emptied: Iterable[str]) -> None:
+        with self.alone.joined():
+            pending = self._ops.pop(op, None) or _Op()
+            for path in list(pending.laid):
+                with self._maybe(root, path.folder, errno.ELOOP) as folder:
+                    if folder is not None:
+                        self._discard(folder, pending, path)
+            for touched in sorted(pending.touched):
+                with self._maybe(root, touched, errno.ELOOP) as folder:
+                    if folder is not None:
+                        os.fsync(folder)
+            self._remove_folders(root, [*pending.made, *emptied])
+
+    def sweep(self, root: int, folders: Iterable[str]) -> None:
+        with self.alone.joined():
+            for each in dict.fromkeys(("", *folders)):  # the root: what lay in a folder that was removed is there
+                with self._maybe(root, each, errno.ELOOP) as folder:
+                    names = [] if folder is None else os.listdir(folder)
+                    dead = [name for name in names if folder is not None and _is_dead(folder, name)]
+                for name in dead:
+                    self._asides.judge(Leftover(each, name))
+
+    def clear_up_later(self, strays: Iterable[tuple[str, str]]) -> None:
+        """Look, in the background, at files a listing found lying beside notes; those of the living stay."""
+        for each, name in strays:
+            with self._root.entered() as root, self._maybe(root, each, errno.ELOOP) as folder:
+                if folder is not None and _is_dead(folder, name):
+                    self._asides.keep(Leftover(each, name))
+
+    def close(self) -> None:
+        self._asides.finish()
+
+    def _make_durable(self, folder: int, path: NotePath, op: OpId) -> None:
+        pending = self._ops.get(op)
+        if pending is None:
+            os.fsync(folder)
+        else:
+            pending.touched.add(path.folder)
+
+    def _make(self, root: int, path: NotePath) -> list[str]:
+        """Make the folders a path is in, durably; those that were missing, outermost first."""
+        made, pieces = list[str](), path.split("/")[:-1]
+        if self._is_folder(root, path.folder):
+            return made
+        try:
+            for count, name in enumerate(pieces):
+                outer = "/".join(pieces[:count])
+                if not self._is_folder(root, f"{outer}/{name}" if outer else name):
+                    with self._root.folder(root, outer) as folder:
+                        os.mkdir(name, dir_fd=folder)
+                        made.append(f"{outer}/{name}" if outer else name)
+                        os.fsync(folder)
+        except FileExistsError:
+            taken = "/".join(pieces[: count + 1])
+            raise Exists(f"{taken} is a file, not a folder", path=taken) from None
+        except BaseException:
+            self._remove_folders(root, made)
+            raise
+        return made
+
+    def _is_folder(self, root: int, folder: str) -> bool:
+        try:
+            with self._root.folder(root, folder):
+                return True
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def _remove_folders(self, root: int, folders: Iterable[str]) -> None:
+        """Remove those that are empty, innermost first."""
+        for each in sorted(set(folders), key=lambda folder: folder.count("/"), reverse=True):
+            outer, _, name = each.rpartition("/")
+            with self._maybe(root, outer, errno.ELOOP) as folder:
+                if folder is not None and self._remove_folder(root, folder, each, name):
+                    os.fsync(folder)
+
+    def _remove_folder(self, root: int, outer: int, path: str, name: str) -> bool:
+        for _ in range(2):
+            try:
+                os.rmdir(name, dir_fd=outer)
+                return True
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not self._lift(root, path):
+                    return False
+        return False
+
+    def _lift(self, root: int, path: str) -> bool:
+        """Move what lies aside in a folder to the root, where whoever looks at it will find it; False if the folder
+        holds anything else."""
+        with self._maybe(root, path, errno.ELOOP) as folder:
+            names = [] if folder is None else os.listdir(folder)
+            if folder is None or not all(name.startswith(PREFIX) for name in names):
+                return False
+            try:
+                for name in names:
+                    os.rename(name, name, src_dir_fd=folder, dst_dir_fd=root)
+            except OSError:
+                return False  # on another disk than the root: the folder stays for now
+            return True
+
+    @contextmanager
+    def _maybe(self, root: int, path: str, *gone: int) -> Iterator[int | None]:
+        """A folder, open for a while; None if there is none such (or one of these other errors says so)."""
+        try:
+            folder = self._root.open(root, path, FOLDER)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, *gone):
+                raise
+            yield None
+            return
+        try:
+            yield folder
+        finally:
+            os.close(folder)
+
+    @contextmanager
+    def _old(self, folder: int, path: NotePath) -> Iterator[int | None]:
+        """The file at a path, open for a while, None if nothing is there. What may not be replaced is refused."""
+        try:
+            file = os.open(path.name, READ, dir_fd=folder)
+        except FileNotFoundError:
+            yield None
+            return
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                raise _special(path) from None
+            raise
+        try:
+            mode = os.fstat(file).st_mode
+            if stat.S_ISDIR(mode):
+                raise Exists(f"{path} is a folder", path=path)
+            if not stat.S_ISREG(mode):
+                raise _special(path)
+            if not os.access(path.name, os.W_OK, dir_fd=folder):
+                if os.fstatvfs(file).f_flag & os.ST_RDONLY:
+                    raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+                raise Forbidden(f"{path} is write-protected", hint="change its permissions first", path=path)
+            yield file
+        finally:
+            os.close(file)
+
+    def _discard(self, folder: int, pending: _Op, path: NotePath) -> None:
+        laid, _ = pending.laid.pop(path, (None, None))
+        if laid is not None:
+            _unlink(folder, str(laid))
+
+    def _remember(self, stamp: str, version: Version, seen: Version | None) -> None:
+        with self._guard:
+            self._own[stamp] = None
+            self._replaced[version] = seen
+            for kept in (self._own, self._replaced):
+                if len(kept) > _REMEMBERED:
+                    kept.pop(next(iter(kept)))
+
+    def _follows(self, version: Version, first: str) -> bool:
+        """From bytes that begin so to these only we have written: what lies between is in the history."""
+        step: Version | None = version
+        for _ in range(_REMEMBERED):
+            if step is None or step[:12] == first:
+                return step is not None
+            step = self._replaced.get(step)
+        return False
+
+
+def _is_dead(folder: int, name: str) -> bool:
+    """It was laid by a process that is no more."""
+    laid = TempName.parse(name)
+    return laid is not None and not is_living(laid, folder)
+
+
+def _dress(folder: int, name: str, old: int) -> None:
+    file = os.open(name, READ, dir_fd=folder)
+    try:
+        if copy_metadata(file, old):
+            os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _special(path: NotePath) -> Forbidden:
+    return Forbidden(f"{path} is not a regular file", hint="choose another name", path=path)
+
+
+def _unlink(folder: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        pass

@@ -1,0 +1,195 @@
+"""What is in a folder, without reading it: one `stat` a file, no symlink followed on the way."""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from notewright.errors import NotFound
+from notewright.notes.path import NotePath
+from notewright.stores.base import Entry, UnlistedFile
+from notewright.stores.folder.paths import FOLDER, Root, refusal
+from notewright.stores.folder.temp_names import PREFIX
+
+# What `NotePath.parse` refuses in a name that exists: control characters, backslashes, bytes that are not UTF-8.
+_UNSPEAKABLE = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
+_DATALESS = 0x40000000  # macOS: the bytes are in the cloud. Linux has no such mark, and guessing by blocks is wrong
+_HAS_FLAGS = hasattr(os.stat_result, "st_flags")
+_MAX_ODDITIES = 1000
+
+
+def stamp_of(found: os.stat_result) -> str:
+    """A short text that is another when the file is changed or another file takes its name."""
+    return f"{found.st_mtime_ns:x}-{found.st_size:x}-{found.st_ino:x}-{found.st_ctime_ns:x}"
+
+
+def file_entry(path: NotePath, found: os.stat_result) -> Entry:
+    """The entry of a regular file."""
+    size, modified = found.st_size, found.st_mtime_ns
+    # Written out, here and in `stamp_of`: a listing of 100,000 files spends most of its own time in this function.
+    stamp = f"{modified:x}-{size:x}-{found.st_ino:x}-{found.st_ctime_ns:x}"
+    kind: Literal["file", "placeholder"] = "file"
+    if _HAS_FLAGS and found.st_flags & _DATALESS:  # type: ignore[attr-defined]
+        kind = "placeholder"
+    return Entry(path, kind, stamp, size, modified, None, found.st_mode, found.st_atime_ns)
+
+
+def entry_of(root: Root, inside: int, path: NotePath, found: os.stat_result, *, hidden: bool = False) -> Entry | None:
+    """The entry of whatever is at `path`, `found` being its own stat; None for what does not exist for us: special
+    files, symlinks that lead out, in a circle or (unless `hidden`) behind a dot."""
+    if stat.S_ISREG(found.st_mode):
+        return file_entry(path, found)
+    if stat.S_ISDIR(found.st_mode):
+        return Entry(path, "folder", stamp_of(found), 0, found.st_mtime_ns, None, found.st_mode, found.st_atime_ns)
+    if stat.S_ISLNK(found.st_mode):
+        return _link_entry(root, inside, path, found, hidden)
+    return None
+
+
+def _link_entry(root: Root, inside: int, path: NotePath, found: os.stat_result, hidden: bool) -> Entry | None:
+    try:
+        target = _read_link(root, inside, path)
+    except OSError:
+        return None
+    real = None
+    try:
+        real = root.resolve(inside, path)
+        end = _lstat(root, inside, real, hidden)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        end = None  # a folder on the way may not be entered
+    own = stamp_of(found)
+    if end is None:
+        return Entry(path, "symlink", own, 0, 0, target, real=real)
+    if not (stat.S_ISREG(end.st_mode) or stat.S_ISDIR(end.st_mode)):
+        return None
+    size, stamp = end.st_size if stat.S_ISREG(end.st_mode) else 0, f"{own}>{stamp_of(end)}"
+    return Entry(path, "symlink", stamp, size, end.st_mtime_ns, target, end.st_mode, end.st_atime_ns, real)
+
+
+def _read_link(root: Root, inside: int, path: NotePath) -> str:
+    with root.folder(inside, root.resolve(inside, path.folder)) as folder:
+        return os.readlink(path.name, dir_fd=folder).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _lstat(root: Root, inside: int, real: str, hidden: bool) -> os.stat_result | None:
+    """What is at a resolved path, None if nothing is; FileNotFoundError if it is nothing to be seen."""
+    where = NotePath(real)
+    if (where.is_hidden and not hidden) or where.name.startswith(PREFIX):
+        raise FileNotFoundError(errno.ENOENT, "it leads behind a dot", real)
+    try:
+        if not real:
+            return os.fstat(inside)
+        with root.folder(inside, where.folder) as folder:
+            return os.lstat(where.name, dir_fd=folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+@dataclass
+class Walk:
+    """One listing of everything. `odd` and `strays` are complete when it has ended."""
+
+    root: Root
+    odd: list[UnlistedFile] = field(default_factory=list)
+    strays: list[tuple[str, str]] = field(default_factory=list)  # folder and name of files laid beside notes
+
+    def files(self) -> Iterator[Entry]:
+        """Files and symlinks to files, folder by folder, sorted in each."""
+        with self.root.entered() as inside:
+            left = [""]
+            while left:
+                folder = left.pop()
+                folders, entries = self._look(inside, folder)
+                left += reversed(folders)
+                yield from entries
+        with self.root.entered():  # a root that went away meanwhile has shown us less than there is
+            pass
+
+    def _look(self, inside: int, folder: str) -> tuple[list[str], list[Entry]]:
+        try:
+            opened = self.root.open(inside, folder, FOLDER)
+        except OSError as error:
+            self._cannot(folder, error)
+            return [], []
+        try:
+            with os.scandir(opened) as names:
+                found = sorted(names, key=_name_of)
+            return self._sort(inside, folder, found)
+        except OSError as error:
+            self._cannot(folder, error)
+            return [], []
+        finally:
+            os.close(opened)
+
+    def _sort(self, inside: int, folder: str, found: list[os.DirEntry[str]]) -> tuple[list[str], list[Entry]]:
+        folders, entries, prefix = list[str](), list[Entry](), f"{folder}/" if folder else ""
+        for each in found:
+            name = each.name
+            if name[0] == ".":
+                if name.startswith(PREFIX):
+                    self.strays.append((folder, name))
+            elif _UNSPEAKABLE.search(name):
+                self._odd(prefix + name, "its name is not text that can be written in a path")
+            elif each.is_file(follow_symlinks=False):
+                try:
+                    entries.append(file_entry(NotePath(prefix + name), each.stat(follow_symlinks=False)))
+                except FileNotFoundError:
+                    continue
+            elif each.is_dir(follow_symlinks=False):
+                folders.append(prefix + name)
+            elif each.is_symlink() and (entry := self._link(inside, NotePath(prefix + name), each)):
+                entries.append(entry)
+        return folders, entries
+
+    def _link(self, inside: int, path: NotePath, each: os.DirEntry[str]) -> Entry | None:
+        """The entry of a symlink that leads to a file."""
+        try:
+            entry = _link_entry(self.root, inside, path, each.stat(follow_symlinks=False), hidden=False)
+        except FileNotFoundError:
+            return None
+        return entry if entry and entry.mode is not None and stat.S_ISREG(entry.mode) else None
+
+    def _cannot(self, folder: str, error: OSError) -> None:
+        """A folder that went away or became something else is no longer there; one that fails must not look empty."""
+        if error.errno in (errno.EACCES, errno.EPERM):
+            self._odd(folder, "it may not be read")
+        elif error.errno == errno.ENAMETOOLONG:
+            self._odd(folder, "its path is too long for the system")
+        elif error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP) or not folder:
+            raise refusal(error, folder)
+
+    def _odd(self, path: str, why: str) -> None:
+        if len(self.odd) < _MAX_ODDITIES:
+            shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+            self.odd.append(UnlistedFile(shown, why))
+
+
+def _name_of(each: os.DirEntry[str]) -> str:
+    return each.name
+
+
+def children(root: Root, inside: int, folder: str, *, hidden: bool) -> list[Entry]:
+    """Everything directly in a folder, which may be reached through symlinks that stay inside."""
+    real = root.resolve(inside, folder) if folder else ""
+    if NotePath(real).is_hidden and not hidden:
+        raise NotFound(f"there is no folder {folder}", what="folder", path=folder)
+    prefix, entries = f"{folder}/" if folder else "", list[Entry]()
+    with root.folder(inside, real) as opened, os.scandir(opened) as names:
+        for each in sorted(names, key=_name_of):
+            if each.name.startswith(PREFIX) or (each.name[0] == "." and not hidden) or _UNSPEAKABLE.search(each.name):
+                continue
+            try:
+                found = each.stat(follow_symlinks=False)
+                entry = entry_of(root, inside, NotePath(prefix + each.name), found, hidden=hidden)
+            except FileNotFoundError:
+                continue
+            if entry is not None:
+                entries.append(entry)
+    return entries

@@ -1,0 +1,69 @@
+"""One change at a time among all threads and processes that use a folder.
+
+The lock is `flock` on the root directory itself: it writes nothing, reaches other users and containers, and the kernel
+releases it when a process dies. Between the threads of one store a queue stands before it, so that a process waits with
+one ticket (`locks.py`) whatever the number of its threads.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from notewright.errors import Busy
+from notewright.locks import EXCLUSIVE, ThreadQueue, lock_in_turn
+from notewright.stores.folder.paths import Root
+
+log = logging.getLogger(__name__)
+
+
+class Alone:
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._threads = ThreadQueue()
+        self._holder: int | None = None
+        self._shared = True  # False once the file system has said that it knows no locks
+
+    @contextmanager
+    def held(self, timeout: float) -> Iterator[None]:
+        """Alone until left; Busy after `timeout` seconds of waiting."""
+        until = time.monotonic() + timeout
+        if not self._threads.acquire(timeout):
+            raise _busy()
+        try:
+            root = self._root.enter()
+            try:
+                self._lock(root, until)
+                self._holder = threading.get_ident()
+                yield
+            finally:
+                self._holder = None
+                os.close(root)  # nobody else has this descriptor: closing it is unlocking
+        finally:
+            self._threads.release()
+
+    @contextmanager
+    def joined(self, timeout: float = 10.0) -> Iterator[None]:
+        """Alone, by the lock this thread already holds or by one for this while."""
+        if self._holder == threading.get_ident():
+            yield
+        else:
+            with self.held(timeout):
+                yield
+
+    def _lock(self, root: int, until: float) -> None:
+        if not self._shared:
+            return
+        try:
+            lock_in_turn(root, EXCLUSIVE, until)
+        except BlockingIOError:
+            raise _busy() from None
+        except OSError as error:
+            log.warning("this file system has no locks (%s): changes by other processes may collide", error)
+            self._shared = False
+
+
+def _busy() -> Busy:
+    return Busy("another change is being made to these notes", hint="try again in a moment")

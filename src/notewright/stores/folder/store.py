@@ -1,0 +1,244 @@
+"""Notes as files in a folder that people and their editors use at the same time.
+
+Reading opens through no symlink and believes no file that an editor has just emptied. Writing lays the new bytes
+beside, swaps the names and looks at what came out (`swap.py`); what came out is looked at once more later
+(`asides.py`). Serving a folder changes nothing in it; nothing is kept open between calls, so its disk can be unmounted,
+and every call then says Unavailable.
+"""
+
+import errno
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from notewright.errors import Busy, Exists, NotFound, Unavailable
+from notewright.notes.path import NotePath
+from notewright.stores.base import Entry, OpId, Stored, UnlistedFile, Version, parents, version_of
+from notewright.stores.folder import exchange, listing
+from notewright.stores.folder.atomic import AtomicWriter
+from notewright.stores.folder.paths import Abilities, Root, leads_nowhere, refusal
+from notewright.stores.folder.spelling import Spelling
+from notewright.stores.folder.temp_names import PREFIX
+from notewright.stores.folder.watch import watch
+
+PATIENCE_S = 2.0  # a file that is not still, or just became empty, is waited for no longer than this
+_PAUSE_S = 0.01
+
+
+class FolderStore:
+    """A folder. `able` says what to try; a system that cannot is found out by trying."""
+
+    def __init__(self, root: Path, *, able: Abilities | None = None) -> None:
+        self._root = Root(os.fspath(root), able or Abilities())
+        self.identity = f"{self._root.device:x}-{self._root.inode:x}"
+        self._writing = AtomicWriter(self._root)
+        self._spelling = Spelling(self._root)
+        self._oddities: tuple[UnlistedFile, ...] = ()
+        self._closed = False
+
+    # What is there
+
+    def entries(self) -> Iterator[Entry]:
+        self._check(None)
+        walk = listing.Walk(self._root)
+        yield from walk.files()
+        self._oddities = tuple(walk.odd)
+        self._writing.clear_up_later(walk.strays)
+
+    def oddities(self) -> tuple[UnlistedFile, ...]:
+        return self._oddities
+
+    def children(self, folder: str, *, hidden: bool = False) -> list[Entry]:
+        with self._inside(NotePath(folder) if folder else None, hidden) as root:
+            return listing.children(self._root, root, folder, hidden=hidden)
+
+    def stat(self, path: NotePath, *, hidden: bool = False) -> Entry:
+        with self._inside(path, hidden) as root:
+            return self._stat(root, path, hidden)
+
+    def _stat(self, root: int, path: NotePath, hidden: bool) -> Entry:
+        try:
+            found = self._lstat(root, path.folder, path.name)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            folder = self._root.resolve(root, path.folder)
+            self._check(NotePath(folder) if folder else None, hidden)
+            found = self._lstat(root, folder, path.name)
+        entry = listing.entry_of(self._root, root, path, found, hidden=hidden)
+        if entry is None:
+            raise _missing(path)
+        return entry
+
+    def _lstat(self, root: int, folder: str, name: str) -> os.stat_result:
+        with self._root.folder(root, folder) as opened:
+            return os.lstat(name, dir_fd=opened)
+
+    def read(self, path: NotePath, *, hidden: bool = False) -> Stored:
+        with self._inside(path, hidden) as root:
+            until = time.monotonic() + PATIENCE_S
+            while True:
+                file, straight = self._open_file(root, path, hidden)
+                try:
+                    stored = self._read(file, path, last=time.monotonic() > until)
+                finally:
+                    os.close(file)
+                if stored is not None:
+                    return stored if straight else Stored(stored.data, stored.version, self._stat(root, path, hidden))
+                time.sleep(_PAUSE_S)
+
+    def _open_file(self, root: int, path: NotePath, hidden: bool) -> tuple[int, bool]:
+        """A descriptor, and whether no symlink was on the way."""
+        try:
+            return self._root.open(root, path), True
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+        real = NotePath(self._root.resolve(root, path))
+        self._check(real, hidden)
+        return self._root.open(root, real), False
+
+    def _read(self, file: int, path: NotePath, *, last: bool) -> Stored | None:
+        """The bytes, or None while they are not to be believed."""
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
+            raise _missing(path)
+        if not found.st_size and not last and self._writing.is_fresh(found):
+            return None
+        data = _read_all(file, found.st_size)
+        after = os.fstat(file)
+        if not last and (len(data) != found.st_size or after.st_mtime_ns != found.st_mtime_ns):
+            return None
+        return Stored(data, version_of(data), listing.file_entry(path, found))
+
+    # Changing it
+
+    def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
+        with self._inside(path, hidden, writing=True) as root:
+            self._writing.stage(root, path, data, op)
+
+    def write(
+        self,
+        path: NotePath,
+        data: bytes,
+        *,
+        seen: Version | None,
+        op: OpId,
+        settled: bool = False,
+        hidden: bool = False,
+    ) -> Stored:
+        with self._inside(path, hidden, writing=True) as root:
+            self._refuse_twin(root, path, seen)
+            until = time.monotonic() + PATIENCE_S
+            while True:
+                stored = self._writing.write(root, path, data, seen, op, settled=settled)
+                if stored is not None:
+                    return stored
+                _pause(path, until)
+
+    def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
+        with self._inside(path, hidden, writing=True) as root:
+            if not self._spelling.is_exact(root, path):
+                return  # what is there is spelled otherwise
+            until = time.monotonic() + PATIENCE_S
+            while not self._writing.delete(root, path, seen, op, settled=settled):
+                _pause(path, until)
+
+    def _refuse_twin(self, root: int, path: NotePath, seen: Version | None) -> None:
+        """A name that is there in another spelling: the file system would take it for this one."""
+        for taken in (path, *parents(path)):
+            if not self._spelling.is_exact(root, taken) and self._is_reached(root, NotePath(taken)):
+                if seen is not None:
+                    raise exchange.changed(path, None)
+                raise Exists(f"{taken} is there in another spelling", hint="use the name as it is", path=taken)
+
+    def _is_reached(self, root: int, path: NotePath) -> bool:
+        try:
+            self._lstat(root, path.folder, path.name)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
+        with self._inside(new, hidden, writing=True) as root, self._writing.alone.joined():
+            if not self._spelling.folds(root) or not self._is_reached(root, old):
+                return None
+            self._spelling.respell(root, new)
+        return self.read(new, hidden=hidden)
+
+    def settle(self, op: OpId, *, emptied: tuple[str, ...] = ()) -> None:
+        with self._inside(None, writing=True) as root:
+            self._writing.settle(root, op, emptied)
+
+    def sweep(self, folders: Iterable[str]) -> None:
+        with self._inside(None, writing=True) as root:
+            self._writing.sweep(root, folders)
+
+    def lock(self, *, timeout: float = 10.0) -> AbstractContextManager[None]:
+        self._check(None)
+        return self._writing.alone.held(timeout)
+
+    def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
+        self._check(None)
+        return watch(self._root, stop, self.healthy)
+
+    def full_path(self, path: NotePath) -> str:
+        return os.path.join(self._root.path, path)
+
+    def healthy(self) -> bool:
+        try:
+            with self._inside(None):
+                return True
+        except Unavailable:
+            return False
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._writing.close()
+
+    @contextmanager
+    def _inside(self, path: NotePath | None, hidden: bool = False, *, writing: bool = False) -> Iterator[int]:
+        """The root, open, for a path that may be asked for (None: itself); what the system says is a Problem."""
+        self._check(path, hidden)
+        root = self._root.enter()
+        try:
+            if path is not None and not writing and not self._spelling.is_exact(root, path):
+                raise _missing(path)
+            yield root
+        except OSError as error:
+            raise refusal(error, path or "", writing=writing) from error
+        finally:
+            os.close(root)
+
+    def _check(self, path: NotePath | None, hidden: bool = False) -> None:
+        if self._closed:
+            raise Unavailable("the notes are closed")
+        if path is None:
+            return
+        if leads_nowhere(path) or (path.is_hidden and (not hidden or f"/{path}".find(f"/{PREFIX}") >= 0)):
+            raise _missing(path)
+
+
+def _missing(path: str) -> NotFound:
+    return NotFound(f"there is no {path}", what="file", path=path)
+
+
+def _pause(path: NotePath, until: float) -> None:
+    if time.monotonic() > until:
+        raise Busy(f"{path} is being changed by another program", hint="try again in a moment", path=path)
+    time.sleep(_PAUSE_S)
+
+
+def _read_all(file: int, size: int) -> bytes:
+    data = os.read(file, size + 1)
+    if len(data) == size:
+        return data
+    pieces = [data]
+    while data := os.read(file, 1 << 20):
+        pieces.append(data)
+    return b"".join(pieces)

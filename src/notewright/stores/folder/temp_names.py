@@ -1,0 +1,223 @@
+"""What we lay beside a note while we change it: its name, its bytes, and when it may go.
+
+A change lays its new bytes beside the note, swaps the two names and looks at what came out. What came out then stays
+beside for a moment: an editor that had the note open may still write to it. Whatever such a file holds that is neither
+what was seen nor what we wrote is somebody's work, and is put back or kept as a copy, never removed.
+
+The name tells all of this to the next process, should this one die:
+
+    .notewright-<where>.<pid>.<start>-<op>-<number>-<note>-<ours>-<seen>
+
+`note` is a digest of the note's name; `ours` and `seen` begin the versions we write and replace. While the bytes are
+still being laid `seen` is `new`: such a file holds nothing but ours.
+"""
+
+import errno
+import functools
+import hashlib
+import itertools
+import os
+import re
+import stat
+import time
+from dataclasses import dataclass, replace
+
+from notewright.stores.base import OpId, Version, version_of
+from notewright.stores.folder.paths import LAY, READ
+
+PREFIX = ".notewright-"
+NOTHING = "0" * 12  # the place of a version where there is none
+_STRANGER_S = 60.0  # what a process of another container or machine laid is left alone for so long
+_NAME = re.compile(
+    re.escape(PREFIX) + r"([0-9a-f]{6}\.[0-9a-f]+\.[0-9a-f]+)-([\w-]{1,40})-([0-9a-f]+)"
+    r"-([0-9a-f]{12})-([0-9a-f]{12})-([0-9a-f]{12}|new)",
+    re.ASCII,
+)
+_PLAIN = re.compile(r"[\w-]{1,40}", re.ASCII)
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class TempName:
+    """What the name of a file laid beside a note says."""
+
+    process: str
+    op: str
+    number: str
+    note: str
+    ours: str
+    seen: str = "new"
+
+    def __str__(self) -> str:
+        return f"{PREFIX}{self.process}-{self.op}-{self.number}-{self.note}-{self.ours}-{self.seen}"
+
+    @classmethod
+    def parse(cls, name: str) -> "TempName | None":
+        match = _NAME.fullmatch(name)
+        return cls(*match.groups()) if match else None
+
+    def knows(self, version: str) -> bool:
+        """These bytes are safe without the file: we wrote them, or a change set of ours replaced them."""
+        return version[:12] in (self.ours, self.seen)
+
+    def seeing(self, version: Version) -> "TempName":
+        return replace(self, seen=version[:12])
+
+    def holding(self, version: Version) -> "TempName":
+        return replace(self, ours=version[:12])
+
+
+def temp_name(note: str, op: OpId, ours: Version = NOTHING) -> TempName:
+    """A new name to lay bytes under."""
+    plain = op if _PLAIN.fullmatch(op) else version_of(op.encode())[:16]
+    return TempName(_process(os.getpid()), plain, f"{next(_numbers):x}", name_digest(note), ours[:12])
+
+
+def name_digest(note: str) -> str:
+    return hashlib.sha256(note.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+def is_living(laid: TempName, folder: int) -> bool:
+    """The process that laid it may still come back to it."""
+    where, pid, start = laid.process.split(".")
+    if where != _where():
+        return _age(folder, str(laid)) < _STRANGER_S
+    if os.path.exists("/proc/self/stat"):
+        return _start(int(pid, 16)) == start
+    try:
+        os.kill(int(pid, 16), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return _age(folder, str(laid)) < 60 * _STRANGER_S  # without start times a number may have been given out again
+
+
+def write_temp(folder: int, name: str, data: bytes, like: int | None) -> None:
+    """Write bytes under a new name, durably, with mode, owner and attributes `like` those of an open file."""
+    # A new note gets what umask and the folder's defaults say; one that replaces another is private until dressed.
+    laid = os.open(name, LAY, 0o666 if like is None else 0o600, dir_fd=folder)
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(laid, left) :]
+        if like is not None:
+            copy_metadata(laid, like)
+        os.fsync(laid)
+    except BaseException:
+        os.unlink(name, dir_fd=folder)
+        raise
+    finally:
+        os.close(laid)
+
+
+def copy_metadata(laid: int, like: int) -> bool:
+    """Give a file the mode, owner and extended attributes of another, as far as we may; True if something changed."""
+    old, new = os.fstat(like), os.fstat(laid)
+    given = _give(laid, old.st_uid, -1) if old.st_uid != new.st_uid else True
+    if old.st_gid != new.st_gid:
+        given = _give(laid, -1, old.st_gid) and given
+    mode = stat.S_IMODE(old.st_mode) if given else old.st_mode & 0o777  # setuid is not for a file of somebody else's
+    changed = (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid) or mode != stat.S_IMODE(new.st_mode)
+    if changed:
+        os.fchmod(laid, mode)
+    return _copy_attributes(laid, like) or changed
+
+
+def _give(laid: int, owner: int, group: int) -> bool:
+    try:
+        os.fchown(laid, owner, group)
+    except PermissionError:
+        return False  # only root may give files away; the note stays readable by those its mode lets in
+    return True
+
+
+def _copy_attributes(laid: int, like: int) -> bool:
+    changed = False
+    for name in _attributes(like):
+        value = _attribute(like, name)
+        if value is not None and _attribute(laid, name) != value:
+            try:
+                os.setxattr(laid, name, value)
+                changed = True
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise  # others may be the system's own (security labels) and are not ours to set
+    return changed
+
+
+def _attributes(like: int) -> list[str]:
+    try:
+        return os.listxattr(like) if hasattr(os, "listxattr") else []
+    except OSError:
+        return []
+
+
+def _attribute(laid: int, name: str) -> bytes | None:
+    try:
+        return os.getxattr(laid, name)
+    except OSError:
+        return None
+
+
+def digest(folder: int, name: str) -> str | None:
+    """The version of the bytes at a name, None if nothing is there; for what is no readable file a mark of its own."""
+    try:
+        opened = os.open(name, READ, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return _mark(folder, name)
+    try:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            return _mark(folder, name)
+        return digest_open(opened)
+    finally:
+        os.close(opened)
+
+
+def digest_open(opened: int) -> Version:
+    """The version of the bytes of an open file, from where it stands to its end."""
+    found = hashlib.sha256()
+    while piece := os.read(opened, 1 << 20):
+        found.update(piece)
+    return found.hexdigest()
+
+
+def _mark(folder: int, name: str) -> str | None:
+    try:
+        return f"!{os.lstat(name, dir_fd=folder).st_ino}"
+    except FileNotFoundError:
+        return None
+
+
+def _age(folder: int, name: str) -> float:
+    try:
+        return time.time() - os.lstat(name, dir_fd=folder).st_ctime
+    except OSError:
+        return 0.0
+
+
+@functools.cache
+def _process(pid: int) -> str:
+    return f"{_where()}.{pid:x}.{_start(pid) or '0'}"
+
+
+@functools.cache
+def _where() -> str:
+    """The boot of this machine and the process namespace: process numbers mean nothing outside of both."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as boot:
+            place = f"{boot.read()}{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        place = os.uname().nodename
+    return version_of(place.encode())[:6]
+
+
+def _start(pid: int) -> str | None:
+    """When a process began, in ticks since boot; None if there is none such."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return f"{int(file.read().rpartition(b')')[2].split()[19]):x}"
+    except (OSError, IndexError, ValueError):
+        return None

@@ -1,0 +1,210 @@
+"""Where a caller's words point: workspaces in front of paths, pages, points in time."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from zoneinfo import ZoneInfo
+
+from notewright.engine.read import folder_path, name_similarity
+from notewright.engine.read import locate as locate_note
+from notewright.engine.workspace import Workspace
+from notewright.errors import Ambiguous, Invalid, NotFound, Problem
+from notewright.notes.path import NotePath
+from notewright.surfaces.base import Args, Call
+
+LONGEST = 4_096  # characters of a path; more is not quoted back
+_TIME = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d))?")
+_FURTHEST = 9e9  # seconds either way that every clock and index can count
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPath:
+    """A file, folder or nothing yet, in one workspace."""
+
+    ws: Workspace
+    path: NotePath
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Paths as `notes` writes them: with several workspaces each begins with the workspace's name."""
+
+    call: Call
+
+    @property
+    def several(self) -> bool:
+        return len(self.call.library.workspaces()) > 1
+
+    def show(self, ws: Workspace, path: str) -> str:
+        if not self.several:
+            return path
+        return f"{ws.name}/{path}" if path else ws.name
+
+    @contextmanager
+    def saying(self, ws: Workspace) -> Iterator[None]:
+        """Problems met inside name their paths as this caller knows them."""
+        try:
+            yield
+        except Problem as problem:
+            if not self.several:
+                raise
+            raise self._prefixed(ws, problem) from problem
+
+    def _prefixed(self, ws: Workspace, problem: Problem) -> Problem:
+        details = problem.details
+        named = {details.get("path"), *details.get("nearest", ()), *details.get("candidates", ())}
+        paths = sorted((path for path in named if isinstance(path, str) and path), key=len, reverse=True)
+        if details.get("what") in ("section", "block", "tag", "change", "workspace") or not paths:
+            paths = [details["path"]] if details.get("path") else []
+        if not paths:
+            return problem
+        either = re.compile(rf"(?<![\w/])(?:{'|'.join(map(re.escape, paths))})(?!\w)")
+        message, hint = (either.sub(lambda found: f"{ws.name}/{found[0]}", text) for text in _texts(problem))
+        return type(problem)(message, hint=hint, **details)
+
+    def split(self, raw: str) -> tuple[Workspace, str]:
+        """The workspace a path begins with, and the rest; NotFound with the names when it begins with none."""
+        wanted = raw.strip("/")  # blanks may belong to a name that is there
+        if len(wanted) > LONGEST:
+            raise Invalid(f"a path may have {LONGEST} characters at most", hint="give a shorter one", what="path")
+        if not self.several:
+            return self.call.workspace, wanted if wanted.strip().strip("/") else ""
+        wanted = wanted.lstrip().lstrip("/")
+        workspaces = sorted(self.call.workspaces, key=lambda ws: -len(ws.name))  # "A" and "A/B" may both be names
+        for fold in (str, str.casefold):
+            for ws in workspaces:
+                if fold(wanted.rstrip() + "/") == fold(ws.name + "/"):
+                    return ws, ""
+                if fold(wanted).startswith(fold(ws.name + "/")):
+                    return ws, wanted[len(ws.name) + 1 :]
+        names = [ws.name for ws in self.call.workspaces]
+        raise NotFound(
+            f"{raw!r} begins with no workspace", hint=f"begin with {' or '.join(name + '/' for name in names)}",
+            what="workspace", nearest=names,
+        )  # fmt: skip
+
+    def locate(self, raw: str) -> NamedPath:
+        """The file meant by a path, a name or an alias."""
+        try:
+            ws, rest = self.split(raw)
+        except NotFound:
+            return self._anywhere(raw)
+        if not rest:
+            raise Invalid(f"{raw!r} is not a note", hint="name a note by its path", what="path")
+        with self.saying(ws):
+            return NamedPath(ws, locate_note(ws, rest))
+
+    def _anywhere(self, raw: str) -> NamedPath:
+        """A bare name may be in any workspace; in several it is ambiguous."""
+        found: list[NamedPath] = []
+        candidates: list[str] = []
+        near: list[NamedPath] = []
+        for ws in self.call.workspaces:
+            try:
+                place = NamedPath(ws, locate_note(ws, raw))
+            except NotFound as missing:
+                near += [NamedPath(ws, path) for path in missing.details.get("nearest", ())]
+            except Ambiguous as several:
+                candidates += [self.show(ws, path) for path in several.details["candidates"]]
+            else:
+                found.append(place)
+                candidates.append(self.show(ws, place.path))
+        if len(candidates) > 1:
+            raise Ambiguous(
+                f"{raw!r} could be any of {len(candidates)} notes: {', '.join(candidates[:10])}",
+                hint="give one of these paths", what="note", candidates=candidates,
+            )  # fmt: skip
+        if found:
+            return found[0]
+        near.sort(key=lambda place: -name_similarity(raw, place.path))
+        nearest = [self.show(place.ws, place.path) for place in near[:3]]
+        hint = f"nearest: {', '.join(nearest)}" if nearest else "list shows what is there"
+        raise NotFound(f"there is no {raw}", hint=hint, what="note", nearest=nearest)
+
+    def folders(self, raw: str) -> list[tuple[Workspace, str]]:
+        """Which folders of which workspaces a `folder` argument means; `""` is everywhere."""
+        if not raw.strip().strip("/"):
+            return [(ws, "") for ws in self.call.workspaces]
+        ws, rest = self.split(raw)
+        with self.saying(ws):
+            return [(ws, folder_path(ws, rest))]
+
+
+def _texts(problem: Problem) -> tuple[str, str]:
+    return problem.message, problem.hint
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetPage:
+    """Which part of a long answer is asked for."""
+
+    about: str  # the question, so that a cursor of another one is known
+    offset: int
+    limit: int
+
+    @classmethod
+    def of(cls, tool: str, args: Args, limit: int, question: Sequence[str]) -> "OffsetPage":
+        """The page these arguments ask for; `question` names those that make it another question."""
+        about = " ".join([tool, *(repr(args.get(name)) for name in question)])
+        return cls(about, cursor_offset(args.get("cursor"), about), args.get("limit", limit))
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.limit
+
+    def cursor(self, shown: int) -> str:
+        """Where the next page begins, if so many of this one were shown."""
+        return cursor_to(self.offset + shown, self.about)
+
+
+def cursor_to(offset: int, about: str) -> str:
+    """A cursor for the next page of exactly this question."""
+    return f"{offset:x}-{_mark(about)}"
+
+
+def cursor_offset(cursor: str | None, about: str) -> int:
+    """Where a cursor of ours continues; Invalid for one from elsewhere or for another question."""
+    if not cursor:
+        return 0
+    offset, _, mark = cursor.partition("-")
+    if mark != _mark(about) or not re.fullmatch("[0-9a-f]{1,6}", offset):
+        raise Invalid("this cursor belongs to another question", hint="leave it out to begin again", what="cursor")
+    return int(offset, 16)
+
+
+def _mark(about: str) -> str:
+    return hashlib.sha256(about.encode("utf-8", "replace")).hexdigest()[:8]
+
+
+def since_time(raw: str, zone: ZoneInfo) -> float:
+    """`YYYY-MM-DD` (midnight in the zone) or RFC 3339, as seconds since 1970."""
+    try:
+        moment = datetime.fromisoformat(raw.strip()) if _TIME.fullmatch(raw.strip()) else None
+        if moment is not None:
+            seconds = (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
+            return min(max(seconds, -_FURTHEST), _FURTHEST)
+    except (ValueError, OverflowError):
+        pass
+    shown = raw if len(raw) <= 100 else raw[:99] + "…"
+    raise Invalid(f"{shown!r} is not a time", hint="write YYYY-MM-DD or RFC 3339 with Z or an offset", what="since")
+
+
+def stamp(seconds: float) -> str:
+    """RFC 3339, UTC, whole seconds."""
+    return _moment(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def day(seconds: float, zone: tzinfo = UTC) -> str:
+    """The date, on a clock of that zone."""
+    return _moment(seconds, zone).date().isoformat()
+
+
+def _moment(seconds: float, zone: tzinfo) -> datetime:
+    """Files may bear times that no calendar has; they get the last one it has."""
+    try:
+        return datetime.fromtimestamp(seconds, zone)
+    except (ValueError, OverflowError, OSError):
+        return datetime(9999, 12, 31, tzinfo=zone) if seconds > 0 else datetime(1, 1, 1, tzinfo=zone)

@@ -1,0 +1,233 @@
+"""How Cairn says things: the frontmatter it shows, contexts and snippets, pages, and its refusals."""
+
+import base64
+import binascii
+import json
+import re
+import unicodedata
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from notewright.engine.dialects.cairn import body_of
+from notewright.engine.find.links import ResolvedLink
+from notewright.engine.read import Reading
+from notewright.errors import Invalid, Problem
+from notewright.notes.edits.yaml import yaml_entry
+from notewright.notes.model import Note
+from notewright.notes.parse.tags import property_tags
+from notewright.notes.path import without_md
+from notewright.notes.words import query_words
+from notewright.surfaces.arguments import stamp
+from notewright.surfaces.base import Answer, Args, FailedCall, Style, still
+from notewright.surfaces.perform import well_formed
+
+CONTEXT = 160  # characters of the line around a link
+SNIPPET = 120
+PAGE, MOST = 20, 1000
+MOST_BACKLINKS = 5_000
+LAST_NS = 2**63 - 1
+LAST_ROW = 10**12
+_MARKERS = re.compile(r"(?:\s*(?:[-*+]|\d{1,9}[.)]|>|#{1,6})(?=\s)\s+|\s*>)+")
+_BLANKS = re.compile(r"\s+")
+
+
+def answer(**values: Any) -> str:
+    """One line of JSON; what is None is left out."""
+    kept = {name: value for name, value in values.items() if value is not None}
+    return json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
+
+
+# ---- a note -------------------------------------------------------------------------------------------
+
+
+def block(reading: Reading, note: Note, backlinks: Sequence[ResolvedLink], *, contexts: bool) -> str:
+    """The frontmatter as it is shown: some keys first, the stored ones, then when it changed and who links here."""
+    lines = ["---", *(_entry(key, value) for key, value in _shown(reading, note).items())]
+    shown = backlinks[:MOST_BACKLINKS]
+    if contexts and shown:
+        lines.append("backlinks:")
+        for link in shown:
+            lines += [f"  - {_entry('path', without_md(link.source))}", f"    {_entry('context', context(link))}"]
+    else:
+        lines.append(_entry("backlinks", [without_md(link.source) for link in shown]))
+    if len(shown) < len(backlinks):
+        lines.append(f"# {len(shown)} of {len(backlinks)} backlinks; cairn_search with backlinks_to finds all")
+    return "\n".join([*lines, "---"])
+
+
+def _shown(reading: Reading, note: Note) -> dict[str, Any]:
+    stored = dict(note.frontmatter.properties)
+    first = {"title": note.title, "type": stored.pop("type", None)}
+    tags = property_tags(stored) if any(key.lower() == "tags" for key in stored) else None
+    changed = stored.pop("modified", None) or stamp(reading.modified)
+    others = {"aliases" if key.lower() == "aliases" else key: value for key, value in stored.items()}
+    if "aliases" in others:
+        others["aliases"] = list(note.aliases)
+    hidden = {"title", "backlinks"} | {key for key in others if key.lower() == "tags"}
+    kept = {key: value for key, value in others.items() if key not in hidden}
+    head = {key: value for key, value in {**first, "tags": tags}.items() if value is not None}
+    return {**head, **kept, "modified": changed}
+
+
+def _entry(key: str, value: Any) -> str:
+    try:
+        return yaml_entry(key, value, "flow")
+    except Invalid:  # the name of a file that is not Unicode
+        return yaml_entry(key, json.loads(well_formed(json.dumps(value, ensure_ascii=False))), "flow")
+
+
+def below(head: str, body: str) -> str:
+    """The block, a blank line, and the body if there is one."""
+    return f"{head}\n\n{body}" if body else head
+
+
+# ---- pieces of text -----------------------------------------------------------------------------------
+
+
+def context(link: ResolvedLink) -> str:
+    """The line a link stands in, without the marks at its beginning, cut around the link."""
+    line, start, end = link.context.text, link.context.start, link.context.end
+    first = min(found.end(), start) if (found := _MARKERS.match(line)) and not link.context.before else 0
+    return _window(line[first:], start - first, end - start, max(CONTEXT, end - start))
+
+
+def snippet(text: str, query: str) -> str:
+    """What stands around the first word of a note that the query found, or the beginning of its body."""
+    body = _BLANKS.sub(" ", body_of(text)).strip()
+    found = _pattern(query).search(folded(body)) if query_words(query) else None
+    return _window(body, found.start() if found else 0, found.end() - found.start() if found else 0, SNIPPET)
+
+
+def _window(text: str, place: int, length: int, most: int) -> str:
+    if len(text) <= most:
+        return text
+    start = max(0, min(place - max(most - length, 0) // 2, len(text) - most))
+    end = start + most
+    return ("..." if start else "") + text[start:end].strip() + ("..." if end < len(text) else "")
+
+
+@lru_cache(maxsize=64)
+def _pattern(query: str) -> re.Pattern[str]:
+    """Finds the beginnings of words; pairs of signs of scripts without blanks anywhere."""
+    words = [re.escape(folded(word)) for word in query_words(query)]
+    spaced = [word for word in words if word.isascii() or not _UNSPACED.match(word)]
+    return re.compile("|".join([f"(?<![^\\W_]){word}" for word in spaced] + [w for w in words if w not in spaced]))
+
+
+_UNSPACED = re.compile("[\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
+
+
+def folded(text: str) -> str:
+    """Lower case without accents, every character where it was."""
+    return text.lower() if text.isascii() else "".join(map(_bare, text))
+
+
+@lru_cache(maxsize=4096)
+def _bare(char: str) -> str:
+    base = unicodedata.normalize("NFD", char)[0].lower()
+    return base if len(base) == 1 else char
+
+
+# ---- pages and times ----------------------------------------------------------------------------------
+
+
+def page(args: Args) -> tuple[int, int]:
+    """(offset, limit) of the page asked for."""
+    limit = args.get("limit", PAGE)
+    if limit < 1:
+        raise Invalid("limit must be at least 1", what="limit")
+    return _offset(args.get("cursor")), min(limit, MOST)
+
+
+def _offset(cursor: str | None) -> int:
+    if not cursor:
+        return 0
+    try:
+        place = json.loads(base64.b64decode(cursor, validate=True))
+    except (binascii.Error, ValueError, RecursionError):
+        place = None
+    match place:
+        case {"offset": int(offset)} if offset >= 0 and not isinstance(offset, bool):
+            return min(offset, LAST_ROW)
+    raise Invalid("Invalid cursor", what="cursor")
+
+
+def cursor(offset: int, shown: int, total: int) -> str | None:
+    """The cursor after this page, None where it is the last."""
+    if not shown or offset + shown >= total:
+        return None
+    return base64.b64encode(json.dumps({"offset": offset + shown}, separators=(",", ":")).encode()).decode()
+
+
+def since_ns(raw: str) -> int:
+    """The last moment that does not count as after it: of what is written in whole seconds, the whole second."""
+    try:
+        moment = datetime.fromisoformat(raw.strip())
+        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        micros = round(aware.timestamp() * 1_000_000)
+    except (ValueError, OverflowError):
+        raise Invalid(f"Invalid date '{raw}'", what="date") from None
+    last = micros * 1000 + (0 if micros % 1_000_000 else 999_999_999)
+    return max(-LAST_NS, min(last, LAST_NS))
+
+
+# ---- refusals -----------------------------------------------------------------------------------------
+
+
+class Typed(Style):
+    """`type: message`, always as an answer."""
+
+    table: ClassVar[dict[str, str]] = {
+        "not_found": "not_found",
+        "ambiguous": "validation_error",
+        "exists": "conflict",
+        "conflict": "conflict",
+        "invalid": "validation_error",
+        "not_text": "validation_error",
+        "too_large": "validation_error",
+        "read_only": "unauthorized",
+        "forbidden": "unauthorized",
+        "quota": "validation_error",
+        "no_space": "internal_error",
+        "busy": "conflict",
+        "indexing": "internal_error",
+        "limited": "internal_error",
+        "unavailable": "internal_error",
+        "internal": "internal_error",
+    }
+
+    def problem(self, failed: FailedCall) -> Answer:
+        kind, said = said_of(failed.problem, failed.args)
+        return Answer.error(f"{kind or self.table[failed.problem.code]}: {said}")
+
+
+def said_of(problem: Problem, args: Args) -> tuple[str | None, str]:
+    """Another type than the code's where the dialect has one, and its own sentence where it has one."""
+    details = problem.details
+    path = without_md(str(details.get("path", "")))
+    match problem.code, details.get("what"):
+        case "exists", _ if "alias" in details:
+            return "alias_conflict", f"alias '{details['alias']}' is already claimed by '{path}'"
+        case "exists", _:
+            return None, f"'{path}' is there already, in this or another spelling"
+        case "not_found", "note" | "file":
+            return None, f"Note '{path}' does not exist"
+        case "not_found", "section":
+            return "validation_error", f"Section '{args.get('section')}' not found in note '{path}'"
+        case "not_found", "text":
+            return "validation_error", f"'find' text not found in note '{path}'"
+        case "ambiguous", "text":
+            return None, f"'find' text appears {details['count']} times in note '{path}' (ambiguous)"
+        case "conflict", _ if path:
+            return None, f"Note '{path}' changed, read it again"
+        case "not_text", _:
+            return None, f"Note '{path}' is not UTF-8"
+        case "too_large", _:
+            return None, f"Note '{path}' would be larger than {details['limit']:,} bytes"
+        case "forbidden", _:
+            return None, f"Writing to '{path}' is not allowed. {problem.hint}"
+        case "indexing", _:
+            return None, f"still indexing ({details.get('done')} of {details.get('total')}){still(problem)}, try again"
+    return None, str(problem)

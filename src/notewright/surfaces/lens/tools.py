@@ -1,0 +1,183 @@
+"""Lens's dialect: three tools that answer in plain text over all workspaces, each a folder of documents."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from notewright.engine.dialects.lens import back_across, forward_across, full_name
+from notewright.engine.read import exists, listing
+from notewright.engine.read import read as read_note
+from notewright.engine.workspace import Workspace
+from notewright.errors import Invalid, NotFound, codes
+from notewright.index.base import Selection
+from notewright.notes.glob import glob_matcher, glob_pieces
+from notewright.notes.path import NotePath, path_problem
+from notewright.surfaces.base import (
+    INVALID_PARAMS,
+    Answer,
+    Args,
+    BadArgument,
+    Call,
+    FailedCall,
+    Style,
+    Surface,
+    Tool,
+    whole,
+)
+from notewright.surfaces.resources import NoteResources
+
+LINES = 2000
+LINE_CHARACTERS = 2000
+UNLOADABLE = {"unavailable", "forbidden", "busy"}
+
+
+class Errors(Style):
+    """`Error: …` as an answer where a better call would have worked; a wrong call is a protocol error."""
+
+    table: ClassVar[dict[str, str]] = {code: "Error: " for code in codes()}
+
+    def problem(self, failed: FailedCall) -> Answer:
+        problem, named = failed.problem, failed.args.get("file_path")
+        if isinstance(problem, NotFound) and named is not None:
+            return Answer.error(f"Error: Document not found: {named}")
+        if problem.code in UNLOADABLE and named is not None:
+            return Answer.error(f"Error: Document data not loaded: {named}")
+        if isinstance(problem, Invalid):
+            self.protocol_error(
+                INVALID_PARAMS, f"Invalid {problem.details.get('what', 'arguments')}: {problem.message}"
+            )
+        return Answer.error(f"{self.table[problem.code]}{problem}")
+
+    def bad_arguments(self, failed: FailedCall) -> Answer:
+        fault = failed.problem
+        assert isinstance(fault, BadArgument)
+        if fault.fault == "missing":
+            self.protocol_error(INVALID_PARAMS, f"Missing required parameter: {fault.argument}")
+        self.protocol_error(INVALID_PARAMS, f"Invalid parameter: {fault.message}")
+
+
+def _document(call: Call, named: str) -> tuple[Workspace, NotePath]:
+    """The document of exactly this path, `.md` tried where it has none."""
+    for ws in call.workspaces:
+        rest = named.removeprefix(ws.name + "/")
+        if rest == named or path_problem(rest) is not None:
+            continue
+        for spelling in (rest, rest + ".md"):
+            path = NotePath(spelling)
+            if path.is_note and ws.access.sees(path) and exists(ws, path):
+                return ws, path
+    raise NotFound(f"there is no document {named}", what="note", path=named)
+
+
+def read(call: Call, args: Args) -> str:
+    first, count = max(1, _whole(args, "offset", 0)), _whole(args, "limit", LINES)
+    ws, path = _document(call, args["file_path"])
+    text = read_note(ws, path).text
+    lines = text.split("\n")
+    lines = lines[:-1] if lines[-1] == "" else lines
+    shown = enumerate(lines[first - 1 : first - 1 + count], first)
+    return "\n".join(f"{number:>6}\t{line.removesuffix(chr(13))[:LINE_CHARACTERS]}" for number, line in shown)
+
+
+def _whole(args: Args, name: str, default: int) -> int:
+    number = args.get(name, default)
+    if not isinstance(number, int) or number < 0:
+        raise Invalid("it must be a whole number of lines, not negative", what=name)
+    return number
+
+
+def glob(call: Call, args: Args) -> Answer:
+    pattern = args["pattern"]
+    if not pattern:
+        raise Invalid("it is empty", what="pattern")
+    scope = args.get("path", "").strip("/")
+    matches = _scoped(glob_matcher(pattern, negation=True), scope)
+    found = sorted(
+        full_name(ws, filed.path)
+        for ws in call.workspaces
+        for filed in listing(ws, _documents(ws, matches, glob_pieces(pattern)))[0]
+    )
+    return whole(found, "pattern") if found else Answer.of("No matches found.")
+
+
+def _scoped(matches: Callable[[str], bool], scope: str) -> Callable[[str], bool]:
+    """A path counts when it matches as a whole or below the scope."""
+    inside = scope + "/" if scope else ""
+    return lambda path: path.startswith(inside) and (matches(path) or (bool(scope) and matches(path[len(inside) :])))
+
+
+def _documents(ws: Workspace, matches: Callable[[str], bool], pieces: tuple[str, ...]) -> Selection:
+    holding = tuple(piece for piece in pieces if piece not in ws.name)
+    return Selection(holding=holding, visible=lambda path: ws.access.sees(path) and matches(f"{ws.name}/{path}"))
+
+
+def get_links(call: Call, args: Args) -> str:
+    ws, path = _document(call, args["file_path"])
+    back = back_across(call.workspaces, ws, path)
+    forward = forward_across(call.workspaces, ws, path)
+    return "\n".join(
+        [
+            "Backlinks (documents linking to this):",
+            *_listed(back),
+            "",
+            "Forward links (documents this links to):",
+            *_listed(forward),
+        ]
+    )
+
+
+def _listed(paths: list[NotePath]) -> list[str]:
+    return [f"- {path}" for path in paths] or ["- (none)"]
+
+
+def _schema(required: str, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": [required], "additionalProperties": False}
+
+
+def _said(kind: str, about: str) -> dict[str, Any]:
+    return {"type": kind, "description": about}
+
+
+FILE_PATH = _said("string", "Folder/Name.md")
+LOOKS = {"readOnlyHint": True, "openWorldHint": False}
+SURFACE = Surface(
+    "lens",
+    "Shared documents. A path is the folder's name, then the document: `Lens/Cell Theory.md`. glob finds documents by "
+    "name, read shows one with line numbers, get_links shows what links to it and what it links to.",
+    (
+        Tool(
+            "read",
+            "Read a document with line numbers: 2000 lines from the start unless offset and limit say otherwise.",
+            _schema(
+                "file_path",
+                file_path=FILE_PATH,
+                offset=_said("number", "First line, from 1"),
+                limit=_said("number", "How many lines"),
+            ),
+            read,
+            LOOKS,
+            by_index=False,
+        ),
+        Tool(
+            "glob",
+            "Find documents by path pattern (*, **, ?, [a-z], {a,b}). One path a line, in alphabetical order.",
+            _schema(
+                "pattern",
+                pattern=_said("string", "Such as **/*.md"),
+                path=_said("string", "Folder to look in; default all"),
+            ),
+            glob,
+            LOOKS,
+        ),
+        Tool(
+            "get_links",
+            "Documents that link to this one, and those it links to.",
+            _schema("file_path", file_path=FILE_PATH),
+            get_links,
+            LOOKS,
+        ),
+    ),
+    Errors(),
+    resources=NoteResources("note:///"),
+    sessions="required",
+    handshake=True,
+)

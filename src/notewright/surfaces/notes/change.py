@@ -1,0 +1,380 @@
+"""The tools of `notes` that change something. Each answer ends with the line that takes it back."""
+
+from collections.abc import Callable, Sequence
+
+from notewright.engine.changes.commit import Drop, Edited, Put
+from notewright.engine.changes.history import FileDiff, Undone, undo_since
+from notewright.engine.changes.history import undo as undo_change
+from notewright.engine.daily import append_daily, daily_note, parse_date, today
+from notewright.engine.move import Moved, RenamedInside, nearest_tags, rename_heading, rename_tag, tagged
+from notewright.engine.move import move as move_note
+from notewright.engine.read import exists, folder_path, read
+from notewright.engine.workspace import Workspace
+from notewright.engine.write import Written, create, edit_note, existing_spelling, new_path, overwrite
+from notewright.engine.write import delete as delete_note
+from notewright.errors import Ambiguous, Conflict, Invalid, NotFound
+from notewright.notes.edits.edit import (
+    AddTag,
+    Append,
+    Edit,
+    InsertAtLine,
+    Prepend,
+    RemoveProperty,
+    RemoveTag,
+    Replace,
+    SetProperty,
+)
+from notewright.notes.edits.sections import AppendToSection, DeleteSection, PrependToSection, ReplaceSection
+from notewright.notes.path import NotePath, with_md, without_md
+from notewright.surfaces.arguments import LONGEST, NamedPath, Places, since_time
+from notewright.surfaces.base import Args, Call, Tool
+from notewright.surfaces.notes import render as words
+from notewright.surfaces.notes import schema
+from notewright.surfaces.notes.read import recall, remember, shown
+
+
+def write(call: Call, args: Args) -> str:
+    places = Places(call)
+    ws, rest = places.split(args["path"])
+    if not rest or args["path"].rstrip().endswith("/"):
+        raise Invalid("path names a folder, not a note", hint="give the note a name, like Folder/Note", what="path")
+    place = NamedPath(ws, NotePath.parse(with_md(rest.strip("/"))))
+    with places.saying(ws):
+        _refuse_outer_blanks(place)
+        done = _overwritten(call, place, args) if "version" in args else _created(place, args["content"])
+    shown_path = places.show(ws, done.path)
+    remember(call, NamedPath(ws, done.path), done.version, args["content"])
+    if done.change_id is None:
+        return f"{shown_path} already says that · version {words.version(done.version)}\nNothing changed."
+    verb = "Created" if done.created else "Overwrote"
+    return f"{verb} {shown_path} · version {words.version(done.version)}\n{words.undo_line(done.change_id)}"
+
+
+def _refuse_outer_blanks(place: NamedPath) -> None:
+    """A new name has none: links could not name it. Cut off, they would make it another note's name."""
+    name = without_md(place.path)
+    there = place.ws.access.sees(place.path) and exists(place.ws, place.path)
+    if name != name.strip() and not there:
+        said = f"{name!r} cannot be a name: it begins or ends with a blank"
+        raise Invalid(said, hint="leave the blanks out", what="path", path=place.path)
+
+
+def _created(place: NamedPath, content: str) -> Written:
+    return create(place.ws, new_path(place.ws, place.path), content.encode())
+
+
+def _overwritten(call: Call, place: NamedPath, args: Args) -> Written:
+    place = NamedPath(place.ws, existing_spelling(place.ws, place.path))
+    try:
+        return overwrite(place.ws, place.path, args["content"].encode(), seen=args["version"])
+    except Conflict as conflict:
+        raise _what_changed(call, place, args["version"], conflict) from None
+
+
+def _what_changed(call: Call, place: NamedPath, seen: str, conflict: Conflict) -> Conflict:
+    """A refusal with what is different now, if what the caller saw is still known."""
+    path, current = place.path, conflict.details.get("current")
+    if current is None:
+        return Conflict(f"{path} is not there", hint="leave out version to create it", path=path)
+    seen = words.shortened(seen, 70)
+    said = f"{path} changed since version {seen}: it is now {words.version(current)}"
+    old, new = recall(call, place, seen), read(place.ws, path).text
+    remember(call, place, current, new)
+    hint = "read it again, then repeat the change"
+    if old is None:
+        return Conflict(said, hint=hint, path=path)
+    return Conflict(said, hint=f"{hint}. What changed", path=path, lines=tuple(words.diff(old, new)))
+
+
+def edit(call: Call, args: Args) -> str:
+    places = Places(call)
+    place = places.locate(args["path"])
+    edits = [edit_of(one, number) for number, one in enumerate(args["edits"], 1)]
+    with places.saying(place.ws):
+        try:
+            done = edit_note(place.ws, place.path, edits, seen=args.get("version"))
+        except Conflict as conflict:
+            if "version" not in args:
+                raise
+            raise _what_changed(call, place, args["version"], conflict) from None
+    return _edited(call, place, done)
+
+
+def _edited(call: Call, place: NamedPath, done: Edited, verb: str = "Edited") -> str:
+    path = Places(call).show(place.ws, place.path)
+    remember(call, place, done.version, done.after)
+    if done.change_id is None:
+        return f"{path} already says that · version {words.version(done.version)}\nNothing changed."
+    lines = [f"{verb} {path} · version {words.version(done.version)}", *words.diff(done.before, done.after)]
+    return words.bounded(lines, "history shows it", [words.undo_line(done.change_id)])
+
+
+_FORMS: dict[frozenset[str], Callable[[Args], Edit]] = {
+    frozenset({"append"}): lambda e: Append(e["append"]),
+    frozenset({"prepend"}): lambda e: Prepend(e["prepend"]),
+    frozenset({"replace", "with"}): lambda e: Replace(e["replace"], e["with"], "all" if e.get("all") else "only"),
+    frozenset({"section", "with"}): lambda e: ReplaceSection(e["section"], e["with"]),
+    frozenset({"section", "append"}): lambda e: AppendToSection(e["section"], e["append"]),
+    frozenset({"section", "prepend"}): lambda e: PrependToSection(e["section"], e["prepend"]),
+    frozenset({"section", "delete"}): lambda e: DeleteSection(e["section"]),
+    frozenset({"before", "insert"}): lambda e: InsertAtLine(e["before"], e["insert"]),
+    frozenset({"after", "insert"}): lambda e: InsertAtLine(e["after"], e["insert"], after=True),
+}
+
+
+def edit_of(given: Args, number: int) -> Edit:
+    """One edit as the agent wrote it, as a value."""
+    if given.get("delete") is False or ("all" in given and "replace" not in given):
+        given = {key: value for key, value in given.items() if key not in ("delete", "all")}
+    form = _FORMS.get(frozenset(given) - {"all"})
+    if form is None:
+        raise Invalid(
+            f"edit {number} has {', '.join(given) or 'nothing'}",
+            hint=schema.EDIT_FORMS,
+            what="edits",
+        )
+    if given.get("section", "").startswith("^"):
+        hint = "replace its text, or insert before or after its line"
+        raise Invalid(f"edit {number} names a block, and only sections can be edited whole", hint=hint, what="edits")
+    return form(given)
+
+
+def properties(call: Call, args: Args) -> str:
+    places = Places(call)
+    place = places.locate(args["path"])
+    path = places.show(place.ws, place.path)
+    if not place.path.is_note:
+        raise Invalid(f"{path} is not a note, so it has no properties", hint="name a note", what="path")
+    edits: list[Edit] = [SetProperty(key, value) for key, value in args.get("set", {}).items()]
+    edits += [RemoveProperty(key) for key in args.get("remove", ())]
+    edits += [AddTag(tag.removeprefix("#")) for tag in args.get("add_tags", ())]
+    edits += [RemoveTag(tag.removeprefix("#")) for tag in args.get("remove_tags", ())]
+    with places.saying(place.ws):
+        if edits:
+            done = edit_note(place.ws, place.path, edits, summary=f"properties of {place.path}")
+            return _edited(call, place, done)
+        return _properties(call, place, path)
+
+
+def _properties(call: Call, place: NamedPath, path: str) -> str:
+    reading = read(place.ws, place.path)
+    remember(call, place, reading.version, reading.text)
+    front = reading.note.frontmatter
+    if front.problem:
+        raise Invalid(f"the frontmatter of {path} cannot be read: {front.problem}", hint="fix it with edit")
+    count = words.amount(len(front.properties), "property", "properties")
+    lines = [
+        f"{words.one_line(key, 200)}: {words.shortened(words.value(value), 2000)}"
+        for key, value in front.properties.items()
+    ]
+    return words.bounded([f"{path} · version {words.version(reading.version)} · {count}", *lines], "read the note")
+
+
+def move(call: Call, args: Args) -> str:
+    places = Places(call)
+    raw: str = args["from"]
+    if max(len(raw), len(args["to"])) > LONGEST:
+        raise Invalid(f"from and to may have {LONGEST} characters at most", hint="give shorter ones", what="from")
+    if _is_tag(places, raw):
+        return _rename_tag(places, args)
+    try:
+        ws, old = _movable(places, raw)
+    except (NotFound, Invalid):
+        if "#" not in raw:
+            raise
+        return _rename_heading(places, args)
+    target_ws, new = places.split(args["to"])
+    if target_ws.id != ws.id:
+        raise Invalid("notes cannot move between workspaces", hint="write it there and delete it here", what="to")
+    new = new.strip().strip("/") + "/" * (not new or args["to"].rstrip().endswith("/"))
+    dry_run = args.get("dry_run", False)
+    with places.saying(ws):
+        report = move_note(ws, old, new, dry_run=dry_run)
+    first = words.moved(report, (places.show(ws, report.old), places.show(ws, report.new)), dry_run)
+    return _counted(places, ws, first, report, "link", dry_run)
+
+
+def _counted(
+    places: Places, ws: Workspace, first: str, report: Moved | RenamedInside, thing: str, dry_run: bool
+) -> str:
+    """The outcome, each file with how much changed in it, and the line that takes it back."""
+    counts = sorted((path, count) for path, count in report.files if count)
+    lines = [first, *(f"{places.show(ws, path)}: {words.amount(count, thing)}" for path, count in counts)]
+    last = [] if dry_run else [words.undo_line(report.change_id)]
+    return words.bounded(lines, "history shows the whole change", last)
+
+
+def _is_tag(places: Places, raw: str) -> bool:
+    """`#tag`, or `Workspace/#tag`; a file whose name begins so is named with its ending."""
+    named = raw.strip()
+    if places.several and not named.startswith("#"):
+        try:
+            named = places.split(named)[1]
+        except NotFound:
+            return False
+    return named.startswith("#") and named[-3:].lower() != ".md"
+
+
+def _rename_tag(places: Places, args: Args) -> str:
+    ws, old = _tag_place(places, args["from"].strip())
+    new, dry_run = "#" + args["to"].strip().rpartition("/#")[2].lstrip("#"), args.get("dry_run", False)
+    with places.saying(ws):
+        report = rename_tag(ws, old, new, dry_run=dry_run)
+    return _counted(places, ws, words.renamed(report, f"{old} to {new}", "tag", dry_run), report, "tag", dry_run)
+
+
+def _tag_place(places: Places, raw: str) -> tuple[Workspace, str]:
+    """The workspace whose tag is meant: the one named, else the one that has it."""
+    if not places.several or not raw.startswith("#"):
+        return places.split(raw)
+    having = [ws for ws in places.call.workspaces if tagged(ws, raw[1:])]
+    if len(having) == 1:
+        return having[0], raw
+    if having:
+        names = [f"{ws.name}/{raw}" for ws in having]
+        said = f"{raw} is a tag in {len(having)} workspaces: {', '.join(names)}"
+        raise Ambiguous(said, hint="give one of these", what="tag", candidates=names)
+    near = [f"{ws.name}/#{tag}" for ws in places.call.workspaces for tag in nearest_tags(ws, raw[1:], 1)]
+    hint = f"nearest: {', '.join(near[:3])}" if near else "there are no tags"
+    raise NotFound(f"no note has the tag {raw}", hint=hint, what="tag", nearest=near[:3])
+
+
+def _rename_heading(places: Places, args: Args) -> str:
+    note, _, old = args["from"].partition("#")
+    place, dry_run = places.locate(note), args.get("dry_run", False)
+    new = args["to"].strip()
+    if new.startswith(f"{note}#") and not new[len(note) + 1 :][:1].isspace():  # else a heading such as “C# basics”
+        new = new[len(note) :]
+    new = new.lstrip("#").strip()
+    with places.saying(place.ws):
+        report = rename_heading(place.ws, place.path, old.strip(), new, dry_run=dry_run)
+    what = f"the heading “{old.strip()}” of {places.show(place.ws, place.path)} to “{new}”"
+    return _counted(places, place.ws, words.renamed(report, what, "link", dry_run), report, "link", dry_run)
+
+
+def _movable(places: Places, raw: str) -> tuple[Workspace, NotePath]:
+    """A note or attachment, else a folder that is named so; `Projects/` is the folder."""
+    if raw.rstrip().endswith("/"):
+        [(ws, folder)] = places.folders(raw) if raw.strip().strip("/") else [(places.call.workspace, "")]
+        return ws, NotePath.parse(folder)
+    try:
+        place = places.locate(raw)
+    except NotFound as missing:
+        if "folder" not in missing.details:
+            raise
+        ws, rest = places.split(raw)
+        return ws, NotePath(folder_path(ws, rest))
+    return place.ws, place.path
+
+
+def delete(call: Call, args: Args) -> str:
+    places = Places(call)
+    place = _deletable(places, args["path"])
+    dry_run = args.get("dry_run", False)
+    with places.saying(place.ws):
+        done = delete_note(place.ws, place.path, dry_run=dry_run)
+    path, trash = places.show(place.ws, place.path), places.show(place.ws, done.trash or "")
+    linked = [places.show(place.ws, source) for source in done.linked_from]
+    verb = "Would delete" if dry_run else "Deleted"
+    lines = [f"{verb} {path} (to {trash}); {_linked(linked)}", *linked]
+    return words.bounded(lines, "links shows them", [] if dry_run else [words.undo_line(done.change_id)])
+
+
+def _deletable(places: Places, raw: str) -> NamedPath:
+    try:
+        return places.locate(raw)
+    except NotFound as missing:
+        if "folder" not in missing.details:
+            raise
+        hint = "delete its notes one by one, or move it into an archive folder"
+        raise Invalid(f"{raw} is a folder; notes and attachments are deleted", hint=hint, what="path") from None
+
+
+def _linked(sources: Sequence[str]) -> str:
+    if not sources:
+        return "no note links to it."
+    return f"{words.amount(len(sources), 'note')} {'links' if len(sources) == 1 else 'link'} to it:"
+
+
+def daily(call: Call, args: Args) -> str:
+    places = Places(call)
+    ws = call.named(args["workspace"]) if "workspace" in args else call.workspace
+    asked = args.get("date", "today")
+    day = today(ws) if asked == "today" else parse_date(words.shortened(asked, 100))
+    place = NamedPath(ws, daily_note(ws, day))
+    there = ws.access.sees(place.path) and exists(ws, place.path)
+    with places.saying(ws):
+        if "append" in args:
+            done = append_daily(ws, day, args["append"], args.get("section"))
+            return _edited(call, place, done, "Edited" if there else "Created")
+        if not there:
+            what = f"there is no note for {day.isoformat()} ({place.path})"
+            raise NotFound(what, hint="append makes it", what="note", path=place.path)
+        return shown(call, place, {"section": args["section"]} if "section" in args else {})
+
+
+def undo(call: Call, args: Args) -> str:
+    if ("change" in args) == ("since" in args):
+        raise Invalid("give either change or since", hint="history shows the ids", what="change")
+    places, dry_run = Places(call), args.get("dry_run", False)
+    spots = _taken_back(call, args, call.workspaces, dry_run=True)
+    done = spots if dry_run else _taken_back(call, args, [ws for ws, _ in spots], dry_run=False)
+    lines, last = [], []
+    for ws, one in done:
+        steps = [step for step in one.plan.steps if ws.access.sees(step.path)]
+        verb = "Would take back" if dry_run else "Took back"
+        what = f"“{one.changes[0].summary}”" if len(one.changes) == 1 else words.amount(len(one.changes), "change")
+        lines.append(f"{verb} {words.shortened(what, 500)} in {words.amount(len(steps), 'file')}:")
+        kept = {each.path: each for each in one.kept}
+        for step in steps:
+            lines.append(f"{places.show(ws, step.path)} {_came_back(step, kept.get(step.path))}")
+            lines += words.diff_lines(kept[step.path]) if step.path in kept else []
+        last += [words.undo_line(one.done.id)] if one.done else []
+    return words.bounded(lines, "history shows each change", last)
+
+
+def _came_back(step: Put | Drop, kept: FileDiff | None) -> str:
+    if isinstance(step, Drop):
+        return "is deleted again"
+    back = "is back" if step.seen is None else "is as before"
+    return back if kept is None else f"{back}, but for later changes, which were kept{':' if kept.lines else ''}"
+
+
+def _taken_back(
+    call: Call, args: Args, workspaces: Sequence[Workspace], *, dry_run: bool
+) -> list[tuple[Workspace, Undone]]:
+    """In every workspace where there is something to take back. All are tried dry before the first is touched."""
+    done: list[tuple[Workspace, Undone]] = []
+    problem: NotFound | None = None
+    for ws in workspaces:
+        try:
+            with Places(call).saying(ws):
+                done.append((ws, _undone(call, ws, args, dry_run)))
+        except NotFound as missing:
+            problem = problem if problem and problem.details["nearest"] else missing
+    if not done:
+        raise problem or NotFound("there is nothing to take back", what="change")
+    return done
+
+
+def _undone(call: Call, ws: Workspace, args: Args, dry_run: bool) -> Undone:
+    if "change" in args:
+        return undo_change(ws, args["change"], dry_run=dry_run)
+    since = since_time(args["since"], ws.timezone)
+    return undo_since(ws, since, client=call.actor.client, user=call.actor.user, dry_run=dry_run)
+
+
+DESTRUCTIVE = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": False}
+SAFE = {**DESTRUCTIVE, "destructiveHint": False}
+IDEMPOTENT = {**SAFE, "idempotentHint": True}
+TOOLS = (
+    Tool("write", schema.DESCRIPTIONS["write"], schema.WRITE, write, DESTRUCTIVE),
+    Tool("edit", schema.DESCRIPTIONS["edit"], schema.EDIT, edit, DESTRUCTIVE),
+    Tool(
+        "properties", schema.DESCRIPTIONS["properties"], schema.PROPERTIES, properties, {**SAFE, "idempotentHint": True}
+    ),
+    Tool("move", schema.DESCRIPTIONS["move"], schema.MOVE, move, SAFE),
+    Tool("delete", schema.DESCRIPTIONS["delete"], schema.DELETE, delete, DESTRUCTIVE),
+    Tool("daily", schema.DESCRIPTIONS["daily"], schema.DAILY, daily, SAFE),
+    Tool("undo", schema.DESCRIPTIONS["undo"], schema.UNDO, undo, DESTRUCTIVE),
+)

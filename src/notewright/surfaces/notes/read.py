@@ -1,0 +1,173 @@
+"""The tools of `notes` that read one thing: a note or part of it, a day's note, what was changed."""
+
+from collections import OrderedDict
+
+from notewright.engine.changes.history import diff_change, find_change, list_changes
+from notewright.engine.find.links import links
+from notewright.engine.read import Reading, entry_at, fetch, former_names, text_of_version
+from notewright.engine.read import read as read_note
+from notewright.engine.spans import line_count, line_span, section_span
+from notewright.engine.workspace import Workspace
+from notewright.errors import Invalid, NotFound
+from notewright.ledger.base import Change, Past
+from notewright.surfaces.arguments import NamedPath, Places, since_time
+from notewright.surfaces.base import Answer, Args, Call, Image
+from notewright.surfaces.notes import render as words
+
+IMAGES = {"png": "png", "jpg": "jpeg", "jpeg": "jpeg", "gif": "gif", "webp": "webp"}
+MOST_IMAGE_BYTES = 1 << 20
+MOST_CHARS = 20_000
+REMEMBERED = 16  # texts a session remembers, so that a conflict can say what changed
+REMEMBERED_CHARS = 100_000  # of all of them together
+
+
+def read(call: Call, args: Args) -> Answer | str:
+    places = Places(call)
+    place = places.locate(args["path"])
+    with places.saying(place.ws):
+        if not place.path.is_note:
+            return _attachment(place, places.show(place.ws, place.path))
+        return shown(call, place, args)
+
+
+def shown(call: Call, place: NamedPath, args: Args) -> str:
+    """A note, the part of it that is asked for, or its outline, below a line that says which version that is."""
+    reading = read_note(place.ws, place.path)
+    remember(call, place, reading.version, reading.text)
+    path, total = Places(call).show(place.ws, place.path), line_count(reading.text)
+    if args.get("outline"):
+        report = links(place.ws, place.path)
+        lines = words.outline(reading.note, len(report.incoming), len(report.outgoing))
+        return words.bounded([words.header(path, reading, total), *lines], "read a section")
+    start, end, part = _part(reading, args)
+    text = reading.text[start:end]
+    text = text.removeprefix("\ufeff") if start == 0 else text
+    first = line_count(reading.text, start) + 1
+    kept, rest = _cut(text, first, args.get("max_chars", MOST_CHARS))
+    if rest:  # said above the text too: below it, a note could say so itself
+        part = f"lines {first}-{first + max(line_count(kept) - 1, 0)}, cut"
+    return "\n".join([words.header(path, reading, total, part), kept, *rest])
+
+
+def _part(reading: Reading, args: Args) -> tuple[int, int, str]:
+    """The span asked for, and words for it."""
+    if "section" in args and "lines" in args:
+        raise Invalid("section and lines cannot both be given", hint="leave one out", what="section")
+    if "lines" in args:
+        return line_span(reading.text, args["lines"])
+    if "section" not in args:
+        return 0, len(reading.text), ""
+    start, end = section_span(reading.note, args["section"])
+    first = line_count(reading.text, start) + 1
+    last = line_count(reading.text, start + len(reading.text[start:end].rstrip()))
+    return start, end, f"lines {first}-{max(first, last)}"
+
+
+def _cut(text: str, first: int, most: int) -> tuple[str, list[str]]:
+    """The text, cut at a line end where it is longer than asked for, and then a line that says how to read on."""
+    if len(text) <= most:
+        return text, []
+    whole = max(text.rfind("\n", 0, most), text.rfind("\r", 0, most)) + 1
+    kept = text[: whole or most]
+    left = f"cut after {len(kept):,} of {len(text):,} characters"
+    if not whole:
+        return kept, [f"[{left}, in the middle of line {first}: raise max_chars]"]
+    return kept, [f'[{left}: lines="{first + line_count(kept)}-" shows the rest]']
+
+
+def _attachment(place: NamedPath, path: str) -> Answer:
+    entry = entry_at(place.ws, place.path)
+    kind = IMAGES.get(place.path.rpartition(".")[2].lower())
+    if kind and entry.size <= MOST_IMAGE_BYTES:
+        stored = fetch(place.ws, place.path)
+        described = f"{path} · {words.size(len(stored.data))} · version {words.version(stored.version)}"
+        return Answer.of(described, Image(stored.data, f"image/{kind}"))
+    what = "an image of more than 1 MiB" if kind else "an attachment"
+    return Answer.of(f"{path} · {words.size(entry.size)} · {what}: its content cannot be shown here")
+
+
+# ---- what a caller has seen ---------------------------------------------------------------------------
+
+
+def remember(call: Call, place: NamedPath, version: str, text: str) -> None:
+    """Keep what this client was shown for a while: the history only holds what was changed through us."""
+    with call.session.lock:
+        seen: OrderedDict[str, str] = call.session.values.setdefault("seen", OrderedDict())
+        seen[_key(place, version)] = text
+        while len(seen) > REMEMBERED or sum(map(len, seen.values())) > REMEMBERED_CHARS:
+            seen.popitem(last=False)
+
+
+def recall(call: Call, place: NamedPath, version: str) -> str | None:
+    """The text a version had, if the session or the history still has it."""
+    with call.session.lock:
+        kept: str | None = call.session.values.get("seen", {}).get(_key(place, version))
+    return kept if kept is not None else text_of_version(place.ws, place.path, version)
+
+
+def _key(place: NamedPath, version: str) -> str:
+    return f"{place.ws.id} {words.version(version.lower())} {place.path}"
+
+
+# ---- the past -----------------------------------------------------------------------------------------
+
+
+def history(call: Call, args: Args) -> str:
+    places = Places(call)
+    if "change" in args:
+        ws, one = _change(call, args["change"])
+        lines = [words.change(one, ws.name if places.several else "")]
+        lines += words.differences((places.show(ws, each.path), each) for each in diff_change(ws, one.id))
+        return words.bounded(lines, "read the notes themselves")
+    limit = args.get("limit", 20)
+    found = [
+        (one, ws.name if places.several else "")
+        for ws, path in _spots(places, args)
+        for one in list_changes(ws, _past(ws, path, args, limit + 1))
+    ]
+    if not found:
+        return "No changes were made through this server" + (" since then." if "since" in args else ".")
+    found.sort(key=lambda pair: -pair[0].at)
+    lines = [words.change(*one) for one in found[:limit]]
+    tail = ["[more changes: raise limit]"] if len(found) > limit else []
+    return words.bounded([f"{words.amount(len(lines), 'change')}, newest first:", *lines], "a smaller limit", tail)
+
+
+def _spots(places: Places, args: Args) -> list[tuple[Workspace, str | None]]:
+    """Where to look: a note or folder that is there or was once, or everything."""
+    if "path" not in args:
+        return [(ws, None) for ws in places.call.workspaces]
+    try:
+        place = places.locate(args["path"])
+        return [(place.ws, place.path)]
+    except NotFound as missing:
+        once = _once(places, args["path"], missing)
+        if not once:
+            raise missing from None
+        return once
+
+
+def _once(places: Places, raw: str, missing: NotFound) -> list[tuple[Workspace, str | None]]:
+    try:
+        ws, rest = places.split(raw)
+        spots = [(ws, rest)]
+    except NotFound:
+        spots = [(ws, raw) for ws in places.call.workspaces]
+    if "folder" in missing.details:
+        return [(ws, rest) for ws, rest in spots]
+    return [(ws, path) for ws, rest in spots if rest and (path := former_names(ws, rest))]
+
+
+def _past(ws: Workspace, path: str | None, args: Args, limit: int) -> Past:
+    since = since_time(args["since"], ws.timezone) if "since" in args else None
+    return Past(path=path, since=since, limit=limit)
+
+
+def _change(call: Call, change_id: str) -> tuple[Workspace, Change]:
+    problem: NotFound | None = None
+    for ws in call.workspaces:
+        try:
+            return ws, find_change(ws, change_id)
+        except NotFound as missing:
+            problem = problem if problem and problem.details["nearest"] else missing
+    raise problem or NotFound(f"there is no change {change_id}", what="change")

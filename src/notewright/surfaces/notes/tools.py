@@ -1,0 +1,65 @@
+"""Our own surface: the engine's strengths in fourteen plain tools, written for a model to read."""
+
+from typing import ClassVar
+
+from notewright.errors import codes
+from notewright.surfaces.base import Answer, BadArgument, FailedCall, Style, Surface, Tool
+from notewright.surfaces.notes import render as words
+from notewright.surfaces.notes import schema
+from notewright.surfaces.notes.change import TOOLS as CHANGING
+from notewright.surfaces.notes.find import grep, list_, search
+from notewright.surfaces.notes.links import context, links
+from notewright.surfaces.notes.read import history, read
+from notewright.surfaces.resources import NoteResources
+
+LONGEST_MESSAGE = 4_000  # characters of an error: it may quote what was given
+
+
+class NotesStyle(Style):
+    """`code: what is wrong. What to do.`, and below it lines that say more where there are any."""
+
+    table: ClassVar[dict[str, str]] = {code: code for code in codes()} | {
+        "not_text": "invalid",
+        "quota": "too_large",
+        "no_space": "too_large",
+        "indexing": "busy",
+        "limited": "busy",
+        "unavailable": "busy",
+    }
+
+    def problem(self, failed: FailedCall) -> Answer:
+        problem = failed.problem
+        message, hint = (words.one_line(text, LONGEST_MESSAGE) for text in (problem.message, problem.hint))
+        said = f"{self.table[problem.code]}: {message.rstrip('.')}."
+        lines = problem.details.get("lines", ()) if problem.code == "conflict" else ()
+        if hint:
+            said += f" {words.sentence(hint)}{':' if lines else '.'}"
+        return Answer.error("\n".join([said, *lines]))
+
+    def bad_arguments(self, failed: FailedCall) -> Answer:
+        fault = failed.problem
+        message = words.one_line(fault.message, LONGEST_MESSAGE)
+        if isinstance(fault, BadArgument) and fault.fault == "unknown" and fault.expected:
+            return Answer.error(f"invalid: {message}. {failed.tool} takes {', '.join(fault.expected)}.")
+        if isinstance(fault, BadArgument) and fault.where.startswith("edits["):
+            return Answer.error(f"invalid: {message}. {words.sentence(schema.EDIT_FORMS)}.")
+        return Answer.error(f"invalid: {message}. Call {failed.tool} again with that corrected.")
+
+
+READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
+SURFACE = Surface(
+    "notes",
+    schema.INSTRUCTIONS,
+    (
+        Tool("search", schema.DESCRIPTIONS["search"], schema.SEARCH, search, READ_ONLY),
+        Tool("grep", schema.DESCRIPTIONS["grep"], schema.GREP, grep, READ_ONLY),
+        Tool("read", schema.DESCRIPTIONS["read"], schema.READ, read, READ_ONLY, by_index=False),
+        Tool("list", schema.DESCRIPTIONS["list"], schema.LIST, list_, READ_ONLY),
+        Tool("links", schema.DESCRIPTIONS["links"], schema.LINKS, links, READ_ONLY),
+        Tool("context", schema.DESCRIPTIONS["context"], schema.CONTEXT, context, READ_ONLY),
+        *CHANGING,
+        Tool("history", schema.DESCRIPTIONS["history"], schema.HISTORY, history, READ_ONLY, by_index=False),
+    ),
+    NotesStyle(),
+    resources=NoteResources("note:///"),
+)

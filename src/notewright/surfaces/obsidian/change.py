@@ -1,0 +1,234 @@
+"""The tools of the obsidian dialect that change something."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from notewright.engine.changes.commit import Edited
+from notewright.engine.dialects.obsidian import full_path, is_taken, note_by_name, tags_of_properties, unknown_tags
+from notewright.engine.move import delete_marked, move
+from notewright.engine.read import read
+from notewright.engine.workspace import Workspace
+from notewright.engine.write import change_text, create, edit_note
+from notewright.errors import Exists, Invalid, NotFound
+from notewright.notes.edits.edit import (
+    AddTag,
+    Append,
+    Edit,
+    InsertBesideText,
+    RemoveTag,
+    Replace,
+    ReplaceBody,
+    SetProperty,
+)
+from notewright.notes.edits.sections import AppendToSection, DeleteSection, ReplaceSection
+from notewright.notes.edits.splices import spliced
+from notewright.notes.edits.yaml import ListStyle, yaml_block
+from notewright.notes.links.resolve import STEM_OR_PATH
+from notewright.notes.parse.headings import HeadingRule
+from notewright.notes.parse.parser import parse
+from notewright.notes.parse.tags import property_tags
+from notewright.notes.path import NotePath, path_problem
+from notewright.surfaces.base import Args, Call
+from notewright.surfaces.obsidian import render as words
+from notewright.surfaces.obsidian.render import said
+
+EXACT = HeadingRule.EXACT
+# Names are read by stem alone. Rewriting minds what Obsidian makes of a link as well, or links that name a folder
+# would break, and of twins the wrong one's would change.
+REWRITTEN = STEM_OR_PATH
+# What [[…]] can say: no blanks at the ends, none of its own signs. A name with .md would be a file with it twice.
+_GOOD_NAME = re.compile(r"(?![\s.])[^/\\\[\]#^|\x00-\x1f\x7f]+(?<!\s)(?<!\.md)")
+
+
+# ---- whole notes --------------------------------------------------------------------------------------
+
+
+def create_note(call: Call, args: Args) -> str:
+    ws, name = call.workspace, args["name"]
+    properties = _properties(args.get("frontmatter", ""))
+    tags = property_tags(properties)
+    _check_allowed(ws, tags)
+    _check_rules(tags, name, properties)
+    path = _new_path(ws, "", name)
+    create(ws, path, _text(path, properties, args.get("content", "")).encode())
+    return said(name=name, path=full_path(ws, path))
+
+
+def _properties(given: str) -> dict[str, Any]:
+    try:
+        properties = json.loads(given) if given else {}
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"Invalid frontmatter JSON: {error}", what="frontmatter") from None
+    if not isinstance(properties, dict):
+        raise Invalid("Invalid frontmatter JSON: expected an object", what="frontmatter")
+    return properties
+
+
+def _text(path: NotePath, properties: Mapping[str, Any], content: str) -> str:
+    """A whole note; Invalid if the properties could not be read back."""
+    try:
+        front = yaml_block(properties, "flush")
+    except RecursionError:
+        raise Invalid("Invalid frontmatter JSON: it is nested too deeply", what="frontmatter") from None
+    problem = parse(path, front).frontmatter.problem
+    if problem:
+        raise Invalid(f"Invalid frontmatter JSON: {problem}", what="frontmatter")
+    return front + content
+
+
+def _new_path(ws: Workspace, folder: str, name: str) -> NotePath:
+    """Where a note of this name would be; refused if it cannot be a name or any note has it."""
+    place = f"{folder}/{name}.md" if folder else f"{name}.md"
+    if not _GOOD_NAME.fullmatch(name) or path_problem(place):
+        raise Invalid(f"Invalid note name: {name[: words.MOST_QUOTED]}", what="name")
+    if is_taken(ws, name):
+        raise Exists(f"{name} is there already", path=place)
+    return NotePath(place)
+
+
+def rename_note(call: Call, args: Args) -> str:
+    ws, old, new = call.workspace, args["old_name"], args["new_name"]
+    path = note_by_name(ws, old)
+    place = _new_path(ws, path.folder, new)
+    moved = move(ws, path, place, dry_run=args.get("dry_run", False), policy=REWRITTEN, portable=False)
+    return said(old_name=old, new_name=new, files_updated=_names(path for path, _ in moved.files))
+
+
+def delete_note(call: Call, args: Args) -> str:
+    ws, name = call.workspace, args["name"]
+    path = note_by_name(ws, name)
+    gone = delete_marked(ws, path, _marked, policy=REWRITTEN, dry_run=args.get("dry_run", False))
+    trash = full_path(ws, gone.trash) if gone.trash else None
+    return said(name=name, trash_path=trash, files_updated=_names(gone.files))
+
+
+def _marked(target: str) -> str:
+    return f"{target} (deleted)"
+
+
+def _names(paths: Iterable[NotePath]) -> list[str]:
+    return sorted({path.stem for path in paths})
+
+
+# ---- text ---------------------------------------------------------------------------------------------
+
+
+def _edit(call: Call, args: Args, *edits: Edit) -> Edited:
+    ws = call.workspace
+    return edit_note(ws, note_by_name(ws, args["name"]), edits)
+
+
+def append_note(call: Call, args: Args) -> str:
+    _edit(call, args, Append(args["text"], separator="\n\n"))
+    return said(name=args["name"], status="appended")
+
+
+def update_note(call: Call, args: Args) -> str:
+    _edit(call, args, ReplaceBody(args["content"]))
+    return said(name=args["name"], status="updated")
+
+
+def replace_text(call: Call, args: Args) -> str:
+    ws, path = call.workspace, note_by_name(call.workspace, args["name"])
+    if not args["old_text"]:
+        raise NotFound("the text to replace is empty", what="text", path=path)
+    change = Replace(args["old_text"], args["new_text"], "all" if args.get("replace_all") else "first", body=True)
+    counted: list[int] = []
+
+    def changed(text: str) -> str:
+        made = change.splices(text, path)
+        counted[:] = [len(made)]
+        return spliced(text, made)
+
+    change_text(ws, path, changed)
+    return said(name=args["name"], replaced=counted[0])
+
+
+def insert_text(call: Call, args: Args) -> str:
+    before, after = args.get("before", ""), args.get("after", "")
+    if bool(before) == bool(after):
+        raise Invalid("Exactly one of 'before' or 'after' must be provided", what="before")
+    _edit(call, args, InsertBesideText(before or after, args["text"], after=bool(after)))
+    return said(name=args["name"], position="after" if after else "before", pattern=before or after)
+
+
+def append_section(call: Call, args: Args) -> str:
+    _edit(call, args, AppendToSection(args["section"], args["text"], EXACT))
+    return said(name=args["name"], section=args["section"], status="appended")
+
+
+def update_section(call: Call, args: Args) -> str:
+    _edit(call, args, ReplaceSection(args["section"], args["content"], EXACT))
+    return said(name=args["name"], section=args["section"], status="updated")
+
+
+def delete_section(call: Call, args: Args) -> str:
+    _edit(call, args, DeleteSection(args["section"], EXACT))
+    return said(name=args["name"], section=args["section"], status="deleted")
+
+
+# ---- frontmatter --------------------------------------------------------------------------------------
+
+
+def set_frontmatter(call: Call, args: Args) -> str:
+    ws, key, value = call.workspace, args["key"], args["value"]
+    path = note_by_name(ws, args["name"])
+    if key.lower() == "tags":
+        value = _tag_list(value)
+        _check_allowed(ws, value)
+    edit_note(ws, path, [SetProperty(key, value, _style(ws, path, key))])
+    return said(name=args["name"], key=key, value=value)
+
+
+def _tag_list(given: str) -> list[str]:
+    try:
+        tags = json.loads(given)
+    except (ValueError, RecursionError):
+        tags = None
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise Invalid(words.NOT_A_LIST, what="value")
+    return tags
+
+
+def _style(ws: Workspace, path: NotePath, key: str) -> ListStyle | None:
+    """A new list is written as this dialect writes lists; one that is there keeps its form."""
+    there = isinstance(read(ws, path).note.frontmatter.properties.get(key), list)
+    return None if there else "flush"
+
+
+def add_tag(call: Call, args: Args) -> str:
+    ws, name, tag = call.workspace, args["name"], args["tag"]
+    path = note_by_name(ws, name)
+    properties = read(ws, path).note.frontmatter.properties
+    tags = property_tags(properties)
+    if tag not in tags:
+        _check_allowed(ws, [tag])
+        _check_rules([tag], name, properties)
+        tags = _tags(edit_note(ws, path, [AddTag(tag, "flush", ignore_case=False)]))
+    return said(name=name, tags=tags)
+
+
+def remove_tag(call: Call, args: Args) -> str:
+    tag = args["tag"]
+    edited = _edit(call, args, RemoveTag(tag, ignore_case=False))
+    return said(name=args["name"], tags=_tags(edited), removed=edited.change_id is not None)
+
+
+def _tags(edited: Edited) -> list[str]:
+    return property_tags(parse(edited.path, edited.after).frontmatter.properties)
+
+
+def _check_allowed(ws: Workspace, tags: Sequence[str]) -> None:
+    strange = unknown_tags(ws, tags) if tags else []
+    if strange:
+        raise Invalid(words.strange(strange, tags_of_properties(ws)), what="tags")
+
+
+def _check_rules(tags: Sequence[str], name: str, properties: Mapping[str, Any]) -> None:
+    for tag in tags:
+        if tag in words.TAG_RULES:
+            holds, refusal = words.TAG_RULES[tag]
+            if not holds(name, properties):
+                raise Invalid(refusal, what="tags")

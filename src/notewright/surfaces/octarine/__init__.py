@@ -1,0 +1,1 @@
+"""Octarine's dialect."""

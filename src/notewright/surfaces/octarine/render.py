@@ -1,0 +1,207 @@
+"""Octarine's envelope: how it says yes and no, and how it shows files, matches and the text around them."""
+
+import json
+import logging
+import re
+import stat
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from notewright.engine.dialects.octarine import RankedNote, is_folder
+from notewright.engine.find.grep import TextMatch
+from notewright.errors import Problem
+from notewright.stores.base import Entry
+from notewright.surfaces.arguments import stamp
+from notewright.surfaces.base import INVALID_PARAMS, Answer, Args, BadArgument, FailedCall, Style
+
+log = logging.getLogger(__name__)
+
+CONTEXT = 100  # characters of a line shown around a match
+ECHO = 300  # characters of an argument that an error repeats
+OUTSIDE = "Symlink leaves the workspace"
+TRAVERSAL = "Path traversal detected"
+MESSAGES = {
+    "WORKSPACE_NOT_FOUND": "Workspace not found",
+    "INVALID_WORKSPACE_NAME": "Invalid workspace name",
+    "NOTE_NOT_FOUND": "Note not found",
+    "INVALID_NOTE_PATH": "Invalid note path",
+    "PERMISSION_DENIED": "Permission denied",
+    "WORKSPACE_READ_ONLY": "Workspace is read-only",
+    "FILE_TOO_LARGE": "File exceeds the maximum size",
+    "INVALID_CONTENT": "Invalid content",
+    "IO_ERROR": "File system operation failed",
+    "INVALID_QUERY": "Invalid query",
+    "RATE_LIMIT_EXCEEDED": "Rate limit exceeded",
+}
+OF_ARGUMENT = {
+    "workspace": "INVALID_WORKSPACE_NAME",
+    "note_path": "INVALID_NOTE_PATH",
+    "content": "INVALID_CONTENT",
+    "query": "INVALID_QUERY",
+}
+OF_INVALID = {
+    "workspace": "INVALID_WORKSPACE_NAME",
+    "path": "INVALID_NOTE_PATH",
+    "folder": "INVALID_NOTE_PATH",
+    "content": "INVALID_CONTENT",
+    "query": "INVALID_QUERY",
+    "pattern": "INVALID_QUERY",
+}
+WATCHED = {"PERMISSION_DENIED", "WORKSPACE_READ_ONLY", "RATE_LIMIT_EXCEEDED"}
+
+
+as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def success(data: Mapping[str, Any]) -> str:
+    return as_json({"success": True, "data": data})
+
+
+class Envelope(Style):
+    """`{"success":false,"error":…,"code":…,"details":{…}}`; a wrong type of an optional argument is the protocol's."""
+
+    table: ClassVar[dict[str, tuple[str, str]]] = {  # the code, and the reason where the problem gives none
+        "not_found": ("NOTE_NOT_FOUND", ""),
+        "ambiguous": ("IO_ERROR", "EINVAL"),
+        "exists": ("IO_ERROR", "EEXIST"),
+        "conflict": ("IO_ERROR", "ECONFLICT"),
+        "invalid": ("INVALID_NOTE_PATH", ""),
+        "not_text": ("INVALID_CONTENT", "The note that is there is not UTF-8"),
+        "too_large": ("FILE_TOO_LARGE", ""),
+        "read_only": ("WORKSPACE_READ_ONLY", ""),
+        "forbidden": ("PERMISSION_DENIED", ""),
+        "quota": ("IO_ERROR", "EDQUOT"),
+        "no_space": ("IO_ERROR", "ENOSPC"),
+        "busy": ("IO_ERROR", "EBUSY"),
+        "indexing": ("IO_ERROR", "EAGAIN"),
+        "limited": ("RATE_LIMIT_EXCEEDED", ""),
+        "unavailable": ("IO_ERROR", "EIO"),
+        "internal": ("IO_ERROR", "EIO"),
+    }
+
+    def problem(self, failed: FailedCall) -> Answer:
+        problem = failed.problem
+        if problem.code == "limited":
+            told = problem.details
+            limits = {"limit": told["limit"], "window": told["window"], "retryAfter": told["retry_after"]}
+            return self._refused(failed, "RATE_LIMIT_EXCEEDED", limits)
+        if problem.code == "invalid" and problem.details.get("what") not in OF_INVALID:
+            self.protocol_error(INVALID_PARAMS, f"Invalid params: {problem.message}")
+        code, reason = self._judged(problem, failed.tool)
+        return self._refused(failed, code, _details(failed.args, reason or problem.message))
+
+    def bad_arguments(self, failed: FailedCall) -> Answer:
+        fault = failed.problem
+        assert isinstance(fault, BadArgument)
+        code = OF_ARGUMENT.get(fault.argument)
+        if fault.argument == "directory" and fault.fault == "surrogate":
+            code = "INVALID_NOTE_PATH"
+        if code is None:
+            self.protocol_error(INVALID_PARAMS, f"Invalid params: {fault.message}")
+        return self._refused(failed, code, _details(failed.args, fault.message))
+
+    def _judged(self, problem: Problem, tool: str) -> tuple[str, str]:
+        """The code and the reason: what the problem is about can matter more than its kind."""
+        details = problem.details
+        match problem.code, details.get("what"):
+            case "not_found", "workspace":
+                return "WORKSPACE_NOT_FOUND", ""
+            case "not_found", _ if details.get("outside"):
+                return "INVALID_NOTE_PATH", OUTSIDE
+            case "not_found", _ if tool == "octarine_write_note":
+                return "IO_ERROR", "ENOENT"
+            case "exists", "folder":
+                return "IO_ERROR", "EISDIR"
+            case "forbidden", _ if details.get("by") == "rule":
+                return "WORKSPACE_READ_ONLY", ""
+            case "invalid", what:
+                return OF_INVALID[str(what)], details.get("reason", "")
+        return self.table[problem.code]
+
+    def _refused(self, failed: FailedCall, code: str, details: dict[str, Any]) -> Answer:
+        if code in WATCHED or details.get("reason") in (TRAVERSAL, OUTSIDE):
+            log.warning("%s refused to %r: %s %r", failed.tool, failed.call.caller, code, details)
+        error = {"success": False, "error": MESSAGES[code], "code": code, "details": details}
+        return Answer.error(as_json(error))
+
+
+def _details(args: Args, reason: str) -> dict[str, Any]:
+    path = args.get("note_path", args.get("directory"))
+    told = {"workspace": args.get("workspace"), "path": path, "reason": reason}
+    return {key: _short(value) for key, value in told.items() if isinstance(value, str) and value}
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= ECHO else text[:ECHO] + "..."
+
+
+# ---- files --------------------------------------------------------------------------------------------
+
+
+def metadata(entry: Entry, created: float) -> dict[str, Any]:
+    """What a file system knows of a note, as far as this store does."""
+    told: dict[str, Any] = {"size": entry.size, "created": stamp(created), "modified": stamp(entry.modified_ns / 1e9)}
+    if entry.accessed_ns is not None:
+        told["accessed"] = stamp(entry.accessed_ns / 1e9)
+    if entry.mode is not None:
+        told["permissions"] = stat.filemode(entry.mode)[1:]
+    return told
+
+
+def note_info(entry: Entry, created: float | None) -> dict[str, Any]:
+    """A file or folder of a listing. A symlink that leads nowhere has neither size nor times."""
+    folder = is_folder(entry)
+    told: dict[str, Any] = {"path": entry.path, "type": "directory" if folder else "file"}
+    if entry.kind != "symlink" or entry.mode is not None:
+        if not folder:
+            told["size"] = entry.size
+        told["modified"] = stamp(entry.modified_ns / 1e9)
+        if created is not None:
+            told["created"] = stamp(created)
+    if entry.kind == "symlink":
+        told["isSymlink"] = True
+        target = entry.target if entry.real is None else entry.real
+        if target is not None and not target.startswith("/"):  # the machine's own paths are nobody's business
+            told["target"] = target
+    return told
+
+
+# ---- matches ------------------------------------------------------------------------------------------
+
+
+def result(one: RankedNote, preview: str, highlights: list[dict[str, Any]]) -> dict[str, Any]:
+    found = one.found
+    times = {"modified": stamp(found.modified_ns / 1e9), "created": stamp(one.created)}
+    return {
+        "workspace": one.ws.name,
+        "path": found.path,
+        "matches": found.matches,
+        "preview": preview,
+        "score": one.score,
+        "highlights": highlights,
+        "metadata": {"size": found.size, **times},
+    }
+
+
+def highlight(place: TextMatch, context: str) -> dict[str, Any]:
+    return {"line": place.line, "column": place.column, "length": place.length, "context": context}
+
+
+def preview(text: str, start: int, length: int) -> str:
+    """So many characters around a place, on one line, `...` where there is more."""
+    low = max(0, min(start - length // 3, len(text) - length))
+    return _dotted(re.sub(r"\s+", " ", text[low : low + length]).strip(), low > 0, low + length < len(text))
+
+
+def line_around(text: str, place: TextMatch) -> str:
+    """The line a match begins in, trimmed, `...` where it is cut. Looks no further than it shows."""
+    low = max(0, place.start - CONTEXT // 3)
+    low = max(low, place.start - place.column)
+    high = min(len(text), low + CONTEXT)
+    end = text.find("\n", place.start, high)
+    cut_after = end < 0 and high < len(text) and text[high] not in "\r\n"
+    return _dotted(text[low : high if end < 0 else end].strip(), low > place.start - place.column, cut_after)
+
+
+def _dotted(text: str, before: bool, after: bool) -> str:
+    return ("..." if before else "") + text + ("..." if after else "")

@@ -1,0 +1,252 @@
+"""One call of one tool, from its arguments to its answer: the same for every surface and every wire."""
+
+import functools
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import jsonschema_rs
+
+from notewright.engine.indexing.large_notes import say_unread, unread
+from notewright.errors import Internal, Invalid, Problem
+from notewright.surfaces.base import (
+    Answer,
+    Args,
+    ArgumentFault,
+    BadArgument,
+    Call,
+    FailedCall,
+    Image,
+    RpcError,
+    Schema,
+    Surface,
+    Tool,
+)
+
+log = logging.getLogger(__name__)
+DEEPEST = 200  # levels of lists and objects in the arguments of a call
+TOO_DEEP = "the arguments are nested too deeply"
+
+
+def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
+    """Everything that happens to a call. Raises RpcError where the dialect wants a protocol error, or Cancelled."""
+    tool = tool_named(surface, name)
+    if tool is None:
+        call.refused(Invalid("there is no such tool", what="tool"))
+        return surface.style.unknown_tool(well_formed(name))
+    try:
+        if surface.guard is not None:
+            surface.guard(call, name)
+        args = checked(tool, surface.coerce(tool.schema, args) if surface.coerce else args)
+        call.stop_if_cancelled()
+        answer = _answer(tool.run(call, args))
+        if surface.finish is not None and not answer.is_error:
+            answer = surface.finish(call, answer)
+        looks = tool.by_index and tool.annotations.get("readOnlyHint")
+        return clean(_with_unread(call, answer) if looks else answer)
+    except RpcError:
+        raise
+    except Exception as error:
+        problem = _problem(error, name)
+        call.refused(problem)
+        return clean(_refused(surface, FailedCall(problem, name, args, call)))
+
+
+def _with_unread(call: Call, answer: Answer) -> Answer:
+    """While notes are not indexed yet, what a tool found says which: what they hold may be missing from it."""
+    try:
+        left = [path for ws in call.used.values() for path in unread(ws)]
+    except Problem:  # the call itself is done
+        return answer
+    if not left or answer.is_error:
+        return answer
+    said = f"Still indexing; {say_unread(left)}. What they say may be missing here."
+    return Answer((*answer.blocks, said), meta=answer.meta)
+
+
+def tool_named(surface: Surface, name: str) -> Tool | None:
+    for tool in surface.tools:
+        if tool.name == name:
+            return tool
+    return None
+
+
+def _answer(given: str | Answer) -> Answer:
+    return given if isinstance(given, Answer) else Answer((given,))
+
+
+def _problem(error: Exception, tool: str) -> Problem:
+    """What we did not expect goes to the log whole and to the client as nothing but our fault."""
+    if isinstance(error, Problem):
+        return error
+    log.error("%s failed", tool, exc_info=error)
+    return Internal("something went wrong here", hint="it is in the server's log")
+
+
+def _refused(surface: Surface, failed: FailedCall) -> Answer:
+    if isinstance(failed.problem, BadArgument):
+        return surface.style.bad_arguments(failed)
+    return surface.style.problem(failed)
+
+
+def clean(answer: Answer) -> Answer:
+    """Lone surrogates (names and text that are not Unicode) become U+FFFD: no wire can carry them."""
+    if not any(isinstance(block, str) and _has_surrogates(block) for block in answer.blocks):
+        return answer
+    blocks = tuple(block if isinstance(block, Image) else well_formed(block) for block in answer.blocks)
+    return Answer(blocks, answer.is_error, answer.meta)
+
+
+def well_formed(text: str) -> str:
+    """The text with U+FFFD in place of lone surrogates."""
+    return _LONE.sub("\ufffd", text) if _has_surrogates(text) else text
+
+
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+def _has_surrogates(text: str) -> bool:
+    if text.isascii():
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def checked(tool: Tool, args: Args) -> Args:
+    """The arguments, if the tool's schema takes them; else BadArgument with the mistake to mend first."""
+    return conforming(tool.schema, _validator(tool), args)
+
+
+def conforming(schema: Schema, validator: jsonschema_rs.Draft202012Validator, args: Args) -> Args:
+    """The same for any schema of an object."""
+    for name, value in args.items():
+        flaw = flaw_of((name, value))
+        if flaw == "surrogate":
+            name = well_formed(name)
+            raise BadArgument(f"{name} holds a lone surrogate, which is not text", flaw, name)
+        if flaw is not None:
+            raise BadArgument(TOO_DEEP, flaw, "")
+    try:
+        if validator.is_valid(args):
+            return whole_numbers(args)
+        faults = [_fault(schema, error) for error in validator.iter_errors(args)]
+    except ValueError:  # nested deeper than the validator goes
+        raise BadArgument(TOO_DEEP, "shape", "") from None
+    raise min(faults, key=lambda fault: _ORDER.index(fault.fault))
+
+
+@functools.cache
+def _validator(tool: Tool) -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator(dict(tool.schema))
+
+
+_ORDER: tuple[ArgumentFault, ...] = (
+    "surrogate",
+    "missing",
+    "unknown",
+    "type",
+    "enum",
+    "range",
+    "length",
+    "pattern",
+    "shape",
+)
+_KINDS: dict[str, tuple[ArgumentFault, str]] = {
+    "type": ("type", "must be {}"),
+    "enum": ("enum", "must be one of {}"),
+    "const": ("enum", "must be {}"),
+    "minimum": ("range", "must be at least {}"),
+    "maximum": ("range", "must be at most {}"),
+    "exclusiveMinimum": ("range", "must be more than {}"),
+    "exclusiveMaximum": ("range", "must be less than {}"),
+    "minLength": ("length", "must have at least {} characters"),
+    "maxLength": ("length", "must have at most {} characters"),
+    "minItems": ("length", "must have at least {} items"),
+    "maxItems": ("length", "must have at most {} items"),
+    "pattern": ("pattern", "must match {}"),
+}
+
+
+def _fault(schema: Schema, error: jsonschema_rs.ValidationError) -> BadArgument:
+    """One mistake in short words of ours: the validator's own would quote the whole value back."""
+    keyword = error.kind.name
+    if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Required):
+        place = [*error.instance_path, error.kind.property]
+        return BadArgument(f"{_where(place)} is required", "missing", str(place[0]), _where(place))
+    if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.AdditionalProperties):
+        place = [*error.instance_path, error.kind.unexpected[0]]
+        known = list(schema.get("properties", {})) if len(place) == 1 else None
+        return BadArgument(f"{_where(place)} is not known", "unknown", str(place[0]), _where(place), known)
+    place = list(error.instance_path)
+    where, expected = _where(place), _expected(error)
+    fault, words = _KINDS.get(keyword, ("shape", "does not have an allowed form"))
+    message = f"{where or 'the arguments'} {words.format(_spoken(expected))}"
+    return BadArgument(message, fault, str(place[0]) if place else "", where, expected)
+
+
+def _expected(error: jsonschema_rs.ValidationError) -> Any:
+    kind = error.kind
+    for field in ("types", "options", "limit", "pattern", "expected_value"):
+        if hasattr(kind, field):
+            value = getattr(kind, field)
+            return value[0] if field == "types" and len(value) == 1 else value
+    return None
+
+
+def _spoken(expected: Any) -> str:
+    if isinstance(expected, list):
+        return ", ".join("null" if item is None else str(item) for item in expected)
+    return str(expected)
+
+
+def _where(place: list[str | int]) -> str:
+    """`["edits", 2, "with"]` is `edits[2].with`."""
+    steps = (f"[{step}]" if isinstance(step, int) else f".{well_formed(step)}" for step in place)
+    return "".join(steps).removeprefix(".")
+
+
+def flaw_of(value: Any) -> Literal["surrogate", "shape"] | None:
+    """Why a JSON value cannot be taken: a lone surrogate anywhere in it, or more than DEEPEST levels."""
+    level = [value]
+    for _ in range(DEEPEST):
+        inside: list[Any] = []
+        for item in level:
+            if isinstance(item, str):
+                if _has_surrogates(item):
+                    return "surrogate"
+            elif isinstance(item, Mapping):
+                inside.extend(item)
+                inside.extend(item.values())
+            elif isinstance(item, list | tuple):
+                inside.extend(item)
+        if not inside:
+            return None
+        level = inside
+    return "shape"
+
+
+def whole_numbers(args: Args) -> Args:
+    """JSON knows one kind of number: what is written 3.0 where a number is wanted is 3."""
+    whole = {name: int(value) for name, value in args.items() if isinstance(value, float) and value.is_integer()}
+    return {**args, **whole} if whole else args
+
+
+_WORDS = {"true": True, "false": False}
+
+
+def lenient(schema: Schema, args: Args) -> Args:
+    """Numbers and truth values that were written as text are taken for what the schema wants them to be."""
+    loosened = dict(args)
+    for name, value in args.items():
+        wanted = schema.get("properties", {}).get(name, {}).get("type")
+        if not isinstance(value, str):
+            continue
+        if wanted == "integer" and value.strip().removeprefix("-").isdecimal() and len(value) < 20:
+            loosened[name] = int(value)
+        elif wanted == "boolean" and value.strip().lower() in _WORDS:
+            loosened[name] = _WORDS[value.strip().lower()]
+    return loosened

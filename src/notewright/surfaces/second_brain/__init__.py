@@ -1,0 +1,1 @@
+"""Second Brain's dialect."""

@@ -1,0 +1,384 @@
+"""Second Brain's dialect: five tools over any file by its exact path, and errors with numbers."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, overload
+
+from notewright.accounts.limits import Window
+from notewright.engine.changes.quotas import quota_share
+from notewright.engine.dialects.octarine import size_of
+from notewright.engine.find.grep import Grep
+from notewright.engine.find.grep import grep as grep_notes
+from notewright.engine.read import fetch, listing
+from notewright.engine.workspace import Workspace
+from notewright.engine.write import change_path, change_text, delete, put
+from notewright.errors import Ambiguous, Exists, Invalid, NotFound, Problem, TooLarge
+from notewright.index.base import Selection
+from notewright.notes.edits.edit import Replace, apply
+from notewright.notes.glob import glob_matcher, glob_pieces
+from notewright.notes.path import NotePath, path_problem
+from notewright.surfaces.arguments import stamp
+from notewright.surfaces.base import (
+    MOST_BYTES,
+    RATE_LIMITED,
+    Answer,
+    Args,
+    BadArgument,
+    Call,
+    FailedCall,
+    Limiter,
+    RpcError,
+    Schema,
+    Style,
+    Surface,
+    Tool,
+)
+from notewright.surfaces.resources import IndexedFiles, NoteResources
+from notewright.surfaces.second_brain.prompts import INSTRUCTIONS, PROMPTS
+
+WRITE_BYTES = 1_048_576
+READ_BYTES = 10_485_760
+PART_BYTES = 268_435_456  # a larger file is not looked into at all
+PATH_CHARACTERS = 4096
+ECHO = 1000  # characters of an argument that an error repeats
+MOST = 1000
+WINDOWS = (Window(100, 60, "minute"), Window(1000, 3600, "hour"), Window(10_000, 86_400, "day"))
+WARN_AT = 0.8
+
+
+class Numbered(Style):
+    """`Error {code}: {message}` with the number in `_meta`; too many calls are HTTP's 429 where there is HTTP."""
+
+    table: ClassVar[dict[str, int]] = {
+        "not_found": 404,
+        "ambiguous": 400,
+        "exists": 409,
+        "conflict": 409,
+        "invalid": 400,
+        "not_text": 400,
+        "too_large": 413,
+        "read_only": 403,
+        "forbidden": 403,
+        "quota": 507,
+        "no_space": 507,
+        "busy": 503,
+        "indexing": 503,
+        "limited": 429,
+        "unavailable": 500,
+        "internal": 500,
+    }
+
+    def problem(self, failed: FailedCall) -> Answer:
+        problem = failed.problem
+        sought = problem.code == "not_found" and problem.details.get("what") == "text"
+        code = 400 if sought else self.table[problem.code]
+        if problem.code == "limited":
+            return self._limited(failed)
+        return Answer.error(f"Error {code}: {words_of(problem, failed.args)}", meta={"code": code})
+
+    def bad_arguments(self, failed: FailedCall) -> Answer:
+        fault = failed.problem
+        assert isinstance(fault, BadArgument)
+        if fault.argument == "path" and failed.tool != "grep" and fault.fault in ("missing", "length"):
+            said = "path parameter is required and cannot be empty"
+        elif fault.argument == "range":
+            said = "Invalid range - expected [start, end] line numbers"
+        else:
+            said = f"Invalid parameters: {fault.message}"
+        return Answer.error(f"Error 400: {said}", meta={"code": 400})
+
+    def _limited(self, failed: FailedCall) -> Answer:
+        details = failed.problem.details
+        wait, limit, name = details["retry_after"], details["limit"], details["name"]
+        said = f"Rate limit exceeded: {limit} tool calls per {name}. Retry after {wait} seconds."
+        if failed.call.transport == "http":
+            told = {"retryAfter": wait, "limit": limit, "window": name}
+            raise RpcError(RATE_LIMITED, said, told, status=429, headers={"Retry-After": str(wait)})
+        return Answer.error(f"Error 429: {said}", meta={"code": 429})
+
+
+def words_of(problem: Problem, args: Args) -> str:
+    """The dialect's own sentence where it has one, else ours."""
+    if problem.code in ("internal", "unavailable"):
+        return "Internal server error"
+    if isinstance(problem, NotFound) and problem.details.get("what") in ("note", "file"):
+        return f"File not found: {args.get('path', '')}"
+    if isinstance(problem, NotFound) and problem.details.get("what") == "text":
+        return f'String not found in file: "{_short(args["old_str"])}"'
+    if isinstance(problem, Ambiguous):
+        return f'String is not unique in file (appears {problem.details["count"]} times): "{_short(args["old_str"])}"'
+    if isinstance(problem, Exists):
+        return f"Target path already exists: {args.get('new_path', args.get('path', ''))}"
+    if problem.code == "quota":
+        return f"Storage quota exceeded ({problem.message})"
+    hint = problem.hint
+    return f"{problem.message}. {hint[:1].upper()}{hint[1:]}" if hint else problem.message
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= ECHO else text[:ECHO] + "…"
+
+
+def _path(raw: str, name: str = "path") -> NotePath:
+    if not raw.strip():
+        raise Invalid(f"{name} parameter is required and cannot be empty", what=name)
+    problem = path_problem(raw)
+    if problem is None and NotePath(raw).is_hidden:
+        problem = "names beginning with a dot are out of reach"
+    if problem:
+        raise Invalid(f"Invalid {name} {_short(raw)!r}: {problem}", what=name)
+    return NotePath(raw)
+
+
+def read(call: Call, args: Args) -> str:
+    ws, path = call.workspace, _path(args["path"])
+    lines = _range(args["range"]) if "range" in args else None
+    most = _bounded(args, "max_bytes", None)
+    _refuse_huge(size_of(ws, path), whole=lines is None and most is None)
+    text = fetch(ws, path).data.decode(errors="replace")
+    if lines is not None:
+        text = "\n".join(text.split("\n")[lines])
+    return text if most is None else text.encode()[:most].decode(errors="ignore")
+
+
+def _refuse_huge(size: int, *, whole: bool) -> None:
+    limit = READ_BYTES if whole else PART_BYTES
+    if size > limit:
+        hint = "give range or max_bytes" if whole else ""
+        raise TooLarge(f"File exceeds the {limit >> 20}MB read limit", hint=hint, size=size, limit=limit)
+
+
+def _range(given: list[float]) -> slice:
+    start, end = (int(one) if isinstance(one, int) or one.is_integer() else None for one in given)
+    if start is None or end is None:
+        raise Invalid("Invalid range - line numbers must be whole numbers", what="range")
+    if start < 1 or end < 1:
+        raise Invalid("Invalid range - line numbers must be >= 1", what="range")
+    if start > end:
+        raise Invalid("Invalid range - start line must be <= end line", what="range")
+    return slice(start - 1, end)
+
+
+def write(call: Call, args: Args) -> Answer:
+    ws, path = call.workspace, _path(args["path"])
+    data = args["content"].encode()
+    if len(data) > WRITE_BYTES:
+        raise TooLarge("Content exceeds 1MB limit", size=len(data), limit=WRITE_BYTES)
+    put(ws, path, data)
+    return _told(ws, f"Successfully wrote {len(data)} bytes to {path}")
+
+
+def edit(call: Call, args: Args) -> Answer:
+    ws, path = call.workspace, _path(args["path"])
+    if args.get("delete"):
+        delete(ws, path, trash=False)
+        return Answer.of(f"Successfully deleted {path}")
+    change = _change(path, args.get("old_str"), args.get("new_str"))
+    if "new_path" in args:
+        new = _path(args["new_path"], "new_path")
+        change_path(ws, path, new, change)
+        return _told(ws, f"Successfully moved {path} to {new}")
+    if change is None:
+        raise Invalid("No operation specified (provide old_str/new_str, new_path, or delete)", what="path")
+    change_text(ws, path, change)
+    return _told(ws, f"Successfully edited {path}")
+
+
+def _change(path: NotePath, old: str | None, new: str | None) -> Callable[[str], str] | None:
+    if old is None and new is None:
+        return None
+    if old is None:
+        raise Invalid("old_str is required when new_str is provided", what="old_str")
+    if new is None:
+        raise Invalid("new_str is required when old_str is provided", what="new_str")
+    if not old:
+        raise Invalid("old_str cannot be empty", what="old_str")
+    return lambda text: apply(text, Replace(old, new), path)
+
+
+def _told(ws: Workspace, said: str) -> Answer:
+    """The answer, with a warning where the workspace is nearly full."""
+    used = quota_share(ws)
+    if used is None or used < WARN_AT:
+        return Answer.of(said)
+    full = "nearly" if ws.access.hide else f"{used:.0%}"  # who may not see all of it is not told how much there is
+    return Answer.of(said, meta={"warning": f"Storage is {full} full"})
+
+
+def glob(call: Call, args: Args) -> Answer:
+    ws, pattern = call.workspace, args["pattern"]
+    if not pattern.strip():
+        raise Invalid("Invalid glob pattern: it is empty", what="pattern")
+    limit = _bounded(args, "max_results", 100)
+    with _called("glob"):
+        matches = glob_matcher(pattern)
+    sees = ws.access.sees
+    chosen = Selection(
+        notes_only=False,
+        sort="modified",
+        limit=limit,
+        holding=glob_pieces(pattern),
+        visible=lambda path: matches(path) and sees(path),
+    )
+    found, total = listing(ws, chosen)
+    rows = [{"path": one.path, "size": one.size, "modified": stamp(one.modified_ns / 1e9)} for one in found]
+    return _array(rows, total)
+
+
+def grep(call: Call, args: Args) -> Answer:
+    ws, pattern, ignore_case = call.workspace, args["pattern"], True
+    for flag, means in (("(?-i)", False), ("(?i)", True)):
+        if pattern.startswith(flag):
+            pattern, ignore_case = pattern[len(flag) :], means
+            break
+    if not pattern:
+        raise Invalid("Invalid regex pattern: it is empty", what="pattern")
+    lines = _bounded(args, "context_lines", 0, least=0)
+    asked = Grep(
+        pattern,
+        dialect="python-like",
+        ignore_case=ignore_case,
+        path=_scope(args["path"]) if args.get("path") else None,
+        files=True,
+        context=lines,
+        limit=_bounded(args, "max_matches", 50),
+        spans=0,
+        cancelled=call.cancelled,
+    )
+    with _called("regex"):
+        found = grep_notes(ws, asked)
+    rows = []
+    for one in found.items:
+        row: dict[str, Any] = {"path": one.path, "line": one.line, "match": one.text}
+        rows.append(row | {"context": [*one.before, one.text, *one.after]} if lines else row)
+    return _array(rows, found.total_lines, found.late)
+
+
+def _scope(raw: str) -> str:
+    scope = raw.removesuffix("/")
+    if re.search(r"(^|/)(\.|/|$)|[\x00-\x1f\x7f]", scope) or len(scope) > PATH_CHARACTERS:
+        raise Invalid(f"Invalid path {_short(raw)!r}: name a file or folder from the root, or a glob", what="path")
+    if re.search(r"[*?\[{]", scope):
+        with _called("glob"):
+            glob_matcher(scope)
+    return scope
+
+
+@contextmanager
+def _called(kind: str) -> Iterator[None]:
+    """What is wrong with a pattern, in the dialect's words."""
+    try:
+        yield
+    except Invalid as wrong:
+        raise Invalid(f"Invalid {kind} pattern: {wrong.message}", hint=wrong.hint, what="pattern") from None
+
+
+@overload
+def _bounded(args: Args, name: str, default: int, *, least: int = 1) -> int: ...
+@overload
+def _bounded(args: Args, name: str, default: None) -> int | None: ...
+def _bounded(args: Args, name: str, default: int | None, *, least: int = 1) -> int | None:
+    """A whole number that is not too small; one that is too large is as large as can be."""
+    number = args.get(name, default)
+    if number is None:
+        return None
+    if not isinstance(number, int) or number < least:
+        raise Invalid(f"{name} must be a whole number, at least {least}", what=name)
+    return number if default is None else min(number, MOST)
+
+
+def _array(rows: list[dict[str, Any]], total: int, late: bool = False) -> Answer:
+    text, kept = json.dumps(rows, ensure_ascii=False, indent=2), len(rows)
+    while kept and len(text) > MOST_BYTES:
+        kept = min(kept - 1, kept * MOST_BYTES // len(text))
+        text = json.dumps(rows[:kept], ensure_ascii=False, indent=2)
+    cut = late or kept < total
+    return Answer.of(text, meta={"truncated": True, "total": total} if cut else None)
+
+
+TEXT, NUMBER = {"type": "string"}, {"type": "number"}
+
+
+def _schema(*required: str, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+def _said(shape: dict[str, Any], about: str) -> dict[str, Any]:
+    return {**shape, "description": about}
+
+
+PATH = _said(TEXT, "Path from the root, extension included")
+READ = _schema(
+    "path",
+    path=PATH,
+    range={
+        "type": "array",
+        "items": NUMBER,
+        "minItems": 2,
+        "maxItems": 2,
+        "description": "First and last line, from 1",
+    },
+    max_bytes=_said(NUMBER, "Read no more than this"),
+)
+WRITE = _schema("path", "content", path=PATH, content=_said(TEXT, "The whole file, at most 1 MB"))
+EDIT = _schema(
+    "path",
+    path=PATH,
+    old_str=_said(TEXT, "Text to replace; must be there exactly once"),
+    new_str=_said(TEXT, "What to put there; empty removes it"),
+    new_path=_said(TEXT, "Move the file here"),
+    delete=_said({"type": "boolean"}, "Remove the file; the rest is ignored"),
+)
+GLOB = _schema(
+    "pattern",
+    pattern=_said(TEXT, "Such as projects/**/*.md"),
+    max_results=_said(NUMBER, "Default 100, most 1000"),
+)
+GREP = _schema(
+    "pattern",
+    pattern=_said(TEXT, "Regular expression; begin with (?-i) to mind case"),
+    path=_said(TEXT, "File, folder or glob to look in"),
+    max_matches=_said(NUMBER, "Default 50, most 1000"),
+    context_lines=_said(NUMBER, "Lines before and after"),
+)
+LOOKS = {"readOnlyHint": True, "openWorldHint": False}
+CHANGES = {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": False}
+TOOLS = (
+    Tool("read", "Read a file, whole, some of its lines, or its first bytes.", READ, read, LOOKS, by_index=False),
+    Tool("write", "Make a file or replace all of it. Use edit to change a part.", WRITE, write, CHANGES),
+    Tool("edit", "Replace a text that occurs once, and/or move the file; or delete it.", EDIT, edit, CHANGES),
+    Tool("glob", "Find files by name pattern; newest first, with size and date.", GLOB, glob, LOOKS),
+    Tool("grep", "Find lines by regular expression in all files or below a path; case ignored.", GREP, grep, LOOKS),
+)
+
+
+def _deleting(schema: Schema, args: Args) -> Args:
+    """Where a file is to be deleted nothing else matters, not even what cannot be."""
+    deleting = schema is EDIT and args.get("delete") is True
+    return {name: args[name] for name in ("path", "delete") if name in args} if deleting else args
+
+
+def surface(limiter: Limiter | None = None) -> Surface:
+    """Without a limiter nobody is counted."""
+
+    def guard(call: Call, tool: str) -> None:
+        if limiter is not None:
+            limiter.count(f"second_brain {call.caller}", WINDOWS)
+
+    return Surface(
+        "second_brain",
+        INSTRUCTIONS,
+        TOOLS,
+        Numbered(),
+        prompts=PROMPTS,
+        resources=NoteResources(
+            "file:///", source=IndexedFiles(notes_only=False), whole_library=False, audience=("user",)
+        ),
+        coerce=_deleting,
+        guard=guard,
+        counts=limiter is not None,
+        sessions="required",
+        sse=False,
+    )

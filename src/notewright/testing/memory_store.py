@@ -1,0 +1,315 @@
+"""Notes in memory: for tests and for the simulation, deterministic and with somebody else able to interfere.
+
+A `Disk` is what outlives a process; each `MemoryStore` on it is one process. `step` is called before and after
+everything that touches the disk, so that a simulation can switch to another process there, let a foreign editor write,
+or raise to be a crash at exactly that point. Drop the store then, call its `die`, and open another on the same disk.
+"""
+
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from notewright.errors import Busy, Conflict, Exists, NoSpace, NotFound, Unavailable
+from notewright.notes.path import NotePath, path_key
+from notewright.stores.base import Entry, OpId, Stored, UnlistedFile, Version, parents, version_of
+
+Step = Callable[[str, str], None]  # what is about to happen or has happened, and to which path
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    data: bytes
+    tick: int  # the disk's clock when it was written
+
+
+@dataclass
+class Disk:
+    """Files and folders, what was laid beside them, and who holds the lock. `capacity` in bytes, None for no end."""
+
+    capacity: int | None = None
+    present: bool = True  # False: unmounted
+    folds: bool = False  # names that differ in case alone are one name
+    files: dict[str, _File] = field(default_factory=dict)
+    folders: set[str] = field(default_factory=set)
+    beside: dict[tuple[int, OpId, str], bytes] = field(default_factory=dict)
+    holder: int | None = None
+    processes: int = 0
+    living: set[int] = field(default_factory=set)
+    tick: int = 0
+    feeds: "list[set[str]]" = field(default_factory=list)  # what each watcher has not been told yet
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def put(self, path: str, data: bytes | None) -> None:
+        """Write or (None) remove a file as a foreign editor does: without looking."""
+        with self.changed:
+            self.tick += 1
+            if data is None:
+                self.files.pop(path, None)
+            else:
+                self.files[path] = _File(data, self.tick)
+                self.folders.update(parents(path))
+            for feed in self.feeds:
+                feed.add(path)
+            self.changed.notify_all()
+
+    def used(self) -> int:
+        return sum(len(each.data) for each in self.files.values()) + sum(map(len, self.beside.values()))
+
+
+class MemoryStore:
+    """One process's view of a disk in memory."""
+
+    def __init__(self, disk: Disk | None = None, *, step: Step | None = None, name: str = "memory") -> None:
+        self.disk = disk or Disk()
+        self.identity = name
+        self._step = step or (lambda what, path: None)
+        self._pause = 0.0 if step else 0.01  # a simulation decides by itself who goes on while somebody waits
+        with self.disk.changed:
+            self.disk.processes += 1
+            self._process = self.disk.processes
+            self.disk.living.add(self._process)
+
+    def put(self, path: str, data: bytes | None) -> None:
+        """A foreign writer: writes or removes without looking."""
+        self.disk.put(path, data)
+
+    def die(self) -> None:
+        """What the kernel does for a process that was killed: its lock is free, what it laid beside stays."""
+        with self.disk.changed:
+            self.disk.living.discard(self._process)
+            if self.disk.holder == self._process:
+                self.disk.holder = None
+            self.disk.changed.notify_all()
+
+    # What is there
+
+    def entries(self) -> Iterator[Entry]:
+        self._reach()
+        with self.disk.changed:
+            files = list(self.disk.files.items())
+        for path, file in sorted(files, key=lambda item: (NotePath(item[0]).folder.split("/"), item[0])):
+            if not NotePath(path).is_hidden:
+                yield _entry(path, file)
+
+    def oddities(self) -> tuple[UnlistedFile, ...]:
+        return ()
+
+    def children(self, folder: str, *, hidden: bool = False) -> list[Entry]:
+        self._reach()
+        with self.disk.changed:
+            if folder and (folder not in self.disk.folders or (NotePath(folder).is_hidden and not hidden)):
+                raise NotFound(f"there is no folder {folder}", what="folder", path=folder)
+            found = [_entry(path, file) for path, file in self.disk.files.items()]
+            found += [_folder(path) for path in self.disk.folders]
+        inside = [entry for entry in found if entry.path.folder == folder]
+        return sorted(entry for entry in inside if hidden or not entry.path.name.startswith("."))
+
+    def stat(self, path: NotePath, *, hidden: bool = False) -> Entry:
+        self._reach(path, hidden)
+        with self.disk.changed:
+            if path in self.disk.files:
+                return _entry(path, self.disk.files[path])
+            if path in self.disk.folders:
+                return _folder(path)
+        raise _missing(path)
+
+    def read(self, path: NotePath, *, hidden: bool = False) -> Stored:
+        self._reach(path, hidden)
+        self._step("read", path)
+        with self.disk.changed:
+            file = self.disk.files.get(path)
+        if file is None:
+            raise _missing(path)
+        return _stored(path, file)
+
+    # Changing it
+
+    def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
+        self._reach(path, hidden)
+        self._step("stage", path)
+        with self.disk.changed:
+            self._fits(len(data))
+            self.disk.beside[self._process, op, path] = data
+        self._step("staged", path)
+
+    def write(
+        self,
+        path: NotePath,
+        data: bytes,
+        *,
+        seen: Version | None,
+        op: OpId,
+        settled: bool = False,
+        hidden: bool = False,
+    ) -> Stored:
+        self._reach(path, hidden)
+        self._step("write", path)
+        with self.disk.changed:
+            stored = self._swap(path, data, seen, op)
+        self._step("written", path)
+        return stored
+
+    def _swap(self, path: NotePath, data: bytes, seen: Version | None, op: OpId) -> Stored:
+        file = self.disk.files.get(path)
+        if file is not None and file.data == data:
+            return _stored(path, file)
+        for taken in (path, *parents(path)):
+            if taken in (self.disk.folders if taken == path else self.disk.files):
+                raise Exists(f"{taken} is in the way", path=taken)
+        twins = {path_key(taken): taken for taken in (path, *parents(path))} if self.disk.folds else {}
+        for other in (*self.disk.files, *self.disk.folders) if twins else ():
+            if path_key(other) in twins and other not in twins.values():
+                raise Exists(f"{other} is there in another spelling", path=other)
+        current = None if file is None else version_of(file.data)
+        if seen is None and current is not None:
+            raise Exists(f"{path} already exists", path=path)
+        if current != seen:
+            raise Conflict(f"{path} changed since it was read", path=path, current=current)
+        if self.disk.beside.pop((self._process, op, path), None) is None:
+            self._fits(len(data) - (len(file.data) if file else 0))
+        self.disk.put(path, data)
+        return _stored(path, self.disk.files[path])
+
+    def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
+        self._reach(path, hidden)
+        self._step("delete", path)
+        with self.disk.changed:
+            file = self.disk.files.get(path)
+            if path in self.disk.folders:
+                raise Conflict(f"{path} is a folder now", path=path, current=None)
+            if file is not None and version_of(file.data) != seen:
+                raise Conflict(f"{path} changed since it was read", path=path, current=version_of(file.data))
+            if file is not None:
+                self.disk.put(path, None)
+        self._step("deleted", path)
+
+    def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
+        self._reach(new, hidden)
+        if not self.disk.folds:
+            return None
+        self._step("respell", new)
+        with self.disk.changed:
+            spelled = {path_key(name): name for name in (new, *parents(new))}
+            for name in (*self.disk.files, *self.disk.folders):
+                self._spell(name, _spelled(name, spelled))
+        self._step("respelled", new)
+        return self.read(new, hidden=hidden) if new in self.disk.files else None
+
+    def _spell(self, old: str, new: str) -> None:
+        if old == new:
+            return
+        if old in self.disk.folders:
+            self.disk.folders.discard(old)
+            self.disk.folders.add(new)
+        else:
+            data = self.disk.files[old].data
+            self.disk.put(old, None)
+            self.disk.put(new, data)
+
+    def settle(self, op: OpId, *, emptied: tuple[str, ...] = ()) -> None:
+        self._reach()
+        self._step("settle", "")
+        with self.disk.changed:
+            for key in [key for key in self.disk.beside if key[:2] == (self._process, op)]:
+                del self.disk.beside[key]
+            for folder in sorted(emptied, key=len, reverse=True):
+                if not any(path.startswith(f"{folder}/") for path in (*self.disk.files, *self.disk.folders)):
+                    self.disk.folders.discard(folder)
+        self._step("settled", "")
+
+    def sweep(self, folders: Iterable[str]) -> None:
+        self._reach()
+        self._step("sweep", "")
+        named = set(folders)
+        with self.disk.changed:
+            for key in list(self.disk.beside):
+                if key[0] not in self.disk.living and NotePath(key[2]).folder in named:
+                    del self.disk.beside[key]
+
+    @contextmanager
+    def lock(self, *, timeout: float = 10.0) -> Iterator[None]:
+        self._reach()
+        until = time.monotonic() + timeout
+        while not self._take():
+            self._step("wait", "")
+            with self.disk.changed:
+                if time.monotonic() > until:
+                    raise Busy("another change is being made", hint="try again in a moment")
+                self.disk.changed.wait_for(lambda: self.disk.holder is None, self._pause)
+        try:
+            yield
+        finally:
+            with self.disk.changed:
+                if self.disk.holder == self._process:
+                    self.disk.holder = None
+                self.disk.changed.notify_all()
+
+    def _take(self) -> bool:
+        with self.disk.changed:
+            if self.disk.holder is not None:
+                return False
+            self.disk.holder = self._process
+            return True
+
+    def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
+        feed: set[str] = set()
+        with self.disk.changed:
+            self.disk.feeds.append(feed)
+        try:
+            yield None
+            while not stop.is_set():
+                with self.disk.changed:
+                    self.disk.changed.wait_for(lambda: feed, 0.01)
+                    seen = frozenset(path for path in map(NotePath, feed) if not path.is_hidden)
+                    feed.clear()
+                if seen:
+                    yield seen
+        finally:
+            self.disk.feeds = [other for other in self.disk.feeds if other is not feed]
+
+    def full_path(self, path: NotePath) -> str:
+        return path
+
+    def healthy(self) -> bool:
+        return self.disk.present and self._process in self.disk.living
+
+    def close(self) -> None:
+        self.die()
+
+    def _reach(self, path: NotePath | None = None, hidden: bool = False) -> None:
+        if not self.healthy():
+            raise Unavailable("the notes cannot be reached")
+        if path is not None and path.is_hidden and not hidden:
+            raise _missing(path)
+
+    def _fits(self, more: int) -> None:
+        if self.disk.capacity is not None and self.disk.used() + more > self.disk.capacity:
+            raise NoSpace("the disk is full", hint="nothing was changed; free some space and try again")
+
+
+def _spelled(path: str, spelled: dict[str, str]) -> str:
+    """The path with the first part of it that has another spelling in that one."""
+    for part in (path, *parents(path)):
+        if path_key(part) in spelled:
+            return spelled[path_key(part)] + path[len(part) :]
+    return path
+
+
+def _missing(path: str) -> NotFound:
+    return NotFound(f"there is no {path}", what="file", path=path)
+
+
+def _entry(path: str, file: _File) -> Entry:
+    size, tick = len(file.data), file.tick
+    return Entry(NotePath(path), "file", f"{tick:x}-{size:x}", size, tick, None, stat.S_IFREG | 0o644, tick)
+
+
+def _folder(path: str) -> Entry:
+    return Entry(NotePath(path), "folder", "", 0, 0, None, stat.S_IFDIR | 0o755, 0)
+
+
+def _stored(path: str, file: _File) -> Stored:
+    return Stored(file.data, version_of(file.data), _entry(path, file))

@@ -1,0 +1,90 @@
+"""Where each thing is on the page. Names of notes are any text: every one of them is quoted here and nowhere else.
+
+A proxy may show the server below a path of its own (`http.public_url` names it) and take it away from what it asks us
+for: routes are without it, and what a browser is told is with it.
+"""
+
+import hashlib
+from contextvars import ContextVar
+from pathlib import Path
+from urllib.parse import quote, urlencode, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from notewright.engine.workspace import Workspace
+
+BELOW: ContextVar[str] = ContextVar("below", default="")  # the path of public_url, for the request that is answered
+
+
+def at(path: str) -> str:
+    """The address of one of our routes, as a browser knows it."""
+    return BELOW.get() + path
+
+
+def workspace_url(ws: Workspace, *rest: str, **query: object) -> str:
+    """`/w/<id>/…`; of the query only what is said."""
+    said = {name: value for name, value in query.items() if value not in (None, "", False)}
+    address = "/".join((at("/w"), quote(ws.id, safe=""), *(quote(part, safe="/") for part in rest)))
+    return (address if rest else address + "/") + (f"?{urlencode(said)}" if said else "")
+
+
+def note_url(ws: Workspace, path: str) -> str:
+    return workspace_url(ws, "notes", path)
+
+
+def file_url(ws: Workspace, path: str) -> str:
+    return workspace_url(ws, "files", path)
+
+
+def folder_url(ws: Workspace, folder: str) -> str:
+    return workspace_url(ws, folder=folder)
+
+
+def change_url(ws: Workspace, change_id: str) -> str:
+    return workspace_url(ws, "changes", change_id)
+
+
+def activity_url(**query: object) -> str:
+    said = {name: value for name, value in query.items() if value not in (None, "")}
+    return at(f"/?{urlencode(said)}" if said else "/")
+
+
+def own_path(raw: str) -> str:
+    """A route of ours to go on to, as somebody else's link may name it; the start for everything else."""
+    if not raw.startswith("/") or raw.startswith("//") or "\\" in raw or any(ord(letter) < 33 for letter in raw):
+        return "/"
+    try:
+        parts = urlsplit(raw)
+    except ValueError:
+        return "/"
+    return "/" if parts.scheme or parts.netloc or parts.path.startswith(("//", "/sign-")) else raw
+
+
+FOLDER = Path(__file__).parent / "static"
+KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+_FILES = {file.name: file.read_bytes() for file in FOLDER.iterdir() if file.suffix in KINDS}
+_MARKS = {name: hashlib.sha256(data).hexdigest()[:12] for name, data in _FILES.items()}
+
+
+def asset_url(name: str) -> str:
+    """With a mark of its content: another content is another address."""
+    return at(f"/static/{name}?v={_MARKS[name]}")
+
+
+async def asset(request: Request) -> Response:
+    name = request.path_params["name"]
+    data = _FILES.get(name)
+    if data is None:
+        return Response("Not found", 404, {"Cache-Control": "no-store"}, "text/plain")
+    known = request.query_params.get("v") == _MARKS[name]
+    headers = {
+        "Cache-Control": "public, max-age=31536000, immutable" if known else "no-cache",
+        "ETag": f'"{_MARKS[name]}"',
+        "X-Content-Type-Options": "nosniff",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Content-Security-Policy": "default-src 'none'",
+    }
+    if request.headers.get("if-none-match") == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(data, headers=headers, media_type=KINDS[Path(name).suffix])

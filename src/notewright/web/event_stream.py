@@ -1,0 +1,214 @@
+"""The activity as it happens: a stream of server-sent events for every page that is open.
+
+Changes are made by many processes, so the histories themselves are watched: a number that tells whether anything was
+written is read twice a second, and only while somebody listens. A stream may tell of a change again that its page has
+already: rows have names, and the page knows them.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import takewhile
+
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from notewright.accounts.base import Accounts
+from notewright.engine.changes.history import find_change, list_changes
+from notewright.engine.library import NarrowedLibrary
+from notewright.engine.workspace import Workspace
+from notewright.errors import Problem
+from notewright.mcp.thread_pool import ThreadPool
+from notewright.surfaces.base import Library
+from notewright.web.frame import HEADERS, STATUS, render
+from notewright.web.pages.activity import ActivityRow, Filter
+
+log = logging.getLogger(__name__)
+
+TICK = 0.5  # seconds between two looks
+HEARTBEAT = 15.0
+LONGEST = 600.0  # seconds of one stream: then the browser comes again, and is asked again who it is
+MOST_STREAMS = 64
+MOST_NEWS = 100  # changes told at once; of more only how many
+FEW = 10
+MOST_UPDATES = 50
+LATE = 10.0  # seconds between the time a change bears and its being done
+
+
+@dataclass(eq=False)
+class OpenPage:
+    """What one page shows, and what it has been told of."""
+
+    library: NarrowedLibrary
+    chosen: Filter
+    after: float | None  # the newest change the page has; None: tell what comes from now on
+    known: dict[str, set[str]] = field(default_factory=dict)
+
+    def news(self) -> list[str]:
+        """Events for everything that is new since the last time."""
+        workspaces = self.library.workspaces()
+        found: list[ActivityRow] = []
+        for ws in self.chosen.among(workspaces):
+            found += self._new(ws)
+        if len(found) > MOST_NEWS:
+            return [_event("many", {"said": f"More than {MOST_NEWS} changes at once"})]
+        several = len(workspaces) > 1
+        found.sort(key=lambda row: row.change.at)
+        return [text for row in found for text in _told(row, several)]
+
+    def _new(self, ws: Workspace) -> list[ActivityRow]:
+        """Everything above the newest that is known. Mostly that is one change or two: few are looked at first."""
+        known = self.known.get(ws.id)
+        for limit in (FEW, MOST_NEWS + 1):
+            newest = [ActivityRow(ws, change) for change in list_changes(ws, self.chosen.past(ws, limit))]
+            new = list(takewhile(lambda row: not self._has(row, known), newest))
+            if len(new) < limit:
+                break
+        self.known[ws.id] = {row.change.id for row in newest}
+        return new
+
+    def _has(self, row: ActivityRow, known: set[str] | None) -> bool:
+        """Whether the page knows it; at first, whether it had it when it was made."""
+        if known is not None:
+            return row.change.id in known
+        return self.after is None or row.change.at <= self.after - LATE
+
+
+def _told(row: ActivityRow, several: bool) -> Iterator[str]:
+    yield _event("change", _shown(row, several), row.change.at)
+    for old in _taken_back(row.ws, row.change.undoes):
+        yield _event("update", _shown(old, several))
+
+
+def _taken_back(ws: Workspace, names: Iterable[str], deep: bool = True) -> Iterator[ActivityRow]:
+    """Changes whose rows say something else now: those an undo took back, and those that stand again by it."""
+    for name in list(names)[:MOST_UPDATES]:
+        try:
+            change = find_change(ws, name)
+        except Problem:
+            continue
+        yield ActivityRow(ws, change)
+        if deep:
+            yield from _taken_back(ws, change.undoes, deep=False)
+
+
+def _shown(row: ActivityRow, several: bool) -> dict[str, str]:
+    who = row.change.actor.client or row.change.actor.user or "somebody"
+    return {
+        "key": row.key,
+        "html": render("row.html", row=row, several=several),
+        "said": f"{who}: {row.change.summary}",
+    }
+
+
+def _event(kind: str, value: dict[str, str], at: float | None = None) -> str:
+    place = f"id: {at!r}\n" if at is not None else ""
+    return f"{place}event: {kind}\ndata: {json.dumps(value)}\n\n"
+
+
+class _Stream(StreamingResponse):
+    """Gives its place back, even if its client went before it began."""
+
+    left: Callable[[], None]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.left()
+
+
+class ActivityFeed:
+    """The streams that are open. On the event loop alone; `close` ends them all."""
+
+    def __init__(
+        self,
+        library: Library,
+        workers: ThreadPool,
+        registry: Accounts,
+        *,
+        most: int = MOST_STREAMS,
+        tick: float = TICK,
+        heartbeat: float = HEARTBEAT,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._library, self._workers, self._registry = library, workers, registry
+        self._most, self._tick, self._heartbeat, self._clock = most, tick, heartbeat, clock
+        self._open: dict[OpenPage, asyncio.Event] = {}
+        self._watching: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def stream(self, look: OpenPage) -> Response:
+        """A stream for one page; or the refusal of one too many, or of one that makes no sense."""
+        headers = HEADERS | {"X-Accel-Buffering": "no"}
+        if self._closed or len(self._open) >= self._most:
+            return Response("Too many pages are open", 503, {**headers, "Retry-After": "30"}, "text/plain")
+        rules = self._registry.pulse()  # before anything is waited for: they were let in by these
+        self._open[look] = asyncio.Event()
+        try:
+            begun = await self._workers.run(look.news)  # what happened since the page was made
+        except Problem as problem:
+            self._leave(look)
+            return Response(str(problem), STATUS[problem.code], headers, "text/plain")
+        except BaseException:
+            self._leave(look)
+            raise
+        told = _Stream(self._events(look, rules, begun), 200, headers, "text/event-stream")
+        told.left = partial(self._leave, look)
+        return told
+
+    def _leave(self, look: OpenPage) -> None:
+        self._open.pop(look, None)
+
+    def close(self) -> None:
+        self._closed = True
+        for woken in self._open.values():
+            woken.set()
+
+    async def _events(self, look: OpenPage, rules: int, begun: list[str]) -> AsyncIterator[str]:
+        woken = self._open[look]
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch())
+        try:
+            end = self._clock() + LONGEST
+            woken.set()  # for what was made since `begun`
+            yield "".join(["retry: 1000\n: here we are\n\n", *begun])
+            while self._clock() < end:
+                heard = await _within(woken, self._heartbeat)
+                if self._closed or self._registry.pulse() != rules:
+                    return  # somebody may have lost a right: whoever still has it comes again
+                woken.clear()
+                yield "".join(await self._workers.run(look.news)) if heard else ": still here\n\n"
+        except Problem as problem:  # the browser comes again
+            log.debug("a stream of changes ended: %s", problem)
+
+    async def _watch(self) -> None:
+        """Wake the streams when anything was written, as long as there are any."""
+        seen: dict[str, int] = {}
+        while self._open and not self._closed:
+            try:
+                now = await self._workers.run(self._pulses)
+            except Exception:  # a workspace was just closed, or everybody is busy
+                log.debug("the histories could not be watched", exc_info=True)
+                now = seen
+            if now != seen:
+                for woken in self._open.values():
+                    woken.set()
+            seen = now
+            await asyncio.sleep(self._tick)
+
+    def _pulses(self) -> dict[str, int]:
+        pulses = {ws.id: ws.ledger.pulse() for ws in self._library.workspaces()}
+        return pulses | {"": self._registry.pulse()}
+
+
+async def _within(woken: asyncio.Event, seconds: float) -> bool:
+    try:
+        await asyncio.wait_for(woken.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,239 @@
+"""What every page has in common: who looks at it, what it may load, how a refusal looks."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from notewright.accounts.base import Accounts
+from notewright.accounts.limits import MemoryRateLimits
+from notewright.engine.dialects.obsidian import with_timeout
+from notewright.engine.library import NarrowedLibrary
+from notewright.engine.workspace import CALL_SECONDS, Workspace
+from notewright.errors import Forbidden, Limited, NotFound, Problem
+from notewright.ledger.base import Actor
+from notewright.mcp.thread_pool import ThreadPool
+from notewright.server.auth.authenticate import VISITOR, GuardedRoute, Need, Visitor, address_of, base_path, base_url
+from notewright.server.auth.browser_session import BrowserSessions
+from notewright.server.concurrency_limits import ConcurrencyLimits
+from notewright.server.ops.audit_log import AuditLog
+from notewright.surfaces.base import Library, Limiter
+from notewright.web import addresses
+from notewright.web.addresses import asset_url
+
+log = logging.getLogger(__name__)
+
+PAGE = "page"  # the page among the surfaces that a token may be narrowed to
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",  # "no-referrer" would hide even from us which page sent a form
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "Cache-Control": "no-store",
+}
+STATUS = {
+    "not_found": 404, "ambiguous": 404, "exists": 409, "conflict": 409, "invalid": 400, "not_text": 415,
+    "too_large": 413, "read_only": 403, "forbidden": 403, "quota": 507, "no_space": 507, "busy": 503, "indexing": 503,
+    "limited": 429, "unavailable": 503, "internal": 500,
+}  # fmt: skip
+MOST_FIELDS = 200  # of one form
+
+
+@dataclass(frozen=True)
+class PageContext:
+    """What the pages are made from."""
+
+    library: Library
+    workers: ThreadPool
+    registry: Accounts
+    cookies: BrowserSessions
+    public_url: str | None = None
+    limiter: Limiter = field(default_factory=MemoryRateLimits)  # for guesses at /sign-in
+    audit: AuditLog = field(default_factory=lambda: AuditLog(None))
+    turns: ConcurrencyLimits = field(
+        default_factory=ConcurrencyLimits
+    )  # one reader of many pages leaves threads to the others
+
+
+@dataclass(frozen=True)
+class PageRequest:
+    """One request for a page. `visitor` is None only at open doors."""
+
+    desk: PageContext
+    request: Request
+    visitor: Visitor | None
+    form: Mapping[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def query(self) -> QueryParams:
+        return self.request.query_params
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return self.request.path_params
+
+    @property
+    def guest(self) -> Visitor:
+        """Who asks; only behind doors that are not open."""
+        assert self.visitor is not None
+        return self.visitor
+
+    @property
+    def library(self) -> NarrowedLibrary:
+        """As much of it as this visitor may see."""
+        return self.guest.principal.library(self.desk.library)
+
+    @cached_property
+    def ws(self) -> Workspace:
+        """The workspace that the address names, acting for this visitor. By its id alone, as in every address."""
+        for ws in self.library.workspaces():
+            if ws.id == self.params["workspace"]:
+                return self.acting(ws)
+        raise NotFound("there is no such workspace", hint="the notes you may see are listed under Notes", what="page")
+
+    def acting(self, ws: Workspace, tool: str = "undo") -> Workspace:
+        return with_timeout(ws.by(Actor(self.guest.principal.user, "browser", PAGE, tool)), CALL_SECONDS)
+
+    def said(self, name: str) -> str:
+        """A field of the form, "" where it is missing."""
+        return (self.form.get(name) or [""])[0]
+
+    @property
+    def base(self) -> str:
+        """By which address clients know us."""
+        return base_url(self.request.scope, self.desk.public_url)
+
+    @property
+    def secure(self) -> bool:
+        return self.base.startswith("https:")
+
+    def csrf(self) -> str:
+        return self.desk.cookies.csrf(self.visitor.visit if self.visitor else "sign-in")
+
+    def page(self, template: str, status: int = 200, /, **values: Any) -> Response:
+        """A page, with what all of them show."""
+        shown = {"asked": self, "visitor": self.visitor, "here": "", "ws": None, "csrf": self.csrf(), **values}
+        return HTMLResponse(render(template, **shown), status, HEADERS)
+
+    def go(self, address: str) -> Response:
+        """On to another page, with a GET."""
+        return RedirectResponse(address, 303, {"Cache-Control": "no-store"})
+
+
+Show = Callable[[PageRequest], Response]
+
+
+def page_route(desk: PageContext, path: str, show: Show, *, need: Need = "read", post: bool = False) -> GuardedRoute:
+    """A page behind a door. What shows it runs in a worker thread; refusals become pages."""
+
+    async def endpoint(request: Request) -> Response:
+        visitor: Visitor | None = request.scope.get(VISITOR)
+        addresses.BELOW.set(base_path(desk.public_url))
+        asked = PageRequest(desk, request, visitor, await _form(request) if post else {})
+        try:
+            async with desk.turns.turn((visitor and visitor.principal.user) or address_of(request.scope)):
+                return await desk.workers.run(_shown, asked, show, post)
+        except Problem as problem:
+            return refusal(asked, problem)
+
+    return GuardedRoute(path, endpoint, need=need, methods=["POST" if post else "GET"])
+
+
+def _shown(asked: PageRequest, show: Show, post: bool) -> Response:
+    if asked.visitor is not None and not asked.visitor.principal.uses(PAGE):
+        raise Forbidden("this token is for tools, not for the page", hint="sign in with another one", by="rule")
+    if post:
+        _refuse_foreign(asked)
+    return show(asked)
+
+
+def _refuse_foreign(asked: PageRequest) -> None:
+    """A form that is not one of ours, or was made for somebody else."""
+    visit = asked.visitor.visit if asked.visitor else "sign-in"
+    ours = asked.request.headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
+    if not ours or not asked.desk.cookies.check(visit, asked.said("csrf")):
+        raise Forbidden("this form was not made for you, or is too old", hint="open the page again", by="rule")
+
+
+async def _form(request: Request) -> dict[str, list[str]]:
+    try:
+        body = (await request.body()).decode("utf-8", "replace")
+    except ClientDisconnect:
+        body = ""
+    fields: dict[str, list[str]] = {}
+    for name, value in parse_qsl(body, keep_blank_values=True)[:MOST_FIELDS]:
+        fields.setdefault(name, []).append(value)
+    return fields
+
+
+def refusal(asked: PageRequest, problem: Problem) -> Response:
+    """A page that says why not."""
+    status = STATUS[problem.code]
+    if status >= 500 and problem.code != "indexing":
+        log.warning("a page could not be shown: %s", problem)
+    response = asked.page("refusal.html", status, problem=problem, status=status)
+    if isinstance(problem, Limited):
+        response.headers["Retry-After"] = str(problem.details["retry_after"])
+    return response
+
+
+# ---- templates ----------------------------------------------------------------------------------------
+
+
+def render(template: str, **values: Any) -> str:
+    return _TEMPLATES.get_template(template).render(values)
+
+
+def moment(at: float, zone: tzinfo = UTC) -> str:
+    """`24 Feb 2026, 14:03 UTC`."""
+    shown = datetime.fromtimestamp(at, zone)
+    return f"{shown.day} {shown:%b %Y, %H:%M} {shown.tzname()}"
+
+
+def rfc3339(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def size(count: float) -> str:
+    """`12 bytes`, `3.4 kB`."""
+    if count < 1000:
+        return f"{count:.0f} bytes"
+    unit = next((unit for unit in ("kB", "MB") if (count := count / 1000) < 999.95), "GB")
+    return f"{count if unit != 'GB' else count / 1000:.1f} {unit}"
+
+
+def number(count: int, one: str, many: str = "") -> str:
+    """`1 note`, `1,200 notes`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def _templates() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"moment": moment, "rfc3339": rfc3339, "size": size, "number": number}
+    names = ("workspace_url", "note_url", "file_url", "folder_url", "change_url", "activity_url", "at")
+    made.globals |= {name: getattr(addresses, name) for name in names} | {"asset": asset_url}
+    return made
+
+
+_TEMPLATES = _templates()

@@ -1,0 +1,316 @@
+"""A note as HTML that runs nothing.
+
+Which links a note has, and where they lead, is the engine's answer: they are put aside before the Markdown library sees
+the text, and come back as links of ours. HTML in notes is shown, not obeyed; what comes out is cleaned once more.
+"""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import nh3
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_core import StateCore
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+
+from notewright.notes.links.resolve import Meaning
+from notewright.notes.model import Link, Note
+from notewright.notes.parse.slugs import heading_slugs
+from notewright.notes.path import NotePath
+from notewright.web.addresses import at
+
+SECONDS = 3.0  # for one note; one that takes longer is shown as plain text
+PICTURES = ("png", "jpg", "jpeg", "gif", "webp", "avif")
+_OPEN, _SHUT = "\ufdd0", "\ufdd1"  # around the number of a link that was put aside: no text holds these characters
+_ASIDE = re.compile(f"{_OPEN}(\\d+){_SHUT}")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
+_ELSEWHERE = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
+_COMMENT = re.compile(r"%%.*?%%", re.DOTALL)
+_TAGS = {
+    "a", "blockquote", "br", "code", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "img", "li", "ol", "p", "pre",
+    "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
+}  # fmt: skip
+_ATTRIBUTES = {"a": {"href", "title"}, "img": {"src", "alt", "title"}, "ol": {"start"}, "span": {"title"}}
+_ATTRIBUTES |= {f"h{level}": {"id"} for level in range(1, 7)}
+_CLASSES = {"a": {"embed", "external", "doubtful"}, "span": {"broken", "aside"}, "th": {"center", "right"}}
+_CLASSES |= {"td": _CLASSES["th"]}
+
+_OURS = {"ours": True}  # on tokens made here, which need no more looking at
+
+Attributes = dict[str, str | int | float]
+Resolve = Callable[[str], Meaning]
+Address = Callable[[NotePath], str]
+
+
+class TooSlow(Exception):
+    """The library took too long over a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTargets:
+    """Where the links of one note lead: which note a target means, and where notes and other files are shown."""
+
+    resolve: Resolve
+    note: Address
+    file: Address
+
+    def address(self, target: str, subpath: str = "") -> tuple[str | None, bool]:
+        """Where a link leads, None for nowhere; and whether it could have led elsewhere."""
+        if not target:
+            return anchor(subpath) or "#main", False
+        meant = self.resolve(target)
+        if meant.path is None:
+            return None, False
+        return (self.note if meant.path.is_note else self.file)(meant.path) + anchor(subpath), meant.ambiguous
+
+
+def anchor(subpath: str) -> str:
+    """The fragment of a heading as links name it, `#Water#Temperature`; blocks have none."""
+    heading = subpath.rpartition("#")[2].strip()
+    return f"#{_id(heading_slugs([heading])[0])}" if heading and not heading.startswith("^") else ""
+
+
+def _id(slug: str) -> str:
+    return f"h-{slug}"  # so that no heading takes the place of something of the page's own
+
+
+def rendered(note: Note, ways: LinkTargets) -> str:
+    """The body of a note, clean: it may be put on a page as it is. TooSlow where it takes the library too long."""
+    start = note.frontmatter.end
+    links = [link for link in note.links if link.kind in ("wikilink", "embed") and link.start >= start]
+    env: dict[str, Any] = {"links": links, "note": note, "ways": ways, "until": time.monotonic() + SECONDS}
+    html = _LIBRARY.render(_with_links_aside(note.text, start, links), env)
+    return _clean(html)
+
+
+def _with_links_aside(text: str, start: int, links: Sequence[Link]) -> str:
+    text = text.replace(_OPEN, "\ufffd").replace(_SHUT, "\ufffd")
+    pieces, place = [], start
+    for number, link in enumerate(links):
+        if link.start >= place:  # a link in the text of another stays as it is
+            pieces += [text[place : link.start], f"{_OPEN}{number}{_SHUT}"]
+            place = link.end
+    return "".join([*pieces, text[place:]])
+
+
+def _clean(html: str) -> str:
+    return nh3.clean(
+        html,
+        tags=_TAGS,
+        attributes=_ATTRIBUTES,
+        allowed_classes=_CLASSES,
+        url_schemes={"http", "https", "mailto"},
+        attribute_filter=_own_pictures,
+        link_rel="noopener noreferrer",
+    )
+
+
+def _own_pictures(tag: str, attribute: str, value: str) -> str | None:
+    return None if attribute == "src" and not value.startswith(at("/w/")) else value
+
+
+# ---- rules of the library -----------------------------------------------------------------------------
+
+
+def _in_time(env: Any) -> None:
+    if time.monotonic() > env["until"]:
+        raise TooSlow
+
+
+def _timed_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    _in_time(state.env)
+    return False
+
+
+def _timed_inline(state: StateInline, silent: bool) -> bool:
+    _in_time(state.env)
+    return False
+
+
+def _comment_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """`%%` at the beginning of a line, until the next one: with its last line whole."""
+    begin = state.bMarks[start] + state.tShift[start]
+    if state.is_code_block(start) or not state.src.startswith("%%", begin):
+        return False
+    closing = state.src.find("%%", begin + 2, state.eMarks[end - 1])
+    if closing < state.eMarks[start]:
+        return False
+    if not silent:
+        line = start
+        while line < end and state.eMarks[line] < closing:
+            line += 1
+        state.line = line + 1
+    return True
+
+
+def _comment(state: StateInline, silent: bool) -> bool:
+    found = _COMMENT.match(state.src, state.pos, state.posMax) if state.src.startswith("%%", state.pos) else None
+    if found is None:
+        return False
+    state.pos = found.end()
+    return True
+
+
+def _aside(state: StateInline, silent: bool) -> bool:
+    """A link that was put aside, with where it leads."""
+    found = _ASIDE.match(state.src, state.pos, state.posMax)
+    if found is None:
+        return False
+    if not silent:
+        link: Link = state.env["links"][int(found[1])]
+        _push_link(state, link, state.env["ways"])
+    state.pos = found.end()
+    return True
+
+
+def _push_link(state: StateInline, link: Link, ways: LinkTargets) -> None:
+    address, doubtful = ways.address(link.target, link.subpath)
+    shown = link.display or " › ".join(part for part in (link.target, *link.subpath.split("#")) if part)
+    if link.kind == "embed" and address is not None and _is_picture(link.target):
+        image = state.push("image", "img", 0)
+        image.attrs, image.meta = {"src": address, "alt": ""}, _OURS
+        image.children = [Token("text", "", 0, content=_alt(link))]
+        return
+    if state.pending:
+        state.pushPending()
+    state.tokens += _link_tokens(address, shown, "embed" if link.kind == "embed" else "doubtful" if doubtful else "")
+
+
+def _alt(link: Link) -> str:
+    """What `![[Cup.png|A cup]]` shows; `|300` is a width."""
+    display = link.display or ""
+    return display if display.strip() and not re.fullmatch(r"\s*\d+(x\d+)?\s*", display) else link.target
+
+
+def _is_picture(target: str) -> bool:
+    return target.rpartition(".")[2].lower() in PICTURES
+
+
+def _link_tokens(address: str | None, shown: str, kind: str) -> list[Token]:
+    text = Token("text", "", 0, content=shown)
+    if address is None:
+        return [_span("broken", "leads nowhere"), text, Token("span_close", "span", -1)]
+    attrs: Attributes = {"href": address}
+    attrs |= {"class": kind} if kind else {}
+    return [Token("link_open", "a", 1, attrs=attrs, meta=_OURS), text, Token("link_close", "a", -1)]
+
+
+def _span(kind: str, title: str) -> Token:
+    return Token("span_open", "span", 1, attrs={"class": kind, "title": title})
+
+
+# ---- what is left to do when everything is read -------------------------------------------------------
+
+
+def _finish(state: StateCore) -> None:
+    """Headings below the page's own, cells without styles, links of Markdown led where the engine says."""
+    env = state.env
+    _finish_headings(state, env["note"])
+    for token in state.tokens:
+        if token.type in ("th_open", "td_open"):
+            side = str(token.attrs.pop("style", "")).removeprefix("text-align:")
+            token.attrs |= {"class": side} if side else {}
+        elif token.type == "fence":
+            token.info = ""  # a class of ours is none of a note's business
+        _put_back(token, env)
+        token.children = _finish_inline(token.children, env) if token.children else token.children
+
+
+def _finish_headings(state: StateCore, note: Note) -> None:
+    texts = [state.tokens[at + 1] for at, token in enumerate(state.tokens) if token.type == "heading_open"]
+    slugs = iter(heading_slugs([_plain(inline, state.env) for inline in texts]))
+    if state.tokens and state.tokens[0].tag == "h1" and _plain(texts[0], state.env) == note.title:
+        del state.tokens[:3]  # the page says it already
+        next(slugs)
+    for token in state.tokens:
+        if token.type == "heading_open":
+            token.attrs["id"] = _id(next(slugs))
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(int(token.tag[1]) + 1, 6)}"
+
+
+def _plain(inline: Token, env: Any) -> str:
+    return _written(inline.content, env)
+
+
+def _written(text: str, env: Any) -> str:
+    """The text with links as they were written."""
+    note: Note = env["note"]
+    return _ASIDE.sub(lambda found: _source(note, env["links"][int(found[1])]), text) if _OPEN in text else text
+
+
+def _source(note: Note, link: Link) -> str:
+    return note.text[link.start : link.end]
+
+
+def _put_back(token: Token, env: Any) -> None:
+    """Where our reading of a text and the library's differ, a link may stand in code or in an address."""
+    if token.type != "inline":
+        token.content = _written(token.content, env)
+    for name, value in token.attrs.items():
+        token.attrs[name] = _written(unquote(value), env) if isinstance(value, str) and "%EF%B7%9" in value else value
+
+
+def _finish_inline(children: list[Token], env: Any) -> list[Token]:
+    finished: list[Token] = []
+    opened: list[Token] = []  # what the links around are closed by
+    ways: LinkTargets = env["ways"]
+    for token in children:
+        _put_back(token, env)
+        if token.type == "link_open":
+            token = token if token.meta is _OURS else _led(token, ways)
+            opened.append(Token(f"{token.tag}_close", token.tag, -1))
+        elif token.type == "link_close" and opened:
+            token = opened.pop()
+        elif token.type == "image" and token.meta is not _OURS:
+            finished += _picture(token, ways, inside=bool(opened))
+            continue
+        finished.append(token)
+    return finished
+
+
+def _led(token: Token, ways: LinkTargets) -> Token:
+    """A link of Markdown: to somewhere else, or to a note or file of this workspace."""
+    href = str(token.attrs.get("href", ""))
+    if _ELSEWHERE.match(href):
+        return Token("link_open", "a", 1, attrs={"href": href, "class": "external"})
+    if _SCHEME.match(href):
+        return _span("broken", f"leads to {href[:200]}")
+    path, _, subpath = unquote(href).partition("#")
+    address, doubtful = ways.address(path, f"#{subpath}" if subpath else "")
+    return _link_tokens(address, "", "doubtful" if doubtful else "")[0]
+
+
+def _picture(token: Token, ways: LinkTargets, *, inside: bool) -> list[Token]:
+    """An image of this workspace; one from elsewhere is a link to it: nothing is fetched from others unasked."""
+    source = str(token.attrs.get("src", ""))
+    shown = "".join(child.content for child in token.children or ()) or "image"
+    if _SCHEME.match(source):
+        address = source if _ELSEWHERE.match(source) and not inside else None
+        return _link_tokens(address, f"{shown} (image elsewhere)", "external")
+    path = unquote(source).partition("#")[0]
+    address, _ = ways.address(path) if path else (None, False)
+    if address is None or not _is_picture(path):
+        return _link_tokens(None if inside else address, shown, "embed")
+    token.attrs = {"src": address, "alt": ""}
+    return [token]
+
+
+def _library() -> MarkdownIt:
+    library = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    library.inline.add_terminator_char(_OPEN)
+    library.block.ruler.before("table", "time", _timed_block)
+    library.block.ruler.before("fence", "comment", _comment_block, {"alt": ["paragraph", "blockquote", "list"]})
+    library.inline.ruler.before("text", "time", _timed_inline)
+    library.inline.ruler.before("escape", "comment", _comment)
+    library.inline.ruler.before("escape", "aside", _aside)
+    library.core.ruler.push("finish", _finish)
+    return library
+
+
+_LIBRARY = _library()

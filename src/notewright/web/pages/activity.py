@@ -1,0 +1,166 @@
+"""What every agent and person changed through us, newest first, over all workspaces a visitor may see."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from starlette.datastructures import QueryParams
+from starlette.responses import Response
+
+from notewright.engine.changes.history import list_changes as past_changes
+from notewright.engine.dialects.obsidian import with_timeout
+from notewright.engine.read import folder_path, former_names, locate
+from notewright.engine.workspace import Workspace
+from notewright.errors import Invalid, Problem
+from notewright.ledger.base import Change, Past
+from notewright.notes.path import path_problem
+from notewright.web.addresses import activity_url, change_url, note_url
+from notewright.web.frame import PageRequest
+
+PAGE_ROWS = 50
+MOST_NAMED = 4  # notes of one change
+_FURTHEST = 9e9  # seconds that every clock can count
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityRow:
+    """One change as it is listed."""
+
+    ws: Workspace
+    change: Change
+
+    @property
+    def key(self) -> str:
+        """Names the row on a page."""
+        return f"c-{self.ws.id}-{self.change.id}"
+
+    @property
+    def url(self) -> str:
+        return change_url(self.ws, self.change.id)
+
+    @property
+    def paths(self) -> list[str]:
+        """The notes it is about: of a moved one, its new name."""
+        left = {step.source for step in self.change.steps}
+        return [step.path for step in self.change.steps if not (step.after is None and step.path in left)]
+
+    @property
+    def notes(self) -> list[tuple[str, str | None]]:
+        """The first of them, with where they are; nowhere, if this change deleted them."""
+        gone = {step.path for step in self.change.steps if step.after is None}
+        return [(path, None if path in gone else note_url(self.ws, path)) for path in self.paths[:MOST_NAMED]]
+
+    @property
+    def more(self) -> int:
+        return max(len(self.paths) - MOST_NAMED, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which changes are asked for, as the form says it."""
+
+    workspace: str = ""
+    note: str = ""
+    client: str = ""
+    since: str = ""
+
+    @classmethod
+    def of(cls, query: QueryParams) -> "Filter":
+        return cls(*(query.get(name, "").strip()[:1000] for name in ("workspace", "note", "client", "since")))
+
+    @property
+    def any(self) -> bool:
+        return self != Filter()
+
+    def url(self, **more: object) -> str:
+        said = {"workspace": self.workspace, "note": self.note, "client": self.client, "since": self.since}
+        return activity_url(**said, **more)
+
+    def among(self, workspaces: Sequence[Workspace]) -> list[Workspace]:
+        return [ws for ws in workspaces if self.workspace in ("", ws.id)]
+
+    def past(self, ws: Workspace, limit: int, until: float | None = None) -> Past:
+        return Past(
+            path=self._path(ws),
+            since=since_time(self.since, ws) if self.since else None,
+            until=until,
+            client=self.client or None,
+            limit=limit,
+        )
+
+    def _path(self, ws: Workspace) -> str | None:
+        """The note or folder meant: one that is there, or was once, or what was typed."""
+        wanted = self.note.strip("/")
+        if not wanted:
+            return None
+        if path_problem(wanted):
+            raise Invalid(f"{wanted!r} is no path of a note", hint="use a path like Folder/Note.md", what="note")
+        quick = with_timeout(ws, 1.0)
+        for meant in (folder_path, locate):
+            try:
+                return meant(quick, wanted)
+            except Problem:
+                continue
+        return former_names(ws, wanted) or wanted
+
+
+def since_time(said: str, ws: Workspace) -> float:
+    """A day in the workspace's timezone, or a moment: RFC 3339, or seconds since 1970 as our own links say it."""
+    try:
+        try:
+            at = float(said)
+        except ValueError:
+            moment = datetime.fromisoformat(said)
+            at = (moment if moment.tzinfo else moment.replace(tzinfo=ws.timezone)).timestamp()
+    except (ValueError, OverflowError):
+        raise Invalid(f"{said!r} is no date", hint="use a date like 2026-02-24", what="since") from None
+    if not -_FURTHEST < at < _FURTHEST:
+        raise Invalid(f"{said!r} is too far away", hint="use a date like 2026-02-24", what="since")
+    return at
+
+
+def rows(workspaces: Sequence[Workspace], asked: Filter, limit: int, until: float | None = None) -> list[ActivityRow]:
+    """The newest changes of all of them together."""
+    found = [
+        ActivityRow(ws, change)
+        for ws in asked.among(workspaces)
+        for change in past_changes(ws, asked.past(ws, limit, until))
+    ]
+    return sorted(found, key=lambda row: -row.change.at)[:limit]
+
+
+def activity(asked: PageRequest) -> Response:
+    chosen = Filter.of(asked.query)
+    workspaces = asked.library.workspaces()
+    until, skip = _place(asked.query.get("before", ""))
+    found = rows(workspaces, chosen, PAGE_ROWS + skip + 1, until)[skip:]
+    shown = found[:PAGE_ROWS]
+    return asked.page(
+        "activity.html",
+        here="activity",
+        chosen=chosen,
+        workspaces=workspaces,
+        rows=shown,
+        clients=sorted({row.change.actor.client for row in shown} - {""}),
+        first=until is None,
+        newest=f"{max((row.change.at for row in shown), default=0.0)!r}",
+        older=chosen.url(before=_cursor(shown, until, skip)) if len(found) > PAGE_ROWS else None,
+        names={ws.id: ws.name for ws in workspaces},
+    )
+
+
+def _place(cursor: str) -> tuple[float | None, int]:
+    """Where a page begins: at which time, and how many changes of just that time stand on pages before."""
+    at, _, skip = cursor.partition(",")
+    try:
+        return (math.nextafter(float(at), math.inf), max(0, min(int(skip), 10_000))) if cursor else (None, 0)
+    except ValueError:
+        return None, 0
+
+
+def _cursor(shown: Sequence[ActivityRow], until: float | None, skip: int) -> str:
+    last = shown[-1].change.at
+    same = sum(row.change.at == last for row in shown)
+    before = skip if same == len(shown) and until is not None and math.nextafter(last, math.inf) == until else 0
+    return f"{last!r},{same + before}"

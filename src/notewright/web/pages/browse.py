@@ -1,0 +1,122 @@
+"""Workspaces, their folders, and finding a note by words."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from starlette.responses import Response
+
+from notewright.engine.dialects.obsidian import with_timeout
+from notewright.engine.find.search import parse_query
+from notewright.engine.find.search import search as search_notes
+from notewright.engine.read import folder_path, list_folder, listing
+from notewright.engine.workspace import Workspace
+from notewright.errors import Problem
+from notewright.index.base import Hit, Selection
+from notewright.web.addresses import folder_url, note_url, workspace_url
+from notewright.web.frame import PageRequest
+
+PAGE_ENTRIES = 200
+PAGE_HITS = 20
+LAST_PAGE = 500
+LONGEST = 1_000  # letters of a search
+
+
+def workspaces(asked: PageRequest) -> Response:
+    """All of them; where there is one, its notes at once."""
+    seen = asked.library.workspaces()
+    if len(seen) == 1:
+        return asked.go(workspace_url(seen[0]))
+    return asked.page("workspaces.html", here="notes", workspaces=[(ws, _notes(ws)) for ws in seen])
+
+
+def _notes(ws: Workspace) -> int | None:
+    try:
+        return listing(with_timeout(ws, 0.5), Selection(limit=1, visible=ws.access.sees))[1]
+    except Problem:
+        return None
+
+
+def page_of(asked: PageRequest) -> int:
+    said = asked.query.get("page", "")
+    return min(int(said), LAST_PAGE) if said.isascii() and said.isdecimal() and len(said) < 9 and int(said) else 1
+
+
+def folder(asked: PageRequest) -> Response:
+    """What is in a folder: folders first, then notes and other files."""
+    ws, page = asked.ws, page_of(asked)
+    here = folder_path(ws, asked.query.get("folder", ""))
+    folders = list_folder(ws, here, limit=1).folders
+    start, end = (page - 1) * PAGE_ENTRIES, page * PAGE_ENTRIES
+    offset, limit = max(start - len(folders), 0), max(end - max(start, len(folders)), 0)
+    chosen = Selection(
+        folder=here, recursive=False, notes_only=False, sort="path", limit=max(limit, 1), offset=offset,
+        visible=ws.access.sees,
+    )  # fmt: skip
+    files, total = listing(ws, chosen)
+    return asked.page(
+        "folder.html",
+        here="notes",
+        ws=ws,
+        folder=here,
+        crumbs=list(crumbs(ws, here)),
+        folders=[(path, path.rpartition("/")[2], count) for path, count in folders[start:end]],
+        files=files if limit else [],
+        total=len(folders) + total,
+        page=page,
+        newer=folder_page(ws, here, page - 1) if page > 1 else None,
+        older=folder_page(ws, here, page + 1) if len(folders) + total > end and page < LAST_PAGE else None,
+    )
+
+
+def folder_page(ws: Workspace, here: str, page: int) -> str:
+    return workspace_url(ws, folder=here, page=page if page > 1 else None)
+
+
+def crumbs(ws: Workspace, path: str) -> Iterator[tuple[str, str]]:
+    """The folders on the way to a path, the workspace first: name and address."""
+    yield ws.name, workspace_url(ws)
+    names = path.split("/") if path else []
+    for number, name in enumerate(names, 1):
+        yield name, folder_url(ws, "/".join(names[:number]))
+
+
+@dataclass(frozen=True, slots=True)
+class HitRow:
+    """A hit for the page: the pieces of its snippet, each with whether it was searched for."""
+
+    hit: Hit
+    url: str
+    pieces: tuple[tuple[str, bool], ...]
+
+
+def search(asked: PageRequest) -> Response:
+    ws, page = asked.ws, page_of(asked)
+    words = asked.query.get("q", "").strip()[:LONGEST]
+    if not words:
+        return asked.page("search.html", here="notes", ws=ws, words="", hits=None, found=[], newer=None, older=None)
+    query = replace(parse_query(words), limit=PAGE_HITS, offset=(page - 1) * PAGE_HITS)
+    hits = search_notes(ws, query)
+    found = [HitRow(hit, note_url(ws, hit.path), tuple(_pieces(hit))) for hit in hits.items]
+    return asked.page(
+        "search.html",
+        here="notes",
+        ws=ws,
+        words=words,
+        hits=hits,
+        found=found,
+        newer=_search_page(ws, words, page - 1) if page > 1 else None,
+        older=_search_page(ws, words, page + 1) if hits.cut and page < LAST_PAGE else None,
+    )
+
+
+def _search_page(ws: Workspace, words: str, page: int) -> str:
+    return workspace_url(ws, "search", q=words, page=page if page > 1 else None)
+
+
+def _pieces(hit: Hit) -> Iterator[tuple[str, bool]]:
+    place = 0
+    for start, end in hit.marks:
+        yield hit.snippet[place:start], False
+        yield hit.snippet[start:end], True
+        place = end
+    yield hit.snippet[place:], False

@@ -1,0 +1,172 @@
+"""One change, and taking it back: what it did, what an undo would do, and the undo itself."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from notewright.engine.changes.history import FileDiff, Undone, diff_change, find_change, preview_undo
+from notewright.engine.changes.history import undo as undo_change
+from notewright.engine.changes.history import undo_since as undo_changes_since
+from notewright.engine.workspace import Workspace
+from notewright.errors import Conflict, Invalid, Problem
+from notewright.ledger.base import Change
+from notewright.web.addresses import at, change_url, workspace_url
+from notewright.web.frame import PageRequest, moment
+from notewright.web.pages.activity import ActivityRow, since_time
+
+MOST_LINES = 1_000  # of all differences of one page together
+MOST_LETTERS = 2_000  # of one line
+MOST_FILES = 200
+MARKS = {"+": "added", "-": "removed", "@": "place"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A difference for the page: each line with what it is, in a word and as its first character."""
+
+    what: FileDiff
+    lines: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, difference: FileDiff) -> "Shown":
+        return cls(difference, tuple((MARKS.get(line[:1], "same"), _words(line)) for line in difference.lines))
+
+
+def _words(line: str) -> str:
+    """A line of a difference; where the next ones stand, in words."""
+    place = re.match(r"@@ -\d+(?:,\d+)? \+(\d+)", line)
+    if place:
+        return f"Line {max(int(place[1]), 1)}"
+    return line if len(line) <= MOST_LETTERS else f"{line[:MOST_LETTERS]} … ({len(line) - MOST_LETTERS:,} more letters)"
+
+
+def _differences(found: tuple[FileDiff, ...]) -> dict[str, object]:
+    return {"differences": [Shown.of(each) for each in found[:MOST_FILES]], "unshown": max(len(found) - MOST_FILES, 0)}
+
+
+def change(asked: PageRequest) -> Response:
+    one = find_change(asked.ws, asked.params["change"])
+    found = diff_change(asked.ws, one.id, max_lines=MOST_LINES)
+    return asked.page(
+        "change.html",
+        here="activity",
+        ws=asked.ws,
+        row=ActivityRow(asked.ws, one),
+        may_undo=may_write(asked.ws) and one.undone_by is None,
+        undo_since=_since_url(asked.ws, one) if may_write(asked.ws) else None,
+        done=asked.query.get("done") == "undo" and bool(one.undoes),
+        kept="kept" in asked.query,
+        **_differences(found),
+    )
+
+
+def may_write(ws: Workspace) -> bool:
+    return not ws.access.read_only
+
+
+def _since_url(ws: Workspace, one: Change) -> str:
+    """To everything its client did from this change on."""
+    said = {"client": one.actor.client, "user": one.actor.user, "since": repr(one.at)}
+    return f"{workspace_url(ws, 'undo')}?{urlencode(said)}"
+
+
+# ---- taking back --------------------------------------------------------------------------------------
+
+UndoPreview = Callable[[bool], Undone]  # with whether it is a dry run
+
+
+def undo(asked: PageRequest) -> Response:
+    """What taking back one change would do."""
+    name = asked.params["change"]
+    one = find_change(asked.ws, name)
+    return _preview(
+        asked, lambda dry: undo_change(asked.ws, name, dry_run=dry), back=change_url(asked.ws, name), one=one
+    )
+
+
+def undo_now(asked: PageRequest) -> Response:
+    return _done(asked, undo_change(asked.ws, asked.params["change"]))
+
+
+def undo_since(asked: PageRequest) -> Response:
+    """What taking back everything of one client since a time would do."""
+    chosen = _Since.of(asked.ws, asked.query.get)
+    what = f"everything {chosen.who} changed since {moment(chosen.at, asked.ws.timezone)}"
+    return _preview(asked, lambda dry: chosen.undo(asked.ws, dry), back=at("/"), what=what, fields=chosen.fields)
+
+
+def undo_since_now(asked: PageRequest) -> Response:
+    chosen = _Since.of(asked.ws, lambda name: asked.said(name) if name in asked.form else None)
+    return _done(asked, chosen.undo(asked.ws, False))
+
+
+@dataclass(frozen=True, slots=True)
+class _Since:
+    """Whose changes, since when. The client is always said, be it by an empty name: some have none."""
+
+    client: str
+    user: str | None
+    at: float
+    fields: dict[str, str]
+
+    @classmethod
+    def of(cls, ws: Workspace, said: Callable[[str], str | None]) -> "_Since":
+        client, user, since = said("client"), said("user"), said("since")
+        if client is None or not since:
+            raise Invalid("say whose changes, and since when", hint="begin from a change in the activity", what="since")
+        fields = {"client": client, "since": since} | ({"user": user} if user is not None else {})
+        return cls(client, user, since_time(since, ws), fields)
+
+    @property
+    def who(self) -> str:
+        by = f" of {self.user}" if self.user else ""
+        return {"": "clients without a name", "notewright": "the command line"}.get(self.client, self.client) + by
+
+    def undo(self, ws: Workspace, dry_run: bool) -> Undone:
+        return undo_changes_since(ws, self.at, client=self.client, user=self.user, dry_run=dry_run)
+
+
+def _preview(
+    asked: PageRequest, take_back: UndoPreview, *, back: str, what: str = "", one: Change | None = None,
+    fields: dict[str, str] | None = None,
+) -> Response:  # fmt: skip
+    """What would happen, with a button; or what stands in the way."""
+    values: dict[str, object] = {"what": what, "row": ActivityRow(asked.ws, one) if one else None, "back": back}
+    values |= {"fields": fields or {}, "action": at(asked.request.url.path), "changes": [], "obstacles": []}
+    try:
+        undone = take_back(True)
+    except Conflict as problem:
+        return asked.page(
+            "undo.html", 409, here="activity", ws=asked.ws, **values | _obstacles(asked.ws, problem), **_differences(())
+        )
+    seen = [ActivityRow(asked.ws, change) for change in _visible(asked.ws, undone.changes)]
+    shown = _differences(preview_undo(asked.ws, undone, max_lines=MOST_LINES))
+    values |= {"problem": None, "changes": [] if one else seen, "may": may_write(asked.ws)}
+    values["kept"] = [each.path for each in undone.kept[:MOST_FILES]]
+    return asked.page("undo.html", here="activity", ws=asked.ws, **values, **shown)
+
+
+def _visible(ws: Workspace, changes: tuple[Change, ...]) -> list[Change]:
+    """As this visitor may see them."""
+    found = []
+    for each in changes[:MOST_FILES]:
+        try:
+            found.append(find_change(ws, each.id))
+        except Problem:
+            continue
+    return found
+
+
+def _obstacles(ws: Workspace, problem: Conflict) -> dict[str, object]:
+    obstacles = problem.details.get("obstacles", ())
+    return {"problem": problem, "may": False, "obstacles": obstacles[:MOST_FILES]}
+
+
+def _done(asked: PageRequest, undone: Undone) -> Response:
+    """To the change that took it back."""
+    done = undone.done
+    kept = f"&kept={len(undone.kept)}" if undone.kept else ""
+    return asked.go(f"{change_url(asked.ws, done.id)}?done=undo{kept}" if done and done.id else at("/"))

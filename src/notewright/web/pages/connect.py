@@ -1,0 +1,130 @@
+"""Connecting clients: what to tell each of them, and the access tokens they bring along."""
+
+import time
+from dataclasses import dataclass, replace
+
+from starlette.responses import Response
+
+from notewright.accounts.base import Grant, Token
+from notewright.config.settings import SURFACES, surface_name
+from notewright.engine.library import new_token
+from notewright.engine.workspace import Workspace
+from notewright.errors import Exists, Invalid, NotFound
+from notewright.web.addresses import at, workspace_url
+from notewright.web.client_snippets import snippets
+from notewright.web.frame import PAGE, STATUS, PageRequest
+
+DAYS = {"30": 30, "90": 90, "365": 365}  # without one it does not expire
+MOST_PATTERNS = 100
+WAYS = (*SURFACES, PAGE, "api", "metrics")  # what a token can be narrowed to
+ABOUT = {
+    "notes": "our own: search, read, edit, history, undo",
+    "cairn": "the tools of Cairn",
+    "lens": "the tools of Lens",
+    "obsidian": "the tools of obsidian_mcp",
+    "second_brain": "the tools of Second Brain",
+    "octarine": "the tools of Octarine",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """A token as its owner sees it."""
+
+    token: Token
+    state: str  # good, revoked, expired
+    words: str  # what it may do
+
+
+def connect(asked: PageRequest) -> Response:
+    return _page(asked)
+
+
+def _page(asked: PageRequest, status: int = 200, **values: object) -> Response:
+    who = asked.guest.principal
+    workspaces = asked.library.workspaces()
+    surfaces = [name for name in SURFACES if who.uses(name)]
+    surface = surface_name(asked.query.get("surface", ""))
+    surface = surface if surface in surfaces else next(iter(surfaces), "")
+    chosen = next((ws for ws in workspaces if ws.id == asked.query.get("workspace")), None)
+    address = _address(asked.base, surface, chosen)
+    shown: dict[str, object] = {
+        "made": None, "problem": None, "said": {}, "about": ABOUT, "surfaces": surfaces, "surface": surface,
+        "workspaces": workspaces, "chosen": chosen, "address": address,
+        "snippets": snippets(address, token=who.kind != "local") if surface else [],
+        "may": grant_words(replace(who.grant, hide=("what is hidden from you",) if who.grant.hide else ())),
+        "tokens": _tokens(asked) if who.owner else None,
+        "all_surfaces": WAYS,
+    }  # fmt: skip
+    return asked.page("connect.html", status, here="connect", **shown | values)
+
+
+def _address(base: str, surface: str, ws: Workspace | None) -> str:
+    return f"{base}{workspace_url(ws, 'mcp', surface).removeprefix(at(''))}" if ws else f"{base}/mcp/{surface}"
+
+
+def grant_words(grant: Grant) -> str:
+    """What somebody may do, in a sentence."""
+    said = ["read only" if grant.read_only else "read and write"]
+    said += [f"in {', '.join(grant.workspaces) or 'no workspace'}" if grant.workspaces is not None else "everywhere"]
+    said += [f"through {', '.join(grant.surfaces) or 'nothing'}"] if grant.surfaces is not None else []
+    said += [f"without {', '.join(grant.hide)}"] if grant.hide else []
+    said += [f"writing only under {', '.join(grant.write_under)}"] if grant.write_under != ("**",) else []
+    return ", ".join(said)
+
+
+def _tokens(asked: PageRequest) -> list[TokenRow]:
+    now = time.time()
+    found = [TokenRow(one, _state(one, now), grant_words(one.grant)) for one in asked.desk.registry.tokens()]
+    return sorted(found, key=lambda one: (one.state != "good", -one.token.created))
+
+
+def _state(token: Token, now: float) -> str:
+    return "good" if token.good(now) else "revoked" if token.revoked is not None else "expired"
+
+
+# ---- tokens -------------------------------------------------------------------------------------------
+
+
+def add_token(asked: PageRequest) -> Response:
+    """A new token, told on this page and never again."""
+    now, name = time.time(), asked.said("name").strip()
+    days = DAYS.get(asked.said("days"))
+    try:
+        expires = now + days * 86_400 if days else None
+        secret = new_token(asked.desk.registry, name, _grant(asked), now=now, expires=expires)
+    except (Invalid, Exists) as problem:
+        return _page(asked, STATUS[problem.code], problem=problem, said=asked.form)
+    asked.desk.audit.admin("token_added", user=asked.guest.principal.user, token=name)
+    return _page(asked, made=(name, secret))
+
+
+def _grant(asked: PageRequest) -> Grant:
+    """What the form says. Nothing ticked is everything."""
+    known = {ws.id for ws in asked.library.workspaces()}
+    workspaces = tuple(asked.form.get("workspaces", ()))
+    surfaces = tuple(asked.form.get("surfaces", ()))
+    if not known.issuperset(workspaces) or not set(surfaces) <= set(WAYS):
+        raise Invalid("there is no such workspace or surface", hint="open the page again", what="workspaces")
+    return Grant(
+        workspaces=workspaces or None,
+        surfaces=surfaces or None,
+        read_only=bool(asked.said("read_only")),
+        hide=_patterns(asked.said("hide")),
+        write_under=_patterns(asked.said("write_under")) or ("**",),
+    )
+
+
+def _patterns(text: str) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
+    if len(found) > MOST_PATTERNS:
+        raise Invalid(f"more than {MOST_PATTERNS} patterns are too many", hint="use folders with /**", what="hide")
+    return found
+
+
+def revoke_token(asked: PageRequest) -> Response:
+    name = asked.said("name")
+    if not asked.desk.registry.revoke(name, time.time()):
+        raise NotFound(f"there is no token {name!r} to revoke", hint="it may be revoked already", what="token")
+    asked.desk.audit.admin("token_revoked", user=asked.guest.principal.user, token=name)
+    return asked.go(at("/connect#tokens"))

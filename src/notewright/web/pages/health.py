@@ -1,0 +1,147 @@
+"""What `check` finds in a workspace, and how far its index is.
+
+A check reads every note and may take long: it runs in a thread of its own, a page waits a little for it and then shows
+what was found last.
+"""
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from starlette.responses import Response
+
+from notewright.engine.check import Finding
+from notewright.engine.check import check as check_workspace
+from notewright.engine.dialects.obsidian import with_timeout
+from notewright.engine.read import listing
+from notewright.engine.workspace import Workspace
+from notewright.errors import Internal, Problem
+from notewright.index.base import Selection
+from notewright.web.frame import PageRequest
+
+log = logging.getLogger(__name__)
+
+FRESH = 60.0  # seconds
+PATIENCE = 1.5  # seconds a page waits
+MOST_EACH = 500  # findings of one kind
+MOST_KEPT = 64  # results, of workspaces as somebody may see them
+MOST_RUNNING = 2
+KINDS = {
+    "broken_link": "Links that lead nowhere",
+    "ambiguous_link": "Links that could mean several notes",
+    "name": "Names that do not travel to every system",
+    "twin": "Names that differ only in case or accents' form",
+    "alias": "Aliases that several notes claim",
+    "content": "Notes that can be read only in part",
+    "index": "Where the index differs from the files",
+    "file": "Files that cannot be served",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FindingGroup:
+    kind: str
+    count: int
+    first: tuple[Finding, ...]
+
+    @property
+    def words(self) -> str:
+        return KINDS.get(self.kind, self.kind.replace("_", " "))
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    at: float
+    groups: tuple[FindingGroup, ...] = ()
+    problem: Problem | None = None
+
+    @property
+    def count(self) -> int:
+        return sum(group.count for group in self.groups)
+
+
+def grouped(findings: Iterable[Finding]) -> tuple[FindingGroup, ...]:
+    """By kind, the first of each, and how many there are in all."""
+    kinds: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
+    for finding in findings:
+        kinds.setdefault(finding.kind, []).append(finding)
+    return tuple(FindingGroup(kind, len(all_), tuple(all_[:MOST_EACH])) for kind, all_ in kinds.items() if all_)
+
+
+@dataclass(eq=False)
+class _RunningCheck:
+    """One check under way."""
+
+    begun: float
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class Checks:
+    """Checks of workspaces, each as one sort of visitor may see it: results are kept for a while, and few run at once.
+    Any thread may call."""
+
+    def __init__(self, check: Callable[[Workspace], list[Finding]] = check_workspace) -> None:
+        self._check = check
+        self._lock = threading.Lock()
+        self._results: OrderedDict[object, Result] = OrderedDict()
+        self._running: dict[object, _RunningCheck] = {}
+
+    def look(self, ws: Workspace, key: object) -> tuple[Result | None, float | None]:
+        """The latest result, and since when a newer one is being made."""
+        with self._lock:
+            result, run = self._results.get(key), self._running.get(key)
+            fresh = result is not None and time.time() - result.at < FRESH
+            if run is None and not fresh and len(self._running) < MOST_RUNNING:
+                run = self._running[key] = _RunningCheck(time.time())
+                threading.Thread(target=self._work, args=(ws, key, run), name="check", daemon=True).start()
+        if run is None:
+            return result, None if fresh else time.time()
+        ended = run.done.wait(PATIENCE)
+        with self._lock:
+            return self._results.get(key, result), None if ended else run.begun
+
+    def _work(self, ws: Workspace, key: object, run: _RunningCheck) -> None:
+        try:
+            result = Result(time.time(), grouped(self._check(ws)))
+        except Problem as problem:
+            result = Result(time.time(), problem=problem)
+        except Exception:  # as when the workspace is closed meanwhile
+            log.exception("a check failed")
+            result = Result(time.time(), problem=Internal("the check failed", hint="the log says why"))
+        with self._lock:
+            del self._running[key]
+            self._results[key] = result
+            self._results.move_to_end(key)
+            while len(self._results) > MOST_KEPT:
+                self._results.popitem(last=False)
+        run.done.set()
+
+
+def health(checks: Checks) -> Callable[[PageRequest], Response]:
+    def show(asked: PageRequest) -> Response:
+        ws = asked.ws
+        result, since = checks.look(ws, (ws.id, id(ws.ledger), ws.access.hide))
+        progress = ws.follower.progress()
+        return asked.page(
+            "health.html",
+            here="health",
+            ws=ws,
+            result=result,
+            since=since,
+            progress=progress,
+            share=round(100 * progress.done / progress.total) if progress.total else None,
+            notes=_count(ws),
+        )
+
+    return show
+
+
+def _count(ws: Workspace) -> int | None:
+    """How many notes there are for this visitor."""
+    try:
+        return listing(with_timeout(ws, 0.5), Selection(limit=1, visible=ws.access.sees))[1]
+    except Problem:
+        return None

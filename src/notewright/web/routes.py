@@ -1,0 +1,62 @@
+"""The web page: what agents did and taking it back, the notes to read, and how to connect.
+
+Made on the server, whole without scripts. Nothing on it comes from elsewhere, and nothing in a note can run.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from notewright.server.auth.authenticate import GuardedRoute, base_path, visitor_of
+from notewright.web import addresses
+from notewright.web.addresses import asset
+from notewright.web.event_stream import ActivityFeed, OpenPage
+from notewright.web.frame import HEADERS, PAGE, PageContext, page_route
+from notewright.web.pages import activity, browse, changes, connect, files, health, note, sign_in
+
+
+def routes(desk: PageContext, feed: ActivityFeed) -> list[GuardedRoute]:
+    """Every address of the page, with who may come there."""
+    in_workspace = {
+        "/": browse.folder,
+        "/search": browse.search,
+        "/health": health.health(health.Checks()),
+        "/notes/{path:path}": note.note,
+        "/files/{path:path}": files.file,
+        "/changes/{change}": changes.change,
+        "/changes/{change}/undo": changes.undo,
+        "/undo": changes.undo_since,
+    }
+    return [
+        GuardedRoute("/static/{name}", asset, need="open"),
+        page_route(desk, "/", activity.activity),
+        GuardedRoute("/events", _events(desk, feed), need="read"),
+        page_route(desk, "/connect", connect.connect),
+        page_route(desk, "/tokens", connect.add_token, need="owner", post=True),
+        page_route(desk, "/tokens/revoke", connect.revoke_token, need="owner", post=True),
+        page_route(desk, "/sign-in", sign_in.sign_in, need="open"),
+        page_route(desk, "/sign-in", sign_in.sign_in_now, need="open", post=True),
+        page_route(desk, "/sign-out", sign_in.sign_out, need="open", post=True),
+        page_route(desk, "/w/", browse.workspaces),
+        *(page_route(desk, f"/w/{{workspace}}{path}", show) for path, show in in_workspace.items()),
+        page_route(desk, "/w/{workspace}/changes/{change}/undo", changes.undo_now, need="write", post=True),
+        page_route(desk, "/w/{workspace}/undo", changes.undo_since_now, need="write", post=True),
+    ]
+
+
+def _events(desk: PageContext, feed: ActivityFeed) -> Callable[[Request], Awaitable[Response]]:
+    async def events(request: Request) -> Response:
+        addresses.BELOW.set(base_path(desk.public_url))
+        who = visitor_of(request).principal
+        if not who.uses(PAGE):
+            return Response("This token is for tools, not for the page", 403, HEADERS, "text/plain")
+        told = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        try:
+            after = float(told) if told else None
+        except ValueError:
+            after = None
+        chosen = activity.Filter.of(request.query_params)
+        return await feed.stream(OpenPage(who.library(desk.library), chosen, after))
+
+    return events
