@@ -8,19 +8,21 @@ import pytest
 from tests.engine.proving import until
 
 from notewright.engine import move as moving
+from notewright.engine import read as reading
 from notewright.engine.check import check
-from notewright.engine.dialects.obsidian import with_timeout as notes_hurried
 from notewright.engine.find.links import incoming
 from notewright.engine.find.search import parse_query, search
 from notewright.engine.indexing import filing, indexer, large_notes
-from notewright.engine.indexing.filing import COSTLY, LARGE, LATER, MOST_MARKS
+from notewright.engine.indexing.filing import COSTLY, LARGE, LATER
 from notewright.engine.indexing.large_notes import unread, wait_for_texts
 from notewright.engine.move import delete_marked, move
 from notewright.engine.read import exists, read
 from notewright.engine.workspace import Workspace
+from notewright.engine.workspace import with_timeout as notes_hurried
 from notewright.engine.write import create
 from notewright.errors import Indexing
 from notewright.notes.links.resolve import OBSIDIAN
+from notewright.notes.parse import parser
 from notewright.notes.path import NotePath
 
 BIG = "word [[Tea]] " * (LARGE // 13 + 1)
@@ -47,7 +49,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few hundred characters are large, and more than a few marks are too many."""
     for module in (filing, large_notes):
         monkeypatch.setattr(module, "LARGE", 200)
-    monkeypatch.setattr(filing, "MOST_MARKS", 50)
+    monkeypatch.setattr(parser, "LARGE_CHARS", 200)
+    monkeypatch.setattr(parser, "MOST_MARKS", 50)
 
 
 def hurried(ws: Workspace) -> Workspace:
@@ -124,7 +127,7 @@ def test_what_was_not_indexed_when_a_server_ended_is_by_the_next(workspace, monk
 
 
 def test_a_note_that_holds_too_much_is_found_by_name_and_words_and_its_links_are_followed(workspace) -> None:
-    ws = workspace({"Tea.md": "leaves\n", "Huge.md": "pebble [[Tea]] [[Pot]]\n" + "[[x]]" * (MOST_MARKS // 2)})
+    ws = workspace({"Tea.md": "leaves\n", "Huge.md": "pebble [[Tea]] [[Pot]]\n" + "[[x]]" * (parser.MOST_MARKS // 2)})
     wait_for_texts(ws, 120)
     assert found(ws, "pebble") == ["Huge.md"]
     assert ws.index.links_from("Huge.md") == []
@@ -191,3 +194,10 @@ def test_a_large_note_that_cannot_be_filed_keeps_no_other_waiting(workspace, sma
     ws = workspace({"Bad.md": "word " * 50, "Good.md": "pebble " * 60})
     until(lambda: unread(ws) == ["Bad.md"], seconds=30)
     assert found(ws, "pebble") == ["Good.md"]
+
+
+def test_a_note_that_holds_too_much_is_read_without_parsing_all_of_it(workspace, small: None, monkeypatch) -> None:
+    monkeypatch.setattr(reading, "_SHORT", 100)
+    text = "---\ntitle: Huge\n---\n# Head\n" + "[[x]] " * 60
+    note = read(workspace({"Huge.md": text}), NotePath("Huge.md")).note
+    assert (note.title, note.text, note.links, note.headings) == ("Huge", text, (), ())

@@ -19,7 +19,6 @@ from notewright.notes.edits.edit import (
     RemoveTag,
     Replace,
     ReplaceBody,
-    RewriteTargets,
     SetProperty,
     apply,
     apply_all,
@@ -200,7 +199,6 @@ SAFE_AGAIN = {
     InsertAtLine(1, "x"): False,
     Overwrite("x"): False,
     ReplaceBody("x"): False,
-    RewriteTargets(()): False,
 }
 
 

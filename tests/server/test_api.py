@@ -14,9 +14,9 @@ from tests.server.api_site import NOTES, Served, config_of, eventually, served
 
 from notewright import errors
 from notewright.api import operation as problems
-from notewright.api.operation import STATUS
 from notewright.api.routes import operations
 from notewright.server.auth.authenticate import GuardedRoute
+from notewright.server.http_status import STATUS
 
 HERE = "/api/v1/workspaces/main"
 TABLE = operations(1 << 20)

@@ -19,13 +19,12 @@ from notewright.engine.library import admit
 from notewright.engine.move import move
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import edit_note, put
-from notewright.errors import codes
 from notewright.ledger.base import Actor
 from notewright.notes.edits.edit import Replace
 from notewright.notes.path import NotePath
 from notewright.web.addresses import own_path
 from notewright.web.client_snippets import snippets
-from notewright.web.frame import POLICY, STATUS, size
+from notewright.web.frame import POLICY, size
 from notewright.web.pages import activity, health
 from notewright.web.pages.health import Checks, grouped
 
@@ -110,10 +109,6 @@ def test_what_pages_load_is_there_and_kept(page: httpx2.Client) -> None:
         assert page.get(address, headers={"if-none-match": loaded.headers["etag"]}).status_code == 304
     assert page.get("/static/nothing.css").status_code == 404
     assert page.get("/static/..%2Fcookies.py").status_code == 404
-
-
-def test_every_way_we_say_no_has_a_status() -> None:
-    assert set(STATUS) == codes()
 
 
 # ---- activity -----------------------------------------------------------------------------------------

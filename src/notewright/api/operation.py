@@ -21,6 +21,7 @@ from notewright.api.schemas import Schema
 from notewright.errors import Forbidden, Internal, Invalid, Problem
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.auth.authenticate import SMALL, GuardedRoute, Narrow, Need, Visitor, visitor_of
+from notewright.server.http_status import STATUS
 from notewright.surfaces.base import BadArgument
 
 Pieces = Iterator[bytes]
@@ -60,24 +61,6 @@ class Operation:
 
 log = logging.getLogger(__name__)
 
-STATUS = {
-    "not_found": 404,
-    "ambiguous": 409,
-    "exists": 409,
-    "conflict": 409,
-    "invalid": 400,
-    "not_text": 422,
-    "too_large": 413,
-    "read_only": 403,
-    "forbidden": 403,
-    "quota": 507,
-    "no_space": 507,
-    "busy": 503,
-    "indexing": 503,
-    "limited": 429,
-    "unavailable": 503,
-    "internal": 500,
-}
 AGAIN = {"busy": 1, "indexing": 2, "unavailable": 5}  # seconds after which it is worth another try
 CODES = {403: "forbidden", 404: "not_found", 413: "too_large"}  # of what the web framework refuses; else invalid
 ALWAYS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}

@@ -18,9 +18,8 @@ from starlette.requests import Request
 from notewright.accounts.base import Accounts
 from notewright.api.schemas import Schema
 from notewright.config.load import Config
-from notewright.engine.dialects.obsidian import with_timeout
 from notewright.engine.library import NarrowedLibrary
-from notewright.engine.workspace import CALL_SECONDS, Workspace
+from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
 from notewright.errors import Invalid, NotFound, Unavailable
 from notewright.ledger.base import Actor
 from notewright.mcp.jsonrpc import parsed

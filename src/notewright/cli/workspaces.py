@@ -55,11 +55,6 @@ def _rename(args: argparse.Namespace, config: Config, registry: Accounts) -> int
     return 0
 
 
-def _same_address(one: WorkspaceConfig, registry: Accounts) -> str:
-    known = any(record.location == one.location and "id" in record.settings for record in registry.records())
-    return f"Its address stays /w/{one.id}/…" if known else "Its address stays as it is"
-
-
 def _set(args: argparse.Namespace, config: Config, registry: Accounts) -> int:
     pairs = _pairs(args.settings)
     one = library.change(config, registry, args.name, pairs, by_location=True)

@@ -17,7 +17,7 @@ from notewright.ledger.base import Past
 from notewright.notes.glob import glob_matcher, glob_pieces
 from notewright.notes.links.resolve import link_key
 from notewright.notes.model import Note
-from notewright.notes.parse.parser import parse
+from notewright.notes.parse.parser import is_costly, parse, parse_words
 from notewright.notes.path import NotePath, path_key, path_problem, with_md
 from notewright.stores.base import Entry, Stored
 
@@ -40,8 +40,11 @@ class Reading:
 
     @property
     def note(self) -> Note:
-        """What the text means; of what was asked for lately it is remembered."""
-        return _parsed(self.path, self.text) if len(self.text) <= _SHORT else parse(self.path, self.text)
+        """What the text means; of what was asked for lately it is remembered. Of a text that holds too much to index
+        it is the words alone, as in the index."""
+        if len(self.text) <= _SHORT:
+            return _parsed(self.path, self.text)
+        return parse_words(self.path, self.text) if is_costly(self.text) else parse(self.path, self.text)
 
 
 @lru_cache(maxsize=64)

@@ -123,6 +123,11 @@ class Workspace:
         return replace(self, actor=actor)
 
 
+def with_timeout(ws: Workspace, seconds: float) -> Workspace:
+    """The same notes for somebody who waits for the index no longer than this."""
+    return replace(ws, limits=replace(ws.limits, index_seconds=seconds))
+
+
 _Answer = TypeVar("_Answer")
 
 

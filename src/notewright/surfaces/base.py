@@ -35,7 +35,6 @@ test calls `perform(surface, call, "read", {...})` and looks at the Answer.
   Over HTTP it may carry a status and headers (`call.transport` says which wire it is).
 """
 
-import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -43,9 +42,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NoReturn, Protocol
 
 from notewright.accounts.limits import Window
-from notewright.engine.dialects.obsidian import with_timeout
 from notewright.engine.indexing.large_notes import say_unread
-from notewright.engine.workspace import CALL_SECONDS, Workspace
+from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
 from notewright.errors import Invalid, Problem
 from notewright.ledger.base import Actor
 
@@ -427,8 +425,3 @@ def whole(entries: Sequence[str], narrow: str, *, separator: str = "\n", around:
         return Answer.of(text)
     said = f"Cut: {kept} of {len(entries)} shown. Narrow the {narrow}."
     return Answer.of(text, said, meta={"truncated": True, "total": len(entries)})
-
-
-def whole_json(rows: Sequence[Any], narrow: str) -> Answer:
-    """A JSON list in Python's default spacing."""
-    return whole([json.dumps(row, ensure_ascii=False) for row in rows], narrow, separator=", ", around=("[", "]"))

@@ -23,8 +23,9 @@ from notewright.engine.library import NarrowedLibrary
 from notewright.engine.workspace import Workspace
 from notewright.errors import Problem
 from notewright.mcp.thread_pool import ThreadPool
+from notewright.server.http_status import STATUS
 from notewright.surfaces.base import Library
-from notewright.web.frame import HEADERS, STATUS, render
+from notewright.web.frame import HEADERS, render
 from notewright.web.pages.activity import ActivityRow, Filter
 
 log = logging.getLogger(__name__)

@@ -16,15 +16,15 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from notewright.accounts.base import Accounts
 from notewright.accounts.limits import MemoryRateLimits
-from notewright.engine.dialects.obsidian import with_timeout
 from notewright.engine.library import NarrowedLibrary
-from notewright.engine.workspace import CALL_SECONDS, Workspace
+from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
 from notewright.errors import Forbidden, Limited, NotFound, Problem
 from notewright.ledger.base import Actor
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.auth.authenticate import VISITOR, GuardedRoute, Need, Visitor, address_of, base_path, base_url
 from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.concurrency_limits import ConcurrencyLimits
+from notewright.server.http_status import STATUS
 from notewright.server.ops.audit_log import AuditLog
 from notewright.surfaces.base import Library, Limiter
 from notewright.web import addresses
@@ -46,11 +46,6 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
     "Cache-Control": "no-store",
 }
-STATUS = {
-    "not_found": 404, "ambiguous": 404, "exists": 409, "conflict": 409, "invalid": 400, "not_text": 415,
-    "too_large": 413, "read_only": 403, "forbidden": 403, "quota": 507, "no_space": 507, "busy": 503, "indexing": 503,
-    "limited": 429, "unavailable": 503, "internal": 500,
-}  # fmt: skip
 MOST_FIELDS = 200  # of one form
 
 

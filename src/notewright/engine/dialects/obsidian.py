@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -38,11 +37,6 @@ def is_tracked(ws: Workspace, what: str, make: Callable[[], _Made]) -> _Made:
     with _keeping:
         first: _Made = known.setdefault(key, made)
         return first
-
-
-def with_timeout(ws: Workspace, seconds: float) -> Workspace:
-    """The same notes for somebody who waits for the index no longer than this."""
-    return replace(ws, limits=replace(ws.limits, index_seconds=seconds))
 
 
 # ---- names --------------------------------------------------------------------------------------------

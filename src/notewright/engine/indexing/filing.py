@@ -9,7 +9,7 @@ from dataclasses import replace
 from notewright.engine.workspace import Workspace
 from notewright.errors import Forbidden, NotFound, Problem
 from notewright.index.base import Filing, Index
-from notewright.notes.parse.parser import parse, parse_words  # parsing is loaded when there is something to parse
+from notewright.notes.parse.parser import is_costly, parse, parse_words
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Store
 
@@ -18,10 +18,8 @@ BIGGEST_PARSED = 32 << 20  # a larger "note" is listed and read, not parsed or s
 BATCH = 200  # files in one transaction
 LARGE = 256 << 10  # bytes; a larger note is filed by its name first, and read when all others are filed
 TOGETHER_BYTES = 1 << 20  # of parsed notes that are held in memory before they are filed
-MOST_MARKS = 500_000  # in a note that is parsed: what its links, headings, tags and items can be told by beforehand
 LATER = "it is large and not indexed yet: only its name is known"
 COSTLY = "it holds too much to index: it is found by its name and words, its links, tags and headings are not known"
-_MARKS = ("[", "#", ">", "\n", "^", "- ", "* ", "+ ", ". ", ") ")
 
 
 def read_for_index(store: Store, entry: Entry, *, large: bool = True) -> Filing | None:
@@ -49,7 +47,7 @@ def read_for_index(store: Store, entry: Entry, *, large: bool = True) -> Filing 
         text, trouble = stored.data.decode(), None
     except UnicodeDecodeError:
         text, trouble = stored.data.decode(errors="replace"), "it is not UTF-8"
-    if len(text) > LARGE and sum(map(text.count, _MARKS)) > MOST_MARKS:
+    if is_costly(text):
         note, trouble = parse_words(path, text), COSTLY
     else:
         note = parse(path, text)

@@ -207,17 +207,6 @@ class Overwrite:
         return [Splice(0, len(text), self.text)]
 
 
-@dataclass(frozen=True, slots=True)
-class RewriteTargets:
-    """New text at known places, such as the targets of links."""
-
-    changes: Sequence[Splice]
-    safe_again: ClassVar[bool] = False
-
-    def splices(self, text: str, path: NotePath) -> list[Splice]:
-        return list(self.changes)
-
-
 # ---- properties ---------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,15 @@ from notewright.notes.parse.structure import block_ids
 from notewright.notes.parse.tags import property_tags, tag_places
 from notewright.notes.path import NotePath
 
+LARGE_CHARS = 256 << 10  # in a shorter text nothing is counted
+MOST_MARKS = 500_000  # of a text that is parsed whole
+_MARKS = ("[", "#", ">", "\n", "^", "- ", "* ", "+ ", ". ", ") ")  # what links, headings, tags and items begin with
+
+
+def is_costly(text: str) -> bool:
+    """Whether parsing all of it would take seconds and hundreds of megabytes: told by counting, which takes neither."""
+    return len(text) > LARGE_CHARS and sum(map(text.count, _MARKS)) > MOST_MARKS
+
 
 def parse(path: NotePath, text: str) -> Note:
     """What `text` says. Never raises: what cannot be read is left out, and `frontmatter.problem` says why."""

@@ -15,13 +15,12 @@ from notewright.engine.dialects.obsidian import (
     tags_of_properties,
     unresolved_links,
     with_tags,
-    with_timeout,
 )
 from notewright.engine.dialects.obsidian import note_by_name as note_named
 from notewright.engine.find.grep import holding
 from notewright.engine.find.links import incoming
 from notewright.engine.read import Reading, read
-from notewright.engine.workspace import Workspace
+from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import Indexing, Invalid
 from notewright.notes.edits.sections import section_of
 from notewright.notes.links.resolve import STEM

@@ -9,9 +9,8 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from notewright.engine.changes.history import list_changes as past_changes
-from notewright.engine.dialects.obsidian import with_timeout
 from notewright.engine.read import folder_path, former_names, locate
-from notewright.engine.workspace import Workspace
+from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import Invalid, Problem
 from notewright.ledger.base import Change, Past
 from notewright.notes.path import path_problem

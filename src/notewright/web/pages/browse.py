@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 
 from starlette.responses import Response
 
-from notewright.engine.dialects.obsidian import with_timeout
 from notewright.engine.find.search import parse_query
 from notewright.engine.find.search import search as search_notes
 from notewright.engine.read import folder_path, list_folder, listing
-from notewright.engine.workspace import Workspace
+from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import Problem
 from notewright.index.base import Hit, Selection
 from notewright.web.addresses import folder_url, note_url, workspace_url

@@ -10,9 +10,10 @@ from notewright.config.settings import SURFACES, surface_name
 from notewright.engine.library import new_token
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound
+from notewright.server.http_status import STATUS
 from notewright.web.addresses import at, workspace_url
 from notewright.web.client_snippets import snippets
-from notewright.web.frame import PAGE, STATUS, PageRequest
+from notewright.web.frame import PAGE, PageRequest
 
 DAYS = {"30": 30, "90": 90, "365": 365}  # without one it does not expire
 MOST_PATTERNS = 100

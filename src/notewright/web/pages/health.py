@@ -15,9 +15,8 @@ from starlette.responses import Response
 
 from notewright.engine.check import Finding
 from notewright.engine.check import check as check_workspace
-from notewright.engine.dialects.obsidian import with_timeout
 from notewright.engine.read import listing
-from notewright.engine.workspace import Workspace
+from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import Internal, Problem
 from notewright.index.base import Selection
 from notewright.web.frame import PageRequest

@@ -8,11 +8,10 @@ from typing import Any
 from starlette.responses import Response
 
 from notewright.engine.changes.history import list_changes
-from notewright.engine.dialects.obsidian import with_timeout
 from notewright.engine.find.links import ResolvedLink, resolver
 from notewright.engine.find.links import links as links_of
 from notewright.engine.read import Reading, exists, locate, read
-from notewright.engine.workspace import Workspace
+from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import Indexing, NotFound
 from notewright.ledger.base import Past
 from notewright.notes.links.resolve import Meaning
