@@ -49,8 +49,12 @@ def seconds(text: str) -> float:
 
 
 def assert_linear(make, size: int = 20_000) -> None:
-    small = min(seconds(make(size)) for _ in range(2))
-    large = min(seconds(make(4 * size)) for _ in range(2))
+    """Four times the size takes less than ten times as long. A busy machine adds to it: the best of several."""
+    small = large = float("inf")
+    for _ in range(8):
+        small, large = min(small, seconds(make(size))), min(large, seconds(make(4 * size)))
+        if large < 10 * small + 0.1:
+            return
     assert large < 10 * small + 0.1
 
 

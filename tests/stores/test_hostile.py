@@ -179,11 +179,12 @@ def test_special_files_neither_hang_nor_exist(notes: FolderStore, tmp_path: Path
     root = tmp_path / "notes"
     os.mkfifo(root / "fifo.md")
     listener = socket.socket(socket.AF_UNIX)
-    os.chdir(root)
+    before = os.getcwd()
+    os.chdir(root)  # the path of a socket is short
     try:
         listener.bind("socket.md")
     finally:
-        os.chdir("/")
+        os.chdir(before)
     names = ["fifo.md", "socket.md"]
     try:
         os.mknod(root / "zero.md", 0o20666, os.makedev(1, 5))

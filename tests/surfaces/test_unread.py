@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from notewright.app import compose
-from notewright.config.load import CommandLine, load
+from notewright.config.load import Config
 from notewright.engine.indexing import indexer, large_notes
 from notewright.engine.indexing.filing import LARGE
 from notewright.engine.library import WorkspaceList
@@ -46,7 +46,7 @@ def unread(workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
 
 @pytest.mark.parametrize("name", FINDING)
 def test_what_is_found_comes_with_what_is_not_indexed_yet(name: str, unread: Workspace) -> None:
-    surface = compose.surface_named(name, load(CommandLine((".",), None, {})))
+    surface = compose.surface_named(name, Config((), "", ""))
     tool, args = FINDING[name]
     answer = perform(surface, Call(WorkspaceList((unread,))), tool, args)
     assert not answer.is_error, answer.text
@@ -55,7 +55,7 @@ def test_what_is_found_comes_with_what_is_not_indexed_yet(name: str, unread: Wor
 
 
 def test_a_change_is_answered_as_ever(unread: Workspace) -> None:
-    surface = compose.surface_named("notes", load(CommandLine((".",), None, {})))
+    surface = compose.surface_named("notes", Config((), "", ""))
     answer = perform(surface, Call(WorkspaceList((unread,))), "write", {"path": "New", "content": "fresh\n"})
     assert len(answer.blocks) == 1
     found = perform(surface, Call(WorkspaceList((unread,))), "search", {"query": "fresh"})
@@ -72,7 +72,7 @@ def test_a_change_is_answered_as_ever(unread: Workspace) -> None:
 def test_a_rename_is_refused_with_the_notes_it_waits_for(
     name: str, tool: str, args: dict[str, str], unread: Workspace
 ) -> None:
-    surface = compose.surface_named(name, load(CommandLine((".",), None, {})))
+    surface = compose.surface_named(name, Config((), "", ""))
     answer = perform(surface, Call(WorkspaceList((unread,))), tool, args)
     assert answer.is_error
     assert "still indexing (2 of 3" in answer.text

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, TypeVar
@@ -105,12 +105,7 @@ class SqliteIndex:
         if self._held.con is not None:
             yield  # inside another
             return
-        try:
-            identity = self._places.current()
-            con = self._borrow(identity)
-            con.db.execute("begin")  # the moment is that of the first question
-        except TROUBLE as error:
-            raise in_words(error) from error
+        identity, con = self._begun()
         self._held.con, self._held.identity = con, identity
         try:
             yield
@@ -119,6 +114,27 @@ class SqliteIndex:
                 self._held.con = None
                 con.db.execute("rollback")
                 self._give_back(identity, con)
+
+    def _begun(self) -> tuple[Identity, Connection]:
+        """A connection whose transaction has begun; the moment it shows is that of the first question."""
+
+        def begin() -> tuple[Identity, Connection]:
+            identity = self._places.current()
+            try:
+                con = self._borrow(identity)
+                con.db.execute("begin")
+            except DAMAGE:
+                self._places.discard(identity)
+                raise
+            return identity, con
+
+        try:
+            for _ in range(3):
+                with suppress(*DAMAGE):
+                    return begin()
+            return begin()
+        except TROUBLE as error:
+            raise in_words(error) from error
 
     def _answer(self, identity: Identity, question: Callable[[Connection], T]) -> T:
         con, self._held.con = self._held.con, None
