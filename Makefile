@@ -17,7 +17,7 @@ PACKAGES  := rg:ripgrep strace:strace npm:npm node:nodejs chromium:chromium wrk:
 help:
 	@echo "make install   .venv with the product, all extras and the development tools"
 	@echo "make serve     serve examples/notes over HTTP on loopback, port $(PORT) (PORT=… for another)"
-	@echo "make check     format, lint, types, quick tests: under a minute"
+	@echo "make check     format, lint, types, quick tests: five minutes on two cores"
 	@echo "make test      every test once: under fifteen minutes"
 	@echo "make torture   the long versions (SEEDS=$(SEEDS))"
 	@echo "make bench     measure, and write docs/bench.md (SIZES=\"$(SIZES)\")"
