@@ -1,6 +1,7 @@
 """The rooms and who may see whom, read from the imports of every module."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,6 +149,16 @@ def test_a_class_name_means_one_thing() -> None:
             if isinstance(node, ast.ClassDef):
                 named.setdefault(node.name, []).append(str(file.relative_to(SRC)))
     assert {name: files for name, files in named.items() if len(files) > 1} == {}
+
+
+def test_a_module_that_a_docstring_names_is_there() -> None:
+    wrong = [
+        f"{file.relative_to(SRC)} names {named}"
+        for file in modules()
+        for named in re.findall(r"`([\w/]+\.py)`", file.read_text(encoding="utf-8"))
+        if not any((place / named).is_file() for place in (SRC, file.parent, SRC.parent.parent))
+    ]
+    assert wrong == []
 
 
 def test_a_room_grows_only_in_the_commit_that_says_why() -> None:

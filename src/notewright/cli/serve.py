@@ -1,4 +1,4 @@
-"""`notewright serve`: from flags to a Config, and on to `app.py`."""
+"""`notewright serve`: from flags to a Config, and on to `app/compose.py`."""
 
 import argparse
 import re

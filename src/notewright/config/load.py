@@ -1,6 +1,6 @@
 """What the product is told from outside: flags over NOTEWRIGHT_… variables over a file over the defaults.
 
-One table (`table.py`) knows every setting; the environment is read here and nowhere else. The result is one frozen
+One table (`settings.py`) knows every setting; the environment is read here and nowhere else. The result is one frozen
 Config.
 """
 

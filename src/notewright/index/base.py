@@ -1,7 +1,7 @@
 """What can be found fast: a cache of the notes that can be deleted at any moment and comes back the same.
 
-The index stores what was written; which note a link means is decided by `notes.resolve` when asked. Both the SQLite
-and any later index answer these questions with the same set of answers.
+The index stores what was written; which note a link means is decided by `notes/links/resolve.py` when asked. Both the
+SQLite and any later index answer these questions with the same set of answers.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -217,7 +217,7 @@ class Index(Protocol):
         ...
 
     def bearing(self, key: str) -> Sequence[NotePath]:
-        """Paths whose last segment, with or without `.md`, has this key (`notes.Names`)."""
+        """Paths whose last segment, with or without `.md`, has this key (`Names`)."""
         ...
 
     def bearing_each(self, keys: Iterable[str]) -> dict[str, list[NotePath]]:
@@ -259,7 +259,7 @@ class Index(Protocol):
         ...
 
     def tagged(self, key: str) -> list[NotePath]:
-        """Notes with this tag or one below it, case ignored (`notes.tag_key`)."""
+        """Notes with this tag or one below it, case ignored (`tag_key`)."""
         ...
 
     def tags_of(self, paths: Iterable[str]) -> dict[str, list[str]]: ...

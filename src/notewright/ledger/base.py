@@ -1,10 +1,10 @@
-"""What was done and who may: kept, migrated, never rebuilt, synced to disk.
+"""What was done: kept, migrated, never rebuilt, synced to disk.
 
 A change set is recorded here before the first note is touched, with the bytes it replaces and the bytes it makes: that
 row is what makes it happen. Whoever comes next after a crash finishes it.
 
-The ledger names bytes by their SHA-256 (`stores.version_of`), whatever a store uses for its versions: what a change
-set leaves behind must be known before a store has seen it.
+The ledger names bytes by their SHA-256 (`version_of` of `stores/base.py`), whatever a store uses for its versions: what
+a change set leaves behind must be known before a store has seen it.
 """
 
 from collections.abc import Iterable, Mapping

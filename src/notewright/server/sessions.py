@@ -1,7 +1,7 @@
 """Sessions over HTTP: an id that any worker can check, and a little memory beside it.
 
 The id is signed, not remembered: it holds when it was made and by whom, and is good in every process that has the key.
-That it is alive, and what was said once under it, is remembered by all workers together (`engine.Traffic`); what else a
+That it is alive, and what was said once under it, is remembered by all workers together (`RateLimits`); what else a
 surface keeps for its client is small, bounded, and each worker's own.
 """
 

@@ -15,7 +15,7 @@ engine's values and problems into its own words. A whole one:
         Tool("read", "Read one note.", READ, read, {"readOnlyHint": True}),
     ), Plain())
 
-What happens to a call, in this order (`calling.perform`): the tool is looked up (`Style.unknown_tool`), `coerce` may
+What happens to a call, in this order (`perform`): the tool is looked up (`Style.unknown_tool`), `coerce` may
 loosen the arguments, they are checked against the schema (`Style.bad_arguments`), `run` runs, a Problem becomes the
 dialect's words (`Style.problem`), anything else is logged and becomes an Internal problem. Nothing of it knows MCP: a
 test calls `perform(surface, call, "read", {...})` and looks at the Answer.
@@ -402,7 +402,7 @@ def together(surfaces: Sequence[Surface]) -> dict[str, tuple[Surface, Tool]]:
 
 
 class Limiter(Protocol):
-    """Every `engine.Traffic` is one. It is shared, so a surface puts its own name before the caller's."""
+    """Every `RateLimits` is one. It is shared, so a surface puts its own name before the caller's."""
 
     def count(self, caller: str, windows: Sequence[Window]) -> None:
         """Let one more call through, or Limited with the seconds until the first free place."""

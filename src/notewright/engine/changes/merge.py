@@ -1,7 +1,7 @@
 """Putting a change of ours together with what somebody else made of the same file.
 
-`notes.merge` joins two changes to one text. After a crash we often do not know whether the other's text holds our
-change already; joining it again would put it in twice. So we first look.
+`notes/edits/merge.py` joins two changes to one text. After a crash we often do not know whether the other's text holds
+our change already; joining it again would put it in twice. So we first look.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Keeping the index in step with the store: at start by stat alone, then by watching.
 
-Of all processes that serve one folder one is elected (`election.py`) to follow changes made from outside; the others
+Of all processes that serve one folder one is elected (`leader_lock.py`) to follow changes made from outside; the others
 wait to take over when it dies. Every process files its own changes itself.
 """
 

@@ -1,4 +1,4 @@
-"""stdio through the SDK: for the 2026 era, and for what `lane.py` leaves to it."""
+"""stdio through the SDK: for the 2026 era, and for what `fast_path.py` leaves to it."""
 
 from types import TracebackType
 from typing import Any

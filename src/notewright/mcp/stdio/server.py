@@ -2,7 +2,7 @@
 
 The SDK's own transport hands every line to a thread three times, leaves malformed input unanswered, dies of a lone
 surrogate and drops calls in flight when its input ends. This one answers everything and lets calls finish. The SDK is
-loaded only when a client asks for more than `lane.py` knows.
+loaded only when a client asks for more than `fast_path.py` knows.
 """
 
 import asyncio

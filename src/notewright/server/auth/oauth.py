@@ -108,7 +108,7 @@ def _secret(file: str) -> str:
 class Issuer:
     """Knows the access tokens of one issuer; nothing is asked of it before the first one comes in.
 
-    A `gate.Keeper` for one event loop. It raises Unavailable or Busy where nobody can say whether a token is good.
+    A `TokenChecker` for one event loop. It raises Unavailable or Busy where nobody can say whether a token is good.
     """
 
     def __init__(

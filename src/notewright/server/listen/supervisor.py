@@ -16,7 +16,7 @@ how 64 lasting connections were spread:
     a socket each (SO_REUSEPORT)             59-61 %, up to  81 %    30/34  28/36
 
 Of 240 requests with 40 at a time under way, one of two workers killed each time: 87 were lost here, 100 with a socket
-each. That was before workers left at the door whom they could not serve at once (`listening.py`). Two workers, 40
+each. That was before workers left at the door whom they could not serve at once (`uvicorn_server.py`). Two workers, 40
 clients that search over a new connection each time, one worker killed, three times: 17, 19 and 19 were lost, and 3, 3
 and 4 are now, with 57 and 64 answers a second.
 """

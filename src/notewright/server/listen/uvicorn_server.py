@@ -5,7 +5,7 @@ that keeps us waiting is shown out: `ConnectionLimits` says for what, and for ho
 
 Connections are accepted one at a time per turn of the event loop, and left to another process behind the same door if
 that one has fewer. uvicorn's way (everybody who waits, at once) hands a whole burst to whichever process wakes up
-first: `processes.py` has the numbers. Who could not be served at once is left at the door, too, for a while: a process
+first: `supervisor.py` has the numbers. Who could not be served at once is left at the door, too, for a while: a process
 that is killed takes with it whom it has let in, and nobody else.
 """
 

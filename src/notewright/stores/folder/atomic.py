@@ -1,6 +1,6 @@
 """The changes to one folder: what is laid beside for which change set, which folders were made, what is durable.
 
-Everything here happens alone among our threads and processes (`alone.py`), so that only foreign programs can interfere.
+Everything here happens alone among our threads and processes (`lock.py`), so that only foreign programs can interfere.
 """
 
 import errno

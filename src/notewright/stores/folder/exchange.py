@@ -2,7 +2,7 @@
 
 Comparing first and renaming then would lose what an editor saves in between. Here the swap *is* the comparison: once
 the new bytes have the note's name, what they replaced lies beside and can be looked at in peace. All callers are alone
-(`alone.py`): only foreign programs write at the same time.
+(`lock.py`): only foreign programs write at the same time.
 """
 
 import os

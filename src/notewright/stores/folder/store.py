@@ -1,9 +1,9 @@
 """Notes as files in a folder that people and their editors use at the same time.
 
 Reading opens through no symlink and believes no file that an editor has just emptied. Writing lays the new bytes
-beside, swaps the names and looks at what came out (`swap.py`); what came out is looked at once more later
-(`asides.py`). Serving a folder changes nothing in it; nothing is kept open between calls, so its disk can be unmounted,
-and every call then says Unavailable.
+beside, swaps the names and looks at what came out (`exchange.py`); what came out is looked at once more later
+(`leftovers.py`). Serving a folder changes nothing in it; nothing is kept open between calls, so its disk can be
+unmounted, and every call then says Unavailable.
 """
 
 import errno
