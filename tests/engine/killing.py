@@ -53,7 +53,7 @@ def renaming(ws: Workspace, old: str, new: str) -> Plan:
     """A move with every link to the note, planned from the files themselves."""
     steps: list[Put | Drop] = [
         Put(NotePath(new), None, None, NotePath(old)),
-        Drop(NotePath(old), ws.store.read(NotePath(old)).version),
+        Drop(NotePath(old), ws.store.read(NotePath(old))),
     ]
     for entry in ws.store.entries():
         if entry.path == old:
@@ -61,7 +61,7 @@ def renaming(ws: Workspace, old: str, new: str) -> Plan:
         note = ws.store.read(entry.path)
         data = note.data.replace(f"[[{old[:-3]}]]".encode(), f"[[{new[:-3]}]]".encode())
         if data != note.data:
-            steps.append(Put(entry.path, data, note.version))
+            steps.append(Put(entry.path, data, note))
     return Plan(tuple(steps), f"moved {old} to {new}")
 
 

@@ -57,12 +57,12 @@ def version(ws: Workspace, path: str) -> str:
 
 def put(ws: Workspace, path: str, text: str, source: str | None = None) -> Put:
     """A step to this text from whatever is there."""
-    there = path in texts(ws)
-    return Put(NotePath(path), text.encode(), version(ws, path) if there else None, source and NotePath(source))
+    there = ws.store.read(NotePath(path)) if path in texts(ws) else None
+    return Put(NotePath(path), text.encode(), there, source and NotePath(source))
 
 
 def drop(ws: Workspace, path: str) -> Drop:
-    return Drop(NotePath(path), version(ws, path))
+    return Drop(NotePath(path), ws.store.read(NotePath(path)))
 
 
 def renaming(ws: Workspace, old: str, new: str) -> Plan:

@@ -11,8 +11,10 @@ from tests.engine.parts import NoIndex, desk, drop, put, renaming, texts, versio
 
 from notewright.engine.changes import machine
 from notewright.engine.changes.commit import Plan, Put, commit, commit_latest, edit, recover
+from notewright.engine.changes.history import undo
 from notewright.engine.changes.machine import FileGoal, route
 from notewright.engine.workspace import Workspace
+from notewright.engine.write import overwrite
 from notewright.errors import Conflict, Exists, Forbidden, Internal, NoSpace, NotFound, NotText
 from notewright.ledger.base import Change, Past, Step
 from notewright.ledger.sqlite import SqliteLedger
@@ -84,12 +86,14 @@ def test_an_id_is_one_word_of_at_least_six_letters_and_digits() -> None:
     assert all(re.fullmatch("[a-z0-9]{6,}", name) for name in ids)
 
 
-@pytest.mark.parametrize("seen", [None, "0" * 64])
-def test_a_file_that_is_not_as_it_was_seen_refuses_the_whole_plan(seen: str | None) -> None:
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_file_that_is_not_as_it_was_seen_refuses_the_whole_plan(seen: bool) -> None:
     ws = desk()
+    write(ws, A="something else\n")
+    old = ws.store.read(A) if seen else None
     write(ws, A="a\n")
-    with pytest.raises(Exists if seen is None else Conflict) as refused:
-        commit(ws, Plan((put(ws, "B.md", "b\n"), Put(A, b"mine\n", seen)), ""))
+    with pytest.raises(Conflict if seen else Exists) as refused:
+        commit(ws, Plan((put(ws, "B.md", "b\n"), Put(A, b"mine\n", old)), ""))
     assert refused.value.details["path"] == "A.md"
     assert texts(ws) == {"A.md": "a\n"}
     assert ws.ledger.past(Past()) == [] == ws.ledger.unfinished()
@@ -256,8 +260,8 @@ def test_going_back_goes_in_the_opposite_order() -> None:
 
 def test_every_effect_has_its_deed() -> None:
     assert set(machine.Effect.__args__) == {
-        machine.Record, machine.Stage, machine.Read, machine.Recall, machine.Write, machine.Respell, machine.Delete,
-        machine.Settle, machine.Sweep, machine.IndexPaths, machine.Close,
+        machine.Record, machine.Stage, machine.Read, machine.AskApplied, machine.Recall, machine.Write, machine.Respell,
+        machine.Settle, machine.Sweep, machine.IndexFiles, machine.Close,
     }  # fmt: skip
 
 
@@ -356,10 +360,12 @@ def test_who_listens_is_told_of_what_a_dead_process_had_begun() -> None:
 def test_nobody_is_told_of_what_did_not_happen() -> None:
     heard: list[Change] = []
     ws = desk(heard=lambda ws, change: heard.append(change))
+    write(ws, A="old\n")
+    old = ws.store.read(A)
     write(ws, A="a\n")
     commit(ws, Plan((put(ws, "A.md", "a\n"),), "nothing new"))
     with pytest.raises(Conflict):
-        commit(ws, Plan((Put(A, b"b\n", version_of(b"old\n")),), "too late"))
+        commit(ws, Plan((Put(A, b"b\n", old),), "too late"))
     assert heard == []
 
 
@@ -370,3 +376,46 @@ def test_a_listener_that_fails_fails_no_change() -> None:
     ws = desk(heard=fail)
     assert commit(ws, Plan((put(ws, "A.md", "a\n"),), "made")).id
     assert texts(ws) == {"A.md": "a\n"}
+
+
+MERGING = "one\ntwo\nthree\nfour\nfive\n"
+
+
+def test_a_store_that_merges_takes_an_edit_of_an_older_text() -> None:
+    ws = desk(MemoryStore(Disk(merges=True)))
+    write(ws, A=MERGING)
+    shown = version(ws, "A.md")
+    edit(ws, A, lambda text: text.replace("five", "FIVE"), summary="somebody else")
+    edited = edit(ws, A, lambda text: text.replace("one", "ONE"), summary="", seen=shown[:12], again=False)
+    assert texts(ws) == {"A.md": "ONE\ntwo\nthree\nfour\nFIVE\n"}
+    assert (edited.before, edited.after) == (MERGING.replace("five", "FIVE"), texts(ws)["A.md"])
+    undo(ws, edited.change_id or "")
+    assert texts(ws) == {"A.md": MERGING.replace("five", "FIVE")}
+
+
+def test_a_store_that_merges_takes_a_whole_older_text() -> None:
+    ws = desk(MemoryStore(Disk(merges=True)))
+    write(ws, A=MERGING)
+    shown = version(ws, "A.md")
+    edit(ws, A, lambda text: text.replace("five", "FIVE"), summary="somebody else")
+    overwrite(ws, A, MERGING.replace("one", "ONE").encode(), seen=shown)
+    assert texts(ws) == {"A.md": "ONE\ntwo\nthree\nfour\nFIVE\n"}
+    with pytest.raises(Conflict):
+        overwrite(ws, A, MERGING.replace("five", "5").encode(), seen=shown)
+    with pytest.raises(Conflict):
+        overwrite(ws, A, b"x", seen="0" * 12)
+
+
+def test_inside_a_group_nothing_is_assumed_of_a_step_that_somebody_wrote_over() -> None:
+    """Two notes are created; the second is there, and at the first somebody else has saved."""
+    after = version_of(b"a")
+    steps = tuple(Step(NotePath(f"{name}.md"), None, after) for name in "xy")
+    store = MemoryStore()
+    store.put("x.md", b"foreign")
+    store.put("y.md", b"a")
+    sights = {step.path: store.read(step.path) for step in steps}
+    assert route(steps, sights, {after: b"a"}).state == "done", "in order the first was made before the second"
+    apart = route(steps, sights, {after: b"a"}, in_order=False)
+    assert apart.kept == (steps[0].path,), "it may never have been ours"
+    told = route(steps, sights, {after: b"a"}, in_order=False, told=[steps[0].path])
+    assert (told.state, told.kept) == ("done", ()), "the store knows that it was"

@@ -13,7 +13,6 @@ from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Forbidden, NotFound
 from notewright.ledger.base import Actor, Past
 from notewright.notes.path import NotePath
-from notewright.stores.base import version_of
 from notewright.testing.memory_store import MemoryStore
 
 
@@ -65,7 +64,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing() -> None:
     name = did(ws, put(ws, "A.md", "a2\n"))
     shown = undo(ws, name, dry_run=True)
     assert shown.done is None
-    assert shown.plan.steps == (Put(NotePath("A.md"), b"a\n", version_of(b"a2\n")),)
+    assert shown.plan.steps == (Put(NotePath("A.md"), b"a\n", ws.store.read(NotePath("A.md"))),)
     assert texts(ws) == {"A.md": "a2\n"}
     assert len(ws.ledger.past(Past())) == 1
 

@@ -1,16 +1,16 @@
 """The change-set machine by itself: what it asks for when the store says busy, is full, or a process died."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from tests.engine.parts import ANN
 
 from notewright.engine.changes.machine import (
+    AskApplied,
     Close,
-    Delete,
     Effect,
-    IndexPaths,
+    IndexFiles,
     Machine,
     Outcome,
     Read,
@@ -26,13 +26,25 @@ from notewright.engine.changes.machine import (
 from notewright.errors import Busy, Conflict, Forbidden, NoSpace, Problem
 from notewright.ledger.base import Change, Step
 from notewright.notes.path import NotePath
-from notewright.stores.base import Stored, version_of
+from notewright.stores.base import OpId, Stored, Swap, Swapped, version_of
 from notewright.testing.memory_store import MemoryStore
 
 A, B, C = NotePath("A.md"), NotePath("f/B.md"), NotePath("C.md")
 OLD, NEW = b"old\n", b"new\n"
 Files = dict[NotePath, bytes]
-Foreign = Callable[[Effect, Files], None]
+
+
+class One(NamedTuple):
+    """One swap of a group, as it comes to its turn."""
+
+    op: OpId
+    path: NotePath
+    data: bytes | None
+    seen: str | None
+
+
+Deed = Any  # an Effect, One or Indexed
+Foreign = Callable[[Deed, Files], None]
 
 
 def change(*steps: Step) -> Change:
@@ -51,18 +63,25 @@ def stored(path: NotePath, data: bytes | None) -> Stored | None:
     return store.read(path)
 
 
+class Indexed(NamedTuple):
+    """Files were given to the index, as they are."""
+
+    paths: tuple[NotePath, ...]
+
+
 class Run:
     """A machine driven against files in a dict; `foreign` may change them, or raise, before each effect is done."""
 
     def __init__(self, files: Files, foreign: Foreign = lambda effect, files: None) -> None:
         self.files, self.foreign = dict(files), foreign
-        self.asked: list[Effect] = []
+        self.barred: set[NotePath] = set()
+        self.asked: list[Deed] = []
 
     def drive(self, running: Machine) -> Outcome:
         effect = next(running)
         try:
             while True:
-                self.asked.append(effect)
+                self.asked += [] if isinstance(effect, Write | IndexFiles) else [effect]
                 try:
                     answer = self.answer(effect)
                 except Problem as problem:
@@ -76,17 +95,35 @@ class Run:
     def answer(self, effect: Effect) -> Any:
         self.foreign(effect, self.files)
         match effect:
-            case Read(path):
-                return stored(path, self.files.get(path))
+            case Read(paths):
+                return [self.read(path) for path in paths]
+            case AskApplied():
+                return frozenset()
             case Recall(version):
                 return {version_of(data): data for data in (OLD, NEW)}.get(version)
-            case Write(_, path, data, seen):
-                if self.files.get(path) != data:
-                    self.swap(path, data, seen)
-                return stored(path, data)
-            case Delete(_, path, seen):
-                self.swap(path, None, seen)
+            case Write(op, swaps):
+                return self.write(op, swaps)
+            case IndexFiles(paths, sights):
+                assert all((seen and seen.data) == self.files.get(path) for path, seen in sights.items())
+                self.asked.append(Indexed(paths))
         return None
+
+    def read(self, path: NotePath) -> Stored | Problem | None:
+        return Forbidden("not this one", path=path) if path in self.barred else stored(path, self.files.get(path))
+
+    def write(self, op: OpId, swaps: tuple[Swap, ...]) -> list[Swapped]:
+        """One after the other to the first problem, as a folder does it."""
+        outcomes: list[Swapped] = []
+        for swap in swaps:
+            self.asked.append(One(op, swap.path, swap.data, swap.seen))
+            try:
+                self.foreign(self.asked[-1], self.files)
+                if self.files.get(swap.path) != swap.data:
+                    self.swap(swap.path, swap.data, swap.seen)
+            except Problem as problem:
+                return [*outcomes, problem]
+            outcomes.append(stored(swap.path, swap.data))
+        return outcomes
 
     def swap(self, path: NotePath, data: bytes | None, seen: str | None) -> None:
         now = self.files.pop(path, None)
@@ -96,7 +133,7 @@ class Run:
         if data is not None:
             self.files[path] = data
 
-    def deeds(self, *kinds: type) -> list[Effect]:
+    def deeds(self, *kinds: type) -> list[Deed]:
         return [effect for effect in self.asked if isinstance(effect, kinds)]
 
 
@@ -112,8 +149,8 @@ TWO = change(step(A, OLD, NEW), step(B, OLD, NEW))
 def test_a_change_is_recorded_staged_applied_settled_filed_and_closed_in_this_order() -> None:
     run = Run({A: OLD, B: OLD})
     outcome = run.drive(begin(run, TWO))
-    assert [type(effect) for effect in run.asked] == [Record, Stage, Stage, Write, Write, Settle, IndexPaths, Close]
-    assert run.asked[-3:] == [Settle("c1", ("e",)), IndexPaths((A, B)), Close("c1", "done", None)]
+    assert [type(effect) for effect in run.asked] == [Record, Stage, Stage, One, One, Settle, Indexed, Close]
+    assert run.asked[-3:] == [Settle("c1", ("e",)), Indexed((A, B)), Close("c1", "done", None)]
     assert outcome.state == "done" and outcome.cause is None and run.files == {A: NEW, B: NEW}
 
 
@@ -124,7 +161,7 @@ def test_one_file_alone_is_not_staged() -> None:
 
 
 def test_what_cannot_be_staged_is_taken_back_before_anything_is_written() -> None:
-    def full(effect: Effect, files: Files) -> None:
+    def full(effect: Deed, files: Files) -> None:
         if isinstance(effect, Stage) and effect.path == B:
             raise NoSpace("full", path=B)
 
@@ -132,33 +169,33 @@ def test_what_cannot_be_staged_is_taken_back_before_anything_is_written() -> Non
     with pytest.raises(NoSpace):
         run.drive(begin(run, TWO))
     assert run.asked[-2:] == [Settle("c1", ("f",)), Close("c1", "taken_back", None)]
-    assert run.deeds(Write) == []
+    assert run.deeds(One) == []
 
 
 @pytest.mark.parametrize("problem", [NoSpace("full", path=B), Busy("being saved", path=B)])
 def test_a_store_that_is_full_or_busy_in_the_middle_takes_the_change_back_and_says_why(problem: Problem) -> None:
-    def refuse(effect: Effect, files: Files) -> None:
-        if isinstance(effect, Write) and effect.path == B:
+    def refuse(effect: Deed, files: Files) -> None:
+        if isinstance(effect, One) and effect.path == B:
             raise problem
 
     run = Run({A: OLD, B: OLD}, refuse)
     outcome = run.drive(begin(run, TWO))
     assert (outcome.state, outcome.cause) == ("taken_back", problem)
     assert run.files == {A: OLD, B: OLD}
-    at = run.asked.index(Write("c1", B, NEW, version_of(OLD)))
+    at = run.asked.index(One("c1", B, NEW, version_of(OLD)))
     assert run.asked[at + 1] == Settle("c1", ()), "what was staged takes the room that going back needs"
-    assert Write("c1x", A, OLD, version_of(NEW)) in run.asked
+    assert One("c1x", A, OLD, version_of(NEW)) in run.asked
     assert run.asked[-4:] == [
         Settle("c1", ()),
         Settle("c1x", ("f",)),
-        IndexPaths((A, B)),
+        Indexed((A, B)),
         Close("c1", "taken_back", None),
     ]
 
 
 def test_a_store_that_stays_busy_on_the_way_back_leaves_the_change_to_the_next_call() -> None:
-    def refuse(effect: Effect, files: Files) -> None:
-        if isinstance(effect, Write) and (effect.path == B or effect.op == "c1x"):
+    def refuse(effect: Deed, files: Files) -> None:
+        if isinstance(effect, One) and (effect.path == B or effect.op == "c1x"):
             raise Busy("being saved", path=effect.path)
 
     run = Run({A: OLD, B: OLD}, refuse)
@@ -169,8 +206,8 @@ def test_a_store_that_stays_busy_on_the_way_back_leaves_the_change_to_the_next_c
 
 
 def test_a_store_that_is_busy_during_recovery_leaves_it_to_the_next_call() -> None:
-    def refuse(effect: Effect, files: Files) -> None:
-        if isinstance(effect, Write) and effect.path == B:
+    def refuse(effect: Deed, files: Files) -> None:
+        if isinstance(effect, One) and effect.path == B:
             raise Busy("being saved", path=B)
 
     run = Run({A: NEW, B: OLD}, refuse)
@@ -182,9 +219,9 @@ def test_a_store_that_is_busy_during_recovery_leaves_it_to_the_next_call() -> No
 def test_somebody_who_never_stops_saving_is_said_after_a_while_and_nothing_stays_staged() -> None:
     count = 0
 
-    def save(effect: Effect, files: Files) -> None:
+    def save(effect: Deed, files: Files) -> None:
         nonlocal count
-        if isinstance(effect, Write) and effect.path == B:
+        if isinstance(effect, One) and effect.path == B:
             count += 1
             files[B] = f"{count}\n".encode() + OLD
 
@@ -200,15 +237,15 @@ def test_somebody_who_never_stops_saving_is_said_after_a_while_and_nothing_stays
 def test_recovery_repeats_what_a_dead_process_wrote_and_deleted_so_that_it_is_on_disk() -> None:
     run = Run({A: NEW, B: NEW})
     outcome = run.drive(recovery(change(step(A, OLD, NEW), step(B, OLD, NEW), step(C, OLD, None))))
-    assert run.deeds(Write, Delete) == [
-        Write("c1", A, NEW, version_of(NEW)),
-        Write("c1", B, NEW, version_of(NEW)),
-        Delete("c1", C, version_of(OLD)),
+    assert run.deeds(One) == [
+        One("c1", A, NEW, version_of(NEW)),
+        One("c1", B, NEW, version_of(NEW)),
+        One("c1", C, None, version_of(OLD)),
     ]
     assert run.asked[-4:] == [
         Settle("c1", ("e",)),
         Sweep(frozenset({"", "f"})),
-        IndexPaths((A, B, C)),
+        Indexed((A, B, C)),
         Close("c1", "done", None),
     ]
     assert outcome.state == "done" and outcome.merged == ()
@@ -217,35 +254,32 @@ def test_recovery_repeats_what_a_dead_process_wrote_and_deleted_so_that_it_is_on
 def test_recovery_does_not_write_over_what_somebody_else_made_of_a_note() -> None:
     run = Run({A: b"top\n" + NEW, B: NEW})
     outcome = run.drive(recovery(TWO))
-    assert run.deeds(Write) == [Write("c1", B, NEW, version_of(NEW))]
+    assert run.deeds(One) == [One("c1", B, NEW, version_of(NEW))]
     assert run.files == {A: b"top\n" + NEW, B: NEW} and outcome.state == "done"
 
 
 def test_taking_back_repeats_nothing() -> None:
     run = Run({A: OLD, B: b"somebody's\n"})
     outcome = run.drive(recovery(TWO))
-    assert outcome.state == "taken_back" and run.deeds(Write, Delete) == []
+    assert outcome.state == "taken_back" and run.deeds(One) == []
 
 
 def test_the_first_run_repeats_nothing_that_it_wrote_itself() -> None:
     saved = [b"top\n" + OLD]
 
-    def save(effect: Effect, files: Files) -> None:
-        if isinstance(effect, Write) and effect.path == B and saved:
+    def save(effect: Deed, files: Files) -> None:
+        if isinstance(effect, One) and effect.path == B and saved:
             files[B] = saved.pop()
 
     run = Run({A: OLD, B: OLD}, save)
     outcome = run.drive(begin(run, TWO))
-    assert [effect.path for effect in run.deeds(Write) if isinstance(effect, Write)] == [A, B, B]
+    assert [effect.path for effect in run.deeds(One)] == [A, B, B]
     assert run.files == {A: NEW, B: b"top\n" + NEW} and outcome.merged == (B,)
 
 
 def test_a_note_that_may_not_be_read_does_not_end_a_recovery() -> None:
-    def refuse(effect: Effect, files: Files) -> None:
-        if isinstance(effect, Read) and effect.path == A:
-            raise Forbidden("not this one", path=A)
-
-    run = Run({A: OLD, B: OLD}, refuse)
+    run = Run({A: OLD, B: OLD})
+    run.barred.add(A)
     outcome = run.drive(recovery(TWO))
     assert outcome.kept == (A,) and run.files[A] == OLD
     assert run.deeds(Close) == [Close("c1", "done", (TWO.steps[1],))]

@@ -186,8 +186,8 @@ def test_a_note_that_vanishes_before_its_heading_is_renamed_is_missing_and_no_ot
 ) -> None:
     ws = workspace({"A.md": "# Old\n", "B.md": "# Old\n[[A#Old]]"})
     ws.follower.wait_for_all(10)
-    there = NotesRead.text
-    monkeypatch.setattr(NotesRead, "text", lambda self, path: None if path == "A.md" else there(self, path))
+    there = NotesRead.read
+    monkeypatch.setattr(NotesRead, "read", lambda self, paths: there(self, [path for path in paths if path != "A.md"]))
     with pytest.raises(NotFound):
         rename_heading(ws, NotePath("A.md"), "Old", "New")
     assert texts(tmp_path / "Main") == {"A.md": "# Old\n", "B.md": "# Old\n[[A#Old]]"}

@@ -64,7 +64,9 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.disk = Disk()
+        self.disk = Disk(keeps_ops=self.rng.random() < 0.3)
+        if self.rng.random() < 0.5:  # like a bucket: of a group of writes any may have happened
+            self.disk.shuffle = self.rng.shuffle
         self.ledger = SqliteLedger.in_memory()
         self.saves = self.rng.choice((0.0, 0.03, 0.15))  # how often an editor saves at an effect
         self.deaths = self.rng.choice((0.0, 0.02, 0.06))
@@ -179,12 +181,12 @@ class World:
 
     def renaming(self, old: NotePath, new: NotePath) -> Plan:
         store = MemoryStore(self.disk)  # looks, and is no step of the simulation
-        steps: list[Put | Drop] = [Put(new, None, None, old), Drop(old, store.read(old).version)]
+        steps: list[Put | Drop] = [Put(new, None, None, old), Drop(old, store.read(old))]
         for path in list(self.disk.files):
             seen = store.read(NotePath(path))
             data = seen.data.replace(f"[[{old.stem}]]".encode(), f"[[{new.stem}]]".encode())
             if path != old and data != seen.data:
-                steps.append(Put(NotePath(path), data, seen.version))
+                steps.append(Put(NotePath(path), data, seen))
         return Plan(tuple(steps), f"moved {old} to {new}")
 
     def take_back(self, ws: Workspace) -> None:

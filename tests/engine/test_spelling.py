@@ -160,9 +160,9 @@ def respelling(ws: Workspace) -> Plan:
     puts = (
         Put(NotePath("F/a.md"), b"new a", None, NotePath("f/a.md")),
         Put(NotePath("F/b.md"), None, None, NotePath("f/b.md")),
-        Put(NotePath("c.md"), b"[[F/a]]", there["c.md"].version),
+        Put(NotePath("c.md"), b"[[F/a]]", there["c.md"]),
     )
-    drops = (Drop(NotePath(path), there[path].version) for path in ("f/a.md", "f/b.md"))
+    drops = (Drop(NotePath(path), there[path]) for path in ("f/a.md", "f/b.md"))
     return Plan((*puts, *drops), "respelled", emptied=("f",))
 
 
@@ -239,7 +239,7 @@ def test_a_change_of_case_that_finds_no_room_leaves_every_name_as_it_was() -> No
 def test_a_change_of_case_on_a_real_folder_lets_the_ledger_keep_the_bytes(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("words")
     ws = desk(FolderStore(tmp_path), SqliteLedger.in_memory())
-    seen = ws.store.read(NotePath("a.md")).version
+    seen = ws.store.read(NotePath("a.md"))
     moved = (Put(NotePath("A.md"), None, None, NotePath("a.md")), Drop(NotePath("a.md"), seen))
     commit(ws, Plan(moved, "respelled"))
-    assert ws.ledger.blob(seen) == b"words"
+    assert ws.ledger.blob(seen.version) == b"words"

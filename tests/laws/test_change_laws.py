@@ -35,7 +35,7 @@ def plan(ws: Workspace, wishes: dict[str, bytes | str | None]) -> Plan:
     """Some files are to hold these bytes, or those of another file, or to be gone."""
     notes, steps = files(ws), list[Put | Drop]()
     for path, wish in wishes.items():
-        seen = ws.store.read(NotePath(path)).version if path in notes else None
+        seen = ws.store.read(NotePath(path)) if path in notes else None
         if wish is None:
             steps += [Drop(NotePath(path), seen)] if seen else []
         elif isinstance(wish, bytes):

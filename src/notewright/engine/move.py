@@ -12,7 +12,7 @@ from notewright.engine.changes.commit import Drop, Plan, Put, commit_indexed, re
 from notewright.engine.dialects.octarine import is_folder
 from notewright.engine.find.links import resolver
 from notewright.engine.indexing.large_notes import naming, wait_for_links
-from notewright.engine.read import fetch, missing
+from notewright.engine.read import exists, fetch, missing
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import Deleted, admit, refuse_twin, trash_place
 from notewright.errors import Exists, Forbidden, Invalid, NotFound
@@ -56,26 +56,37 @@ class RenamedInside:
 
 
 class NotesRead:
-    """Notes read once for a plan, each with the version that was read."""
+    """Files read once for a plan."""
 
     def __init__(self, ws: Workspace) -> None:
         self._ws = ws
         self.stored: dict[NotePath, Stored] = {}
 
-    def text(self, path: NotePath) -> str | None:
-        """None where nothing is or what is there is not text: it cannot be edited, and its bytes stay."""
-        stored = self.stored.get(path) or read_or_none(self._ws.store, path)
-        if stored is None:
-            return None
-        self.stored[path] = stored
-        try:
-            return stored.data.decode()
-        except UnicodeDecodeError:
-            return None
+    def read(self, paths: Iterable[NotePath]) -> None:
+        """All at once, those that are there."""
+        unread = [path for path in dict.fromkeys(paths) if path not in self.stored]
+        for path, found in zip(unread, self._ws.store.read_many(unread, hidden=True), strict=True):
+            if isinstance(found, Stored):
+                self.stored[path] = found
+            elif not isinstance(found, NotFound):
+                raise found
+
+    def texts(self, paths: Iterable[NotePath]) -> dict[NotePath, str]:
+        """Of those that are there and are text: what is not cannot be edited, and its bytes stay."""
+        wanted = list(dict.fromkeys(paths))
+        self.read(wanted)
+        there = ((path, self.stored[path].data) for path in wanted if path in self.stored)
+        return {path: text for path, data in there if (text := _text_or_none(data)) is not None}
 
     def notes(self, paths: Iterable[NotePath]) -> list[Note]:
-        found = ((path, self.text(path)) for path in dict.fromkeys(paths) if path.is_note)
-        return [parse(path, text) for path, text in found if text is not None]
+        return [parse(path, text) for path, text in self.texts(path for path in paths if path.is_note).items()]
+
+
+def _text_or_none(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def move(
@@ -178,7 +189,7 @@ def _with_extension(ws: Workspace, old: NotePath, new: str) -> str:
 
 
 def _refuse_taken(ws: Workspace, target: NotePath, moves: Mapping[NotePath, NotePath]) -> None:
-    if target not in moves and read_or_none(ws.store, target) is not None:
+    if target not in moves and exists(ws, target):
         raise Exists(f"{target} is there already", hint="choose another name", path=target)
 
 
@@ -220,18 +231,18 @@ def _plan(
     ws: Workspace, moves: Mapping[NotePath, NotePath], policy: LinkPolicy, summary: str
 ) -> tuple[Plan, tuple[Rewritten, ...]]:
     texts = NotesRead(ws)
-    linking = _linking(ws, touched_keys(moves))
-    notes = texts.notes([*moves, *linking])
-    others = {path: text for path in ws.index.ending(*CANVASES) if (text := texts.text(path)) is not None}
-    rewritten = plan_rename(moves, ws.index, notes, others, policy)
+    linking, canvases = _linking(ws, touched_keys(moves)), ws.index.ending(*CANVASES)
+    texts.read([*moves, *linking, *canvases])
+    rewritten = plan_rename(moves, ws.index, texts.notes([*moves, *linking]), texts.texts(canvases), policy)
     new_texts = {one.before: one.text.encode() for one in rewritten}
     steps: list[Put | Drop] = []
     for path, target in moves.items():
-        stored = texts.stored.get(path) or ws.store.read(path)
-        steps += [Put(target, new_texts.get(path), None, source=path), Drop(path, stored.version)]
+        if path not in texts.stored:
+            raise missing(ws, path)
+        steps += [Put(target, new_texts.get(path), None, source=path), Drop(path, texts.stored[path])]
     for one in rewritten:
         if one.before not in moves:
-            steps.append(Put(one.before, new_texts[one.before], texts.stored[one.before].version))
+            steps.append(Put(one.before, new_texts[one.before], texts.stored[one.before]))
     emptied = tuple(sorted(_folders(moves) - _folders(moves.values()), key=len, reverse=True)) if len(moves) > 1 else ()
     return Plan(tuple(steps), summary, emptied=emptied), rewritten
 
@@ -262,12 +273,12 @@ def delete_marked(
             ]
             if splices:
                 data = spliced(note.text, splices).encode()
-                steps.append(Put(note.path, data, texts.stored[note.path].version))
+                steps.append(Put(note.path, data, texts.stored[note.path]))
         changed[:] = [step.path for step in steps]
         old = read_or_none(ws.store, path)
         if old is None:
             raise missing(ws, path)
-        return Plan((*steps, Put(place, None, None, source=path), Drop(path, old.version)), f"deleted {path}")
+        return Plan((*steps, Put(place, None, None, source=path), Drop(path, old)), f"deleted {path}")
 
     change_id = None
     if dry_run:
@@ -365,7 +376,7 @@ def _commit(
         notes = texts.notes(paths())
         rewritten = list(plan(notes))
         files[:] = [(one.before, one.links) for one in rewritten]
-        steps = (Put(one.before, one.text.encode(), texts.stored[one.before].version) for one in rewritten)
+        steps = (Put(one.before, one.text.encode(), texts.stored[one.before]) for one in rewritten)
         return Plan(tuple(steps), summary)
 
     change_id = None

@@ -1,7 +1,7 @@
 """Changing notes: making, overwriting, editing, deleting. Each is one change set that can be undone."""
 
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -14,7 +14,7 @@ from notewright.errors import Conflict, Exists, Forbidden, Indexing, Invalid, No
 from notewright.notes.edits.edit import Edit, apply, apply_all, may_apply_again
 from notewright.notes.links.resolve import link_key
 from notewright.notes.path import NotePath, name_problem, path_key
-from notewright.stores.base import Version, version_of
+from notewright.stores.base import Stored, Version, version_of
 
 TRIES = 8
 
@@ -66,18 +66,24 @@ def refuse_twin(ws: Workspace, path: NotePath, but_for: frozenset[str] = frozens
 
 def existing_spelling(ws: Workspace, path: NotePath, but_for: frozenset[str] = frozenset()) -> NotePath:
     """The path with every name as the files and folders that are there spell it."""
-    here = ""
-    segments = path.split("/")
-    for depth, name in enumerate(segments, 1):
-        place = NotePath(f"{here}/{name}" if here else name)
-        if not _is_there(ws, place):
-            names = _siblings if depth < len(segments) else _bearing
-            twins = [twin for twin in names(ws, place) if path_key(twin) == path_key(place) and twin not in but_for]
-            if not twins:
-                return NotePath("/".join([place, *segments[depth:]]))
-            place = min(twins)
-        here = place
-    return NotePath(here)
+    folder, is_there = _existing_folder(ws, path.folder, but_for)
+    place = NotePath(f"{folder}/{path.name}" if folder else path.name)
+    twins = _twins(_bearing(ws, place), place, but_for) if is_there else []
+    return min(twins) if twins and place not in twins and not _is_there(ws, place) else place
+
+
+def _existing_folder(ws: Workspace, folder: str, but_for: frozenset[str]) -> tuple[str, bool]:
+    """A folder as it is spelled, and whether it is there. If it is, so are those it is in: one question is enough."""
+    if not folder or _is_there(ws, NotePath(folder)):
+        return folder, True
+    outer, is_there = _existing_folder(ws, NotePath(folder).folder, but_for)
+    place = NotePath(f"{outer}/{NotePath(folder).name}" if outer else folder)
+    twins = _twins(_siblings(ws, place), place, but_for) if is_there else []
+    return (place if place in twins or not twins else min(twins)), bool(twins)
+
+
+def _twins(names: Iterable[NotePath], place: NotePath, but_for: frozenset[str]) -> list[NotePath]:
+    return [name for name in names if path_key(name) == path_key(place) and name not in but_for]
 
 
 def _is_there(ws: Workspace, place: NotePath) -> bool:
@@ -121,11 +127,29 @@ def admit(ws: Workspace, path: NotePath, size: int) -> None:
 def create(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> Written:
     """A file where none is; Exists otherwise."""
     admit(ws, path, len(data))
-    if exists(ws, path):
-        hint = "edit it, overwrite it with the version you read, or choose another name"
-        raise Exists(f"{path} is there already", hint=hint, path=path)
-    done = commit(ws, Plan((Put(path, data, None),), summary or f"created {path}"))
+    if _is_indexed(ws, path):
+        raise _taken(path)
+    try:
+        done = commit(ws, Plan((Put(path, data, None),), summary or f"created {path}"))
+    except Exists:
+        if exists(ws, path):
+            raise _taken(path) from None
+        raise  # a folder is in the way, and it says so
     return Written(path, version_of(data), True, done.id, len(data))
+
+
+def _is_indexed(ws: Workspace, path: NotePath) -> bool:
+    """A file is there, as far as the index knows: the store is not asked, for a write that makes a file asks it."""
+    try:
+        ws.follower.wait(0)
+    except Indexing:
+        return exists(ws, path)
+    return ws.index.filed(path) is not None and exists(ws, path)
+
+
+def _taken(path: NotePath) -> Exists:
+    hint = "edit it, overwrite it with the version you read, or choose another name"
+    return Exists(f"{path} is there already", hint=hint, path=path)
 
 
 def overwrite(ws: Workspace, path: NotePath, data: bytes, *, seen: Version, summary: str = "") -> Written:
@@ -138,10 +162,12 @@ def overwrite(ws: Workspace, path: NotePath, data: bytes, *, seen: Version, summ
             f"{path} is not there any more", hint="leave out the version to create it again", path=path, current=None
         ) from None
     if not same_version(seen, old.version):
-        raise Conflict(
-            f"{path} changed since version {seen}", hint="read it again", path=path, current=old.version, now=old.data
-        )
-    return _replace(ws, path, data, old.version, old.data, summary)
+        shown = ws.store.recall(path, seen)
+        if shown is None:
+            hint, now = "read it again", old.version
+            raise Conflict(f"{path} changed since version {seen}", hint=hint, path=path, current=now, now=old.data)
+        data = ws.store.rebase(path, data, seen=shown.version)
+    return _replace(ws, path, data, old, summary)
 
 
 def put(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> Written:
@@ -149,21 +175,22 @@ def put(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> Wri
     admit(ws, path, len(data))
     for attempt in range(TRIES):
         try:
-            if not exists(ws, path):
+            try:
+                old = ws.store.read(path)
+            except NotFound:
                 return create(ws, path, data, summary=summary)
-            old = ws.store.read(path)
-            return _replace(ws, path, data, old.version, old.data, summary)
+            return _replace(ws, path, data, old, summary)
         except (Conflict, Exists, NotFound):
             if attempt == TRIES - 1:
                 raise
     raise AssertionError("the last attempt returns or raises")
 
 
-def _replace(ws: Workspace, path: NotePath, data: bytes, seen: Version, old: bytes, summary: str) -> Written:
-    if data == old:
-        return Written(path, seen, False, None, len(data), old)
-    done = commit(ws, Plan((Put(path, data, seen),), summary or f"overwrote {path}"))
-    return Written(path, done.versions.get(path) or version_of(data), False, done.id, len(data), old)
+def _replace(ws: Workspace, path: NotePath, data: bytes, old: Stored, summary: str) -> Written:
+    if data == old.data:
+        return Written(path, old.version, False, None, len(data), old.data)
+    done = commit(ws, Plan((Put(path, data, old),), summary or f"overwrote {path}"))
+    return Written(path, done.versions.get(path) or version_of(data), False, done.id, len(data), old.data)
 
 
 def same_version(given: str, current: Version) -> bool:
@@ -212,8 +239,6 @@ def change_text(
 ) -> Edited:
     """Read, change by a pure function, write what was seen: the door for every edit of one note."""
     admit(ws, path, 0)
-    if not exists(ws, path):
-        raise missing(ws, path)
 
     def checked(text: str) -> str:
         new = change(text)
@@ -222,7 +247,10 @@ def change_text(
             admit(ws, path, size)
         return new
 
-    return edit(ws, path, checked, summary=summary or f"edited {path}", seen=seen, again=again)
+    try:
+        return edit(ws, path, checked, summary=summary or f"edited {path}", seen=seen, again=again)
+    except NotFound as problem:
+        raise missing(ws, path) if problem.details.get("what") == "file" else problem from None
 
 
 def delete(ws: Workspace, path: NotePath, *, trash: bool = True, dry_run: bool = False) -> Deleted:
@@ -237,7 +265,7 @@ def delete(ws: Workspace, path: NotePath, *, trash: bool = True, dry_run: bool =
     def make() -> Plan:
         place = trash_place(ws, path) if trash else None
         places[:] = [place]
-        gone = Drop(path, ws.store.read(path).version)
+        gone = Drop(path, ws.store.read(path))
         return Plan((gone,) if place is None else (Put(place, None, None, source=path), gone), f"deleted {path}")
 
     if dry_run:
@@ -280,7 +308,7 @@ def change_path(ws: Workspace, path: NotePath, new: NotePath, change: Callable[[
         admit(ws, new, len(data))
         written[:] = [Written(new, version_of(data), False, None, len(data), old.data)]
         moved = Put(new, None if data == old.data else data, None, source=path)
-        return Plan((moved, Drop(path, old.version)), f"moved {path} to {new}")
+        return Plan((moved, Drop(path, old)), f"moved {path} to {new}")
 
     done = commit_latest(ws, make)
     return replace(written[0], change_id=done.id)

@@ -6,14 +6,15 @@ engine's business (`engine/changes/commit.py`), written once over `stage`, `writ
 
 import hashlib
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
+from notewright.errors import Problem
 from notewright.notes.path import NotePath
 
-Version = str  # opaque outside the store, compared for equality only; on a folder the SHA-256 of the bytes
+Version = str  # the SHA-256 of the bytes, on every store
 OpId = str  # names one change set: a call repeated with the same id is the same call
 
 
@@ -47,6 +48,19 @@ class Stored:
     entry: Entry
 
 
+class Swap(NamedTuple):
+    """One file to be replaced in `write_many`, as `write` and `delete` are told of it one by one."""
+
+    path: NotePath
+    data: bytes | None  # None: delete it
+    seen: Version | None
+    source: NotePath | None = None
+    settled: bool = False
+
+
+Swapped = Stored | Problem | None  # what came of a swap: what is there now, None where it was deleted, or why not
+
+
 class Store(Protocol):
     """What a place for notes promises. All calls may come from any thread; paths have passed `NotePath.parse`.
 
@@ -60,6 +74,7 @@ class Store(Protocol):
     """
 
     identity: str  # the same in every process that opens the same notes; a safe file name
+    in_order: bool  # `write_many` goes from first to last and stops at the first problem, so a crash leaves "k of n"
 
     def entries(self) -> Iterator[Entry]:
         """Every visible file, folder by folder, complete and cheap. A symlink to a file beneath the root is one entry
@@ -84,6 +99,10 @@ class Store(Protocol):
         """Its bytes, whole: a file that an editor has just truncated is waited for."""
         ...
 
+    def read_many(self, paths: Sequence[NotePath], *, hidden: bool = False) -> list[Stored | Problem]:
+        """Several files, each as `read` gives it or the problem it raises; at the same time where that is quicker."""
+        ...
+
     def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
         """Lay new bytes beside, durably, so that a `write` of the same op cannot fail for want of space. Optional.
         Folders that are missing are made, and go again with `settle` if nothing came into them."""
@@ -96,10 +115,12 @@ class Store(Protocol):
         *,
         seen: Version | None,
         op: OpId,
+        source: NotePath | None = None,
         settled: bool = False,
         hidden: bool = False,
     ) -> Stored:
         """Replace what was seen (None: nothing may be there) by `data`, or Conflict / Exists and nothing changed.
+        `source`: the file that moves here, for a store that knows files by more than their names.
 
         Durable when it returns, unless something was staged for `op`: then the bytes are durable and the name is with
         `settle`, once for each folder. Repeating it with the same op after it happened is success; a store that
@@ -110,6 +131,26 @@ class Store(Protocol):
     def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
         """Remove what was seen, or Conflict. Already gone is success. Durable as `write` is; folders it leaves empty
         stay until `settle` names them."""
+        ...
+
+    def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
+        """Several writes and deletes of one change set, none of which needs another: the outcome of each, in their
+        order. They may run at the same time. A store that is `in_order` stops at the first problem, and what comes
+        after it in `swaps` has no outcome."""
+        ...
+
+    def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
+        """Of these, the files that the store knows to have been written for `op`, whatever came over them since. Empty
+        on a store that keeps no such record: then contents are compared."""
+        ...
+
+    def recall(self, path: NotePath, version: str) -> Stored | None:
+        """The file as it was at an earlier version (its first digits will do), on a store that can carry a change of
+        that text over to what is there now (`rebase`). None on all others: an older version is then refused."""
+        ...
+
+    def rebase(self, path: NotePath, data: bytes, *, seen: Version) -> bytes:
+        """`data` was made from a version that `recall` gave: the same change, made to what is there now."""
         ...
 
     def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:

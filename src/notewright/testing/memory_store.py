@@ -3,19 +3,25 @@
 A `Disk` is what outlives a process; each `MemoryStore` on it is one process. `step` is called before and after
 everything that touches the disk, so that a simulation can switch to another process there, let a foreign editor write,
 or raise to be a crash at exactly that point. Drop the store then, call its `die`, and open another on the same disk.
+
+A disk may also be like a bucket (`shuffle`: the writes of a group happen in any order, `keeps_ops`: it knows which
+change set wrote a file) or like live documents (`merges`: a change of an older text is carried over to the newer one).
 """
 
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
-from notewright.errors import Busy, Conflict, Exists, NoSpace, NotFound, Unavailable
+from notewright.errors import Busy, Conflict, Exists, NoSpace, NotFound, Problem, Unavailable
+from notewright.notes.edits.merge import merge
 from notewright.notes.path import NotePath, path_key
-from notewright.stores.base import Entry, OpId, Stored, UnlistedFile, Version, parents, version_of
+from notewright.stores.base import Entry, OpId, Stored, Swap, Swapped, UnlistedFile, Version, parents, version_of
 
+_Answer = TypeVar("_Answer")
 Step = Callable[[str, str], None]  # what is about to happen or has happened, and to which path
 
 
@@ -32,6 +38,11 @@ class Disk:
     capacity: int | None = None
     present: bool = True  # False: unmounted
     folds: bool = False  # names that differ in case alone are one name
+    shuffle: Callable[[list[int]], None] | None = None  # the order in which the writes of a group happen
+    keeps_ops: bool = False
+    merges: bool = False
+    ops: dict[str, set[OpId]] = field(default_factory=dict)
+    former: dict[str, list[bytes]] = field(default_factory=dict)
     files: dict[str, _File] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
     beside: dict[tuple[int, OpId, str], bytes] = field(default_factory=dict)
@@ -65,6 +76,7 @@ class MemoryStore:
     def __init__(self, disk: Disk | None = None, *, step: Step | None = None, name: str = "memory") -> None:
         self.disk = disk or Disk()
         self.identity = name
+        self.in_order = self.disk.shuffle is None
         self._step = step or (lambda what, path: None)
         self._pause = 0.0 if step else 0.01  # a simulation decides by itself who goes on while somebody waits
         with self.disk.changed:
@@ -125,6 +137,9 @@ class MemoryStore:
             raise _missing(path)
         return _stored(path, file)
 
+    def read_many(self, paths: Sequence[NotePath], *, hidden: bool = False) -> list[Stored | Problem]:
+        return [_outcome(self.read, path, hidden=hidden) for path in paths]
+
     # Changing it
 
     def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
@@ -142,6 +157,7 @@ class MemoryStore:
         *,
         seen: Version | None,
         op: OpId,
+        source: NotePath | None = None,
         settled: bool = False,
         hidden: bool = False,
     ) -> Stored:
@@ -170,7 +186,11 @@ class MemoryStore:
             raise Conflict(f"{path} changed since it was read", path=path, current=current)
         if self.disk.beside.pop((self._process, op, path), None) is None:
             self._fits(len(data) - (len(file.data) if file else 0))
+        if self.disk.merges and file is not None:
+            self.disk.former.setdefault(path, []).append(file.data)
         self.disk.put(path, data)
+        if self.disk.keeps_ops:
+            self.disk.ops.setdefault(path, set()).add(op)
         return _stored(path, self.disk.files[path])
 
     def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
@@ -185,6 +205,40 @@ class MemoryStore:
             if file is not None:
                 self.disk.put(path, None)
         self._step("deleted", path)
+
+    def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
+        order = list(range(len(swaps)))
+        if self.disk.shuffle is not None:
+            self.disk.shuffle(order)
+        done: dict[int, Swapped] = {}
+        for place in order:
+            done[place] = _outcome(self._swapped, swaps[place], op, hidden)
+            if self.in_order and isinstance(done[place], Problem):
+                break
+        return [done[place] for place in sorted(done)]
+
+    def _swapped(self, swap: Swap, op: OpId, hidden: bool) -> Stored | None:
+        if swap.data is not None:
+            return self.write(swap.path, swap.data, seen=swap.seen, op=op, source=swap.source, hidden=hidden)
+        if swap.seen is not None:
+            self.delete(swap.path, seen=swap.seen, op=op, hidden=hidden)
+        return None
+
+    def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
+        return frozenset(path for path in paths if op in self.disk.ops.get(path, ()))
+
+    def recall(self, path: NotePath, version: str) -> Stored | None:
+        for data in reversed(self.disk.former.get(path, ())):
+            if version_of(data).startswith(version.lower()):
+                return Stored(data, version_of(data), _entry(path, _File(data, 0)))
+        return None
+
+    def rebase(self, path: NotePath, data: bytes, *, seen: Version) -> bytes:
+        base, now = self.recall(path, seen), self.read(path)
+        both = None if base is None else merge(base.data.decode(), data.decode(), now.data.decode())
+        if both is None:
+            raise Conflict(f"{path} changed at the same place", hint="read it again", path=path, current=now.version)
+        return both.encode()
 
     def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
         self._reach(new, hidden)
@@ -288,6 +342,13 @@ class MemoryStore:
     def _fits(self, more: int) -> None:
         if self.disk.capacity is not None and self.disk.used() + more > self.disk.capacity:
             raise NoSpace("the disk is full", hint="nothing was changed; free some space and try again")
+
+
+def _outcome(call: Callable[..., _Answer], *args: Any, **options: Any) -> _Answer | Problem:
+    try:
+        return call(*args, **options)
+    except Problem as problem:
+        return problem
 
 
 def _spelled(path: str, spelled: dict[str, str]) -> str:

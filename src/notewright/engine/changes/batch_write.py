@@ -217,7 +217,7 @@ def _step(ws: Workspace, path: NotePath, data: bytes | None, overwrite: bool, ca
         if there is None:
             return None
         came.deleted.append(path)
-        return Drop(path, there.version)
+        return Drop(path, there)
     if there is None:
         came.created.append(path)
         return Put(path, data, None)
@@ -228,7 +228,7 @@ def _step(ws: Workspace, path: NotePath, data: bytes | None, overwrite: bool, ca
         came.skipped.append(SkippedFile(path, "exists", "there is another file of this name"))
         return None
     came.replaced.append(path)
-    return Put(path, data, there.version)
+    return Put(path, data, there)
 
 
 def _folders_of(paths: Iterable[NotePath]) -> tuple[str, ...]:

@@ -36,14 +36,14 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A file is to hold `data`. `seen` is the version it replaces, None where nothing may be.
+    """A file is to hold `data`. `old` is the file as it was read for the plan, None where nothing may be.
 
     `source` names the file it comes from, in a move; without `data` it gets the source's bytes unchanged.
     """
 
     path: NotePath
     data: bytes | None
-    seen: Version | None
+    old: Stored | None
     source: NotePath | None = None
 
 
@@ -52,7 +52,7 @@ class Drop:
     """A file is to go."""
 
     path: NotePath
-    seen: Version
+    old: Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +133,26 @@ def edit(
     def attempt() -> Edited:
         old = ws.store.read(path, hidden=path.is_hidden)
         before = text_of(path, old.data)
-        if seen is not None and not _same(seen, old.version) and not (again(before) if callable(again) else again):
-            raise Conflict(f"{path} changed since version {seen}", hint="read it again", path=path, current=old.version)
-        after = change(before)
-        if after == before:
-            return Edited(path, before, after, old.version, None)
-        done = _perform(ws, Plan((Put(path, _bytes(path, after), old.version),), summary))
-        return Edited(path, before, after, done.versions[path] or "", done.id)
+        if seen is not None and not _same(seen, old.version):
+            shown = ws.store.recall(path, seen)
+            if shown is not None:
+                new = _bytes(path, change(text_of(path, shown.data)))
+                after = text_of(path, ws.store.rebase(path, new, seen=shown.version))
+                return _edited(ws, old, before, after, summary)
+            if not (again(before) if callable(again) else again):
+                hint = "read it again"
+                raise Conflict(f"{path} changed since version {seen}", hint=hint, path=path, current=old.version)
+        return _edited(ws, old, before, change(before), summary)
 
     return _alone(ws, attempt, tries=max_tries if again else 1)
+
+
+def _edited(ws: Workspace, old: Stored, before: str, after: str, summary: str) -> Edited:
+    path = old.entry.path
+    if after == before:
+        return Edited(path, before, after, old.version, None)
+    done = _perform(ws, Plan((Put(path, _bytes(path, after), old),), summary))
+    return Edited(path, before, after, done.versions[path] or "", done.id)
 
 
 def recover(ws: Workspace) -> None:
@@ -202,7 +213,7 @@ def _alone(ws: Workspace, attempt: Callable[[], _Answer], *, tries: int) -> _Ans
 
 def _finish_others(ws: Workspace) -> None:
     for change in ws.ledger.unfinished():
-        outcome = drive(machine.recovery(change), ws)
+        outcome = drive(machine.recovery(change, in_order=ws.store.in_order), ws)
         log.info("change %s of another process: %s", change.id, outcome.state)
         _tell(ws, change, outcome)
 
@@ -216,9 +227,8 @@ def _perform(ws: Workspace, plan: Plan) -> Done:
 
 
 def rehearse(ws: Workspace, plan: Plan) -> tuple[Sights, dict[str, bytes], tuple[Step, ...]]:
-    """What is there, the bytes that are known, and the steps. Refuses what `commit` would, and does nothing."""
-    sights = _look(ws.store, plan)
-    _refuse_stale(plan, sights)
+    """What was there, the bytes that are known, and the steps. Refuses what `commit` would, and does nothing."""
+    sights = _sights(ws.store, plan)
     known = {version_of(seen.data): seen.data for seen in sights.values() if seen}
     steps = tuple(step for step in map(partial(_step, sights, known), plan.steps) if step.before != step.after)
     refuse_over_quota(ws, steps, known)
@@ -230,10 +240,11 @@ def _carried_out(ws: Workspace, plan: Plan) -> Done:
     if not steps:
         return Done(None, {step.path: _version(sights[step.path]) for step in plan.steps})
     change = Change(
-        _new_id(ws.ledger), ws.clock(), ws.actor, plan.summary, tuple(sorted(steps, key=_order)),
-        undoes=plan.undoes, emptied=plan.emptied, made=_new_folders(ws.store, steps),
+        _new_id(ws.ledger), ws.clock(), ws.actor, plan.summary, tuple(sorted(steps, key=machine.order_of)),
+        undoes=plan.undoes, emptied=plan.emptied, made=_new_folders(ws, steps),
     )  # fmt: skip
-    outcome = drive(machine.carry_out(change, _worth_keeping(steps, known), sights, known), ws)
+    blobs = _worth_keeping(steps, known)
+    outcome = drive(machine.carry_out(change, blobs, sights, known, in_order=ws.store.in_order), ws)
     _tell(ws, change, outcome)
     if outcome.state == "taken_back":
         raise outcome.cause or Internal("a change was taken back without a reason")
@@ -252,12 +263,15 @@ def _tell(ws: Workspace, change: Change, outcome: Outcome) -> None:
         log.exception("no event could be sent for change %s", change.id)
 
 
-def _look(store: Store, plan: Plan) -> Sights:
-    named = [step.path for step in plan.steps]
-    if len(set(named)) < len(named):
+def _sights(store: Store, plan: Plan) -> Sights:
+    """What the plan was made from. Whether it still is so the store finds out when it writes."""
+    sights: Sights = {step.path: step.old for step in plan.steps}
+    if len(sights) < len(plan.steps):
         raise Internal("a plan names one file twice")
-    sources = (step.source for step in plan.steps if isinstance(step, Put) and step.source)
-    return {path: read_or_none(store, path) for path in dict.fromkeys((*named, *sources))}
+    for step in plan.steps:
+        if isinstance(step, Put) and step.source and step.source not in sights:
+            sights[step.source] = read_or_none(store, step.source)
+    return sights
 
 
 def read_or_none(store: Store, path: NotePath) -> Stored | None:
@@ -266,17 +280,6 @@ def read_or_none(store: Store, path: NotePath) -> Stored | None:
         return store.read(path, hidden=path.is_hidden)
     except NotFound:
         return None
-
-
-def _refuse_stale(plan: Plan, sights: Sights) -> None:
-    for step in plan.steps:
-        path, current = step.path, _version(sights[step.path])
-        if current == step.seen:
-            continue
-        if step.seen is None:
-            raise Exists(f"{path} already exists", hint="choose another name, or read it and edit it", path=path)
-        what = "is not there any more" if current is None else "changed since it was read"
-        raise Conflict(f"{path} {what}", hint="read it again", path=path, current=current)
 
 
 def _version(seen: Stored | None) -> Version | None:
@@ -301,11 +304,6 @@ def _step(sights: Sights, known: dict[str, bytes], planned: Put | Drop) -> Step:
     return Step(planned.path, before, after, planned.source, modified)
 
 
-def _order(step: Step) -> int:
-    """Creates first, so that no link points nowhere on the way, and deletes last."""
-    return 2 if step.after is None else 1 if step.before is not None else 0
-
-
 def _worth_keeping(steps: tuple[Step, ...], known: Mapping[str, bytes]) -> dict[str, bytes]:
     """The bytes the ledger must hold: all but those that only move from one file of the workspace to another."""
     gone = {step.path: step.before for step in steps if step.after is None}
@@ -323,12 +321,16 @@ def _is_rubbish(path: NotePath) -> bool:
     return path.is_note and path.is_hidden
 
 
-def _new_folders(store: Store, steps: Iterable[Step]) -> tuple[str, ...]:
+def _new_folders(ws: Workspace, steps: Iterable[Step]) -> tuple[str, ...]:
     """Folders that will be made for new files, deepest first."""
     made: set[str] = set()
+    there: set[str] = {""}
     for step in steps:
         folder = NotePath(step.path.folder) if step.before is None else NotePath("")
-        while folder and folder not in made and not _is_there(store, folder):
+        while folder not in made and folder not in there:
+            if _is_there(ws.store, folder):
+                there.add(folder)
+                break
             made.add(folder)
             folder = NotePath(folder.folder)
     return tuple(sorted(made, key=lambda folder: (-folder.count("/"), folder)))
@@ -370,28 +372,29 @@ def perform(effect: Effect, ws: Workspace) -> Any:
     """One effect, against the real things."""
     store, ledger = ws.store, ws.ledger
     match effect:
-        case machine.Read(path):
-            return read_or_none(store, path)
+        case machine.Read(paths):
+            seen = store.read_many(paths, hidden=True)
+            return [None if isinstance(one, NotFound) else one for one in seen]
+        case machine.AskApplied(op, paths):
+            return store.applied(op, paths)
         case machine.Recall(version):
             return ledger.blob(version)
         case machine.Record(change, blobs):
             return ledger.record(change, blobs)
         case machine.Stage(op, path, data):
             return store.stage(path, data, op=op, hidden=path.is_hidden)
-        case machine.Write(op, path, data, seen):
-            ours = seen is not None and ledger.wrote(path, seen)
-            return store.write(path, data, seen=seen, op=op, settled=ours, hidden=path.is_hidden)
+        case machine.Write(op, swaps):
+            ours = [swap.seen is not None and ledger.wrote(swap.path, swap.seen) for swap in swaps]
+            known = [swap._replace(settled=own) for swap, own in zip(swaps, ours, strict=True)]
+            return store.write_many(known, op=op, hidden=True)
         case machine.Respell(old, new):
             return store.respell(old, new, hidden=new.is_hidden)
-        case machine.Delete(op, path, seen):
-            ours = ledger.wrote(path, seen)
-            return store.delete(path, seen=seen, op=op, settled=ours, hidden=path.is_hidden)
         case machine.Settle(op, emptied):
             return store.settle(op, emptied=emptied)
         case machine.Sweep(folders):
             return store.sweep(folders)
-        case machine.IndexPaths(paths):
-            return refile(ws, paths)
+        case machine.IndexFiles(paths, sights):
+            return refile(ws, paths, sights)
         case machine.Close(change_id, state, steps):
             return _close(ledger, change_id, state, steps)
 

@@ -127,8 +127,8 @@ def _outlook(ws: Workspace, step: Put | Drop, most: int) -> FileDiff:
     if isinstance(step, Drop):
         return _compared(FileDiff(step.path, "deleted"), _now(ws, step.path), [], most)
     new = _now(ws, step.source or step.path) if step.data is None else _lines(step.data)
-    if step.source is None or step.seen is not None or not ws.access.sees(step.source):  # as out of the trash
-        shown = FileDiff(step.path, "created" if step.seen is None else "changed")
+    if step.source is None or step.old is not None or not ws.access.sees(step.source):  # as out of the trash
+        shown = FileDiff(step.path, "created" if step.old is None else "changed")
         return _compared(shown, _now(ws, step.path), new, most)
     shown, old = FileDiff(step.path, "moved", step.source), _now(ws, step.source)
     return shown if old == new else _compared(shown, old, new, most)

@@ -3,10 +3,11 @@
     planned ─► recorded in the ledger ─► laid beside ─► applied k of n ─► settled ─► done
                     (the commit point)                       └──────────► settled ─► taken back
 
-Steps are applied in order: creates, writes, deletes; and taken back in the opposite order. So what the store holds
-always looks like "applied k of n", and whoever comes next can tell k by looking. `carry_out` is the first run,
-`recovery` that of whoever comes next; both are generators that yield effects and are sent their results (or thrown
-the Problem they ended in), and know no store and no ledger.
+Steps are applied in three groups: creates, writes, deletes; and taken back in the opposite order. A store that is
+`in_order` applies a group from first to last, so that what it holds always looks like "applied k of n" and whoever
+comes next can tell k by looking. Elsewhere any subset of one group may be there, and nothing is assumed of the others
+in it. `carry_out` is the first run, `recovery` that of whoever comes next; both are generators that yield effects and
+are sent their results (or thrown the Problem they ended in), and know no store and no ledger.
 
 Somebody else may save a file in the middle. Then, for each file: bytes that are ours or the old ones need no thought;
 other bytes are merged with ours where the text allows. What cannot be merged is never overwritten: it decides the
@@ -14,8 +15,9 @@ direction. Forward where nothing ahead is in the way, back where nothing behind 
 be made are made, nothing more is deleted, and the change set is kept as what really happened.
 """
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from notewright.engine.changes.case_only import half_moved, twins_of
@@ -23,8 +25,9 @@ from notewright.engine.changes.merge import held, joined, merged, replaced
 from notewright.errors import Busy, Conflict, Exists, Forbidden, NoSpace, NotFound, Problem
 from notewright.ledger.base import Change, State, Step
 from notewright.notes.path import NotePath
-from notewright.stores.base import OpId, Stored, Version, version_of
+from notewright.stores.base import OpId, Stored, Swap, Swapped, version_of
 
+_IN_THE_WAY = (Conflict, Exists, NotFound, Forbidden)
 _ROUNDS = 16  # so often somebody may interfere before we leave it to the next call
 
 
@@ -43,9 +46,17 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Answered with a Stored, or None where nothing is."""
+    """Answered for each path with a Stored, the Problem of reading it, or None where nothing is."""
 
-    path: NotePath
+    paths: tuple[NotePath, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskApplied:
+    """Answered with those of these paths that the store knows to have been written for this op."""
+
+    op: OpId
+    paths: tuple[NotePath, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +68,16 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Answered with a Stored."""
+    """One group of writes or deletes. Answered with the outcome of each, or of those up to the first problem."""
 
     op: OpId
-    path: NotePath
-    data: bytes
-    seen: Version | None
+    swaps: tuple[Swap, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Respell:  # answered with the Stored under its new spelling, or None where the two are different names
     old: NotePath
     new: NotePath
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    op: OpId
-    path: NotePath
-    seen: Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +92,12 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexPaths:
-    """Into the index, before it is closed: nobody looks at what is closed, and plans are made from the index."""
+class IndexFiles:
+    """Into the index, before it is closed: nobody looks at what is closed, and plans are made from the index. What is
+    known to be there need not be read again."""
 
     paths: tuple[NotePath, ...]
+    sights: Mapping[NotePath, Stored | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ class Close:
     steps: tuple[Step, ...] | None
 
 
-Effect = Record | Stage | Read | Recall | Write | Respell | Delete | Settle | Sweep | IndexPaths | Close
+Effect = Record | Stage | Read | AskApplied | Recall | Write | Respell | Settle | Sweep | IndexFiles | Close
 Sights = dict[NotePath, Stored | None]  # what is there now; a path that could not be read is absent
 
 
@@ -138,7 +142,9 @@ class Route:
     steps: tuple[Step, ...] | None = None  # what really happens, where that is not the plan
 
 
-def carry_out(change: Change, blobs: Mapping[str, bytes], sights: Sights, known: Mapping[str, bytes]) -> Machine:
+def carry_out(
+    change: Change, blobs: Mapping[str, bytes], sights: Sights, known: Mapping[str, bytes], *, in_order: bool = True
+) -> Machine:
     """Make a change set happen whose steps were just seen to be at their beginnings. `known` are its bytes."""
     yield Record(change, blobs)
     laid = [step for step in change.steps if step.after is not None]
@@ -149,12 +155,12 @@ def carry_out(change: Change, blobs: Mapping[str, bytes], sights: Sights, known:
         yield Settle(change.id, change.made)
         yield Close(change.id, "taken_back", None)
         raise
-    return (yield from _Execution(change, sights, dict(known), first=True).finish())
+    return (yield from _Execution(change, sights, dict(known), first=True, in_order=in_order).finish())
 
 
-def recovery(change: Change) -> Machine:
+def recovery(change: Change, *, in_order: bool = True) -> Machine:
     """Finish what a dead process left, or take it back."""
-    run = _Execution(change, {}, {}, first=False)
+    run = _Execution(change, {}, {}, first=False, in_order=in_order)
     yield from run.look()
     return (yield from run.finish())
 
@@ -165,11 +171,14 @@ class _Execution:
     sights: Sights
     known: dict[str, bytes]
     first: bool  # by the process that was asked: it may still refuse
+    in_order: bool
     begun: bool = False
+    applied: set[NotePath] = field(default_factory=set)  # known to have been written, whatever came over them since
     turning: bool = False  # there is no room to go on: back, if that is possible
     barred: set[NotePath] = field(default_factory=set)  # the store lets nobody write there
     cause: Problem | None = None
     merged: set[NotePath] = field(default_factory=set)
+    spelled: set[NotePath] = field(default_factory=set)  # new names that an old file was given by respelling
     respelled: set[tuple[NotePath, NotePath]] = field(
         default_factory=set
     )  # names that have their new spelling, no more
@@ -182,7 +191,7 @@ class _Execution:
             way = self._route()
             try:
                 yield from self._follow(way)
-            except (Conflict, Exists, NotFound, Forbidden) as problem:
+            except _IN_THE_WAY as problem:
                 self.cause = self.cause if self.turning else problem
             except (NoSpace, Busy) as problem:
                 if self.turning or not self.first:
@@ -199,34 +208,46 @@ class _Execution:
     def _route(self) -> Route:
         if self.first and self.cause and not self.begun:
             return Route("taken_back", ())
-        return route(self.change.steps, self.sights, self.known, barred=self.barred, back_first=self.turning)
+        return route(
+            self.change.steps, self.sights, self.known, barred=self.barred, back_first=self.turning,
+            told=self.applied, in_order=self.in_order,
+        )  # fmt: skip
 
     def _follow(self, way: Route) -> Generator[Effect, Any, None]:
-        op = self.change.id if way.state == "done" else self.change.id + "x"
-        for step, end in way.ends:
-            now = self.sights[step.path]
-            if (None if now is None else now.data) == end.data:
-                if not self.first and way.state == "done":
-                    yield from self._confirm(step, now, op)
-                continue
-            try:
-                yield from self._bring(step, end, now, op)
-            except Forbidden:
-                self.barred.add(step.path)
-                raise
-            self.begun = True
+        forward = way.state == "done"
+        for _, group in groupby(way.ends, key=lambda pair: order_of(pair[0])):
+            swaps: list[Swap] = []
+            for step, end in group:
+                there = now = self.sights[step.path]
+                if (None if now is None else now.data) == end.data:
+                    swaps += _confirmed(step, now) if forward and not self.first else ()
+                    continue
+                if end.data is not None and now is None:
+                    there = yield from self._respell(step.path)
+                if there is None or there.data != end.data:
+                    source = step.source if end.data is not None else None
+                    swaps.append(Swap(step.path, end.data, None if there is None else there.version, source))
+            if swaps:
+                yield from self._write(swaps, forward)
 
-    def _bring(self, step: Step, end: FileGoal, now: Stored | None, op: OpId) -> Generator[Effect, Any, None]:
-        if end.data is not None:
-            there = now or (yield from self._respell(step.path))
-            if there is None or there.data != end.data:
-                there = yield Write(op, step.path, end.data, None if there is None else there.version)
-            self.sights[step.path] = there
-        elif now is not None:
-            yield Delete(op, step.path, now.version)
-            self.sights[step.path] = None
-        if now is not None and version_of(now.data) not in (step.before, step.after):
-            self.merged.add(step.path)
+    def _write(self, swaps: list[Swap], forward: bool) -> Generator[Effect, Any, None]:
+        steps = {step.path: step for step in self.change.steps}
+        outcomes: list[Swapped] = yield Write(self.change.id if forward else self.change.id + "x", tuple(swaps))
+        for swap, outcome in zip(swaps, outcomes, strict=False):
+            if isinstance(outcome, Forbidden):
+                self.barred.add(swap.path)
+            if isinstance(outcome, Problem):
+                continue
+            self.begun = True
+            now, step = self.sights[swap.path], steps[swap.path]
+            if swap.path not in self.spelled and now and version_of(now.data) not in (step.before, step.after):
+                self.merged.add(swap.path)
+            self.sights[swap.path] = outcome
+            if forward:
+                self.applied.add(swap.path)
+        problems = [outcome for outcome in outcomes if isinstance(outcome, Problem)]
+        if problems:
+            raise min(problems, key=lambda problem: isinstance(problem, _IN_THE_WAY))
 
     def _respell(self, path: NotePath) -> Generator[Effect, Any, Stored | None]:
         """What a store that ignores case has under another spelling, now spelled so; None on other stores."""
@@ -235,24 +256,23 @@ class _Execution:
             return None
         there: Stored | None = yield Respell(twin, path)
         if there is not None:
-            self.sights[twin] = None
+            self.begun = True
+            self.sights[twin], self.sights[path] = None, there
+            self.spelled.add(path)
         return there
-
-    def _confirm(self, step: Step, now: Stored | None, op: OpId) -> Generator[Effect, Any, None]:
-        """Repeat what a dead process did: it may have died before the new name was on disk, and now it will be."""
-        if now is not None and version_of(now.data) == step.after:
-            yield Write(op, step.path, now.data, now.version)
-        elif now is None and step.after is None and step.before is not None:
-            yield Delete(op, step.path, step.before)
 
     def look(self) -> Generator[Effect, Any, None]:
         """See what is there, and remember the bytes that may be needed to go either way."""
         self.sights = {}
-        for path in dict.fromkeys(path for step in self.change.steps for path in (step.path, step.source) if path):
-            try:
-                self.sights[path] = yield Read(path)
-            except Forbidden:
-                pass
+        steps = self.change.steps
+        paths = tuple(dict.fromkeys(path for step in steps for path in (step.path, step.source) if path))
+        for path, seen in zip(paths, (yield Read(paths)), strict=True):
+            if not isinstance(seen, Problem):
+                self.sights[path] = seen
+            elif not isinstance(seen, Forbidden):
+                raise seen
+        if not self.first:
+            self.applied |= yield AskApplied(self.change.id, tuple(step.path for step in steps))
         yield from self._unspell()
         for step in self.change.steps:
             for version in (step.before, step.after):
@@ -280,7 +300,7 @@ class _Execution:
             yield Settle(self.change.id + "x", self.change.made)
         if not self.first:  # before it is closed: nobody looks at what is closed
             yield Sweep(frozenset(step.path.folder for step in self.change.steps))
-        yield IndexPaths(tuple(step.path for step in self.change.steps if not step.path.is_hidden))
+        yield IndexFiles(tuple(step.path for step in self.change.steps if not step.path.is_hidden), self.sights)
         yield Close(self.change.id, way.state, way.steps)
         return Outcome(way.state, self.sights, tuple(sorted(self.merged)), way.kept, self.cause)
 
@@ -292,17 +312,47 @@ def route(
     *,
     barred: Iterable[NotePath] = (),
     back_first: bool = False,
+    told: Iterable[NotePath] = (),
+    in_order: bool = True,
 ) -> Route:
-    """Where to go from what is seen."""
+    """Where to go from what is seen. `told`: steps known to have been made, as far as anybody knows."""
     seen = [_Seen(step, sights, known, frozenset(barred)) for step in steps]
-    applied = max((place for place, each in enumerate(seen) if each.at(each.step.after)), default=-1)
-    ahead = [each.end(applied=place <= applied) for place, each in enumerate(seen)]
-    behind = [each.turned().end(applied=place > applied) for place, each in enumerate(seen)]
+    applied = _applied(seen, frozenset(told), in_order)
+    ahead = [each.end(applied=made) for each, made in zip(seen, applied, strict=True)]
+    behind = [
+        each.turned().end(applied=None if made is None else not made) for each, made in zip(seen, applied, strict=True)
+    ]
     forward = None if None in ahead else _forward(steps, ahead)
     back = None if None in behind else Route("taken_back", _pairs(steps, behind)[::-1])
     ways = [way for way in ((back, forward) if back_first else (forward, back)) if way is not None]
     ways.sort(key=_moot)  # stable
     return ways[0] if ways else _carried(seen, ahead) or _stand(steps, ahead)
+
+
+def _applied(seen: Sequence["_Seen"], told: frozenset[NotePath], in_order: bool) -> list[bool | None]:
+    """Which steps were made before anybody else came; None where that cannot be known."""
+    made = [each.at(each.step.after) or each.step.path in told for each in seen]
+    last = max((place for place, is_made in enumerate(made) if is_made), default=-1)
+    if in_order or last == -1:
+        return [place <= last for place in range(len(seen))]
+    group, groups = order_of(seen[last].step), [order_of(each.step) for each in seen]
+    return [
+        True if is_made else None if own == group else own < group for is_made, own in zip(made, groups, strict=True)
+    ]
+
+
+def order_of(step: Step) -> int:
+    """Creates first, so that no link points nowhere on the way, and deletes last."""
+    return 2 if step.after is None else 1 if step.before is not None else 0
+
+
+def _confirmed(step: Step, now: Stored | None) -> list[Swap]:
+    """What a dead process did, again: it may have died before the new name was on disk, and now it will be."""
+    if now is not None and version_of(now.data) == step.after:
+        return [Swap(step.path, now.data, now.version)]
+    if now is None and step.after is None and step.before is not None:
+        return [Swap(step.path, None, step.before)]
+    return []
 
 
 def _moot(way: Route) -> bool:
@@ -359,7 +409,7 @@ class _Seen:
         now = self.sights[self.step.path]
         return (None if now is None else version_of(now.data)) == version
 
-    def end(self, *, applied: bool) -> FileGoal | None:
+    def end(self, *, applied: bool | None) -> FileGoal | None:
         """How the file is to be after this step, or None where something is in the way. `applied`: the step was made
         before somebody else came, so that what is there now has it unless it shows that it has not."""
         if self.step.path not in self.sights:
@@ -383,7 +433,7 @@ class _Seen:
         data = self.known.get(self.step.after)
         return None if data is None else FileGoal(data)
 
-    def _merged(self, now: Stored | None, applied: bool) -> FileGoal | None:
+    def _merged(self, now: Stored | None, applied: bool | None) -> FileGoal | None:
         theirs = FileGoal(None if now is None else now.data)
         if now is None or self.step.before is None or self.step.after is None:
             return theirs if applied else None

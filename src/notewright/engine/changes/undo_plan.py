@@ -63,9 +63,9 @@ class UndoPlan:
             if data == (None if old is None else old.data):
                 continue
             if data is not None:
-                steps.append(Put(path, data, None if old is None else old.version, self.origin.get(path)))
+                steps.append(Put(path, data, old, self.origin.get(path)))
             elif old is not None:
-                steps.append(Drop(path, old.version))
+                steps.append(Drop(path, old))
         ids = tuple(change.id for change in changes)
         if not steps:
             where = next(iter(self.now), None)

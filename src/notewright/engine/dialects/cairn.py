@@ -126,7 +126,7 @@ def write_stamped(
         data = whole.encode()
         admit(ws, path, len(data))
         made[:] = [StampedWrite(path, whole, old is None, _size(text) - _size(before or ""), None)]
-        return Plan((Put(path, data, old.version if old else None),), f"{'overwrote' if old else 'created'} {path}")
+        return Plan((Put(path, data, old),), f"{'overwrote' if old else 'created'} {path}")
 
     done = commit_latest(ws, make)
     return replace(made[0], change_id=done.id)

@@ -135,7 +135,7 @@ def replace_with_copy(ws: Workspace, path: NotePath, data: bytes, *, overwrite: 
             raise Exists(f"{path} is there already", hint="allow overwriting", path=path)
         backup = None if old is None else backup_place(ws, path, ws.clock())
         outcome[:] = [Replaced(path, old is None, len(data), version_of(data), backup)]
-        steps = [Put(path, data, old.version if old else None)]
+        steps = [Put(path, data, old)]
         if backup is not None and old is not None:
             steps.insert(0, Put(backup, old.data, None))
         return Plan(tuple(steps), f"{'created' if old is None else 'overwrote'} {path}")

@@ -2,7 +2,7 @@
 
 import logging
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from notewright.errors import Forbidden, NotFound, Problem
 from notewright.index.base import Filing, Index
 from notewright.notes.parse.parser import is_costly, parse, parse_words
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, Store
+from notewright.stores.base import Entry, Store, Stored
 
 log = logging.getLogger(__name__)
 BIGGEST_PARSED = 32 << 20  # a larger "note" is listed and read, not parsed or searched
@@ -22,9 +22,10 @@ LATER = "it is large and not indexed yet: only its name is known"
 COSTLY = "it holds too much to index: it is found by its name and words, its links, tags and headings are not known"
 
 
-def read_for_index(store: Store, entry: Entry, *, large: bool = True) -> Filing | None:
+def read_for_index(store: Store, entry: Entry, *, large: bool = True, stored: Stored | None = None) -> Filing | None:
     """What the index is told of one file; None when it is gone. Broken content is filed as far as it can be, and a
-    large note by its name alone unless `large`: without a stamp, so that it differs from what is there."""
+    large note by its name alone unless `large`: without a stamp, so that it differs from what is there. `stored`: its
+    bytes, where they are known."""
     if entry.kind == "folder" or (entry.kind == "symlink" and not (entry.mode and stat.S_ISREG(entry.mode))):
         return None  # as a listing of all files has it
     path = entry.path
@@ -36,12 +37,13 @@ def read_for_index(store: Store, entry: Entry, *, large: bool = True) -> Filing 
         return _unparsed(entry, f"it is larger than {BIGGEST_PARSED >> 20} MiB")
     if entry.size > LARGE and not large:
         return Filing(path, "", "", entry.size, entry.modified_ns, None, LATER)
-    try:
-        stored = store.read(path)
-    except NotFound:
-        return None
-    except Problem as problem:
-        return _unparsed(entry, problem.message)
+    if stored is None:
+        try:
+            stored = store.read(path)
+        except NotFound:
+            return None
+        except Problem as problem:
+            return _unparsed(entry, problem.message)
     entry = stored.entry
     try:
         text, trouble = stored.data.decode(), None
@@ -97,9 +99,8 @@ def file_unless_written(store: Store, index: Index, read: Iterable[Filing], drop
 
 
 def _as_it_is(store: Store, path: NotePath, known: Filing | None) -> Filing | None:
-    try:
-        entry = store.stat(path)
-    except (NotFound, Forbidden):
+    entry = _entry(store, path)
+    if entry is None:
         return None
     if known is not None and known.stamp in (entry.stamp, ""):
         return known
@@ -107,23 +108,29 @@ def _as_it_is(store: Store, path: NotePath, known: Filing | None) -> Filing | No
 
 
 def file_paths(
-    store: Store, index: Index, paths: Iterable[NotePath], *, locked: bool = False, large: bool = True
+    store: Store,
+    index: Index,
+    paths: Iterable[NotePath],
+    *,
+    sights: Mapping[NotePath, Stored | None] | None = None,
+    large: bool = True,
 ) -> list[Filing]:
-    """Bring the index up to date with these files; what was put into it, without the notes. `locked`: the caller holds
-    the store's lock."""
+    """Bring the index up to date with these files; what was put into it, without the notes. `sights`: the caller holds
+    the store's lock, and knows this of them."""
+    locked, sights = sights is not None, sights or {}
     done: list[Filing] = []
     put: list[Filing] = []
     drop: list[str] = []
     for path in dict.fromkeys(paths):
         known = index.filed(path)
-        try:
-            entry = store.stat(path)
-        except (NotFound, Forbidden):  # a listing leaves out what may not be looked at
+        stored = sights.get(path)
+        entry = stored.entry if stored else None if path in sights else _entry(store, path)
+        if entry is None:
             drop += [path] if known is not None else []
             continue
         if known is not None and known.stamp == entry.stamp:
             continue
-        fresh = read_for_index(store, entry, large=large)
+        fresh = read_for_index(store, entry, large=large, stored=stored)
         if fresh is None:
             drop += [path] if known is not None else []
         else:
@@ -134,6 +141,13 @@ def file_paths(
                 put, drop = [], []
     _file(store, index, put, drop, locked)
     return done
+
+
+def _entry(store: Store, path: NotePath) -> Entry | None:
+    try:
+        return store.stat(path)
+    except (NotFound, Forbidden):  # a listing leaves out what may not be looked at
+        return None
 
 
 def file_large(store: Store, index: Index, path: NotePath) -> list[Filing]:
@@ -161,13 +175,13 @@ def _file(store: Store, index: Index, put: list[Filing], drop: list[str], locked
         file_unless_written(store, index, put, drop)
 
 
-def refile(ws: Workspace, paths: Iterable[NotePath]) -> None:
+def refile(ws: Workspace, paths: Iterable[NotePath], sights: Mapping[NotePath, Stored | None]) -> None:
     """Index a change set of our own before it is answered. The notes are written: a failure here is not theirs, and
     whoever follows the store will file them again."""
     touched = list(paths)
     try:
         ws.index.touched(touched)
-        put = file_paths(ws.store, ws.index, touched, locked=True, large=not ws.follower.takes_large())
+        put = file_paths(ws.store, ws.index, touched, sights=sights, large=not ws.follower.takes_large())
         for filed in put:
             if filed.problem == LATER:
                 ws.follower.put_off(filed.path, filed.size)

@@ -11,13 +11,13 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from notewright.errors import Busy, Exists, NotFound, Unavailable
+from notewright.errors import Busy, Exists, NotFound, Problem, Unavailable
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, OpId, Stored, UnlistedFile, Version, parents, version_of
+from notewright.stores.base import Entry, OpId, Stored, Swap, Swapped, UnlistedFile, Version, parents, version_of
 from notewright.stores.folder import exchange, listing
 from notewright.stores.folder.atomic import AtomicWriter
 from notewright.stores.folder.paths import Abilities, Root, leads_nowhere, refusal
@@ -31,6 +31,8 @@ _PAUSE_S = 0.01
 
 class FolderStore:
     """A folder. `able` says what to try; a system that cannot is found out by trying."""
+
+    in_order = True  # the page cache answers at once: nothing is gained by several threads
 
     def __init__(self, root: Path, *, able: Abilities | None = None) -> None:
         self._root = Root(os.fspath(root), able or Abilities())
@@ -115,6 +117,15 @@ class FolderStore:
             return None
         return Stored(data, version_of(data), listing.file_entry(path, found))
 
+    def read_many(self, paths: Sequence[NotePath], *, hidden: bool = False) -> list[Stored | Problem]:
+        return [self._read_or_problem(path, hidden) for path in paths]
+
+    def _read_or_problem(self, path: NotePath, hidden: bool) -> Stored | Problem:
+        try:
+            return self.read(path, hidden=hidden)
+        except Problem as problem:
+            return problem
+
     # Changing it
 
     def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
@@ -128,6 +139,7 @@ class FolderStore:
         *,
         seen: Version | None,
         op: OpId,
+        source: NotePath | None = None,
         settled: bool = False,
         hidden: bool = False,
     ) -> Stored:
@@ -147,6 +159,31 @@ class FolderStore:
             until = time.monotonic() + PATIENCE_S
             while not self._writing.delete(root, path, seen, op, settled=settled):
                 _pause(path, until)
+
+    def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
+        done: list[Swapped] = []
+        try:
+            for swap in swaps:
+                done.append(self._swap(swap, op, hidden))
+        except Problem as problem:
+            done.append(problem)
+        return done
+
+    def _swap(self, swap: Swap, op: OpId, hidden: bool) -> Stored | None:
+        if swap.data is not None:
+            return self.write(swap.path, swap.data, seen=swap.seen, op=op, settled=swap.settled, hidden=hidden)
+        if swap.seen is not None:
+            self.delete(swap.path, seen=swap.seen, op=op, settled=swap.settled, hidden=hidden)
+        return None
+
+    def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
+        return frozenset()
+
+    def recall(self, path: NotePath, version: str) -> Stored | None:
+        return None
+
+    def rebase(self, path: NotePath, data: bytes, *, seen: Version) -> bytes:
+        raise NotImplementedError("a folder recalls nothing")
 
     def _refuse_twin(self, root: int, path: NotePath, seen: Version | None) -> None:
         """A name that is there in another spelling: the file system would take it for this one."""

@@ -336,7 +336,7 @@ def undo(call: Call, args: Args) -> str:
 def _came_back(step: Put | Drop, kept: FileDiff | None) -> str:
     if isinstance(step, Drop):
         return "is deleted again"
-    back = "is back" if step.seen is None else "is as before"
+    back = "is back" if step.old is None else "is as before"
     return back if kept is None else f"{back}, but for later changes, which were kept{':' if kept.lines else ''}"
 
 
