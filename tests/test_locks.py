@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from notewright import locks
-from notewright.locks import EXCLUSIVE, SHARED, ThreadQueue, lock_in_turn
+from notewright.locks import EXCLUSIVE, SHARED, ThreadQueue, lock_file, lock_in_turn, locked_file
 
 LONG = 30.0
 
@@ -132,3 +132,25 @@ def test_a_thread_that_gave_up_waiting_is_passed_over() -> None:
     assert not queue.acquire(0.01)
     queue.release()
     assert queue.acquire(0)
+
+
+def test_a_locked_file_is_made_kept_from_others_and_free_again_when_it_is_closed(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    with locked_file(file):
+        for timeout in (0, 0.02):
+            with pytest.raises(BlockingIOError):
+                lock_file(file, SHARED, timeout)
+    with locked_file(file, SHARED), locked_file(file, SHARED, 0):
+        pass
+
+
+def test_a_file_that_is_deleted_while_it_is_waited_for_is_not_the_one_that_is_locked(tmp_path: Path) -> None:
+    file, got = tmp_path / "lock", list[int]()
+    with locked_file(file):
+        waiting = threading.Thread(target=lambda: got.append(lock_file(file, timeout=LONG)))
+        waiting.start()
+        time.sleep(0.02)
+        file.unlink()
+    waiting.join(LONG)
+    assert os.path.samestat(os.fstat(got[0]), file.stat())
+    os.close(got[0])

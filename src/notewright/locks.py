@@ -8,11 +8,15 @@ Unlike an exclusive one it can be taken on a directory. Where a system has no su
 polling without an order.
 """
 
+import contextlib
 import fcntl
+import os
 import struct
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
 
 SHARED, EXCLUSIVE = fcntl.LOCK_SH, fcntl.LOCK_EX
 
@@ -22,6 +26,42 @@ _RENEWED_NS, _EXPIRED_NS = 1_000_000_000, 2_000_000_000  # a process that was st
 
 _SET, _GET = getattr(fcntl, "F_OFD_SETLK", None), getattr(fcntl, "F_OFD_GETLK", None)
 _RANGE = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, process
+
+
+def lock_file(
+    path: Path, kind: int = EXCLUSIVE, timeout: float | None = None, flags: int = os.O_RDWR | os.O_CREAT
+) -> int:
+    """The file at this path, open and locked until it is closed; made if it is not there, its folder is not.
+
+    Without a `timeout` it waits for ever; BlockingIOError when that many seconds have passed, at once for 0. A file
+    that was deleted or replaced while it was waited for is left for the one that has its name now.
+    """
+    until = None if timeout is None else time.monotonic() + timeout
+    while True:
+        handle = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        try:
+            if until is None or timeout == 0:
+                fcntl.flock(handle, kind if until is None else kind | fcntl.LOCK_NB)
+            else:
+                lock_in_turn(handle, kind, until)
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                return handle
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def locked_file(path: Path, kind: int = EXCLUSIVE, timeout: float | None = None) -> Iterator[int]:
+    """`lock_file` for the length of a block, which is given the open file."""
+    handle = lock_file(path, kind, timeout)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def lock_in_turn(handle: int, kind: int, until: float) -> None:
