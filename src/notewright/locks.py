@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 SHARED, EXCLUSIVE = fcntl.LOCK_SH, fcntl.LOCK_EX
 
@@ -62,6 +63,72 @@ def locked_file(path: Path, kind: int = EXCLUSIVE, timeout: float | None = None)
         yield handle
     finally:
         os.close(handle)
+
+
+class Lock(Protocol):
+    """A lock that is held."""
+
+    def is_current(self) -> bool:
+        """It is still the one that others find under its name."""
+
+    def release(self, *, last: bool = False) -> None:
+        """`last`: nobody will ask for this name again."""
+
+
+class Coordination(Protocol):
+    """Locks by name among all processes that serve the same notes. Each ends with its process: nothing a dead one held
+    has to be cleared up, and who still holds a lock is slow, not dead. OSError where no lock can be had at all."""
+
+    def try_lock(self, name: str, *, shared: bool = False) -> Lock | None:
+        """None while somebody else holds it."""
+
+
+class FileLocks:
+    """Files in one folder, each locked by `flock`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def try_lock(self, name: str, *, shared: bool = False) -> "FileLock | None":
+        path = self._folder / name
+        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            return FileLock(path, lock_file(path, SHARED if shared else EXCLUSIVE, timeout=0))
+        except BlockingIOError:
+            return None
+
+
+class FileLock:
+    """Held until it is released or its process ends. Its file may be deleted at any moment: then it is not current."""
+
+    def __init__(self, path: Path, handle: int) -> None:
+        self._path, self._handle = path, handle
+
+    def is_current(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._handle), os.stat(self._path))
+        except OSError:
+            return False
+
+    def release(self, *, last: bool = False) -> None:
+        if last:
+            self._path.unlink(missing_ok=True)
+        os.close(self._handle)
+
+
+class NoCoordination:
+    """One process alone: every lock is free."""
+
+    def try_lock(self, name: str, *, shared: bool = False) -> Lock | None:
+        return _FreeLock()
+
+
+class _FreeLock:
+    def is_current(self) -> bool:
+        return True
+
+    def release(self, *, last: bool = False) -> None:
+        return None
 
 
 def lock_in_turn(handle: int, kind: int, until: float) -> None:

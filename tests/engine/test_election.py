@@ -5,17 +5,18 @@ import os
 from pathlib import Path
 
 from notewright.engine.indexing.leader_lock import LeaderLock
+from notewright.locks import FileLocks
 
 
 def test_one_is_elected_and_the_next_when_it_goes(tmp_path: Path) -> None:
-    first, second = LeaderLock(tmp_path), LeaderLock(tmp_path)
+    first, second = LeaderLock(FileLocks(tmp_path)), LeaderLock(FileLocks(tmp_path))
     assert first.stand() and first.stand() and not second.stand()
     first.resign()
     assert second.stand() and not first.stand()
 
 
 def test_who_was_elected_is_not_believed_before_it_has_caught_up(tmp_path: Path) -> None:
-    first, second = LeaderLock(tmp_path), LeaderLock(tmp_path)
+    first, second = LeaderLock(FileLocks(tmp_path)), LeaderLock(FileLocks(tmp_path))
     first.stand()
     assert not second.others_are_fresh()
     first.say_fresh()
@@ -25,7 +26,7 @@ def test_who_was_elected_is_not_believed_before_it_has_caught_up(tmp_path: Path)
 
 
 def _catch_up_and_die(folder: Path) -> None:
-    leader = LeaderLock(folder)
+    leader = LeaderLock(FileLocks(folder))
     assert leader.stand()
     leader.say_fresh()
     os._exit(0)
@@ -36,19 +37,20 @@ def test_nothing_a_dead_process_said_is_believed_of_the_next(tmp_path: Path) -> 
     dead.start()
     dead.join(30)
     assert dead.exitcode == 0
-    successor, other = LeaderLock(tmp_path), LeaderLock(tmp_path)
+    successor, other = LeaderLock(FileLocks(tmp_path)), LeaderLock(FileLocks(tmp_path))
     assert not other.others_are_fresh()
     assert successor.stand() and not other.others_are_fresh()
 
 
 def test_those_who_try_do_not_take_each_other_for_the_elected(tmp_path: Path) -> None:
-    trying = LeaderLock(tmp_path)._locked(tmp_path / "fresh", 1)  # LOCK_SH: somebody else is trying at this moment
-    assert not LeaderLock(tmp_path).others_are_fresh()
-    os.close(trying)
+    trying = FileLocks(tmp_path).try_lock("fresh", shared=True)
+    assert trying is not None
+    assert not LeaderLock(FileLocks(tmp_path)).others_are_fresh()
+    trying.release()
 
 
 def test_deleted_files_let_everybody_stand_again(tmp_path: Path) -> None:
-    first, second = LeaderLock(tmp_path), LeaderLock(tmp_path)
+    first, second = LeaderLock(FileLocks(tmp_path)), LeaderLock(FileLocks(tmp_path))
     first.stand()
     first.say_fresh()
     for file in tmp_path.iterdir():

@@ -1,8 +1,10 @@
 """Two processes, somebody else's editor and crashes after every effect, under a seeded scheduler.
 
-Only one process is ever inside a change set (the store's lock), so a schedule is: who does which job next, and what
-happens at each effect of it: nothing, an editor saves some note, or the process dies. Everything but the disk and the
-ledger dies with it; the next to come recovers, and may die of that too.
+A schedule is: who does which job next, and what happens at each effect of it: nothing, an editor saves some note, the
+process dies, or it is so slow that the other one does a whole job meanwhile (which waits for no lock: it is refused
+what is held; the turn of the slow one may have been taken away, and only the lock of its change says that it lives).
+Everything but the disk and the ledger dies with a process; the next to come recovers, and may die of
+that too.
 
     NOTEWRIGHT_SEED=4711 pytest tests/engine/test_simulation.py     replays one seed and prints what happened
     NOTEWRIGHT_SEEDS=100000 …                                       runs so many
@@ -83,6 +85,9 @@ class World:
         self.excused: set[str] = set()  # notes that an editor overwrote without looking
         self.saved_under: dict[str, set[str]] = {}  # change: its tokens in notes that an editor saved before its end
         self.orphaned: set[str] = set()  # changes whose process died
+        self.slowness = self.rng.choice((0.0, 0.02))
+        self.slow: Workspace | None = None  # the one that waits in the middle of its job
+        self.acting: int | None = None
         self.calm = False
         for name in ("A", "B"):
             self.disk.put(f"{name}.md", f"# {name}\n\nfirst\nlast\n".encode())
@@ -96,7 +101,8 @@ class World:
     def process(self) -> Workspace:
         store = MemoryStore(self.disk, step=self.step)
         ticks = iter(range(1, 10_000))
-        return desk(store, cast(Ledger, Witness(self.ledger, self.step)), clock=lambda: float(next(ticks)))
+        ledger = cast(Ledger, Witness(self.ledger, self.step))
+        return desk(store, ledger, locks=store, clock=lambda: float(next(ticks)))
 
     def step(self, what: str, path: str) -> None:
         if self.calm:
@@ -106,10 +112,27 @@ class World:
         if self.rng.random() < self.fills:
             self.disk.capacity = None if self.disk.capacity else self.disk.used() + self.rng.randrange(200)
             self.say(f"  the disk is {'full' if self.disk.capacity else 'large'}")
+        if self.acting is not None and self.slow is None and self.rng.random() < self.slowness:
+            self.be_slow(self.acting)
         if self.rng.random() < self.deaths:
             self.say(f"  dies at {what} {path}")
-            self.orphaned |= {change.id for change in self.ledger.unfinished()}
+            slow = cast(MemoryStore, self.slow.store) if self.slow else None
+            running = slow.held() if slow else set()
+            self.orphaned |= {change.id for change in self.ledger.unfinished() if f"change-{change.id}" not in running}
             raise Killed
+
+    def be_slow(self, which: int) -> None:
+        """The other process does something while this one is in the middle."""
+        self.say("  is slow, and the other one goes on")
+        self.slow, self.disk.patience = self.processes[which], 0.0
+        if self.rng.random() < 0.5:
+            self.say("  its turn is taken away, as a lease that ran out")
+            cast(MemoryStore, self.slow.store).lose_turn()
+        try:
+            self.alive(1 - which, self.rng.choice((self.append, self.append, self.create, self.rename, self.take_back)))
+        finally:
+            self.slow, self.disk.patience, self.acting = None, None, which
+        self.say("  and the slow one goes on")
 
     def say(self, line: str) -> None:
         self.log.append(line)
@@ -129,10 +152,13 @@ class World:
         recover(self.process())
 
     def alive(self, which: int, job: Callable[[Workspace], None]) -> None:
+        self.acting = which
         try:
             job(self.processes[which])
         except Killed:
             self.reborn(which)
+        finally:
+            self.acting = None
 
     def reborn(self, which: int) -> None:
         while True:

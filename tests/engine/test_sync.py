@@ -19,6 +19,7 @@ from notewright.engine.workspace import Workspace
 from notewright.engine.write import create
 from notewright.errors import Unavailable
 from notewright.index.base import Selection
+from notewright.locks import FileLocks
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry
 
@@ -99,7 +100,7 @@ def test_many_outside_changes_are_filed_in_few_transactions_and_what_is_gone_in_
     ws.follower.wait(20)
     ws.follower.close()
     index = Noting(ws.index)
-    follower = Indexer(ws.store, index, tmp_path / "elsewhere", watch=False)
+    follower = Indexer(ws.store, index, FileLocks(tmp_path / "elsewhere"), watch=False)
     follower._look_at_everything()
     index.filed_together.clear()
     for n in range(250):

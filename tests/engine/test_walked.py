@@ -17,6 +17,7 @@ from notewright.errors import Ambiguous, Indexing
 from notewright.index.base import Selection
 from notewright.index.sqlite.index import SqliteIndex
 from notewright.ledger.sqlite import SqliteLedger
+from notewright.locks import FileLocks
 from notewright.notes.path import NotePath
 from notewright.stores.folder.store import FolderStore
 
@@ -32,7 +33,7 @@ def early(tmp_path: Path) -> Iterator[Workspace]:
         (root / name).write_text("x" * (1 + random.Random(name).randrange(90)))
         os.utime(root / name, (1_700_000_000 + number, 1_700_000_000 + number))
     store, index = FolderStore(root), SqliteIndex.open(tmp_path / "cache")
-    follower = Indexer(store, index, tmp_path / "cache", watch=False)
+    follower = Indexer(store, index, FileLocks(tmp_path / "cache"), watch=False)
     limits = Limits(seconds=0.05)
     ws = Workspace("W", "w", store, index, SqliteLedger.in_memory(), follower, limits=limits)
     yield ws

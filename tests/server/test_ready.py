@@ -15,6 +15,7 @@ from notewright.app.opening import close_workspace, open_workspace
 from notewright.engine.indexing.indexer import Indexer
 from notewright.engine.workspace import Workspace
 from notewright.errors import Unavailable
+from notewright.locks import FileLocks
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.ops import health
 from notewright.server.ops.health import CachedProbe, WorkspaceHealth, workspace_health
@@ -73,7 +74,7 @@ def test_a_server_whose_notes_are_gone_is_not_ready_until_they_are_back(tmp_path
 
 
 def test_an_index_that_is_built_for_the_first_time_is_building(tmp_path: Path, space: Workspace) -> None:
-    nobody_began = Indexer(space.store, space.index, tmp_path / "elsewhere")
+    nobody_began = Indexer(space.store, space.index, FileLocks(tmp_path / "elsewhere"))
     told = workspace_health(replace(space, follower=nobody_began))
     assert (told.index, told.reachable, told.ready) == ("building", True, False)
     assert workspace_health(space).index == "fresh"

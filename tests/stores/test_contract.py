@@ -8,12 +8,12 @@ import pytest
 
 from notewright.errors import Busy, Conflict, Exists, NotFound, Problem, Unavailable
 from notewright.notes.path import NotePath
-from notewright.stores.base import Store, version_of
+from notewright.stores.base import Store, Stored, Swap, version_of
 from notewright.stores.folder.paths import Abilities
 from notewright.stores.folder.store import FolderStore
 from notewright.testing.memory_store import MemoryStore
 
-A = NotePath("a.md")
+A, B = NotePath("a.md"), NotePath("f/b.md")
 
 
 def memory_store(place: Path) -> Store:
@@ -305,6 +305,46 @@ def test_the_lock_lets_in_one_at_a_time_and_says_busy(store: Store) -> None:
     assert in_threads(enter, 8) == []
     with store.lock(timeout=0.05):
         pass
+
+
+@pytest.mark.parametrize(("first", "second"), [(A, A), (A, None), (None, A)])
+def test_a_lock_of_one_file_keeps_out_who_wants_that_file_or_all(
+    store: Store, first: NotePath | None, second: NotePath | None
+) -> None:
+    with store.lock(first), pytest.raises(Busy):
+        store.lock(second, timeout=0.05).__enter__()
+    with store.lock(second, timeout=0.05):
+        pass
+
+
+def test_several_files_are_read_and_written_in_one_call(store: Store) -> None:
+    old = store.write(A, b"a", seen=None, op="0")
+    swaps = [Swap(B, b"b", None), Swap(A, b"a2", old.version, source=B)]
+    outcomes = store.write_many(swaps, op="1")
+    assert [isinstance(one, Stored) and one.data for one in outcomes] == [b"b", b"a2"]
+    store.settle("1")
+    found = store.read_many([A, B, NotePath("nowhere.md")])
+    assert [isinstance(one, Stored) and one.data for one in found[:2]] == [b"a2", b"b"]
+    assert isinstance(found[2], NotFound)
+    gone = store.write_many([Swap(A, None, version_of(b"a2")), Swap(B, None, version_of(b"b"))], op="2")
+    store.settle("2")
+    assert gone == [None, None]
+    assert [type(one) for one in store.read_many([A, B])] == [NotFound, NotFound]
+
+
+def test_in_one_call_each_file_has_its_own_outcome(store: Store) -> None:
+    store.write(A, b"a", seen=None, op="0")
+    outcomes = store.write_many([Swap(B, b"b", None), Swap(A, b"mine", version_of(b"old"))], op="1")
+    assert isinstance(outcomes[0], Stored) and isinstance(outcomes[1], Conflict)
+    assert store.read(A).data == b"a" and store.read(B).data == b"b"
+    stopped = store.write_many([Swap(A, b"mine", None), Swap(B, b"b2", version_of(b"b"))], op="2")
+    assert isinstance(stopped[0], Exists) and len(stopped) == (1 if store.in_order else 2)
+
+
+def test_what_a_store_does_not_recall_it_does_not_merge(store: Store) -> None:
+    store.write(A, b"a", seen=None, op="0")
+    assert store.recall(A, version_of(b"old")) is None
+    assert store.applied("0", [A]) <= {A}
 
 
 def test_the_lock_is_free_again_after_an_exception(store: Store) -> None:

@@ -18,6 +18,14 @@ def test_a_foreign_writer_may_step_in_before_any_write() -> None:
     assert store.read(A).data == b"theirs"
 
 
+def test_two_processes_may_hold_one_file_each() -> None:
+    disk = Disk()
+    first, second = MemoryStore(disk), MemoryStore(disk)
+    with first.lock(A), second.lock(NotePath("other.md"), timeout=0.05):
+        assert len(disk.sharing) == 2
+    assert disk.sharing == []
+
+
 def test_a_crash_frees_the_lock_and_leaves_what_was_staged_to_the_next_process() -> None:
     disk = Disk()
     first = MemoryStore(disk)

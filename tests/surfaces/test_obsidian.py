@@ -18,6 +18,7 @@ from notewright.engine.workspace import Limits
 from notewright.engine.write import create
 from notewright.errors import Conflict
 from notewright.ledger.base import Past
+from notewright.locks import FileLocks
 from notewright.notes.path import NotePath
 from notewright.surfaces.base import FailedCall, RpcError, missing_codes
 from notewright.surfaces.obsidian import render as obsidian_words
@@ -568,7 +569,7 @@ def test_while_the_index_is_not_there_names_and_texts_are_and_the_rest_is_to_be_
 ) -> None:
     monkeypatch.setattr(obsidian, "PATIENCE_S", 0.05)
     v = vault({"A": "x", "sub/B": "y"})
-    asleep = Indexer(v.ws.store, v.ws.index, tmp_path / "nobody", watch=False)
+    asleep = Indexer(v.ws.store, v.ws.index, FileLocks(tmp_path / "nobody"), watch=False)
     early = Vault(v.root, replace(v.ws, follower=asleep, limits=Limits(seconds=0.05)))
     assert early.whole("read_note", name="B") == "y"
     assert early.told("list_notes")["names"] == ["A", "B"]

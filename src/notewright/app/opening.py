@@ -22,6 +22,7 @@ from notewright.errors import Invalid, Problem
 from notewright.index.sqlite.index import SqliteIndex
 from notewright.ledger.base import Change, Ledger
 from notewright.ledger.sqlite import SqliteLedger
+from notewright.locks import FileLocks
 from notewright.stores.folder.store import FolderStore
 
 log = logging.getLogger(__name__)
@@ -44,7 +45,8 @@ def open_workspace(
     ledger = SqliteLedger.open(Path(config.state) / store.identity)
     cache = Path(config.cache) / store.identity
     index = SqliteIndex.open(cache)
-    follower = Indexer(store, index, cache, watch=watch, daily=_forgetting(ledger, config) if watch else None)
+    daily = _forgetting(ledger, config) if watch else None
+    follower = Indexer(store, index, FileLocks(cache), watch=watch, daily=daily)
     ws = Workspace(
         name=asked.name,
         id=asked.id,
@@ -52,6 +54,7 @@ def open_workspace(
         index=index,
         ledger=ledger,
         follower=follower,
+        locks=FileLocks(Path(config.state) / store.identity / "locks"),
         **_rules(asked),
     )
     if heard is not None:

@@ -10,6 +10,7 @@ from notewright.engine.access import Access
 from notewright.errors import Indexing
 from notewright.index.base import Index, Progress
 from notewright.ledger.base import Actor, Change, Ledger
+from notewright.locks import Coordination, NoCoordination
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Store
 
@@ -111,6 +112,7 @@ class Workspace:
     index: Index
     ledger: Ledger
     follower: IndexFollower = field(default_factory=NoIndexer)
+    locks: Coordination = field(default_factory=NoCoordination)  # beside the ledger, whose changes they are of
     access: Access = field(default_factory=Access)
     actor: Actor = field(default_factory=Actor)
     timezone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))

@@ -169,9 +169,9 @@ class Store(Protocol):
         the folders of the change sets that were not finished."""
         ...
 
-    def lock(self, *, timeout: float = 10.0) -> AbstractContextManager[None]:
-        """Alone with the notes among all our threads and processes; Busy after `timeout`. Held for one change set, not
-        re-entrant."""
+    def lock(self, path: NotePath | None = None, *, timeout: float = 10.0) -> AbstractContextManager[None]:
+        """Alone with the notes among all our threads and processes, or with one of them while others may change other
+        ones; Busy after `timeout`. Held for one change set, not re-entrant."""
         ...
 
     def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:

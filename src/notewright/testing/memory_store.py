@@ -46,7 +46,10 @@ class Disk:
     files: dict[str, _File] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
     beside: dict[tuple[int, OpId, str], bytes] = field(default_factory=dict)
-    holder: int | None = None
+    holder: int | None = None  # the process that is alone
+    sharing: list[tuple[int, str]] = field(default_factory=list)  # processes with the one file that each holds
+    locks: dict[str, int] = field(default_factory=dict)  # by name, the process that holds it
+    patience: float | None = None  # seconds any lock is waited for, where a simulation wants to say
     processes: int = 0
     living: set[int] = field(default_factory=set)
     tick: int = 0
@@ -68,6 +71,19 @@ class Disk:
 
     def used(self) -> int:
         return sum(len(each.data) for each in self.files.values()) + sum(map(len, self.beside.values()))
+
+
+class MemoryLock:
+    """A lock by name that one process on a disk holds."""
+
+    def __init__(self, disk: Disk, name: str) -> None:
+        self._disk, self._name = disk, name
+
+    def is_current(self) -> bool:
+        return self._name in self._disk.locks
+
+    def release(self, *, last: bool = False) -> None:
+        self._disk.locks.pop(self._name, None)
 
 
 class MemoryStore:
@@ -92,9 +108,15 @@ class MemoryStore:
         """What the kernel does for a process that was killed: its lock is free, what it laid beside stays."""
         with self.disk.changed:
             self.disk.living.discard(self._process)
-            if self.disk.holder == self._process:
-                self.disk.holder = None
+            self.lose_turn()
+            self.disk.locks = {name: process for name, process in self.disk.locks.items() if process != self._process}
             self.disk.changed.notify_all()
+
+    def lose_turn(self) -> None:
+        """What happens to a process so slow that others no longer wait for it."""
+        if self.disk.holder == self._process:
+            self.disk.holder = None
+        self.disk.sharing = [held for held in self.disk.sharing if held[0] != self._process]
 
     # What is there
 
@@ -284,29 +306,47 @@ class MemoryStore:
                     del self.disk.beside[key]
 
     @contextmanager
-    def lock(self, *, timeout: float = 10.0) -> Iterator[None]:
+    def lock(self, path: NotePath | None = None, *, timeout: float = 10.0) -> Iterator[None]:
         self._reach()
-        until = time.monotonic() + timeout
-        while not self._take():
+        until = time.monotonic() + (timeout if self.disk.patience is None else self.disk.patience)
+        while not self._take(path):
             self._step("wait", "")
             with self.disk.changed:
                 if time.monotonic() > until:
                     raise Busy("another change is being made", hint="try again in a moment")
-                self.disk.changed.wait_for(lambda: self.disk.holder is None, self._pause)
+                self.disk.changed.wait(self._pause)
         try:
             yield
         finally:
             with self.disk.changed:
-                if self.disk.holder == self._process:
+                if path is not None and (self._process, path) in self.disk.sharing:
+                    self.disk.sharing.remove((self._process, path))
+                elif path is None and self.disk.holder == self._process:
                     self.disk.holder = None
                 self.disk.changed.notify_all()
 
-    def _take(self) -> bool:
+    def _take(self, path: NotePath | None) -> bool:
         with self.disk.changed:
-            if self.disk.holder is not None:
+            held = [other for _, other in self.disk.sharing]
+            if self.disk.holder is not None or (held if path is None else path in held):
                 return False
-            self.disk.holder = self._process
+            if path is None:
+                self.disk.holder = self._process
+            else:
+                self.disk.sharing.append((self._process, path))
             return True
+
+    def held(self) -> set[str]:
+        """The names that this process has locked."""
+        return {name for name, process in self.disk.locks.items() if process == self._process}
+
+    def try_lock(self, name: str, *, shared: bool = False) -> "MemoryLock | None":
+        """As `locks.Coordination` promises, among the processes on this disk."""
+        with self.disk.changed:
+            if self.disk.locks.get(name) is not None:
+                return None
+            self.disk.locks[name] = self._process
+        return MemoryLock(self.disk, name)
 
     def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
         feed: set[str] = set()

@@ -1,16 +1,17 @@
 """Every write goes through here: a plan becomes a change set that happens all or not at all and can be undone.
 
 The machine (`engine/changes/machine.py`) decides, this module drives it against the store and the ledger of a
-workspace, under the store's lock for the whole change set. So a change set that is found unfinished under the lock
-belongs to a process that died or gave up, and is finished before anything else is written. Access is checked by the
-verbs, before planning.
+workspace, under the store's lock for the whole change set: of the one file it changes, or of all. Each change set also
+holds a lock of its own name: one that is found unfinished and not held is of a process that died or gave up, and is
+finished, alone, before anything else is written. Access is checked by the verbs, before planning.
 """
 
 import logging
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -18,11 +19,11 @@ from typing import Any, TypeVar
 from notewright.engine.changes import machine
 from notewright.engine.changes.case_only import twins_of
 from notewright.engine.changes.machine import Effect, Machine, Outcome, Sights
-from notewright.engine.changes.quotas import refuse_over_quota
+from notewright.engine.changes.quotas import is_bounded, refuse_over_quota
 from notewright.engine.indexing.filing import refile
 from notewright.engine.indexing.large_notes import not_indexed, still_indexing, wait_for_links
 from notewright.engine.workspace import Workspace
-from notewright.errors import Conflict, Exists, Indexing, Internal, Invalid, NotFound, NotText, Problem
+from notewright.errors import Busy, Conflict, Exists, Indexing, Internal, Invalid, NotFound, NotText, Problem
 from notewright.ledger.base import Change, Ledger, Step
 from notewright.notes.path import NotePath
 from notewright.stores.base import Store, Stored, Version, version_of
@@ -88,7 +89,7 @@ class Edited:
 
 def commit(ws: Workspace, plan: Plan) -> Done:
     """Make it happen: durable and indexed when it returns. Conflict or Exists where a file is not as it was seen."""
-    return _alone(ws, lambda: _perform(ws, plan), tries=1)
+    return _alone(ws, lambda: _perform(ws, plan), tries=1, path=plan.steps[0].path if len(plan.steps) == 1 else None)
 
 
 def commit_latest(ws: Workspace, make: Callable[[], Plan], *, max_tries: int = 8) -> Done:
@@ -144,7 +145,7 @@ def edit(
                 raise Conflict(f"{path} changed since version {seen}", hint=hint, path=path, current=old.version)
         return _edited(ws, old, before, change(before), summary)
 
-    return _alone(ws, attempt, tries=max_tries if again else 1)
+    return _alone(ws, attempt, tries=max_tries if again else 1, path=path)
 
 
 def _edited(ws: Workspace, old: Stored, before: str, after: str, summary: str) -> Edited:
@@ -195,12 +196,12 @@ class _Interrupted(Exception):
         self.problem = problem
 
 
-def _alone(ws: Workspace, attempt: Callable[[], _Answer], *, tries: int) -> _Answer:
-    """Under the lock and after everything unfinished; again while somebody outside comes between."""
+def _alone(ws: Workspace, attempt: Callable[[], _Answer], *, tries: int, path: NotePath | None = None) -> _Answer:
+    """Under the lock, of one file or of all, and after everything unfinished; again while somebody outside comes
+    between."""
     for count in range(1, tries + 1):
         try:
-            with ws.store.lock():
-                _finish_others(ws)
+            with _turn(ws, path):
                 return attempt()
         except _Interrupted as interrupted:
             if count == tries:
@@ -211,9 +212,38 @@ def _alone(ws: Workspace, attempt: Callable[[], _Answer], *, tries: int) -> _Ans
     raise AssertionError("the last try returns or raises")
 
 
+@contextmanager
+def _turn(ws: Workspace, path: NotePath | None) -> Iterator[None]:
+    if path is not None and not is_bounded(ws):  # a bound holds for all writers together
+        with ws.store.lock(path):
+            if all(_is_running(ws, change) for change in ws.ledger.unfinished()):
+                yield
+                return
+    with ws.store.lock():
+        _finish_others(ws)
+        yield
+
+
+def _lock_name(change: Change) -> str:
+    return f"change-{change.id}"
+
+
+def _is_running(ws: Workspace, change: Change) -> bool:
+    lock = ws.locks.try_lock(_lock_name(change))
+    if lock is not None:
+        lock.release()
+    return lock is None
+
+
 def _finish_others(ws: Workspace) -> None:
     for change in ws.ledger.unfinished():
-        outcome = drive(machine.recovery(change, in_order=ws.store.in_order), ws)
+        lock = ws.locks.try_lock(_lock_name(change))
+        if lock is None:
+            raise Busy("a change of another process is still being made", hint="try again in a moment")
+        try:
+            outcome = drive(machine.recovery(change, in_order=ws.store.in_order), ws)
+        finally:
+            lock.release(last=True)
         log.info("change %s of another process: %s", change.id, outcome.state)
         _tell(ws, change, outcome)
 
@@ -244,12 +274,24 @@ def _carried_out(ws: Workspace, plan: Plan) -> Done:
         undoes=plan.undoes, emptied=plan.emptied, made=_new_folders(ws, steps),
     )  # fmt: skip
     blobs = _worth_keeping(steps, known)
-    outcome = drive(machine.carry_out(change, blobs, sights, known, in_order=ws.store.in_order), ws)
+    with _held(ws, change):
+        outcome = drive(machine.carry_out(change, blobs, sights, known, in_order=ws.store.in_order), ws)
     _tell(ws, change, outcome)
     if outcome.state == "taken_back":
         raise outcome.cause or Internal("a change was taken back without a reason")
     versions = {step.path: _version(outcome.sights.get(step.path)) for step in plan.steps}
     return Done(change.id, versions, outcome.merged, outcome.kept)
+
+
+@contextmanager
+def _held(ws: Workspace, change: Change) -> Iterator[None]:
+    """Under the lock of its name: whoever finds it unfinished knows whether somebody is still at it."""
+    lock = ws.locks.try_lock(_lock_name(change))
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release(last=True)
 
 
 def _tell(ws: Workspace, change: Change, outcome: Outcome) -> None:

@@ -27,10 +27,15 @@ def usage(ws: Workspace) -> tuple[int, int]:
     return ws.index.usage()
 
 
+def is_bounded(ws: Workspace) -> bool:
+    """Is there a quota?"""
+    return ws.limits.quota_files is not None or ws.limits.quota_bytes is not None
+
+
 def room(ws: Workspace) -> dict[str, int | None]:
     """How much more the workspace may hold; None without end."""
     limits = ws.limits
-    if limits.quota_files is None and limits.quota_bytes is None:
+    if not is_bounded(ws):
         return {"files": None, "bytes": None}
     files, size = usage(ws)
     return {
@@ -45,7 +50,7 @@ def refuse_over_quota(ws: Workspace, steps: Iterable[Step], known: Mapping[str, 
     Under the store's lock. What does not grow is let through, however full it is.
     """
     limits = ws.limits
-    if limits.quota_files is None and limits.quota_bytes is None:
+    if not is_bounded(ws):
         return
     more_files, more_bytes = _growth(steps, known)
     if more_files <= 0 and more_bytes <= 0:
@@ -78,7 +83,7 @@ def _full(ws: Workspace, used: int, most: int, unit: str) -> Quota:
 def quota_share(ws: Workspace) -> float | None:
     """How full the workspace is, from 0 to 1, by whichever quota is nearer; None where there is none."""
     limits = ws.limits
-    if limits.quota_files is None and limits.quota_bytes is None:
+    if not is_bounded(ws):
         return None
     files, size = usage(ws)
     return max(used / most for used, most in ((files, limits.quota_files), (size, limits.quota_bytes)) if most)

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from notewright.engine.indexing.filing import (
     BATCH,
@@ -24,6 +23,7 @@ from notewright.engine.indexing.large_notes import LargeQueue
 from notewright.engine.indexing.leader_lock import LeaderLock
 from notewright.errors import Forbidden, Indexing, NotFound, Problem, Unavailable
 from notewright.index.base import Filing, Index, Progress, Selection
+from notewright.locks import Coordination
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Store
 
@@ -76,10 +76,16 @@ class Indexer:
     """Follows one store for one index until closed. Start it once; it never raises into its owner."""
 
     def __init__(
-        self, store: Store, index: Index, folder: Path, *, watch: bool = True, daily: Callable[[], None] | None = None
+        self,
+        store: Store,
+        index: Index,
+        locks: Coordination,
+        *,
+        watch: bool = True,
+        daily: Callable[[], None] | None = None,
     ) -> None:
         self._store, self._index, self._watching, self._daily = store, index, watch, daily
-        self._election = LeaderLock(folder)
+        self._election = LeaderLock(locks)
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._fresh = threading.Event()

@@ -5,7 +5,6 @@ it and a lock does not: a rebuild that is said to go on while nobody holds the l
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import time
@@ -15,7 +14,9 @@ from typing import Any, Literal
 
 from notewright.engine.workspace import Workspace
 from notewright.errors import Problem, Unavailable
+from notewright.locks import FileLocks, Lock
 
+LOCK, STATUS = "rebuilding", "rebuild"
 READY_SECONDS = 600.0  # how long a rebuild waits for a first index to be there: two at once are no use
 
 
@@ -34,8 +35,8 @@ class RebuildStatus:
 class RebuildRunning:
     """The right to rebuild one index, held until it was used."""
 
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
+    def __init__(self, lock: Lock, folder: Path) -> None:
+        self._lock, self._file = lock, folder / STATUS
         self._began = time.time()
         self._say("running")
 
@@ -50,7 +51,7 @@ class RebuildRunning:
             self._say("failed", "something went wrong here")
             raise error
         finally:
-            os.close(self._handle)
+            self._lock.release()
 
     def _build(self, ws: Workspace) -> None:
         with contextlib.suppress(Problem):  # an index that is behind is what a rebuild is for
@@ -64,30 +65,27 @@ class RebuildRunning:
         ended = None if status == "running" else time.time()
         told = {"status": status, "message": message, "began": self._began, "ended": ended}
         with contextlib.suppress(OSError):  # a full disk does not make an index that was built a failure
-            os.ftruncate(self._handle, 0)
-            os.pwrite(self._handle, json.dumps(told).encode(), 0)
+            fresh = self._file.with_suffix(f".{os.getpid()}")
+            fresh.write_text(json.dumps(told))
+            fresh.replace(self._file)
 
 
 def begin_rebuild(folder: Path) -> RebuildRunning | None:
     """The right to rebuild the index in this folder; None while somebody else does."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / "rebuild", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        for _ in range(20):  # who asks how far it is holds the lock for an instant
+            lock = FileLocks(folder).try_lock(LOCK)
+            if lock is not None:
+                return RebuildRunning(lock, folder)
+            time.sleep(0.005)
     except OSError as error:
         raise Unavailable(f"the index cannot be built: {error.strerror}", hint="look at the cache directory") from error
-    for _ in range(20):  # who asks how far it is holds the lock for an instant
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return RebuildRunning(handle)
-        except BlockingIOError:
-            time.sleep(0.005)
-    os.close(handle)
     return None
 
 
 def rebuild_progress(ws: Workspace, folder: Path) -> RebuildStatus:
     """How it is with the index in this folder, whichever process works on it."""
-    now, (held, told) = ws.index.progress(), _told(folder / "rebuild")
+    now, held, told = ws.index.progress(), _is_held(folder), _read_status(folder / STATUS)
     began, ended = told.get("began"), told.get("ended")
     if now.building or held:
         return RebuildStatus("running", now.done if now.building else 0, now.total, began=began if held else None)
@@ -98,13 +96,20 @@ def rebuild_progress(ws: Workspace, folder: Path) -> RebuildStatus:
     return RebuildStatus(told["status"], None, None, str(told.get("message", "")), began, ended)
 
 
-def _told(file: Path) -> tuple[bool, dict[str, Any]]:
-    """Whether somebody holds the file, and what it says."""
-    held, told = False, None
-    with contextlib.suppress(OSError, ValueError), file.open("rb") as opened:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            held = True
-        told = json.loads(opened.read(10_000))
-    return held, told if isinstance(told, dict) else {}
+def _is_held(folder: Path) -> bool:
+    if not folder.is_dir():
+        return False
+    try:
+        lock = FileLocks(folder).try_lock(LOCK, shared=True)
+    except OSError:
+        return False
+    if lock is not None:
+        lock.release()
+    return lock is None
+
+
+def _read_status(file: Path) -> dict[str, Any]:
+    told = None
+    with contextlib.suppress(OSError, ValueError):
+        told = json.loads(file.read_text()[:10_000])
+    return told if isinstance(told, dict) else {}

@@ -215,7 +215,7 @@ class FolderStore:
         with self._inside(None, writing=True) as root:
             self._writing.sweep(root, folders)
 
-    def lock(self, *, timeout: float = 10.0) -> AbstractContextManager[None]:
+    def lock(self, path: NotePath | None = None, *, timeout: float = 10.0) -> AbstractContextManager[None]:
         self._check(None)
         return self._writing.alone.held(timeout)
 
