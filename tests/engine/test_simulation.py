@@ -125,7 +125,7 @@ class World:
         """The other process does something while this one is in the middle."""
         self.say("  is slow, and the other one goes on")
         self.slow, self.disk.patience = self.processes[which], 0.0
-        if self.rng.random() < 0.5:
+        if self.disk.shuffle is not None and self.rng.random() < 0.5:
             self.say("  its turn is taken away, as a lease that ran out")
             cast(MemoryStore, self.slow.store).lose_turn()
         try:

@@ -94,6 +94,7 @@ class MemoryStore:
         self.identity = name
         self.in_order = self.disk.shuffle is None
         self._step = step or (lambda what, path: None)
+        self._turn_lost = False
         self._pause = 0.0 if step else 0.01  # a simulation decides by itself who goes on while somebody waits
         with self.disk.changed:
             self.disk.processes += 1
@@ -113,7 +114,8 @@ class MemoryStore:
             self.disk.changed.notify_all()
 
     def lose_turn(self) -> None:
-        """What happens to a process so slow that others no longer wait for it."""
+        """What happens to a process so slow that others no longer wait for it: it may write nothing more."""
+        self._turn_lost = True
         if self.disk.holder == self._process:
             self.disk.holder = None
         self.disk.sharing = [held for held in self.disk.sharing if held[0] != self._process]
@@ -166,6 +168,8 @@ class MemoryStore:
 
     def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
         self._reach(path, hidden)
+        if not self.in_order:  # nothing is laid beside in a bucket
+            return
         self._step("stage", path)
         with self.disk.changed:
             self._fits(len(data))
@@ -185,6 +189,7 @@ class MemoryStore:
     ) -> Stored:
         self._reach(path, hidden)
         self._step("write", path)
+        self._keep_turn()
         with self.disk.changed:
             stored = self._swap(path, data, seen, op)
         self._step("written", path)
@@ -218,6 +223,7 @@ class MemoryStore:
     def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
         self._reach(path, hidden)
         self._step("delete", path)
+        self._keep_turn()
         with self.disk.changed:
             file = self.disk.files.get(path)
             if path in self.disk.folders:
@@ -315,6 +321,7 @@ class MemoryStore:
                 if time.monotonic() > until:
                     raise Busy("another change is being made", hint="try again in a moment")
                 self.disk.changed.wait(self._pause)
+        self._turn_lost = False
         try:
             yield
         finally:
@@ -378,6 +385,10 @@ class MemoryStore:
             raise Unavailable("the notes cannot be reached")
         if path is not None and path.is_hidden and not hidden:
             raise _missing(path)
+
+    def _keep_turn(self) -> None:
+        if self._turn_lost:
+            raise Busy("the lock was lost", hint="try again in a moment")
 
     def _fits(self, more: int) -> None:
         if self.disk.capacity is not None and self.disk.used() + more > self.disk.capacity:

@@ -216,7 +216,10 @@ def _alone(ws: Workspace, attempt: Callable[[], _Answer], *, tries: int, path: N
 def _turn(ws: Workspace, path: NotePath | None) -> Iterator[None]:
     if path is not None and not is_bounded(ws):  # a bound holds for all writers together
         with ws.store.lock(path):
-            if all(_is_running(ws, change) for change in ws.ledger.unfinished()):
+            unfinished = ws.ledger.unfinished()
+            if all(_is_running(ws, change) for change in unfinished):
+                if any(path in (step.path, step.source) for change in unfinished for step in change.steps):
+                    raise _still_running()  # it lost its turn and may go on all the same
                 yield
                 return
     with ws.store.lock():
@@ -235,11 +238,15 @@ def _is_running(ws: Workspace, change: Change) -> bool:
     return lock is None
 
 
+def _still_running() -> Busy:
+    return Busy("a change of another process is still being made", hint="try again in a moment")
+
+
 def _finish_others(ws: Workspace) -> None:
     for change in ws.ledger.unfinished():
         lock = ws.locks.try_lock(_lock_name(change))
         if lock is None:
-            raise Busy("a change of another process is still being made", hint="try again in a moment")
+            raise _still_running()
         try:
             outcome = drive(machine.recovery(change, in_order=ws.store.in_order), ws)
         finally:
