@@ -2,10 +2,8 @@
 
 import multiprocessing
 import os
-import random
 import shutil
 import signal
-import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -13,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from notewright.accounts import limits_sqlite
+from notewright.accounts import limits_files
 from notewright.accounts.limits import MemoryRateLimits, RateLimits, Window
-from notewright.accounts.limits_sqlite import SqliteRateLimits
+from notewright.accounts.limits_files import FileRateLimits
 from notewright.errors import Limited, Unavailable
 
 MINUTE = [Window(3, 60, "minute")]
@@ -34,7 +32,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A place of this test's own for what is kept in memory."""
     place = tmp_path / "memory"
     place.mkdir()
-    monkeypatch.setattr(limits_sqlite, "MEMORY", place)
+    monkeypatch.setattr(limits_files, "MEMORY", place)
     return place
 
 
@@ -51,7 +49,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Make:
     def made(most: int = 10_000) -> RateLimits:
         if request.param == "memory":
             return MemoryRateLimits(clock, most)
-        return SqliteRateLimits(tmp_path / "state" / "traffic.db", clock, most)
+        return FileRateLimits(tmp_path / "state" / "traffic", clock, most)
 
     return made
 
@@ -193,7 +191,7 @@ def test_no_more_callers_and_sessions_are_remembered_than_fit(make: Make, clock:
     for _ in range(3):
         traffic.count("first", MINUTE)
     assert traffic.once("first", "context")
-    for number in range(limits_sqlite.SWEEP + 20):
+    for number in range(limits_files.SWEEP + 20):
         clock.now += 0.01
         traffic.touch(f"session {number}", idle=1800)
         traffic.count(f"caller {number}", MINUTE)
@@ -205,7 +203,7 @@ def test_no_more_callers_and_sessions_are_remembered_than_fit(make: Make, clock:
 
 
 def test_two_processes_see_each_other_s_calls_and_sessions(tmp_path: Path, clock: Clock) -> None:
-    here, there = (SqliteRateLimits(tmp_path / "traffic.db", clock) for _ in range(2))
+    here, there = (FileRateLimits(tmp_path / "traffic", clock) for _ in range(2))
     here.count("ann", MINUTE)
     there.count("ann", MINUTE)
     here.count("ann", MINUTE)
@@ -221,7 +219,7 @@ def test_two_processes_see_each_other_s_calls_and_sessions(tmp_path: Path, clock
 
 
 def hammer(file: Path, go: str, calls: int, answers: "multiprocessing.SimpleQueue[int]") -> None:
-    traffic = SqliteRateLimits(file)
+    traffic = FileRateLimits(file)
     while not Path(go).exists():
         time.sleep(0.001)
     passed = 0
@@ -237,7 +235,7 @@ def hammer(file: Path, go: str, calls: int, answers: "multiprocessing.SimpleQueu
 def test_processes_that_hammer_one_counter_get_exactly_as_many_as_there_are(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     answers, go = context.SimpleQueue(), tmp_path / "go"
-    given = (tmp_path / "traffic.db", str(go), 100, answers)
+    given = (tmp_path / "traffic", str(go), 100, answers)
     crowd = [context.Process(target=hammer, args=given) for _ in range(4)]
     for process in crowd:
         process.start()
@@ -249,7 +247,7 @@ def test_processes_that_hammer_one_counter_get_exactly_as_many_as_there_are(tmp_
 
 
 def count_for_ever(file: Path, answers: "multiprocessing.SimpleQueue[int]") -> None:
-    traffic = SqliteRateLimits(file)
+    traffic = FileRateLimits(file)
     answers.put(os.getpid())
     while True:
         traffic.count("ann", [Window(10_000_000, 3600, "hour")])
@@ -260,9 +258,9 @@ def count_for_ever(file: Path, answers: "multiprocessing.SimpleQueue[int]") -> N
 def test_a_process_killed_in_the_middle_leaves_the_others_a_whole_file(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     answers = context.SimpleQueue()
-    traffic = SqliteRateLimits(tmp_path / "traffic.db")
+    traffic = FileRateLimits(tmp_path / "traffic")
     for _ in range(4):
-        process = context.Process(target=count_for_ever, args=(tmp_path / "traffic.db", answers))
+        process = context.Process(target=count_for_ever, args=(tmp_path / "traffic", answers))
         process.start()
         answers.get()
         time.sleep(0.2)
@@ -272,145 +270,126 @@ def test_a_process_killed_in_the_middle_leaves_the_others_a_whole_file(tmp_path:
         begun = time.monotonic()
         traffic.count("ben", [Window(100, 3600, "hour")])
         assert time.monotonic() - begun < 2
-    with sqlite3.connect(tmp_path / "traffic.db") as db:
-        assert db.execute("pragma integrity_check").fetchone() == ("ok",)
-        assert db.execute("select count(*) from call").fetchone()[0] > 4
-    db.close()
+    assert stored_calls(tmp_path / "traffic") > 4
+    with pytest.raises(Limited):
+        for _ in range(100):
+            traffic.count("ben", [Window(100, 3600, "hour")])
 
 
 def test_what_is_kept_stays_small_and_old_calls_go(tmp_path: Path, clock: Clock) -> None:
-    traffic = SqliteRateLimits(tmp_path / "traffic.db", clock)
+    traffic = FileRateLimits(tmp_path / "traffic", clock)
     for _ in range(100):
         clock.now += 61
         for _ in range(3):
             traffic.count("ann", [Window(30, 60, "minute")])
-    assert rows(traffic, "call") <= 10
+    assert stored_calls(traffic.folder) <= 10
     for _ in range(200):
         clock.now += 0.001
         try:
             traffic.count("ben", [Window(7, 0.05, "moment")])
         except Limited:
             pass
-    assert rows(traffic, "call") <= 20
+    assert stored_calls(traffic.folder) <= 20
 
 
-def rows(traffic: SqliteRateLimits, table: str) -> int:
-    return int(traffic._db.execute(f"select count(*) from {table}").get)
+def stored_calls(folder: Path) -> int:
+    return sum(file.stat().st_size for file in (folder / "calls").iterdir()) // 8
 
 
-def test_beyond_a_size_the_longest_unused_callers_are_forgotten(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits_sqlite, "MOST_BYTES", 1)
-    traffic = SqliteRateLimits(tmp_path / "traffic.db", clock)
-    for number in range(limits_sqlite.SWEEP * 3):
+def test_beyond_so_many_the_longest_unused_callers_and_sessions_are_forgotten(tmp_path: Path, clock: Clock) -> None:
+    traffic = FileRateLimits(tmp_path / "traffic", clock, most=100)
+    for number in range(limits_files.SWEEP * 3):
         clock.now += 1
         traffic.count(f"caller {number}", MINUTE)
-    assert rows(traffic, "caller") < limits_sqlite.SWEEP * 2.5
+        traffic.touch(f"session {number}", idle=60)
+    assert len(list((traffic.folder / "calls").iterdir())) <= 50 + limits_files.SWEEP
+    assert len(list((traffic.folder / "sessions").iterdir())) <= 100 + limits_files.SWEEP
 
 
 def test_names_are_not_written_down(tmp_path: Path) -> None:
-    traffic = SqliteRateLimits(tmp_path / "traffic.db")
+    traffic = FileRateLimits(tmp_path / "traffic")
     traffic.count("ann@example.org", MINUTE)
     traffic.touch("secret-session-id", idle=60)
     traffic.close()
-    written = b"".join(file.read_bytes() for file in tmp_path.glob("traffic*"))
-    assert written
-    assert b"ann@example" not in written and b"secret-session" not in written
+    written = [str(file).encode() + (file.read_bytes() if file.is_file() else b"") for file in tmp_path.rglob("*")]
+    assert len(written) > 3
+    assert not any(b"ann@example" in one or b"secret-session" in one for one in written)
 
 
 def test_a_clock_that_is_set_back_locks_nobody_out(tmp_path: Path, clock: Clock) -> None:
-    traffic = SqliteRateLimits(tmp_path / "traffic.db", clock)
+    traffic = FileRateLimits(tmp_path / "traffic", clock)
     for _ in range(3):
         traffic.count("ann", MINUTE)
     clock.now -= 86_400
     traffic.count("ann", MINUTE)
 
 
-def spoil(file: Path) -> None:
-    file.write_bytes(b"this is no database, and never was one" * 200)
+def spoil(folder: Path) -> None:
+    for file in (folder / "calls").iterdir():
+        file.write_bytes(b"no times at all, and no whole number of them")
 
 
-def overwrite(file: Path) -> None:
-    with file.open("r+b") as db:
-        db.seek(4096)
-        db.write(random.Random(1).randbytes(8192))
-    for name in ("-wal", "-shm"):
-        file.with_name(file.name + name).unlink(missing_ok=True)
+def cut(folder: Path) -> None:
+    for file in (folder / "calls").iterdir():
+        os.truncate(file, 13)
 
 
-def of_another_version(file: Path) -> None:
-    with sqlite3.connect(file) as db:
-        db.execute("create table call(other)")
-        db.execute("pragma user_version = 99")
-    db.close()
-
-
-@pytest.mark.parametrize("damage", [spoil, of_another_version])
-def test_a_file_that_is_no_use_is_begun_anew(tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    damage(tmp_path / "traffic.db")
-    traffic = SqliteRateLimits(tmp_path / "traffic.db")
-    for _ in range(3):
-        traffic.count("ann", MINUTE)
-    refusal(traffic, "ann", MINUTE)
-
-
-@pytest.mark.parametrize("damage", [spoil, overwrite, lambda file: file.unlink()])
-def test_a_file_that_breaks_while_it_is_used_is_begun_anew_by_all(
+@pytest.mark.parametrize("damage", [spoil, cut, lambda folder: shutil.rmtree(folder / "calls")])
+def test_counts_that_are_damaged_or_gone_shut_nobody_out_and_stop_nobody(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    here, there = (SqliteRateLimits(tmp_path / "traffic.db") for _ in range(2))
+    here, there = (FileRateLimits(tmp_path / "traffic") for _ in range(2))
     many = [Window(1000, 3600, "hour")]
     for _ in range(60):
         here.count("ann", many)
         there.count("ben", many)
-    here._db.execute("pragma wal_checkpoint(truncate)")
-    damage(tmp_path / "traffic.db")
-    for _ in range(20):  # each finds out when it next reads from the disk
-        here.count("cat", many)
-        there.count("cat", many)
-    fresh = SqliteRateLimits(tmp_path / "traffic.db")
-    assert here._inode == there._inode == fresh._inode
-    for traffic in (here, there, fresh):
+    damage(tmp_path / "traffic")
+    for traffic in (here, there):
+        traffic.count("ann", many)
+        traffic.count("ben", many)
+    FileRateLimits(tmp_path / "traffic")
+    for traffic in (here, there, here):
         traffic.count("dan", MINUTE)
-    refusal(here, "dan", MINUTE)
+    refusal(there, "dan", MINUTE)
 
 
-def test_where_nothing_can_be_written_each_counts_for_itself(tmp_path: Path) -> None:
-    traffic = SqliteRateLimits.open(tmp_path)
-    traffic._db.execute("pragma query_only = on")
+def test_where_nothing_can_be_written_each_counts_for_itself(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    traffic = FileRateLimits.open(tmp_path)
+    shutil.rmtree(traffic.folder)
+    traffic.folder.touch()
     for _ in range(3):
         traffic.count("ann", MINUTE)
     refusal(traffic, "ann", MINUTE)
     assert traffic.touch("s", idle=60) and traffic.once("s", "context") and not traffic.once("s", "context")
+    assert caplog.text.count("counted by each worker for itself") == 1
 
 
 def test_it_is_kept_in_memory_for_its_owner_s_eyes_and_shared_by_all_of_one_state(tmp_path: Path, memory: Path) -> None:
-    here, there = (SqliteRateLimits.open(tmp_path / "state") for _ in range(2))
-    other = SqliteRateLimits.open(tmp_path / "other")
+    here, there = (FileRateLimits.open(tmp_path / "state") for _ in range(2))
+    other = FileRateLimits.open(tmp_path / "other")
     here.count("ann", [Window(1, 60, "minute")])
     refusal(there, "ann", [Window(1, 60, "minute")])
     other.count("ann", [Window(1, 60, "minute")])
     assert sorted(place.stat().st_mode & 0o777 for place in memory.iterdir()) == [0o700, 0o700]
-    assert not (tmp_path / "state" / "traffic.db").exists()
+    assert not (tmp_path / "state" / "traffic").exists()
 
 
 def test_whoever_leaves_last_leaves_nothing_behind(tmp_path: Path, memory: Path) -> None:
-    here, there = (SqliteRateLimits.open(tmp_path / "state") for _ in range(2))
+    here, there = (FileRateLimits.open(tmp_path / "state") for _ in range(2))
     here.count("ann", [Window(1, 60, "minute")])
     here.close()
     refusal(there, "ann", [Window(1, 60, "minute")])
     there.close()
     assert list(memory.iterdir()) == []
-    SqliteRateLimits.open(tmp_path / "state").count("ann", [Window(1, 60, "minute")])
+    FileRateLimits.open(tmp_path / "state").count("ann", [Window(1, 60, "minute")])
 
 
 def come_and_go(state: Path, memory: Path, answers: "multiprocessing.SimpleQueue[int]") -> None:
-    limits_sqlite.MEMORY = memory
+    limits_files.MEMORY = memory
     for _ in range(30):
-        traffic = SqliteRateLimits.open(state)
+        traffic = FileRateLimits.open(state)
         traffic.count("ann", [Window(1_000_000, 3600, "hour")])
-        assert memory in traffic._file.parents
+        assert memory in traffic.folder.parents
         traffic.close()
     answers.put(1)
 
@@ -430,7 +409,7 @@ def test_processes_that_come_and_go_at_once_always_find_each_other_in_memory(tmp
 
 @pytest.mark.parametrize("trouble", ["nothing there", "open to others", "a file in its place"])
 def test_without_such_memory_it_is_kept_in_the_state_directory(tmp_path: Path, memory: Path, trouble: str) -> None:
-    SqliteRateLimits.open(tmp_path / "state")
+    FileRateLimits.open(tmp_path / "state")
     (place,) = memory.iterdir()
     shutil.rmtree(place)
     if trouble == "nothing there":
@@ -440,11 +419,11 @@ def test_without_such_memory_it_is_kept_in_the_state_directory(tmp_path: Path, m
         place.chmod(0o777)
     else:
         place.touch()
-    SqliteRateLimits.open(tmp_path / "state").count("ann", MINUTE)
-    assert (tmp_path / "state" / "traffic.db").exists()
+    FileRateLimits.open(tmp_path / "state").count("ann", MINUTE)
+    assert (tmp_path / "state" / "traffic").exists()
 
 
 def test_a_place_that_cannot_be_used_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
     with pytest.raises(Unavailable, match="call counts cannot be kept"):
-        SqliteRateLimits.open(tmp_path / "state")
+        FileRateLimits.open(tmp_path / "state")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from notewright.accounts.limits_sqlite import SqliteRateLimits
+from notewright.accounts.limits_files import FileRateLimits
 from notewright.server.sessions import Sessions
 
 
@@ -87,9 +87,7 @@ def test_a_client_without_a_session_is_remembered_by_its_name() -> None:
 
 def two_workers(folder: Path, clock: Clock) -> tuple[Sessions, Sessions]:
     """With one key and one memory."""
-    one, two = (
-        Sessions(b"k" * 32, traffic=SqliteRateLimits(folder / "traffic.db", clock), clock=clock) for _ in range(2)
-    )
+    one, two = (Sessions(b"k" * 32, traffic=FileRateLimits(folder / "traffic", clock), clock=clock) for _ in range(2))
     return one, two
 
 

@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 
 from notewright.accounts.base import Accounts
 from notewright.accounts.limits import MemoryRateLimits, RateLimits
-from notewright.accounts.limits_sqlite import SqliteRateLimits
+from notewright.accounts.limits_files import FileRateLimits
 from notewright.accounts.sqlite import SqliteAccounts
 from notewright.api import routes as api
 from notewright.app.compose import (
@@ -79,7 +79,7 @@ class Site:
         self.audit = AuditLog(audit_file(config["audit_log"], config.state) if config.state else None)
         self.library = LateLibrary(opened or self._open)
         self.workers = ThreadPool(threads=THREADS)
-        self.traffic: RateLimits = MemoryRateLimits() if counts is None else SqliteRateLimits.open(Path(config.state))
+        self.traffic: RateLimits = MemoryRateLimits() if counts is None else FileRateLimits.open(Path(config.state))
         self.sessions = Sessions(self.registry.secret("sessions"), traffic=self.traffic)
         self.operations = Operations(
             self.library,
