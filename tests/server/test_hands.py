@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from notewright.errors import Busy
-from notewright.mcp.thread_pool import LONG, ThreadPool
+from notewright.mcp.thread_pool import STUCK_SECONDS, ThreadPool
 
 KINDS = pytest.mark.parametrize("brief", [False, True], ids=["of its own", "brief"])
 Work = Callable[[], object]
@@ -76,7 +76,7 @@ def test_a_brief_call_comes_between_long_ones_that_work_hard(brief: bool) -> Non
 
     async def among_long() -> bool:
         long = [asyncio.create_task(doing(spin, 0.25)) for _ in range(3)]
-        await asyncio.sleep(2 * LONG)
+        await asyncio.sleep(2 * STUCK_SECONDS)
         await workers.run_brief(lambda: None)
         early = not any(one.done() for one in long)
         await asyncio.gather(*long)
