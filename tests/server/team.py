@@ -72,7 +72,7 @@ def work(seat: supervisor.WorkerSlot) -> int:
 if __name__ == "__main__":
     door = socket.create_server(("127.0.0.1", 0), backlog=512)
     print(door.getsockname()[1], flush=True)
-    code = supervisor.run(2, work, doors=[door], patience=3 if PLAN == "hasty" else 20)
+    code = supervisor.Supervisor(2, work, sockets=[door], patience=3 if PLAN == "hasty" else 20).run()
     heavy = {"uvicorn", "starlette", "mcp", "asyncio", "uvloop"} & set(sys.modules) - {"asyncio"}
     print("heavy:", *sorted(heavy), flush=True)
     sys.exit(code)

@@ -258,6 +258,8 @@ import sys
 from pathlib import Path
 from notewright.config.load import count_in
 count_in(sys.argv[1])
+from notewright.server.ops import multiproc_metrics
+multiproc_metrics.join(Path(sys.argv[1]), int(sys.argv[3]))
 from notewright.server.ops.metrics import Metrics
 metrics = Metrics(Path(sys.argv[1]))
 for _ in range(int(sys.argv[2])):
@@ -274,8 +276,8 @@ for line in sys.stdin:
 class Worker:
     """A process that has counted some calls and is in the middle of one."""
 
-    def __init__(self, folder: Path, calls: int) -> None:
-        command = [sys.executable, "-c", COUNT, str(folder), str(calls)]
+    def __init__(self, folder: Path, calls: int, slot: int) -> None:
+        command = [sys.executable, "-c", COUNT, str(folder), str(calls), str(slot)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout and self.process.stdout.readline() == "ready\n"
 
@@ -296,7 +298,7 @@ READ = (("outcome", "ok"), ("surface", "notes"), ("tool", "read"))
 def test_what_several_workers_count_is_added_up_by_whichever_is_asked_and_outlives_them(tmp_path: Path) -> None:
     folder = tmp_path / "metrics" / str(os.getpid())
     multiproc_metrics.clear_folder(folder)
-    one, two = Worker(folder, 3), Worker(folder, 4)
+    one, two = Worker(folder, 3, 0), Worker(folder, 4, 1)
     try:
         for worker in (one, two):
             numbers = worker.numbers()
@@ -306,34 +308,20 @@ def test_what_several_workers_count_is_added_up_by_whichever_is_asked_and_outliv
             assert numbers["notewright_calls_in_flight"] == {(): 2}
             assert numbers["notewright_processes"] == {(): 2}
         one.kill()
-        multiproc_metrics.forget_process(folder, one.process.pid)
-        three = Worker(folder, 1)
+        multiproc_metrics.forget_worker(folder, 0)
+        three = Worker(folder, 1, 0)
         numbers = three.numbers()
         three.kill()
         assert numbers["notewright_calls_total"] == {READ: 8} and numbers["notewright_calls_in_flight"] == {(): 2}
         assert numbers["notewright_processes"] == {(): 2}
-        multiproc_metrics.forget_process(folder, three.process.pid)
+        multiproc_metrics.forget_worker(folder, 0)
         numbers = two.numbers()
         assert numbers["notewright_calls_total"] == {READ: 8} and numbers["notewright_calls_in_flight"] == {(): 1}
         assert numbers["notewright_call_duration_seconds_sum"][READ[1:]] == pytest.approx(8 * 0.02)
-        assert len(list(folder.glob("*.db"))) == 6  # four kinds of the one that lives, two of the dead
+        assert len(list(folder.glob("*.db"))) == 6  # four kinds of the one that lives, two of the slot that is empty
     finally:
         one.kill()
         two.kill()
-
-
-def test_counts_that_a_dying_worker_left_damaged_are_left_out(tmp_path: Path) -> None:
-    folder = tmp_path / "metrics" / str(os.getpid())
-    multiproc_metrics.clear_folder(folder)
-    worker = Worker(folder, 3)
-    worker.kill()
-    (folder / f"counter_{worker.process.pid}.db").write_bytes(b"\xff\x00\x00\x00" + b"\x00" * 4 + b"\x7f" * 50)
-    multiproc_metrics.forget_process(folder, worker.process.pid)
-    other = Worker(folder, 2)
-    numbers = other.numbers()
-    other.kill()
-    assert numbers["notewright_calls_total"] == {READ: 2}
-    assert numbers["notewright_call_duration_seconds_count"] == {READ[1:]: 5}
 
 
 def test_what_servers_counted_that_have_ended_is_removed(tmp_path: Path) -> None:

@@ -120,9 +120,8 @@ def _work_together(config: Config, reread: Reread, door: socket.socket) -> int:
         now[0] = asked  # for those that take the place of others
 
     workers = config["http.workers"]
-    return supervisor.run(
-        workers, work, doors=[door], died=lambda pid: multiproc_metrics.forget_process(counts, pid), reloading=reloading
-    )
+    forget = partial(multiproc_metrics.forget_worker, counts)
+    return supervisor.Supervisor(workers, work, sockets=[door], died=forget, reloading=reloading).run()
 
 
 def refuse_strangers(config: Config, registry: Accounts) -> None:

@@ -46,6 +46,7 @@ from notewright.server.listen import supervisor, tls, uvicorn_server
 from notewright.server.listen.bounded_protocol import ConnectionLimits
 from notewright.server.listen.reload import ReloadFailed, Replaceable
 from notewright.server.listen.supervisor import WorkerSlot
+from notewright.server.ops import multiproc_metrics
 from notewright.server.ops.audit_log import AuditLog, audit_file
 from notewright.server.ops.operations import Operations
 from notewright.server.sessions import Sessions
@@ -142,7 +143,6 @@ class Site:
         surfaces = [surface_named(name, config, self.traffic) for name in SURFACES] if surfaces is None else surfaces
         issuer = issuer_of(config)
         cookies = BrowserSessions(registry.secret("cookies"))
-        operations = self.operations
         entry = AuthSettings(
             registry,
             keepers=[issuer] if issuer is not None else [],
@@ -152,7 +152,7 @@ class Site:
             public_url=config["http.public_url"],
             limiter=self.traffic,
             scope=issuer.asks if issuer is not None else "",
-            told=operations.told,
+            told=self.operations.told,
         )
         public = config["http.public_url"]
         turns = ConcurrencyLimits.of(config, self.traffic)
@@ -163,7 +163,7 @@ class Site:
             surfaces,
             _rules(config, entry),
             sessions=self.sessions,
-            operations=operations,
+            operations=self.operations,
             workers=self.workers,
             turns=turns,
             more=[*self._doors(surfaces, issuer), *page.routes(desk, feed), *self._api(cookies, turns)],
@@ -217,6 +217,8 @@ def work(
     """One process that answers, at its seat among several, which count together in `counts`."""
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # strangers could fill the log with warnings
     secured = tls.opened(config)
+    if counts is not None and seat is not None:
+        multiproc_metrics.join(counts, seat.number)
     with Site(config, counts=counts) as site:
         app = Replaceable(site.app(), leave=lambda one: one.state.leave())
 
@@ -228,12 +230,10 @@ def work(
                 secured.reload(asked)
             await app.replace(site.app())
 
-        told = uvicorn_server.settings(secured)
-        bounds = ConnectionLimits(connections=config["http.max_connections"])
         server = ReloadingServer(
-            uvicorn.Config(app, **told),
+            uvicorn.Config(app, **uvicorn_server.settings(secured)),
             leaving=app.leave,
-            limits=bounds,
+            limits=ConnectionLimits(connections=config["http.max_connections"]),
             seat=seat,
             refused=site.operations.cut_off,
             behind=lambda: site.workers.behind,

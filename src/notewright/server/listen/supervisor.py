@@ -1,24 +1,13 @@
-"""Several processes that do the same work behind one door, and one that looks after them.
+"""Worker processes that share one listening socket, and the parent that starts, replaces and stops them.
 
-The parent forks before anything heavy, threaded or connected is there, and then only waits: it stays small, has nothing
-that could break, and what breaks in a worker stays in that worker.
+The parent forks before anything heavy, threaded or connected is there, and then only waits for signals: it stays small,
+has nothing that could break, and what breaks in a worker stays in that worker.
 
 All share one listening socket that was opened before the fork. With a socket each (SO_REUSEPORT) the kernel deals out
 clients by chance and to the dead too: whoever stands in the queue of a worker that is killed is lost with it. A shared
 queue loses only whom the dead one had let in, but by itself it is not fair: whoever wakes up first takes all who wait.
 So workers write on a board how many clients they have, and one that has more than another leaves the next client to
-that one for some milliseconds. Two workers, 16 clients coming at once, twenty times; the share of the busier one, and
-how 64 lasting connections were spread:
-
-    everybody who waits, at once (uvicorn)   77-92 %, up to 100 %    12/52  14/50  32/32  20/44
-    one per turn of the event loop           58-87 %, up to 100 %    15/49  22/42  14/50  26/38
-    one per turn, with the board             52-60 %, up to  75 %    32/32  32/32  32/32  32/32   this is what we do
-    a socket each (SO_REUSEPORT)             59-61 %, up to  81 %    30/34  28/36
-
-Of 240 requests with 40 at a time under way, one of two workers killed each time: 87 were lost here, 100 with a socket
-each. That was before workers left at the door whom they could not serve at once (`uvicorn_server.py`). Two workers, 40
-clients that search over a new connection each time, one worker killed, three times: 17, 19 and 19 were lost, and 3, 3
-and 4 are now, with 57 and 64 answers a second.
+that one for some milliseconds (`uvicorn_server.py`). `docs/why.md` has the numbers, and those of uvicorn's supervisor.
 """
 
 import contextlib
@@ -26,7 +15,6 @@ import errno
 import logging
 import mmap
 import os
-import select
 import signal
 import socket
 import sys
@@ -34,22 +22,22 @@ import termios
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from notewright.errors import Problem
 
 log = logging.getLogger(__name__)
-PATIENCE = 30.0  # seconds that workers have to finish what they began
-EARLY = 5.0  # seconds; who ends before has not really begun
-AGAIN = (0.2, 10.0)  # seconds until a place is filled again, the first and the longest time
-OURS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+STOP_SECONDS = 30.0  # that workers have to finish what they began
+EARLY_SECONDS = 5.0  # a worker that ends before has not really begun
+RESTART_SECONDS = (0.2, 10.0)  # until a slot is filled again, the first and the longest time
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGALRM)
 ABSENT = -1
 FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)  # somebody ended it: not its own fault
 
 
 class WorkerSlot:
-    """Which of the processes behind one door this is, and a board on which each writes how many clients it has."""
+    """Which of the processes behind one socket this is, and a board on which each writes how many clients it has."""
 
     def __init__(self, number: int = 0, board: memoryview | None = None) -> None:
         self.number = number
@@ -83,25 +71,6 @@ def _board(workers: int) -> memoryview:
 Work = Callable[[WorkerSlot], int]
 
 
-def run(
-    workers: int,
-    work: Work,
-    *,
-    doors: Sequence[socket.socket] = (),
-    patience: float = PATIENCE,
-    died: Callable[[int], None] = lambda pid: None,
-    reloading: Callable[[], None] = lambda: None,
-) -> int:
-    """Do `work` in so many processes until a signal comes; the exit code.
-
-    Each is given its seat, numbered from 0; one that ends is replaced by another in its seat. SIGTERM and SIGINT let
-    all finish, up to `patience`; a second one ends them at once. SIGHUP is handed on. If this process dies, so do they.
-    `doors` are closed here as soon as they are to stop, so that nobody waits at a door that nobody opens any more.
-    `died` is told of every process that has ended; `reloading` is called when SIGHUP comes, before it is handed on.
-    """
-    return _Team(workers, work, doors, patience, died, reloading).run()
-
-
 def terminal_gone() -> bool:
     """Whether the terminal that we write to has been closed: then SIGHUP is no wish for a reload."""
     for stream in (0, 1, 2):
@@ -114,194 +83,163 @@ def terminal_gone() -> bool:
 
 
 @dataclass(slots=True)
-class _Place:
-    """One worker, or the wait for the next."""
+class _Worker:
+    """One worker, or the wait for the next in its slot."""
 
-    seat: WorkerSlot
+    slot: WorkerSlot
     pid: int = 0  # 0: nobody is there
     begun: float = 0.0
     failed: int = 0  # times in a row that somebody began and ended at once
-    fill_at: float = 0.0
+    start_at: float = 0.0
 
 
-class _Team:
+class Supervisor:
+    """Does `work` in so many processes until a signal comes.
+
+    Each is given its slot, numbered from 0; one that ends is replaced by another in its slot. SIGTERM and SIGINT let
+    all finish, up to `patience`; a second one ends them at once. SIGHUP is handed on. If this process dies, so do they.
+    `sockets` are closed here as soon as they are to stop, so that nobody waits at one that nobody accepts from.
+    `died` is told the number of every slot whose process has ended; `reloading` is called before SIGHUP is handed on.
+    """
+
     def __init__(
         self,
         workers: int,
         work: Work,
-        doors: Sequence[socket.socket],
-        patience: float,
-        died: Callable[[int], None],
-        reloading: Callable[[], None],
+        *,
+        sockets: Sequence[socket.socket] = (),
+        patience: float = STOP_SECONDS,
+        died: Callable[[int], None] = lambda number: None,
+        reloading: Callable[[], None] = lambda: None,
     ) -> None:
         self._died, self._reloading = died, reloading
         board = _board(workers)
-        self._places = [_Place(WorkerSlot(number, board)) for number in range(workers)]
+        self._workers = [_Worker(WorkerSlot(number, board)) for number in range(workers)]
         self._work = work
-        self._doors = doors
+        self._sockets = sockets
         self._patience = patience
         self._proven = False  # somebody has worked for a while: it can be done
         self._stop_by: float | None = None  # when those who still work are ended
         self._code = 0
 
     def run(self) -> int:
-        with _SignalPipe() as self._bell, _lifeline() as self._life:
+        """The exit code, when all have ended. Signals are blocked and waited for: none comes between two steps."""
+        handlers = {kind: signal.signal(kind, lambda *_: None) for kind in SIGNALS}
+        self._unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        self._life = os.pipe()  # only the parent keeps the end for writing: when it is closed, the parent has gone
+        try:
             while self._stop_by is None or self._working():
-                self._fill()
-                for heard in self._bell.wait(self._wait()):
-                    self._hear(heard)
-                self._bury()
+                self._start_missing()
+                self._handle(self._next_signal())
+                self._reap()
                 if self._stop_by is not None and time.monotonic() >= self._stop_by:
-                    self._end_at_once("did not end in time")
+                    self._kill("did not end in time")
+        finally:
+            for end in self._life:
+                os.close(end)
+            for kind, handler in handlers.items():
+                signal.signal(kind, handler)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._unblocked)
         return self._code
 
-    def _working(self) -> list[_Place]:
-        return [place for place in self._places if place.pid]
+    def _working(self) -> list[_Worker]:
+        return [worker for worker in self._workers if worker.pid]
 
-    def _wait(self) -> float | None:
-        """Seconds until there is something to do unasked."""
-        moments = [place.fill_at for place in self._places if not place.pid and self._stop_by is None]
+    def _next_signal(self) -> int:
+        """SIGALRM when there is something to do unasked."""
+        moments = [worker.start_at for worker in self._workers if not worker.pid and self._stop_by is None]
         moments += [] if self._stop_by is None else [self._stop_by]
-        return max(0.0, min(moments) - time.monotonic()) if moments else None
+        signal.setitimer(signal.ITIMER_REAL, max(0.001, min(moments) - time.monotonic()) if moments else 0)
+        return signal.sigwait(SIGNALS)
 
-    # Beginning
+    def _start_missing(self) -> None:
+        for worker in self._workers:
+            if not worker.pid and self._stop_by is None and time.monotonic() >= worker.start_at:
+                worker.begun = time.monotonic()
+                worker.pid = os.fork()
+                if worker.pid == 0:
+                    os._exit(self._run_worker(worker.slot))
 
-    def _fill(self) -> None:
-        for place in self._places:
-            if not place.pid and self._stop_by is None and time.monotonic() >= place.fill_at:
-                self._begin(place)
-
-    def _begin(self, place: _Place) -> None:
-        with _undisturbed() as before:
-            place.begun = time.monotonic()
-            place.pid = os.fork()
-            if place.pid == 0:
-                os._exit(self._in_the_child(place.seat, before))
-        with contextlib.suppress(OSError):  # a group of its own: Ctrl-C is for the parent, who tells each once
-            os.setpgid(place.pid, place.pid)
-
-    def _in_the_child(self, seat: WorkerSlot, before: set[signal.Signals]) -> int:
+    def _run_worker(self, slot: WorkerSlot) -> int:
+        """In the child: what it ends with, its words said."""
         try:
-            self._bell.leave()
-            with contextlib.suppress(OSError):
-                os.setpgid(0, 0)
-            for kind in OURS:
+            os.setpgid(0, 0)  # a group of its own: Ctrl-C is for the parent, who tells each once
+            for kind in SIGNALS:
                 signal.signal(kind, signal.SIG_DFL)
-            held_back = before | {signal.SIGHUP}  # until the worker can do something about it
+            held_back = {*self._unblocked, signal.SIGHUP}  # until the worker can do something about it
             signal.pthread_sigmask(signal.SIG_SETMASK, held_back)
-            _end_with(self._life, self._patience)
-            return _code(self._work, seat)
+            _end_with_parent(self._life, self._patience)
+            return self._work(slot)
+        except Problem as problem:
+            print(f"notewright: {problem}", file=sys.stderr)
+            return 1
         except BaseException:
             traceback.print_exc()
             return 1
+        finally:
+            logging.shutdown()
+            with contextlib.suppress(OSError, ValueError):
+                sys.stdout.flush()
+                sys.stderr.flush()
 
-    # Listening
-
-    def _hear(self, heard: int) -> None:
-        if heard == signal.SIGCHLD:
+    def _handle(self, heard: int) -> None:
+        if heard in (signal.SIGCHLD, signal.SIGALRM):
             return
         if heard == signal.SIGHUP and not terminal_gone():
             self._reloading()
             self._tell(signal.SIGHUP)
         elif self._stop_by is None:
-            self._stop(self._patience)
+            self._stop()
         elif heard != signal.SIGHUP:
-            self._end_at_once("were told twice")
+            self._kill("were told twice")
 
     def _tell(self, kind: signal.Signals) -> None:
-        for place in self._working():
+        for worker in self._working():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(place.pid, kind)
+                os.kill(worker.pid, kind)
 
-    # Ending
-
-    def _stop(self, seconds: float) -> None:
-        self._stop_by = time.monotonic() + seconds
-        for door in self._doors:
-            door.close()
+    def _stop(self) -> None:
+        self._stop_by = time.monotonic() + self._patience
+        for listening in self._sockets:
+            listening.close()
         self._tell(signal.SIGTERM)
 
-    def _end_at_once(self, why: str) -> None:
+    def _kill(self, why: str) -> None:
         if self._working():
             log.warning("%d workers %s and are ended", len(self._working()), why)
             self._code = 1
             self._tell(signal.SIGKILL)
         self._stop_by = time.monotonic() + self._patience
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         """Learn who has ended. Foreign children too: in a container ours may be the first process of all."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            for place in self._places:
-                if place.pid == pid:
-                    self._vacant(place, os.waitstatus_to_exitcode(status))
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                for worker in self._workers:
+                    if worker.pid == ended[0]:
+                        self._ended(worker, os.waitstatus_to_exitcode(ended[1]))
 
-    def _vacant(self, place: _Place, code: int) -> None:
-        lived = time.monotonic() - place.begun
-        self._proven = self._proven or any(time.monotonic() - one.begun >= EARLY for one in self._working())
-        pid, place.pid = place.pid, 0
-        place.seat.leave()
-        self._died(pid)
+    def _ended(self, worker: _Worker, code: int) -> None:
+        now = time.monotonic()
+        self._proven = self._proven or any(now - one.begun >= EARLY_SECONDS for one in self._working())
+        pid, worker.pid = worker.pid, 0
+        worker.slot.leave()
+        self._died(worker.slot.number)
         if self._stop_by is not None:
             return
-        own_fault = lived < EARLY and code not in FROM_OUTSIDE
-        place.failed = place.failed + 1 if own_fault else 0
-        first, longest = AGAIN
-        place.fill_at = time.monotonic() + min(longest, first * 2**place.failed)
-        log.warning("worker %d (%d) %s; another takes its place", place.seat.number + 1, pid, _how(code))
-        if not self._proven and all(one.failed for one in self._places):
+        own_fault = now - worker.begun < EARLY_SECONDS and code not in FROM_OUTSIDE
+        worker.failed = worker.failed + 1 if own_fault else 0
+        first, longest = RESTART_SECONDS
+        worker.start_at = now + min(longest, first * 2**worker.failed)
+        how = f"ended with code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
+        log.warning("worker %d (%d) %s; another takes its place", worker.slot.number + 1, pid, how)
+        if not self._proven and all(one.failed for one in self._workers):
             log.error("no worker starts; their messages are above")
             self._code = 1
-            self._stop(self._patience)
+            self._stop()
 
 
-def _how(code: int) -> str:
-    return f"ended with code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
-
-
-def _code(work: Work, seat: WorkerSlot) -> int:
-    """What a worker ends with, its words said."""
-    try:
-        return work(seat)
-    except Problem as problem:
-        print(f"notewright: {problem}", file=sys.stderr)
-        return 1
-    except SystemExit as left:
-        return left.code if isinstance(left.code, int) else 0 if left.code is None else 1
-    finally:
-        logging.shutdown()
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[set[signal.Signals]]:
-    """No signal between the fork and what each of the two makes of it; as it was before, for the child."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, OURS)
-    try:
-        yield {signal.Signals(one) for one in before}
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextlib.contextmanager
-def _lifeline() -> Iterator[tuple[int, int]]:
-    """A pipe of which only the parent keeps the end for writing: when it is closed, the parent has gone."""
-    ends = os.pipe()
-    try:
-        yield ends
-    finally:
-        for end in ends:
-            os.close(end)
-
-
-def _end_with(life: tuple[int, int], patience: float) -> None:
+def _end_with_parent(life: tuple[int, int], patience: float) -> None:
     """This process ends with its parent: as if it were asked to, or by itself if that does not help."""
     end, ours = life
     os.close(ours)
@@ -313,32 +251,3 @@ def _end_with(life: tuple[int, int], patience: float) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
-
-
-class _SignalPipe:
-    """Signals as something one can wait for."""
-
-    def __enter__(self) -> "_SignalPipe":
-        self._out, self._in = os.pipe()
-        for end in (self._out, self._in):
-            os.set_blocking(end, False)
-        self._wakeup = signal.set_wakeup_fd(self._in, warn_on_full_buffer=False)
-        self._before = {kind: signal.signal(kind, lambda *_: None) for kind in OURS}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.leave()
-        for kind, before in self._before.items():
-            signal.signal(kind, before)
-
-    def leave(self) -> None:
-        signal.set_wakeup_fd(self._wakeup if self._wakeup >= 0 else -1)
-        os.close(self._out)
-        os.close(self._in)
-
-    def wait(self, seconds: float | None) -> bytes:
-        select.select([self._out], [], [], seconds)
-        try:
-            return os.read(self._out, 4096)
-        except BlockingIOError:
-            return b""

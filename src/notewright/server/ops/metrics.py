@@ -93,8 +93,7 @@ class Metrics:
             return generate_latest(_Joined(self._own, found, [os.getpid()]))
         counted = CollectorRegistry()
         MultiProcessCollector(counted, path=str(self._shared))  # type: ignore[no-untyped-call]
-        with multiproc_metrics.reading(self._shared):
-            return generate_latest(_Joined(counted, found, multiproc_metrics.processes(self._shared)))
+        return generate_latest(_Joined(counted, found, multiproc_metrics.processes(self._shared)))
 
 
 @dataclass(frozen=True, slots=True)
