@@ -5,8 +5,8 @@ import asyncio
 import pytest
 import uvicorn
 
-from notewright.app.compose_http import ReloadingServer
 from notewright.server.listen import supervisor
+from notewright.server.listen.uvicorn_server import Server
 
 
 def test_who_asks_while_the_configuration_is_read_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,16 +23,15 @@ def test_who_asks_while_the_configuration_is_read_is_not_forgotten(monkeypatch: 
 
         async def nobody(scope: object, receive: object, send: object) -> None: ...
 
-        server = ReloadingServer(uvicorn.Config(nobody))
-        server.again = again
-        server._hang_up()
+        server = Server(uvicorn.Config(nobody), reload=again)
+        server.hang_up()
         await begun.wait()
         written.append("second")
-        server._hang_up()
-        server._hang_up()
+        server.hang_up()
+        server.hang_up()
         go.set()
-        assert server._reading is not None
-        await server._reading
+        assert server._reloading is not None
+        await server._reloading
 
     asyncio.run(scenario())
     assert read == ["first", "second"]

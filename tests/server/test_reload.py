@@ -58,7 +58,7 @@ def leave(app: Starlette) -> None:
 
 
 @contextlib.asynccontextmanager
-async def alive(site: Replaceable[Any]) -> AsyncIterator[Callable[[str], Coroutine[Any, Any, str]]]:
+async def alive(site: Replaceable) -> AsyncIterator[Callable[[str], Coroutine[Any, Any, str]]]:
     """The site with its lifespan running, and a way to ask it."""
     told: asyncio.Queue[str] = asyncio.Queue()
     heard: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -193,7 +193,7 @@ def test_a_first_one_that_cannot_begin_is_told_to_the_server() -> None:
 def test_under_load_no_request_is_lost_while_applications_come_and_go() -> None:
     """Real sockets: every request has an answer, of the old one or of the new one."""
     loops: list[asyncio.AbstractEventLoop] = []
-    site: Replaceable[Any] = Replaceable(Site("0").app)
+    site: Replaceable = Replaceable(Site("0").app)
 
     async def noted(scope: Any, receive: Any, send: Any) -> None:
         if not loops:

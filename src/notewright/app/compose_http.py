@@ -3,9 +3,8 @@
 import asyncio
 import contextlib
 import logging
-import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -34,7 +33,6 @@ from notewright.config.settings import SURFACES
 from notewright.engine.transfer.backup import BackupResult
 from notewright.engine.transfer.backup_schedule import Schedule
 from notewright.engine.transfer.restore import last_good_backup
-from notewright.errors import Problem
 from notewright.mcp.late_library import LateLibrary, OpenLibrary
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server import mcp_endpoint
@@ -42,9 +40,9 @@ from notewright.server.auth import protected_resource_routes
 from notewright.server.auth.authenticate import AuthSettings, GuardedRoute
 from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.concurrency_limits import ConcurrencyLimits
-from notewright.server.listen import supervisor, tls, uvicorn_server
+from notewright.server.listen import tls, uvicorn_server
 from notewright.server.listen.bounded_protocol import ConnectionLimits
-from notewright.server.listen.reload import ReloadFailed, Replaceable
+from notewright.server.listen.reload import Replaceable
 from notewright.server.listen.supervisor import WorkerSlot
 from notewright.server.ops import multiproc_metrics
 from notewright.server.ops.audit_log import AuditLog, audit_file
@@ -230,45 +228,14 @@ def work(
                 secured.reload(asked)
             await app.replace(site.app())
 
-        server = ReloadingServer(
+        server = uvicorn_server.Server(
             uvicorn.Config(app, **uvicorn_server.settings(secured)),
             leaving=app.leave,
             limits=ConnectionLimits(connections=config["http.max_connections"]),
             seat=seat,
             refused=site.operations.cut_off,
             behind=lambda: site.workers.behind,
+            reload=again,
         )
-        server.again = again
         server.run([door])
         return 0 if server.started else 1
-
-
-class ReloadingServer(uvicorn_server.Server):
-    """Reads the configuration again when SIGHUP comes. What is wrong with it is said, and all stays as it was."""
-
-    again: Callable[[], Awaitable[None]]
-    _reading: asyncio.Task[None] | None = None
-    _wanted = False
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
-        await super().startup(sockets)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # one that came meanwhile is not lost
-
-    def _hang_up(self) -> None:
-        if supervisor.terminal_gone():
-            self.handle_exit(signal.SIGHUP, None)
-            return
-        self._wanted = True  # also while it is being read: it may have been written since
-        if self._reading is None or self._reading.done():
-            self._reading = asyncio.create_task(self._read_again())
-
-    async def _read_again(self) -> None:
-        while self._wanted:
-            self._wanted = False
-            try:
-                await self.again()
-            except (Problem, ReloadFailed) as problem:
-                log.error("the configuration stays as it was: %s", problem)
-            else:
-                log.warning("the configuration was read again")

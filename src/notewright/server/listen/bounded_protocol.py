@@ -46,28 +46,12 @@ class ConnectionLimits:
     least: int = 8 << 10
 
     def seconds(self, waits: Waits) -> float:
-        return {
-            "head": self.head_seconds,
-            "body": self.body_seconds,
-            "rest": self.rest_seconds,
-            "idle": self.idle_seconds,
-            "reader": self.reader_seconds,
-            "": float("inf"),
-        }[waits]
+        return float(getattr(self, f"{waits}_seconds", "inf"))
 
     @property
     def every(self) -> float:
         """How often to look."""
         return min(1.0, self.head_seconds / 4, self.body_seconds / 4, self.idle_seconds / 4, self.rest_seconds / 4)
-
-
-def plain_response(status: int, words: str, *, retry_after: int | None = None) -> bytes:
-    """A whole answer that ends the connection."""
-    retry = "" if retry_after is None else f"retry-after: {retry_after}\r\n"
-    return (
-        f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
-        f"content-length: {len(words)}\r\n{retry}connection: close\r\n\r\n{words}"
-    ).encode("ascii")
 
 
 class Bounded(asyncio.Protocol):
@@ -76,6 +60,7 @@ class Bounded(asyncio.Protocol):
     limits: ConnectionLimits
     left: Callable[[], None]  # told when the connection has gone
     refused: Callable[[int], None]  # told the status of each refusal
+    no_room: bool  # this client is to be told so, and is gone in a moment
     transport: asyncio.Transport
     flow: FlowControl
     loop: asyncio.AbstractEventLoop
@@ -105,6 +90,11 @@ class Bounded(asyncio.Protocol):
         """Whether what came last, in the middle of a body, was nothing of it: more headers, or words on its pieces."""
         return False
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if self.no_room:
+            self.refuse(503, "Too many connections", "retry-after: 1\r\n")
+
     def data_received(self, data: bytes) -> None:
         for start in range(0, len(data), PIECE):
             if self._refused or self.transport.is_closing():
@@ -128,7 +118,7 @@ class Bounded(asyncio.Protocol):
     def send_400_response(self, msg: str) -> None:
         self.refuse(400, msg)
 
-    def refuse(self, status: int, words: str) -> None:
+    def refuse(self, status: int, words: str, header: str = "") -> None:
         """End the connection with an answer of our own, if none is under way."""
         if self._refused or self.transport.is_closing():
             return
@@ -136,7 +126,9 @@ class Bounded(asyncio.Protocol):
         self.refused(status)
         begun = self._let_go()
         if not begun:
-            self.transport.write(plain_response(status, words))
+            head = f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
+            head += f"content-length: {len(words)}\r\n{header}connection: close\r\n\r\n"
+            self.transport.write((head + words).encode("ascii"))
         if begun or not self.transport.can_write_eof():
             self.transport.close()
             return
