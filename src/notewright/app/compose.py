@@ -175,9 +175,7 @@ def log_to_stderr(config: Config) -> None:
 
 def tell_audit(config: Config, action: str, **facts: Any) -> None:
     """Something the owner did by command, into the audit log of the servers that use this state."""
-    audit = AuditLog(audit_file(config["audit_log"], config.state))
-    audit.admin(action, user=user(), **facts)
-    audit.close()
+    AuditLog(audit_file(config["audit_log"], config.state)).admin(action, user=user(), **facts)
 
 
 def _level(name: str) -> int:

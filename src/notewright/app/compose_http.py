@@ -104,7 +104,6 @@ class Site:
         self._end_backups()
         self.library.close()
         self.workers.close()
-        self.audit.close()
         self.traffic.close()
         self.registry.close()
 

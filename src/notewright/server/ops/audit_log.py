@@ -1,25 +1,25 @@
 """The audit log: who changed what, who was turned away, who came, and what the owner did. One JSON object a line.
 
 It is the owner's: it names people and paths, never the text of a note or a secret. Every line is one write at the end
-of the file, so that several processes share one; it is opened again when somebody moved it away, and moved away by us
-when it has grown. What cannot be written is said in the log and fails nobody's call.
+of the file, so that several processes share one; it is moved away when it has grown. What cannot
+be written is said in the log and fails nobody's call.
 """
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from notewright.engine.workspace import Workspace
 from notewright.ledger.base import Change
+from notewright.locks import locked_file
 from notewright.server.ops.logs import rfc3339, scrubbed
 from notewright.server.request_context import NOW, RequestContext
 
@@ -106,10 +106,6 @@ class AuditLog:
         """The owner did something: `token_added`, `workspace_changed`, `backup`, … `facts` hold no secrets."""
         self._write("admin", action=action, user=user, **facts)
 
-    def close(self) -> None:
-        if self._lines is not None:
-            self._lines.close()
-
     def _write(self, event: str, visit: RequestContext | None = None, **facts: Any) -> None:
         if self._lines is None:
             return
@@ -154,14 +150,16 @@ class _Patience:
 
 
 class _RotatingFile:
-    """A file that lines are added to by many processes, and that is moved away when it has grown."""
+    """A file that lines are added to by many processes, and that is moved away when it has grown.
+
+    It is opened by its name for every line, so that nobody need notice that somebody else moved it away.
+    """
 
     def __init__(self, file: Path, most_bytes: int, kept: int) -> None:
         self._file = file
         self._most = most_bytes
         self._kept = kept
         self._lock = threading.Lock()
-        self._open: int | None = None
         self._torn = False  # the disk was full in the middle of a line
         self._complained = -COMPLAIN_SECONDS
 
@@ -170,62 +168,34 @@ class _RotatingFile:
             try:
                 self._add(line)
             except OSError as error:
-                self._complain(error)
-
-    def close(self) -> None:
-        with self._lock:
-            self._let_go()
+                if time.monotonic() - self._complained >= COMPLAIN_SECONDS:
+                    self._complained = time.monotonic()
+                    log.error("the audit log cannot be written: %s", error.strerror or error)
 
     def _add(self, line: bytes) -> None:
-        handle = self._handle()
-        if os.fstat(handle).st_size >= self._most:
-            handle = self._move_away(handle)
-        whole = b"\n" + line if self._torn else line
-        self._torn = os.write(handle, whole) < len(whole)
+        if self._size() >= self._most:
+            self._move_away()
+        handle = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            whole = b"\n" + line if self._torn else line
+            self._torn = os.write(handle, whole) < len(whole)
+        finally:
+            os.close(handle)
         if self._torn:
             raise OSError("the disk took only a part of a line")
 
-    def _handle(self) -> int:
-        """The file, open: the one that bears the name now, not one that was moved away under us."""
-        if self._open is not None and not _same(self._open, self._file):
-            self._let_go()
-        if self._open is None:
+    def _size(self) -> int:
+        try:
+            return self._file.stat().st_size
+        except FileNotFoundError:
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._open = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        return self._open
+            return 0
 
-    def _move_away(self, handle: int) -> int:
-        """Under a lock on the file itself; whoever waited for it finds that it has another name by then."""
-        with _locked(handle):
-            if _same(handle, self._file):
+    def _move_away(self) -> None:
+        """Whoever waited for the lock finds a small file under the name by then."""
+        with locked_file(self._file):
+            if self._size() >= self._most:
                 for number in range(self._kept, 0, -1):
                     older = self._file.with_name(f"{self._file.name}.{number - 1}") if number > 1 else self._file
                     with contextlib.suppress(FileNotFoundError):
                         os.replace(older, self._file.with_name(f"{self._file.name}.{number}"))
-        return self._handle()
-
-    def _let_go(self) -> None:
-        if self._open is not None:
-            os.close(self._open)
-            self._open = None
-
-    def _complain(self, error: OSError) -> None:
-        if time.monotonic() - self._complained >= COMPLAIN_SECONDS:
-            self._complained = time.monotonic()
-            log.error("the audit log cannot be written: %s", error.strerror or error)
-
-
-def _same(handle: int, file: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(handle), os.stat(file))
-    except FileNotFoundError:
-        return False
-
-
-@contextlib.contextmanager
-def _locked(handle: int) -> Iterator[None]:
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(handle, fcntl.LOCK_UN)

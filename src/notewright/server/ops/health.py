@@ -81,28 +81,22 @@ class CachedProbe(Generic[T]):
         self._workers = workers
         self._wait = wait
         self._keep = keep
-        self._looking: asyncio.Task[T] | None = None
-        self._seen: T | None = None
+        self._looking: asyncio.Task[T | None] | None = None
         self._until = 0.0
 
     async def now(self) -> T | None:
-        """None if it could not be found out in time."""
-        if time.monotonic() < self._until:
-            return self._seen
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._workers.run(self._look))
+        """None if it could not be found out, or not in time."""
         looking = self._looking
+        if looking is None or (looking.done() and time.monotonic() >= self._until):
+            looking = self._looking = asyncio.create_task(self._find_out())
         await asyncio.wait({looking}, timeout=self._wait)
-        if not looking.done():
-            return None
-        if self._looking is looking:
-            self._looking = None
-            self._seen = self._answer(looking)
-            self._until = time.monotonic() + self._keep
-        return self._seen
+        return looking.result() if looking.done() else None
 
-    def _answer(self, looked: "asyncio.Task[T]") -> T | None:
-        error = None if looked.cancelled() else looked.exception()
-        if error is not None:
+    async def _find_out(self) -> T | None:
+        try:
+            return await self._workers.run(self._look)
+        except Exception as error:
             log.debug("not found out", exc_info=error)
-        return None if looked.cancelled() or error is not None else looked.result()
+            return None
+        finally:
+            self._until = time.monotonic() + self._keep

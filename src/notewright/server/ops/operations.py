@@ -120,9 +120,6 @@ class Operations:
             GuardedRoute("/metrics", numbers, need="read"),
         ]
 
-    def close(self) -> None:
-        self.audit.close()
-
     def _standings(self) -> Sequence[WorkspaceHealth]:
         return [health.workspace_health(ws) for ws in self._library.workspaces()]
 
