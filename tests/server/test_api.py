@@ -14,12 +14,12 @@ from tests.server.api_site import NOTES, Served, config_of, eventually, served
 
 from notewright import errors
 from notewright.api import operation as problems
-from notewright.api.routes import operations
+from notewright.api.routes import OPERATIONS
 from notewright.server.auth.authenticate import GuardedRoute
 from notewright.server.http_status import STATUS
 
 HERE = "/api/v1/workspaces/main"
-TABLE = operations(1 << 20)
+TABLE = OPERATIONS
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """The OpenAPI document, made of the table that the routes are made of: it cannot say what is not so."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,7 +59,7 @@ def _operation(one: Operation) -> dict[str, Any]:
         "operationId": one.name if one.plain_path != "/admin/backup" else "make_backup_too",
         "summary": one.summary,
         "description": _NEEDS[one.need],
-        "parameters": [*map(_part, one.parts), *_parameters(one.query)],
+        "parameters": [*_path_parameters(one), *_query_parameters(one.query)],
         "responses": {str(one.status): _answer(one), "default": _json("Why not", schemas.PROBLEM)},
     }
     if one.uploads:
@@ -69,11 +70,12 @@ def _operation(one: Operation) -> dict[str, Any]:
     return said
 
 
-def _part(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+def _path_parameters(one: Operation) -> list[dict[str, Any]]:
+    names = re.findall(r"\{(\w+)\}", one.plain_path)
+    return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
 
 
-def _parameters(query: Schema) -> list[dict[str, Any]]:
+def _query_parameters(query: Schema) -> list[dict[str, Any]]:
     required = query.get("required", ())
     return [
         {"name": name, "in": "query", "required": name in required, "schema": dict(shape)}

@@ -1,13 +1,12 @@
-"""What an operation of the API is. The routes and the OpenAPI document are made of the same list of these."""
+"""What an operation of the API is, and its route. Routes and the OpenAPI document are made of one list of these."""
 
-import contextlib
 import json
 import logging
 import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Literal, Protocol, cast
+from dataclasses import dataclass
+from typing import Any, BinaryIO, TypeVar, cast
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -16,57 +15,78 @@ from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from notewright.api import schemas
-from notewright.api.request import ApiContext, ApiRequest, body_of, query_of
+from notewright.api.request import ApiContext, ApiRequest, body_of, media_type, query_of
 from notewright.api.schemas import Schema
 from notewright.errors import Forbidden, Internal, Invalid, Problem
-from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.auth.authenticate import SMALL, GuardedRoute, Narrow, Need, Visitor, visitor_of
 from notewright.server.http_status import STATUS
 from notewright.surfaces.base import BadArgument
 
+log = logging.getLogger(__name__)
 Pieces = Iterator[bytes]
+Run = TypeVar("Run", bound=Callable[[ApiRequest], Any])
+
+RETRY_SECONDS = {"busy": 1, "indexing": 2, "unavailable": 5}  # after which it is worth another try
+CODES = {403: "forbidden", 404: "not_found", 413: "too_large"}  # of what the web framework refuses; else invalid
+ALWAYS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+IN_MEMORY = 1 << 20  # bytes of an upload; what is larger goes to disk
+ZIPPED = ("application/zip", "application/x-zip-compressed", "application/octet-stream")
+HEADER, FORM = "x-notewright", "x-csrf-token"
 
 
 @dataclass(frozen=True)
 class Operation:
     """One thing that can be asked for. `run` may block: it runs in a thread, and returns the document to answer."""
 
-    method: Literal["GET", "POST", "PATCH", "DELETE"]
+    method: str
     path: str
     need: Need
     summary: str
     run: Callable[[ApiRequest], Any]
     answer: Schema | None  # None: a zip file, and `run` gives its pieces
-    query: Schema = field(default_factory=lambda: schemas.NOTHING)
+    query: Schema
     body: Schema | None = None  # None: none is taken
     status: int = 200
     uploads: bool = False  # the body is a zip file
-    most_bytes: int = SMALL
     anybody: bool = False  # also for tokens that are narrowed to surfaces
 
     @property
     def name(self) -> str:
         """As it stands in the history, and in OpenAPI."""
-        return self.run.__name__.rstrip("_")
+        return self.run.__name__
 
     @property
     def plain_path(self) -> str:
         """Without what the framework wants to know of its parts."""
         return re.sub(r"\{(\w+):\w+\}", r"{\1}", self.path)
 
-    @property
-    def parts(self) -> list[str]:
-        return re.findall(r"\{(\w+)\}", self.plain_path)
+
+class OperationTable(list[Operation]):
+    """Those of one module: each stands above the function that does it."""
+
+    def add(
+        self,
+        address: str,
+        need: Need,
+        summary: str,
+        answer: Schema | None,
+        query: Schema = schemas.NOTHING,
+        **more: Any,
+    ) -> Callable[[Run], Run]:
+        """Offer the function below at an address like `GET /api/v1/me`."""
+        method, path = address.split()
+
+        def put(run: Run) -> Run:
+            self.append(Operation(method, path, need, summary, run, answer, query, **more))
+            return run
+
+        return put
 
 
-log = logging.getLogger(__name__)
-
-AGAIN = {"busy": 1, "indexing": 2, "unavailable": 5}  # seconds after which it is worth another try
-CODES = {403: "forbidden", 404: "not_found", 413: "too_large"}  # of what the web framework refuses; else invalid
-ALWAYS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+# ---- answers ------------------------------------------------------------------------------------------
 
 
-def answered(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """One JSON document that nobody keeps. What is not text becomes a question mark."""
     body = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
     return Response(body, status, {**ALWAYS, **(headers or {})}, "application/json")
@@ -74,15 +94,13 @@ def answered(document: Any, status: int = 200, headers: Mapping[str, str] | None
 
 def refused(problem: Problem) -> Response:
     headers = {}
-    if problem.code in AGAIN or problem.code == "limited":
-        headers["Retry-After"] = str(max(1, round(problem.details.get("retry_after", AGAIN.get(problem.code, 1)))))
-    return _said(STATUS[problem.code], problem.code, problem.message, _hint(problem), headers)
-
-
-def _hint(problem: Problem) -> str:
+    if problem.code in RETRY_SECONDS or problem.code == "limited":
+        seconds = problem.details.get("retry_after", RETRY_SECONDS.get(problem.code, 1))
+        headers["Retry-After"] = str(max(1, round(seconds)))
+    hint = problem.hint
     if isinstance(problem, BadArgument) and problem.fault == "unknown":
-        return f"known are {', '.join(problem.expected)}" if problem.expected else "none is taken here"
-    return problem.hint
+        hint = f"known are {', '.join(problem.expected)}" if problem.expected else "none is taken here"
+    return _refusal(STATUS[problem.code], problem.code, problem.message, hint, headers)
 
 
 def failed(error: Exception, what: str) -> Response:
@@ -92,51 +110,18 @@ def failed(error: Exception, what: str) -> Response:
 
 
 def refused_by_the_web(error: HTTPException) -> Response:
-    return _said(error.status_code, CODES.get(error.status_code, "invalid"), error.detail, "", error.headers or {})
+    return _refusal(error.status_code, CODES.get(error.status_code, "invalid"), error.detail, "", error.headers or {})
 
 
-def _said(status: int, code: str, message: str, hint: str, headers: Mapping[str, str]) -> Response:
-    return answered({"error": {"code": code, "message": message, "hint": hint}}, status, headers)
+def _refusal(status: int, code: str, message: str, hint: str, headers: Mapping[str, str]) -> Response:
+    return json_response({"error": {"code": code, "message": message, "hint": hint}}, status, headers)
 
 
-SAFE = ("GET", "HEAD")
-IN_MEMORY = 1 << 20  # bytes of an upload; what is larger goes to disk
-ZIPPED = ("application/zip", "application/x-zip-compressed", "application/octet-stream")
-HEADER, FORM = "x-notewright", "x-csrf-token"
-
-
-class FormTokens(Protocol):
-    """Knows the tokens of our own pages (`server/auth/browser_session.py`)."""
-
-    def check(self, visit: str, told: str) -> bool: ...
-
-
-class CallerLimits(Protocol):
-    """Holds callers to their limits (`server/concurrency_limits.py`)."""
-
-    def turn(self, caller: str, *, counted: bool) -> contextlib.AbstractAsyncContextManager[object]: ...
+# ---- routes -------------------------------------------------------------------------------------------
 
 
 class ApiRoute(GuardedRoute):
-    """The door of one operation. Every way to say no has one form here."""
-
-    def __init__(
-        self,
-        operation: Operation,
-        site: ApiContext,
-        workers: ThreadPool,
-        cookies: FormTokens | None,
-        turns: CallerLimits | None,
-    ) -> None:
-        async def endpoint(request: Request) -> Response:
-            return await self._answer(request)
-
-        methods = [operation.method]
-        super().__init__(
-            operation.path, endpoint, need=operation.need, methods=methods, most_bytes=operation.most_bytes
-        )
-        self.operation = operation
-        self._site, self._workers, self._cookies, self._turns = site, workers, cookies, turns
+    """A route that refuses in the API's own form."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -144,12 +129,25 @@ class ApiRoute(GuardedRoute):
         except HTTPException as error:  # the door itself said no: nothing was sent yet
             await refused_by_the_web(error)(scope, receive, send)
 
+
+class OperationRoute(ApiRoute):
+    """Where one operation is offered."""
+
+    def __init__(self, operation: Operation, site: ApiContext) -> None:
+        async def endpoint(request: Request) -> Response:
+            return await self._answer(request)
+
+        most = site.config["http.max_request_bytes"] if operation.uploads else SMALL
+        super().__init__(operation.path, endpoint, need=operation.need, methods=[operation.method], most_bytes=most)
+        self.operation = operation
+        self._site, self._workers = site, site.workers
+
     async def _answer(self, request: Request) -> Response:
         try:
             visitor = visitor_of(request)
-            self._let_in(visitor, request)
-            async with self._turn(visitor):
-                return await self._performed(visitor, request)
+            self._refuse(visitor, request)
+            async with self._site.turns.turn(visitor.principal.user or visitor.address):
+                return await self._perform(visitor, request)
         except Problem as problem:
             return refused(problem)
         except HTTPException as error:
@@ -159,19 +157,23 @@ class ApiRoute(GuardedRoute):
         except Exception as error:
             return failed(error, self.operation.name)
 
-    def _turn(self, visitor: Visitor) -> contextlib.AbstractAsyncContextManager[object]:
-        if self._turns is None:
-            return contextlib.nullcontext()
-        return self._turns.turn(visitor.principal.user or visitor.address, counted=True)
-
-    def _let_in(self, visitor: Visitor, request: Request) -> None:
+    def _refuse(self, visitor: Visitor, request: Request) -> None:
         if not self.operation.anybody and not visitor.principal.uses("api"):
             raise Narrow(request.scope, "This token is not for the surface api", "surface:api")
-        if request.method not in SAFE and not _is_meant(visitor, request, self._cookies):
+        if request.method not in ("GET", "HEAD") and not self._is_meant(visitor, request):
             hint = f"send the header {HEADER}: 1"
             raise Forbidden("a page of somebody else could have sent this", hint=hint, by="rule")
 
-    async def _performed(self, visitor: Visitor, request: Request) -> Response:
+    def _is_meant(self, visitor: Visitor, request: Request) -> bool:
+        """Whether a browser cannot have sent it by itself: it adds cookies, and its place on this machine, to what any
+        page asks it to send, but no page of somebody else can add a header or a form's token."""
+        if visitor.via == "bearer" or HEADER in request.headers:
+            return True
+        if self._site.cookies.check(visitor.visit or "local", request.headers.get(FORM, "")):
+            return True
+        return visitor.via == "local" and request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")
+
+    async def _perform(self, visitor: Visitor, request: Request) -> Response:
         one = self.operation
         query, named = query_of(request, one.query), dict(request.path_params)
         if one.uploads:
@@ -179,21 +181,21 @@ class ApiRoute(GuardedRoute):
                 upload = cast(BinaryIO, file)
                 await self._take_in(request, upload)
                 asked = ApiRequest(self._site, visitor, one.name, named, query, upload=upload)
-                return answered(await self._workers.run(one.run, asked), one.status)
+                return json_response(await self._workers.run(one.run, asked), one.status)
         body = await body_of(request, one.body)
-        given = await self._workers.run(one.run, ApiRequest(self._site, visitor, one.name, named, query, body))
+        answer = await self._workers.run(one.run, ApiRequest(self._site, visitor, one.name, named, query, body))
         if one.answer is not None:
-            return answered(given, one.status)
-        return await self._streamed(given, f"{named['id']}.zip", request.method == "HEAD")
+            return json_response(answer, one.status)
+        return await self._stream(answer, f"{named['id']}.zip", request.method == "HEAD")
 
     async def _take_in(self, request: Request, file: BinaryIO) -> None:
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() not in ZIPPED:
+        if media_type(request) not in ZIPPED:
             raise Invalid("the body must be a zip file", hint=f"send it with Content-Type: {ZIPPED[0]}", what="body")
         async for piece in request.stream():
             await self._workers.run(file.write, piece)
         file.seek(0)
 
-    async def _streamed(self, pieces: Pieces, name: str, only_head: bool) -> Response:
+    async def _stream(self, pieces: Pieces, name: str, only_head: bool) -> Response:
         """What goes wrong before the first piece is still said in words; later the connection ends without an end."""
         headers = {**ALWAYS, "Content-Disposition": f'attachment; filename="{name}"'}
         if only_head:
@@ -209,17 +211,7 @@ class ApiRoute(GuardedRoute):
         return StreamingResponse(all_of_them(), media_type="application/zip", headers=headers)
 
 
-def _is_meant(visitor: Visitor, request: Request, cookies: FormTokens | None) -> bool:
-    """Whether a browser cannot have sent it by itself: it adds cookies, and its place on this machine, to what any page
-    asks it to send, but no page of somebody else can add a header or a form's token."""
-    if visitor.via == "bearer" or HEADER in request.headers:
-        return True
-    if cookies is not None and cookies.check(visitor.visit or "local", request.headers.get(FORM, "")):
-        return True
-    return visitor.via == "local" and request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")
-
-
-class NotFoundRoute(GuardedRoute):
+class NotFoundRoute(ApiRoute):
     """What is asked for below `/api` and is not there, or not in this way."""
 
     def __init__(self, path: str, table: Sequence[Operation]) -> None:
@@ -229,12 +221,6 @@ class NotFoundRoute(GuardedRoute):
         every = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
         super().__init__(path, endpoint, need="read", methods=every)
         self._known = [(compile_path(one.path)[0], one.method) for one in table]
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().handle(scope, receive, send)
-        except HTTPException as error:
-            await refused_by_the_web(error)(scope, receive, send)
 
     def _answer(self, path: str) -> Response:
         methods = sorted({method for pattern, method in self._known if pattern.match(path)})

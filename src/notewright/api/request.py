@@ -1,11 +1,10 @@
 """A request as its endpoint gets it: who asks, what was named, what was given; all of it checked."""
 
-import functools
 import hashlib
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,11 +22,15 @@ from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
 from notewright.errors import Invalid, NotFound, Unavailable
 from notewright.ledger.base import Actor
 from notewright.mcp.jsonrpc import parsed
+from notewright.mcp.thread_pool import ThreadPool
+from notewright.notes.daily import parse_time
 from notewright.server.auth.authenticate import Visitor
+from notewright.server.auth.browser_session import BrowserSessions
+from notewright.server.concurrency_limits import ConcurrencyLimits
+from notewright.server.ops.audit_log import AuditLog
 from notewright.surfaces.base import Library
 from notewright.surfaces.perform import conforming, lenient
 
-AuditSink = Callable[..., None]  # action, user=…, facts
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)
 _SPANS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _FURTHEST = 9e9  # seconds either way that every clock and index can count
@@ -38,9 +41,12 @@ class ApiContext:
     """What the API is made of, the same for every request."""
 
     library: Library
+    workers: ThreadPool
     registry: Accounts
     config: Config
-    audit: AuditSink
+    cookies: BrowserSessions  # knows the tokens of our own forms
+    audit: AuditLog
+    turns: ConcurrencyLimits
 
     @property
     def scratch(self) -> str | None:
@@ -89,7 +95,7 @@ class ApiRequest:
         return Path(self.site.config.cache) / ws.store.identity
 
     def audited(self, action: str, **facts: Any) -> None:
-        self.site.audit(action, user=self.user, **facts)
+        self.site.audit.admin(action, user=self.user, **facts)
 
 
 # ---- what was given -----------------------------------------------------------------------------------
@@ -111,7 +117,7 @@ async def body_of(request: Request, schema: Schema | None) -> dict[str, Any]:
         return {} if schema is None else _held_to(schema, {})
     if schema is None:
         raise Invalid("this takes no body", hint="send none", what="body")
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+    if media_type(request) != "application/json":
         raise Invalid("the body must be JSON", hint="send it with Content-Type: application/json", what="body")
     try:
         read = parsed(body)
@@ -122,26 +128,12 @@ async def body_of(request: Request, schema: Schema | None) -> dict[str, Any]:
     return _held_to(schema, read)
 
 
+def media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
 def _held_to(schema: Schema, args: dict[str, Any]) -> dict[str, Any]:
-    return conforming(schema, _validator(_SchemaKey(schema)), args)
-
-
-class _SchemaKey:
-    """A schema that can be remembered: by which one it is, not by what it says."""
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-
-    def __hash__(self) -> int:
-        return id(self.schema)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _SchemaKey) and other.schema is self.schema
-
-
-@functools.lru_cache(maxsize=128)
-def _validator(kept: _SchemaKey) -> jsonschema_rs.Draft202012Validator:
-    return jsonschema_rs.Draft202012Validator(dict(kept.schema))
+    return conforming(schema, jsonschema_rs.Draft202012Validator(dict(schema)), args)
 
 
 # ---- pages and times ----------------------------------------------------------------------------------
@@ -176,13 +168,9 @@ class CursorPage:
 
 def moment(raw: str, zone: ZoneInfo, what: str = "since") -> float:
     """`YYYY-MM-DD` (midnight in the zone) or RFC 3339, in seconds since 1970."""
-    try:
-        when = datetime.fromisoformat(raw.strip().upper()) if _TIME.fullmatch(raw.strip()) else None
-        if when is not None:
-            seconds = (when if when.tzinfo else when.replace(tzinfo=zone)).timestamp()
-            return min(max(seconds, -_FURTHEST), _FURTHEST)
-    except (ValueError, OverflowError):
-        pass
+    at = parse_time(raw.strip().upper(), zone) if _TIME.fullmatch(raw.strip()) else None
+    if at is not None:
+        return min(max(at, -_FURTHEST), _FURTHEST)
     raise Invalid(f"{raw!r} is not a time", hint="write YYYY-MM-DD or RFC 3339, as in 2026-05-04T10:00:00Z", what=what)
 
 

@@ -7,17 +7,17 @@ Schema = Mapping[str, Any]
 WHOLE = 1 << 53  # what every reader of JSON can count to
 
 
-def text(about: str = "", *, most: int = 1000, least: int = 0, **more: Any) -> Schema:
-    shape = {"type": "string", "maxLength": most, **more}
+def text(about: str = "", *, most: int = 1000, least: int = 0) -> Schema:
+    shape = {"type": "string", "maxLength": most}
     return _described(shape | ({"minLength": least} if least else {}), about)
 
 
-def number(about: str = "", *, least: int = 0, most: int = WHOLE, **more: Any) -> Schema:
-    return _described({"type": "integer", "minimum": least, "maximum": most, **more}, about)
+def number(about: str = "", *, least: int = 0, most: int = WHOLE) -> Schema:
+    return _described({"type": "integer", "minimum": least, "maximum": most}, about)
 
 
-def flag(about: str = "", **more: Any) -> Schema:
-    return _described({"type": "boolean", **more}, about)
+def flag(about: str = "") -> Schema:
+    return _described({"type": "boolean"}, about)
 
 
 def choice(*words: str, about: str = "") -> Schema:
@@ -58,13 +58,19 @@ def _described(shape: dict[str, Any], about: str) -> Schema:
     return shape | ({"description": about} if about else {})
 
 
+def fill(shape: Schema, value: object, **made: Any) -> dict[str, Any]:
+    """An answer of this form: what is not given by name is the value's attribute of that name."""
+    names = (name for name in shape["properties"] if name in made or name in shape["required"])
+    return {name: made[name] if name in made else getattr(value, name) for name in names}
+
+
 NOTHING = given()
-ANYTHING: Schema = {}
 TIME = text("RFC 3339, in UTC", most=40)
 SINCE = text("YYYY-MM-DD in the workspace's timezone, or RFC 3339", most=40, least=1)
 CURSOR = text("Where the page before ended", most=80)
 NEXT = maybe(text("For the next page; null on the last"))
 PATH = text("Of a note, as in Folder/Note.md", most=4096)
+DRY_RUN = flag("Only say what would happen")
 
 PROBLEM = told(
     error=told(
@@ -110,6 +116,7 @@ LINK = told(
     text=text("The line it stands in", most=100_000),
 )
 BACKLINK = told(path=PATH, line=number(), text=text(most=100_000))
+HEADING = told(text=text(most=100_000), level=number(), line=number())
 NOTE = told(
     path=PATH,
     version=text("Another one after every change"),
@@ -119,7 +126,7 @@ NOTE = told(
     created=TIME,
     modified=TIME,
     properties={"type": "object", "description": "Of the frontmatter"},
-    headings=many(told(text=text(most=100_000), level=number(), line=number())),
+    headings=many(HEADING),
     tags=many(text()),
     backlinks=maybe(many(BACKLINK, "The first of them; null while the index is being built")),
     backlinks_cut=flag("There are more: /links shows them"),
@@ -214,18 +221,15 @@ BACKUP = told(
     date=text(),
     removed=many(text(), "Days that were removed"),
 )
-BACKUPS = told(
-    backups=many(
-        told(
-            date=text(),
-            made=TIME,
-            files=number(),
-            size=number("Bytes"),
-            workspaces=many(text()),
-            errors=many(text(most=100_000)),
-        )
-    )
+LISTED_BACKUP = told(
+    date=text(),
+    made=TIME,
+    files=number(),
+    size=number("Bytes"),
+    workspaces=many(text()),
+    errors=many(text(most=100_000)),
 )
+BACKUPS = told(backups=many(LISTED_BACKUP))
 IMPORTED = told(
     created=many(PATH),
     replaced=many(PATH),

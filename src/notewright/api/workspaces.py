@@ -4,10 +4,9 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from notewright.api import schemas
-from notewright.api.operation import Operation
+from notewright.api.operation import OperationTable
 from notewright.api.request import ApiRequest, maybe_stamp
-from notewright.api.schemas import given, many, text, told
+from notewright.api.schemas import CHANGES, NAME, REBUILD, SETTINGS, WORKSPACE, fill, given, many, maybe, text, told
 from notewright.config.load import CHANGEABLE, WorkspaceConfig
 from notewright.engine import library
 from notewright.engine.indexing.rebuild import begin_rebuild, rebuild_progress
@@ -16,18 +15,16 @@ from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, Problem
 from notewright.index.base import Selection
 
-MOST_ERRORS = 100
+MAX_ERRORS = 100
+ALL, ONE = "/api/v1/workspaces", "/api/v1/workspaces/{id}"
+operations = OperationTable()
 
 
+@operations.add(f"GET {ALL}", "read", "The workspaces you may use", told(workspaces=many(WORKSPACE)))
 def list_workspaces(asked: ApiRequest) -> dict[str, Any]:
-    told = [_told(asked, ws) for ws in asked.library.workspaces()]
-    known = {one["id"] for one in told}
-    return {"workspaces": told + [_unopened(asked, one) for one in _served(asked) if one.id not in known]}
-
-
-def read_workspace(asked: ApiRequest) -> dict[str, Any]:
-    ws = asked.workspace()
-    return {**_told(asked, ws), "notes": _notes(ws)}
+    opened = [_workspace_record(asked, ws) for ws in asked.library.workspaces()]
+    known = {one["id"] for one in opened}
+    return {"workspaces": opened + [_unopened_record(asked, one) for one in _served(asked) if one.id not in known]}
 
 
 def _served(asked: ApiRequest) -> Sequence[WorkspaceConfig]:
@@ -35,14 +32,14 @@ def _served(asked: ApiRequest) -> Sequence[WorkspaceConfig]:
     return library.effective_workspaces(asked.site.config, asked.site.registry) if asked.owner else ()
 
 
-def _told(asked: ApiRequest, ws: Workspace) -> dict[str, Any]:
+def _workspace_record(asked: ApiRequest, ws: Workspace) -> dict[str, Any]:
     """What somebody may know of a workspace; where it is and what is hidden in it, only an owner."""
     plain = {"id": ws.id, "name": ws.name, "timezone": ws.timezone.key, "read_only": ws.access.read_only}
     one = next((one for one in _served(asked) if one.id == ws.id), None)
     return plain if one is None else plain | _settings(asked, one) | {"available": True}
 
 
-def _unopened(asked: ApiRequest, one: WorkspaceConfig) -> dict[str, Any]:
+def _unopened_record(asked: ApiRequest, one: WorkspaceConfig) -> dict[str, Any]:
     return {"id": one.id, "name": one.name, **_settings(asked, one), "available": False}
 
 
@@ -56,30 +53,48 @@ def _settings(asked: ApiRequest, one: WorkspaceConfig) -> dict[str, Any]:
     }
 
 
-def _notes(ws: Workspace) -> int | None:
+_PLACE = text("A folder beneath workspaces_root, made if it is not there; without it, one called like the id", least=1)
+_NEW = given("name", name=NAME, location=_PLACE, **SETTINGS)
+
+
+@operations.add(f"POST {ALL}", "owner", "Serve another workspace, from now on", WORKSPACE, body=_NEW, status=201)
+def add_workspace(asked: ApiRequest) -> dict[str, Any]:
+    settings = {key: value for key, value in asked.body.items() if key in CHANGEABLE}
+    site = asked.site
+    one = library.add_beneath(site.config, site.registry, asked.body["name"], asked.body.get("location"), settings)
+    asked.audited("workspace_added", workspace=one.id, settings=sorted(settings))
+    return _record_now(asked, one)
+
+
+@operations.add(f"GET {ONE}", "read", "One workspace", WORKSPACE)
+def read_workspace(asked: ApiRequest) -> dict[str, Any]:
+    ws = asked.workspace()
+    return {**_workspace_record(asked, ws), "notes": _count_notes(ws)}
+
+
+def _count_notes(ws: Workspace) -> int | None:
     try:
         return listing(ws, Selection(limit=1, visible=ws.access.sees))[1]
     except Problem:  # the index is not there yet, or the notes are not
         return None
 
 
-def add_workspace(asked: ApiRequest) -> dict[str, Any]:
-    settings = {key: value for key, value in asked.body.items() if key in CHANGEABLE}
-    site = asked.site
-    one = library.add_beneath(site.config, site.registry, asked.body["name"], asked.body.get("location"), settings)
-    asked.audited("workspace_added", workspace=one.id, settings=sorted(settings))
-    return _now(asked, one)
+_ABOUT = "Change its name or settings; null is what the configuration says. The id stays"
 
 
+@operations.add(f"PATCH {ONE}", "owner", _ABOUT, WORKSPACE, body=given(name=maybe(NAME), **CHANGES))
 def change_workspace(asked: ApiRequest) -> dict[str, Any]:
     if not asked.body:
         hint = f"give name, {', '.join(CHANGEABLE)}; null takes one back"
         raise Invalid("nothing says what to change", hint=hint, what="body")
     one = library.change(asked.site.config, asked.site.registry, _id(asked), asked.body)
     asked.audited("workspace_changed", workspace=one.id, settings=sorted(asked.body))
-    return _now(asked, one)
+    return _record_now(asked, one)
 
 
+@operations.add(
+    f"DELETE {ONE}", "owner", "Serve one no longer that was added; its notes stay where they are", told(removed=text())
+)
 def remove_workspace(asked: ApiRequest) -> dict[str, Any]:
     one = library.drop(asked.site.config, asked.site.registry, _id(asked))
     asked.audited("workspace_dropped", workspace=one.id)
@@ -92,14 +107,15 @@ def _id(asked: ApiRequest) -> str:
     return named if any(one.id == named for one in _served(asked)) else asked.workspace().id
 
 
-def _now(asked: ApiRequest, one: WorkspaceConfig) -> dict[str, Any]:
+def _record_now(asked: ApiRequest, one: WorkspaceConfig) -> dict[str, Any]:
     shown = next((ws for ws in asked.library.workspaces() if ws.id == one.id), None)
-    return _told(asked, shown) if shown is not None else _unopened(asked, one)
+    return _workspace_record(asked, shown) if shown is not None else _unopened_record(asked, one)
 
 
 # ---- its index ----------------------------------------------------------------------------------------
 
 
+@operations.add(f"POST {ONE}/rebuild-index", "owner", "Rebuild the index beside the one in use", REBUILD, status=202)
 def rebuild_index(asked: ApiRequest) -> dict[str, Any]:
     """Begun here and now; one that is under way, in whichever process, is left to go on."""
     ws = asked.workspace()
@@ -107,83 +123,30 @@ def rebuild_index(asked: ApiRequest) -> dict[str, Any]:
     if rebuilding is not None:
         threading.Thread(target=rebuilding.run, args=(ws,), name="rebuild", daemon=True).start()
         asked.audited("rebuild", workspace=ws.id)
-    return _rebuilt(asked, ws)
+    return _rebuild_record(asked, ws)
 
 
+@operations.add(f"GET {ONE}/rebuild-index", "read", "How far a rebuild of the index is", REBUILD)
 def rebuild_status(asked: ApiRequest) -> dict[str, Any]:
-    return _rebuilt(asked, asked.workspace())
+    return _rebuild_record(asked, asked.workspace())
 
 
-def _rebuilt(asked: ApiRequest, ws: Workspace) -> dict[str, Any]:
+def _rebuild_record(asked: ApiRequest, ws: Workspace) -> dict[str, Any]:
     now = rebuild_progress(ws, asked.cache_of(ws))
     countable = asked.owner or not ws.access.hide
     counted = now.done if now.done is not None else ws.index.count()[0]
-    return {
-        "status": now.status,
-        "notes_indexed": counted if countable else None,
-        "total": now.total if countable else None,
-        "errors": [] if now.status == "running" else _errors(ws),
-        "message": now.message,
-        "began": maybe_stamp(now.began),
-        "ended": maybe_stamp(now.ended),
-    }
+    return fill(
+        REBUILD,
+        now,
+        notes_indexed=counted if countable else None,
+        total=now.total if countable else None,
+        errors=[] if now.status == "running" else _unreadable_notes(ws),
+        began=maybe_stamp(now.began),
+        ended=maybe_stamp(now.ended),
+    )
 
 
-def _errors(ws: Workspace) -> list[dict[str, str]]:
+def _unreadable_notes(ws: Workspace) -> list[dict[str, str]]:
     files, _ = ws.index.select(Selection(notes_only=True, visible=ws.access.sees))
-    bad = ({"path": str(filed.path), "message": filed.problem} for filed in files if filed.problem)
-    return [one for _, one in zip(range(MOST_ERRORS), bad, strict=False)]
-
-
-ALL, ONE = "/api/v1/workspaces", "/api/v1/workspaces/{id}"
-_PLACE = text("A folder beneath workspaces_root, made if it is not there; without it, one called like the id", least=1)
-OPERATIONS = (
-    Operation(
-        "GET",
-        ALL,
-        "read",
-        "The workspaces you may use",
-        list_workspaces,
-        told(workspaces=many(schemas.WORKSPACE)),
-    ),
-    Operation(
-        "POST",
-        ALL,
-        "owner",
-        "Serve another workspace, from now on",
-        add_workspace,
-        schemas.WORKSPACE,
-        body=given("name", name=schemas.NAME, location=_PLACE, **schemas.SETTINGS),
-        status=201,
-    ),
-    Operation("GET", ONE, "read", "One workspace", read_workspace, schemas.WORKSPACE),
-    Operation(
-        "PATCH",
-        ONE,
-        "owner",
-        "Change its name or settings; null is what the configuration says. The id stays",
-        change_workspace,
-        schemas.WORKSPACE,
-        body=given(name=schemas.maybe(schemas.NAME), **schemas.CHANGES),
-    ),
-    Operation(
-        "DELETE",
-        ONE,
-        "owner",
-        "Serve one no longer that was added; its notes stay where they are",
-        remove_workspace,
-        told(removed=text()),
-    ),
-    Operation(
-        "POST",
-        f"{ONE}/rebuild-index",
-        "owner",
-        "Rebuild the index beside the one in use",
-        rebuild_index,
-        schemas.REBUILD,
-        status=202,
-    ),
-    Operation(
-        "GET", f"{ONE}/rebuild-index", "read", "How far a rebuild of the index is", rebuild_status, schemas.REBUILD
-    ),
-)
+    bad = [{"path": str(filed.path), "message": filed.problem} for filed in files if filed.problem]
+    return bad[:MAX_ERRORS]

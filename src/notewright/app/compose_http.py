@@ -17,6 +17,7 @@ from notewright.accounts.limits import MemoryRateLimits, RateLimits
 from notewright.accounts.limits_files import FileRateLimits
 from notewright.accounts.sqlite import SqliteAccounts
 from notewright.api import routes as api
+from notewright.api.request import ApiContext
 from notewright.app.compose import (
     LOOPBACK,
     Reread,
@@ -169,9 +170,8 @@ class Site:
         )
 
     def _api(self, cookies: BrowserSessions, turns: ConcurrencyLimits) -> list[GuardedRoute]:
-        told = self.audit.admin
         return api.routes(
-            self.library, self.workers, self.registry, self.config, cookies=cookies, audit=told, turns=turns
+            ApiContext(self.library, self.workers, self.registry, self.config, cookies, self.audit, turns)
         )
 
     def _doors(self, surfaces: Sequence[Surface], issuer: "Issuer | None") -> list[GuardedRoute]:

@@ -124,26 +124,14 @@ def _match_lines(found: Matches) -> Iterator[str]:
 def links(report: LinkReport, args: argparse.Namespace) -> None:
     document = {
         "path": report.path,
-        "incoming": [_link(link) for link in report.incoming],
-        "outgoing": [_link(link) for link in report.outgoing],
+        "incoming": [link.record() for link in report.incoming],
+        "outgoing": [link.record() for link in report.outgoing],
     }
     lines = [f"{link.source}:{link.line}: {link.sentence.shown}" for link in report.incoming]
     lines += [f"{link.source}:{link.line}: {_leads(link)}" for link in report.outgoing]
     summary = f"{report.path}: {len(report.incoming)} in, {len(report.outgoing)} out"
     broken = sum(link.status == "broken" for link in report.outgoing)
     show(args, document, lines, summary + (f", {broken} broken" if broken else ""))
-
-
-def _link(link: ResolvedLink) -> dict[str, Any]:
-    return {
-        "source": link.source,
-        "line": link.line,
-        "path": link.path,
-        "target": link.target + link.subpath,
-        "kind": link.kind,
-        "status": link.status,
-        "text": link.sentence.shown,
-    }
 
 
 def _leads(link: ResolvedLink) -> str:
@@ -217,18 +205,7 @@ def changes(found: list[Change], ws: Workspace, args: argparse.Namespace) -> Non
 
 
 def _change(change: Change) -> dict[str, Any]:
-    return {
-        "id": change.id,
-        "at": when(change.at),
-        "user": change.actor.user,
-        "client": change.actor.client,
-        "surface": change.actor.surface,
-        "tool": change.actor.tool,
-        "summary": change.summary,
-        "files": [step.path for step in change.steps],
-        "undoes": list(change.undoes),
-        "undone_by": change.undone_by,
-    }
+    return change.record() | {"at": when(change.at)}
 
 
 def _change_line(change: Change, ws: Workspace) -> str:

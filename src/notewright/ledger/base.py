@@ -8,8 +8,8 @@ a change set leaves behind must be known before a store has seen it.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol
 
 from notewright.notes.path import NotePath
 
@@ -55,6 +55,12 @@ class Change:
     undone_by: str | None = None
     emptied: tuple[str, ...] = ()  # folders to remove if they are empty afterwards
     made: tuple[str, ...] = ()  # folders that were not there before, deepest first
+
+    def record(self) -> dict[str, Any]:
+        """As it is told to programs."""
+        files = [step.path for step in self.steps]
+        told = {"id": self.id, "at": self.at, **asdict(self.actor), "summary": self.summary, "files": files}
+        return told | {"undoes": list(self.undoes), "undone_by": self.undone_by}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.index.base import LinkRow, Visible
@@ -31,6 +32,12 @@ class ResolvedLink:
     def sentence(self) -> Excerpt:
         """What is shown of the line: all of a short one, else the sentence; the link is whole in it."""
         return sentence_around(self.context)
+
+    def record(self) -> dict[str, Any]:
+        """As it is told to programs."""
+        names = ("source", "line", "path", "target", "kind", "status")
+        told = {name: getattr(self, name) for name in names}
+        return told | {"target": self.target + self.subpath, "text": self.sentence.shown}
 
 
 @dataclass(frozen=True, slots=True)
