@@ -11,10 +11,9 @@ from tests.server.site import Page, Site, site
 
 from notewright.engine.library import Principal
 from notewright.errors import Busy, Unavailable
-from notewright.server.auth import introspection
+from notewright.server.auth import oauth
 from notewright.server.auth.authenticate import Refused
-from notewright.server.auth.introspection import NO_FOR, RecentResults
-from notewright.server.auth.oauth import REMEMBERED, Issuer, trust
+from notewright.server.auth.oauth import BAD_SECONDS, GOOD_SECONDS, Issuer, RecentResults, Trust
 
 HERE = "https://notes.example.com/mcp/notes"
 ASK = "/introspect"
@@ -36,7 +35,7 @@ def talk(
 ) -> Any:
     (tmp_path / "secret").write_text("s")
     asked = {"introspection_url": issuing.address + ASK, "client_id": "us"}
-    trusted = trust(issuing.address, client_secret_file=str(tmp_path / "secret"), **asked)
+    trusted = Trust(issuing.address, client_secret_file=str(tmp_path / "secret"), **asked)
 
     async def run() -> Any:
         async with Issuer(trusted, ticks=ticks) as issuer:
@@ -115,7 +114,7 @@ def test_a_yes_is_remembered_for_half_a_minute_and_a_no_for_seconds(issuing: Sit
         counted = []
         for said in (says(), says(active=False)):
             issuing.put(ASK, said)
-            for later in (0, NO_FOR - 1, 1, REMEMBERED - NO_FOR - 1, 1):
+            for later in (0, BAD_SECONDS - 1, 1, GOOD_SECONDS - BAD_SECONDS - 1, 1):
                 at += later
                 await issuer.admit(f"opaque-{said['active']}", HERE)
                 counted.append(issuing.visits[ASK])
@@ -137,14 +136,14 @@ def test_many_unknown_tokens_at_once_do_not_become_many_questions(issuing: Site,
         return told
 
     told = talk(issuing, tmp_path, conversation, time.monotonic)
-    assert len(told) == 100 - introspection.AT_ONCE and all(isinstance(problem, Busy) for problem in told)
-    assert issuing.visits[ASK] <= introspection.AT_ONCE
+    assert len(told) == 100 - oauth.MAX_QUESTIONS and all(isinstance(problem, Busy) for problem in told)
+    assert issuing.visits[ASK] <= oauth.MAX_QUESTIONS
 
 
 def test_what_was_learned_is_bounded_and_the_longest_unused_goes_first() -> None:
-    known: RecentResults[str] = RecentResults(lambda: 0.0, most=3)
+    known: RecentResults[str] = RecentResults(lambda: 0.0, 10, most=3)
     for name in "abc":
-        known.put(name, name, 10)
+        known.put(name, name)
     assert known.get("a") == "a"
-    known.put("d", "d", 10)
+    known.put("d", "d")
     assert [known.get(name) for name in "abcd"] == ["a", None, "c", "d"]

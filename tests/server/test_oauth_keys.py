@@ -10,13 +10,14 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
+from mcp.client.auth.utils import build_oauth_authorization_server_metadata_discovery_urls as discovery_urls
 from tests.server.provider import forged, keys, public
 from tests.server.site import Page, Site, site
 
 from notewright.errors import Unavailable
 from notewright.server.auth import jwks
 from notewright.server.auth.claims import Header, Untrusted, signed_claims
-from notewright.server.auth.jwks import FRESH, GAP, GRACE, Provider, client, discovery_urls, is_safe, key_set
+from notewright.server.auth.jwks import FRESH, GAP, GRACE, Provider, client, fitting_keys, is_safe, signing_keys
 
 OAUTH, OPENID, JWKS = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration", "/jwks"
 SIGNERS = keys()
@@ -66,12 +67,12 @@ def ask(address: str) -> str:
 
 
 def test_an_issuer_is_looked_for_where_mcp_clients_look() -> None:
-    assert discovery_urls("https://id.example") == [
+    assert discovery_urls("https://id.example", "") == [
         "https://id.example/.well-known/oauth-authorization-server",
         "https://id.example/.well-known/openid-configuration",
     ]
-    assert discovery_urls("https://id.example/") == discovery_urls("https://id.example")
-    assert discovery_urls("https://id.example/realms/home") == [
+    assert discovery_urls("https://id.example/", "") == discovery_urls("https://id.example", "")
+    assert discovery_urls("https://id.example/realms/home", "") == [
         "https://id.example/.well-known/oauth-authorization-server/realms/home",
         "https://id.example/.well-known/openid-configuration/realms/home",
         "https://id.example/realms/home/.well-known/openid-configuration",
@@ -271,7 +272,7 @@ def test_a_key_is_used_for_what_it_was_made_for_only() -> None:
         ("no key", "RS256", False),
     ]
     for key, algorithm, good in fits:
-        found = key_set({"keys": [key]}).fitting(Header("", algorithm, None, typed=True))
+        found = fitting_keys(signing_keys({"keys": [key]}), Header("", algorithm, None, typed=True))
         assert bool(found) is good, (key, algorithm)
 
 
@@ -281,4 +282,5 @@ def test_a_key_that_is_too_short_signs_nothing() -> None:
     with pytest.warns(jwt.warnings.InsecureKeyLengthWarning):
         token = forged(short, {"sub": "mallory"})
     with pytest.raises(Untrusted):
-        signed_claims(token, key_set({"keys": public([short])}).fitting(Header("", "RS256", "short", typed=True)))
+        keys_of_it = signing_keys({"keys": public([short])})
+        signed_claims(token, fitting_keys(keys_of_it, Header("", "RS256", "short", typed=True)))

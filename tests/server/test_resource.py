@@ -10,8 +10,8 @@ from mcp.shared.auth import ProtectedResourceMetadata
 from starlette.applications import Starlette
 
 from notewright.config.settings import SURFACES
-from notewright.server.auth.protected_resource import WELL_KNOWN, metadata_url, resource_metadata
-from notewright.server.auth.protected_resource_routes import doors
+from notewright.server.auth.authenticate import WELL_KNOWN, metadata_url
+from notewright.server.auth.protected_resource import resource_metadata, routes
 
 BASE = "https://notes.example.com"
 ISSUER = "https://id.example"
@@ -19,7 +19,7 @@ ISSUER = "https://id.example"
 
 def get(paths: Sequence[str], method: str = "GET", **settings: Any) -> list[httpx2.Response]:
     async def ask() -> list[httpx2.Response]:
-        transport = httpx2.ASGITransport(Starlette(routes=doors(**settings)))
+        transport = httpx2.ASGITransport(Starlette(routes=routes(**settings)))
         async with httpx2.AsyncClient(transport=transport, base_url=BASE) as client:
             return [await client.request(method, path, headers={"Origin": "https://page.example"}) for path in paths]
 

@@ -86,7 +86,7 @@ def refuse_mistakes(config: Config) -> None:
     if config["auth.issuer"]:
         from notewright.server.auth import oauth
 
-        oauth.trust_of(config)
+        oauth.Trust.of(config)
 
 
 def issuer_of(config: Config) -> "Issuer | None":
@@ -95,7 +95,7 @@ def issuer_of(config: Config) -> "Issuer | None":
         return None
     from notewright.server.auth import oauth
 
-    return oauth.Issuer(oauth.trust_of(config))
+    return oauth.Issuer(oauth.Trust.of(config))
 
 
 def _work_together(config: Config, reread: Reread, door: socket.socket) -> int:

@@ -37,7 +37,7 @@ from notewright.engine.transfer.restore import last_good_backup
 from notewright.mcp.late_library import LateLibrary, OpenLibrary
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server import mcp_endpoint
-from notewright.server.auth import protected_resource_routes
+from notewright.server.auth import protected_resource
 from notewright.server.auth.authenticate import AuthSettings, GuardedRoute
 from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.concurrency_limits import ConcurrencyLimits
@@ -178,8 +178,8 @@ class Site:
         names = [surface.name for surface in surfaces]
         public = self.config["http.public_url"]
         if issuer is None:
-            return protected_resource_routes.doors(public, surfaces=names)
-        return protected_resource_routes.doors(public, self.config["auth.issuer"], issuer.scopes, names)
+            return protected_resource.routes(public, surfaces=names)
+        return protected_resource.routes(public, self.config["auth.issuer"], issuer.scopes, names)
 
 
 def _rules(config: Config, entry: AuthSettings) -> mcp_endpoint.Rules:

@@ -4,6 +4,7 @@ The gate finds out who asks; each door says what they need. Whoever is not known
 not there answers a stranger as one that is.
 """
 
+import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,13 +23,15 @@ from notewright.accounts.base import Accounts, Token
 from notewright.accounts.limits import Window
 from notewright.engine.library import Principal, admit_digest, digest_of
 from notewright.errors import Limited, Problem
-from notewright.server.auth.protected_resource import metadata_url
+from notewright.server.auth.browser_session import BrowserSessions
 from notewright.surfaces.base import Limiter
 
 VISITOR = "notewright.visitor"  # where in the ASGI scope
 AGAIN = "notewright.again"  # where in the scope: asks once more who it is, for what stays open for long
 COOKIE = "notewright"
 METADATA_URL = "notewright.metadata"  # where in the scope the address of that document is
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
+MCP_PATH = re.compile(r"/mcp|/mcp/([\w-]+)|/w/[\w-]{1,64}/mcp/([\w-]+)|/[\w-]{1,64}/mcp", re.ASCII)
 SMALL = 1 << 20  # bytes of a request that carries no notes
 GUESSES = (Window(30, 60.0, "minute"),)  # of one address, before it has to wait
 MOST_WAITING = 10_000
@@ -96,12 +99,6 @@ class OwnTokens:
         return Principal(found.name, found.grant)
 
 
-class SessionCookies(Protocol):
-    """Reads what /sign-in gave a browser: the digest of the token it signed in with, and which sign-in it was."""
-
-    def read(self, value: str, now: float) -> tuple[str, str] | None: ...
-
-
 class GuardedRoute(Route):
     """A route that says who may use it and how much they may send."""
 
@@ -122,17 +119,11 @@ class GuardedRoute(Route):
         if self.need != "open" and VISITOR not in scope:  # whatever let them come as far as here
             said = challenge(Refused(), scope.get(METADATA_URL, ""))
             raise HTTPException(401, "Authentication required", {"WWW-Authenticate": said})
-        if self.need == "owner" and not _principal(scope).owner:
+        if self.need == "owner" and not scope[VISITOR].principal.owner:
             raise Narrow(scope, "This takes a token that nothing narrows", "notes:admin")
-        if self.need == "write" and _principal(scope).grant.read_only:
+        if self.need == "write" and scope[VISITOR].principal.grant.read_only:
             raise Narrow(scope, "This takes a token that may write", "notes:write")
         await super().handle(scope, _bounded(scope, receive, self.most_bytes), send)
-
-
-def _principal(scope: Scope) -> Principal:
-    visitor = scope[VISITOR]
-    assert isinstance(visitor, Visitor)
-    return visitor.principal
 
 
 class Narrow(HTTPException):
@@ -174,16 +165,18 @@ def base_url(scope: Scope, public_url: str | None = None) -> str:
     return f"{scope.get('scheme', 'http')}://{Headers(scope=scope).get('host', 'localhost')}"
 
 
+def metadata_url(base_url: str, path: str) -> str:
+    """Where the RFC 9728 document for this path is; what is no MCP endpoint belongs to the server as a whole."""
+    base, path = urlsplit(base_url.rstrip("/")), path.rstrip("/")
+    return f"{base.scheme}://{base.netloc}{WELL_KNOWN}{base.path}{path if MCP_PATH.fullmatch(path) else ''}"
+
+
 def base_path(public_url: str | None) -> str:
     """The path below which a proxy shows us, which it takes away from what it asks us for; "" for none."""
     return urlsplit(public_url or "").path.rstrip("/")
 
 
 RefusalSink = Callable[[str, Mapping[str, Any]], None]
-
-
-def _untold(what: str, facts: Mapping[str, Any]) -> None:
-    return None
 
 
 @dataclass(frozen=True)
@@ -194,11 +187,11 @@ class AuthSettings:
     keepers: Sequence[TokenChecker] = ()  # beside our own tokens
     user: str = ""  # who everybody is, where no authentication was ever set up
     closed: bool = False  # asks for authentication even so
-    cookies: SessionCookies | None = None
+    cookies: BrowserSessions | None = None
     public_url: str | None = None
     limiter: Limiter | None = None  # for guesses
     scope: str = ""  # what a client without a token is told to ask its issuer for
-    told: RefusalSink = _untold  # of every refusal
+    told: RefusalSink = lambda what, facts: None  # of every refusal
 
 
 class FailedGuesses:
@@ -246,7 +239,9 @@ class Authenticate:
             visitor = await self._visitor(scope)
         except Limited as problem:
             self._entry.told("refused", {"reason": "rate"})
-            return await self._slow_down(problem)(scope, receive, send)
+            told = {"error": "too_many_attempts", "error_description": str(problem)}
+            wait = {"Retry-After": str(problem.details["retry_after"])}
+            return await JSONResponse(told, 429, wait)(scope, receive, send)
         except Problem as problem:
             return await JSONResponse({"error": str(problem)}, 503, {"Retry-After": "5"})(scope, receive, send)
         if isinstance(visitor, Visitor):
@@ -317,21 +312,15 @@ class Authenticate:
         told = {"error": refused.error or "unauthorized", "error_description": refused.description}
         return JSONResponse(told, refused.status, {"WWW-Authenticate": challenge(refused, scope[METADATA_URL])})
 
-    def _slow_down(self, problem: Limited) -> Response:
-        wait = str(problem.details["retry_after"])
-        return JSONResponse(
-            {"error": "too_many_attempts", "error_description": str(problem)}, 429, {"Retry-After": wait}
-        )
-
 
 def challenge(refused: Refused, metadata: str) -> str:
     """`WWW-Authenticate` as RFC 6750 and RFC 9728 want it: a request without a token is told no error."""
     parts = {"error": refused.error, "error_description": refused.description if refused.error else ""}
     parts |= {"scope": refused.scope or "", "resource_metadata": metadata}
-    return "Bearer " + ", ".join(f'{name}="{_quoted(value)}"' for name, value in parts.items() if value)
+    return "Bearer " + ", ".join(f'{name}="{_quote_parameter(value)}"' for name, value in parts.items() if value)
 
 
-def _quoted(value: str) -> str:
+def _quote_parameter(value: str) -> str:
     plain = "".join(letter if 31 < ord(letter) < 127 else quote(letter) for letter in value)
     return plain.replace("\\", "%5C").replace('"', "%22")
 

@@ -10,17 +10,20 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 import httpx2
 import jwt
+from mcp.client.auth.utils import build_oauth_authorization_server_metadata_discovery_urls as discovery_urls
 
 from notewright.errors import Unavailable
 from notewright.server.auth.claims import ALGORITHMS, Header, Untrusted
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+JwkFields = dict[str, Any]
 
 FRESH = 600.0  # seconds for which an answer is simply used
 GRACE = 86_400.0  # seconds for which it is used while there is no newer one
@@ -73,29 +76,27 @@ class CachedFetch(Generic[T]):
     """Something fetched, kept for a while, and for longer while it cannot be fetched again. For one event loop."""
 
     def __init__(self, fetch: Callable[[], Awaitable[T]], ticks: Callable[[], float] = time.monotonic) -> None:
-        self._fetch = fetch
-        self._ticks = ticks
+        self._fetch, self._ticks = fetch, ticks
         self._value: T | None = None
-        self._since = -GRACE
-        self._tried = -GRACE
-        self._pressed = -GRACE
+        self._since = self._tried = self._pressed = -GRACE
         self._failed = False
         self._task: asyncio.Task[None] | None = None
 
     async def get(self) -> T:
         """The value; Unavailable if there is none that may still be used."""
-        if self._age() >= FRESH:
-            # Who has been without an answer for a while does not make everybody wait for the next try.
-            await self._try_again(wait=self._value is None or not self._failed)
+        if self._age() >= FRESH and not self._failed_just_now():
+            task = self._begin()
+            if self._value is None or not self._failed:  # an issuer that stays down makes nobody wait again
+                await asyncio.shield(task)
         return self._usable()
 
     async def pressed(self) -> T:
         """A value as new as an outsider can make us fetch one."""
         if self._ticks() - self._pressed >= GAP:
             self._pressed = self._ticks()
-            await self._fetched()
-        elif self._task is not None:  # somebody else is being waited for already
-            await self._fetched()
+            self._begin()
+        if self._task is not None:  # who waits may go away; the fetch goes on for the others
+            await asyncio.shield(self._task)
         if self._failed:
             raise Unavailable("the issuer of access tokens does not answer", hint="try again in a minute")
         return self._usable()
@@ -108,23 +109,14 @@ class CachedFetch(Generic[T]):
     def _age(self) -> float:
         return self._ticks() - self._since
 
+    def _failed_just_now(self) -> bool:
+        gap = SOON if self._value is None else GAP
+        return self._task is None and self._failed and self._ticks() - self._tried < gap
+
     def _usable(self) -> T:
         if self._value is None or self._age() >= GRACE:
             raise Unavailable("the issuer of access tokens does not answer", hint="try again in a minute")
         return self._value
-
-    async def _try_again(self, *, wait: bool) -> None:
-        gap = SOON if self._value is None else GAP
-        if self._task is None and self._failed and self._ticks() - self._tried < gap:
-            return
-        if wait:
-            await self._fetched()
-        else:
-            self._begin()
-
-    async def _fetched(self) -> None:
-        """Wait for the fetch that is under way. Who waits may go away; the fetch goes on for the others."""
-        await asyncio.shield(self._begin())
 
     def _begin(self) -> "asyncio.Task[None]":
         if self._task is None:
@@ -144,29 +136,6 @@ class CachedFetch(Generic[T]):
             self._task = None
 
 
-def discovery_urls(issuer: str) -> list[str]:
-    """Where an issuer may describe itself, in the order in which MCP clients look."""
-    parts = urlsplit(issuer)
-    origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
-    inserted = [f"{origin}/.well-known/{name}{path}" for name in ("oauth-authorization-server", "openid-configuration")]
-    return [*inserted, f"{origin}{path}/.well-known/openid-configuration"] if path else inserted
-
-
-async def discovered(http: httpx2.AsyncClient, issuer: str) -> Mapping[str, Any]:
-    """What the issuer says of itself. A description of anybody else is none, however near the name is."""
-    problems = []
-    for url in discovery_urls(issuer):
-        try:
-            said = await answer(http, url)
-        except NoAnswer as problem:
-            problems.append(str(problem))
-            continue
-        if said.get("issuer") == issuer:
-            return said
-        problems.append(f"{url} speaks for {str(said.get('issuer'))[:200]!r}, and auth.issuer is {issuer!r}")
-    raise NoAnswer("; ".join(problems))
-
-
 def is_safe(url: str, issuer: str) -> bool:
     """https; or plain http on this machine, if the issuer is there too."""
     try:
@@ -181,16 +150,13 @@ class Provider:
     """An issuer, as far as we ask it: its description and its keys."""
 
     def __init__(self, issuer: str, http: httpx2.AsyncClient, ticks: Callable[[], float] = time.monotonic) -> None:
-        self._issuer = issuer
-        self._http = http
-        self._description = CachedFetch(self._describe, ticks)
+        self._issuer, self._http = issuer, http
+        self._description = CachedFetch(self._fetch_description, ticks)
         self._keys = CachedFetch(self._fetch_keys, ticks)
 
     async def keys_for(self, header: Header) -> list[jwt.PyJWK]:
         """Those that may have made this signature. Untrusted if the issuer has none, Unavailable if we cannot tell."""
-        found = (await self._keys.get()).fitting(header)
-        if not found:
-            found = (await self._keys.pressed()).fitting(header)
+        found = fitting_keys(await self._keys.get(), header) or fitting_keys(await self._keys.pressed(), header)
         if not found:
             raise Untrusted("The access token is signed with a key that its issuer does not have")
         return found
@@ -206,47 +172,49 @@ class Provider:
         await self._keys.close()
         await self._description.close()
 
-    async def _describe(self) -> Mapping[str, Any]:
-        return await discovered(self._http, self._issuer)
+    async def _fetch_description(self) -> Mapping[str, Any]:
+        """What the issuer says of itself. A description of anybody else is none, however near the name is."""
+        problems = []
+        for url in discovery_urls(self._issuer, self._issuer):
+            try:
+                said = await answer(self._http, url)
+            except NoAnswer as problem:
+                problems.append(str(problem))
+                continue
+            if said.get("issuer") == self._issuer:
+                return said
+            other = str(said.get("issuer"))[:200]
+            problems.append(f"{url} speaks for {other!r}, and auth.issuer is {self._issuer!r}")
+        raise NoAnswer("; ".join(problems))
 
-    async def _fetch_keys(self) -> "KeySet":
+    async def _fetch_keys(self) -> list[JwkFields]:
         try:
-            return key_set(await answer(self._http, await self.endpoint("jwks_uri")))
+            return signing_keys(await answer(self._http, await self.endpoint("jwks_uri")))
         except Unavailable as problem:
             raise NoAnswer("where its keys are is not known") from problem
 
 
-class KeySet:
-    """The public keys of an issuer, made ready once for each algorithm."""
-
-    def __init__(self, keys: Sequence[Mapping[str, Any]]) -> None:
-        self._keys = keys
-        self._ready: dict[str, list[tuple[str | None, jwt.PyJWK]]] = {}
-
-    def fitting(self, header: Header) -> list[jwt.PyJWK]:
-        """Those by the name that the token gives, and of the kind that its algorithm needs."""
-        if header.algorithm not in self._ready:
-            made = [(key.get("kid"), _made(key, header.algorithm)) for key in self._keys]
-            self._ready[header.algorithm] = [(kid, key) for kid, key in made if key is not None]
-        ready = self._ready[header.algorithm]
-        return [key for kid, key in ready if header.kid in (None, kid)][:MOST_TRIED]
-
-
-def key_set(said: Mapping[str, Any]) -> KeySet:
+def signing_keys(said: Mapping[str, Any]) -> list[JwkFields]:
     """The keys in a JWKS that sign; a secret one among them is nobody's business and left out."""
     keys = said.get("keys")
     if not isinstance(keys, list):
         raise NoAnswer("the issuer's keys are not in the form of RFC 7517")
     public = [key for key in keys if isinstance(key, dict) and key.get("kty") in _FAMILIES.values()]
-    return KeySet([key for key in public if key.get("use", "sig") == "sig" and _verifies(key)][:MOST_KEYS])
+    return [key for key in public if key.get("use", "sig") == "sig" and _verifies(key)][:MOST_KEYS]
 
 
-def _verifies(key: Mapping[str, Any]) -> bool:
+def _verifies(key: JwkFields) -> bool:
     uses = key.get("key_ops")
     return uses is None or (isinstance(uses, list) and "verify" in uses)
 
 
-def _made(key: Mapping[str, Any], algorithm: str) -> jwt.PyJWK | None:
+def fitting_keys(keys: Sequence[JwkFields], header: Header) -> list[jwt.PyJWK]:
+    """Those by the name that the token gives, and of the kind that its algorithm needs."""
+    named = (_key_for(header.algorithm, key) for key in keys if header.kid in (None, key.get("kid")))
+    return list(islice((key for key in named if key is not None), MOST_TRIED))
+
+
+def _key_for(algorithm: str, key: JwkFields) -> jwt.PyJWK | None:
     """The key for this algorithm, if it is one for it."""
     if algorithm not in ALGORITHMS or key.get("kty") != _FAMILIES[algorithm[:2]]:
         return None
