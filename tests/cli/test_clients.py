@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from notewright.cli import _jsonc
-from notewright.cli.clients import CLIENTS, put
+from notewright.cli.clients import put
 from notewright.cli.main import main
+from notewright.config.clients import CLIENTS
 
 ENTRY = {"command": "/bin/notewright", "args": ["serve", "/notes"]}
 

@@ -23,9 +23,9 @@ from notewright.ledger.base import Actor
 from notewright.notes.edits.edit import Replace
 from notewright.notes.path import NotePath
 from notewright.web.addresses import own_path
-from notewright.web.client_snippets import snippets
 from notewright.web.frame import POLICY, size
 from notewright.web.pages import activity, health
+from notewright.web.pages.connect import snippets
 from notewright.web.pages.health import Checks, grouped
 
 PNG = b"\x89PNG\r\n\x1a\n and more"

@@ -10,50 +10,16 @@ import re
 import shutil
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from notewright.cli import _jsonc
 from notewright.cli.arguments import configured
+from notewright.config.clients import CLIENTS, ClientEntry, toml_table
 from notewright.config.load import UserFolders, user_folders
 from notewright.errors import Exists, Invalid, NotFound
 
-ClientEntry = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Client:
-    """Where a client keeps its servers, under which key, and what an entry looks like there."""
-
-    file: Callable[[UserFolders], Path]
-    key: str
-    entry: Callable[[Sequence[str]], ClientEntry]
-
-
-def _plain(command: Sequence[str]) -> ClientEntry:
-    return {"command": command[0], "args": list(command[1:])}
-
-
-def _typed(command: Sequence[str]) -> ClientEntry:
-    return {"type": "stdio", **_plain(command)}
-
-
-def _sourced(command: Sequence[str]) -> ClientEntry:
-    return {"source": "custom", **_plain(command), "env": {}}
-
-
-CLIENTS = {
-    "claude-desktop": Client(lambda user: user.settings / "Claude/claude_desktop_config.json", "mcpServers", _plain),
-    "claude-code": Client(lambda user: user.home / ".claude.json", "mcpServers", _typed),
-    "cursor": Client(lambda user: user.home / ".cursor/mcp.json", "mcpServers", _plain),
-    "vscode": Client(lambda user: user.settings / "Code/User/mcp.json", "servers", _typed),
-    "zed": Client(lambda user: user.home / ".config/zed/settings.json", "context_servers", _sourced),
-    "windsurf": Client(lambda user: user.home / ".codeium/windsurf/mcp_config.json", "mcpServers", _plain),
-    "gemini-cli": Client(lambda user: user.home / ".gemini/settings.json", "mcpServers", _plain),
-    "codex-cli": Client(lambda user: user.home / ".codex/config.toml", "mcp_servers", _plain),
-}
 # Folders of environments that `uvx` and `pipx run` throw away some day: there the client is told to use the runner too.
 PASSING = {"/archive-v0/": ("uvx", "notewright"), "/pipx/.cache/": ("pipx", "run", "notewright")}
 
@@ -62,11 +28,9 @@ def client(args: argparse.Namespace) -> int:
     """Print the configuration of a client, or write it."""
     user = user_folders()
     chosen = CLIENTS[args.client]
-    file, entry = chosen.file(user), chosen.entry(_command(args, _locations(args, user)))
+    file, entry = chosen.file(user), chosen.started(_command(args, _locations(args, user)))
     if not args.write:
-        _print(
-            args, file, _toml(args.name, entry) if file.suffix == ".toml" else _json({chosen.key: {args.name: entry}})
-        )
+        _print(args, file, chosen.text(args.name, entry))
         return 0
     backup = put(file, chosen.key, args.name, entry)
     _say_written(args, file, backup)
@@ -197,14 +161,14 @@ def _with_json(file: Path, old: str, key: str, name: str, entry: ClientEntry) ->
         raise Invalid(f"{file} is not JSON that we can add to ({error})", hint=by_hand, what="client") from None
 
 
-def _json(document: dict[str, Any], indent: str | int = 2) -> str:
-    return json.dumps(document, ensure_ascii=False, indent=indent)
+def _json(document: dict[str, Any]) -> str:
+    return json.dumps(document, ensure_ascii=False, indent=2)
 
 
 def _with_toml(old: str, name: str, entry: ClientEntry) -> str:
     """The text with our table in place of an older one, or after everything else. Other lines stay as they are."""
     before = _parsed(old)
-    table = _toml(name, entry)
+    table = toml_table(name, entry)
     head = rf"^\[\s*mcp_servers\s*\.\s*(?:{re.escape(name)}|\"{re.escape(name)}\")\s*\][^\n]*\n?"
     found = re.search(head + r"(?:(?!\s*\[)[^\n]*\n?)*", old, re.MULTILINE)
     if found:
@@ -225,10 +189,3 @@ def _parsed(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except ValueError as error:
         raise Invalid(f"the client's file is not TOML ({error})", hint="fix it first", what="client") from None
-
-
-def _toml(name: str, entry: ClientEntry) -> str:
-    """One table; JSON's texts and lists of texts are TOML's too."""
-    key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
-    lines = [f"{word} = {json.dumps(value, ensure_ascii=False)}" for word, value in entry.items()]
-    return "\n".join([f"[mcp_servers.{key}]", *lines])

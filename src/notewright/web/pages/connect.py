@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from starlette.responses import Response
 
 from notewright.accounts.base import Grant, Token
+from notewright.config.clients import CLIENTS, SECRET, TOKEN_VARIABLE
 from notewright.config.settings import SURFACES, surface_name
 from notewright.engine.library import new_token
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound
 from notewright.server.http_status import STATUS
 from notewright.web.addresses import at, workspace_url
-from notewright.web.client_snippets import snippets
 from notewright.web.frame import PAGE, PageRequest
 
 DAYS = {"30": 30, "90": 90, "365": 365}  # without one it does not expire
@@ -26,6 +26,28 @@ ABOUT = {
     "second_brain": "the tools of Second Brain",
     "octarine": "the tools of Octarine",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """What a client must be told to come to this server over HTTP: what to do with the text, and the text."""
+
+    client: str
+    what: str
+    text: str
+
+
+def snippets(address: str, *, token: bool) -> list[Snippet]:
+    """For every client we know. With `token` each brings one along, in the place of `YOUR_TOKEN`."""
+    header = f' \\\n  --header "Authorization: Bearer {SECRET}"' if token else ""
+    found = [Snippet("Claude Code", "Run this:", f"claude mcp add --transport http notewright {address}{header}")]
+    for client in (client for name, client in CLIENTS.items() if name != "claude-code"):
+        entry = client.reached(address, token)
+        variable = f", with the token in the environment variable {TOKEN_VARIABLE}"
+        where = (client.where or client.path) + (variable if TOKEN_VARIABLE in entry.values() else "")
+        found.append(Snippet(client.label, f"Into {where}:", client.text("notewright", entry)))
+    plain = f"{address}\nAuthorization: Bearer {SECRET}" if token else address
+    return [*found, Snippet("Any other MCP client", "Add a server of the kind “streamable HTTP”:", plain)]
 
 
 @dataclass(frozen=True, slots=True)
