@@ -15,7 +15,7 @@ from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from notewright.api import schemas
-from notewright.api.request import ApiContext, ApiRequest, body_of, media_type, query_of
+from notewright.api.request import ApiRequest, SiteContext, body_of, media_type, query_of
 from notewright.api.schemas import Schema
 from notewright.errors import Forbidden, Internal, Invalid, Problem
 from notewright.server.auth.authenticate import SMALL, GuardedRoute, Narrow, Need, Visitor, visitor_of
@@ -133,7 +133,7 @@ class ApiRoute(GuardedRoute):
 class OperationRoute(ApiRoute):
     """Where one operation is offered."""
 
-    def __init__(self, operation: Operation, site: ApiContext) -> None:
+    def __init__(self, operation: Operation, site: SiteContext) -> None:
         async def endpoint(request: Request) -> Response:
             return await self._answer(request)
 

@@ -28,7 +28,7 @@ from notewright.server.auth.authenticate import Visitor
 from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.ops.audit_log import AuditLog
-from notewright.surfaces.base import Library
+from notewright.surfaces.base import Library, Limiter
 from notewright.surfaces.perform import conforming, lenient
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)
@@ -37,8 +37,8 @@ _FURTHEST = 9e9  # seconds either way that every clock and index can count
 
 
 @dataclass(frozen=True)
-class ApiContext:
-    """What the API is made of, the same for every request."""
+class SiteContext:
+    """What the API and the pages are made from, the same for every request."""
 
     library: Library
     workers: ThreadPool
@@ -46,7 +46,13 @@ class ApiContext:
     config: Config
     cookies: BrowserSessions  # knows the tokens of our own forms
     audit: AuditLog
-    turns: ConcurrencyLimits
+    turns: ConcurrencyLimits  # one reader of many pages leaves threads to the others
+    limiter: Limiter  # for guesses at /sign-in
+
+    @property
+    def public_url(self) -> str | None:
+        url: str | None = self.config["http.public_url"]
+        return url
 
     @property
     def scratch(self) -> str | None:
@@ -58,7 +64,7 @@ class ApiContext:
 class ApiRequest:
     """One request."""
 
-    site: ApiContext
+    site: SiteContext
     visitor: Visitor
     operation: str
     named: Mapping[str, str] = field(default_factory=dict)  # in the path

@@ -4,7 +4,7 @@ from typing import Any
 
 from notewright.api import admin, archives, history, notes, openapi, workspaces
 from notewright.api.operation import NotFoundRoute, Operation, OperationRoute, OperationTable
-from notewright.api.request import ApiContext, ApiRequest
+from notewright.api.request import ApiRequest, SiteContext
 from notewright.server.auth.authenticate import GuardedRoute
 
 described = OperationTable()
@@ -26,7 +26,7 @@ OPERATIONS: tuple[Operation, ...] = (
 )
 
 
-def routes(site: ApiContext) -> list[GuardedRoute]:
+def routes(site: SiteContext) -> list[GuardedRoute]:
     """A route for every operation, and one for whatever else is asked for below `/api`."""
     missing = [NotFoundRoute(path, OPERATIONS) for path in ("/api", "/api/{rest:path}")]
     return [*(OperationRoute(one, site) for one in OPERATIONS), *missing]

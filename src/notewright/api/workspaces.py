@@ -69,10 +69,11 @@ def add_workspace(asked: ApiRequest) -> dict[str, Any]:
 @operations.add(f"GET {ONE}", "read", "One workspace", WORKSPACE)
 def read_workspace(asked: ApiRequest) -> dict[str, Any]:
     ws = asked.workspace()
-    return {**_workspace_record(asked, ws), "notes": _count_notes(ws)}
+    return {**_workspace_record(asked, ws), "notes": count_notes(ws)}
 
 
-def _count_notes(ws: Workspace) -> int | None:
+def count_notes(ws: Workspace) -> int | None:
+    """How many notes there are for whom asks; None while that is not known."""
     try:
         return listing(ws, Selection(limit=1, visible=ws.access.sees))[1]
     except Problem:  # the index is not there yet, or the notes are not

@@ -17,7 +17,7 @@ from notewright.accounts.limits import MemoryRateLimits, RateLimits
 from notewright.accounts.limits_files import FileRateLimits
 from notewright.accounts.sqlite import SqliteAccounts
 from notewright.api import routes as api
-from notewright.api.request import ApiContext
+from notewright.api.request import SiteContext
 from notewright.app.compose import (
     LOOPBACK,
     Reread,
@@ -52,7 +52,6 @@ from notewright.server.sessions import Sessions
 from notewright.surfaces.base import Surface
 from notewright.web import routes as page
 from notewright.web.event_stream import ActivityFeed as ActivityFeed
-from notewright.web.frame import PageContext as PageContext
 
 if TYPE_CHECKING:
     from notewright.server.auth.oauth import Issuer
@@ -152,9 +151,8 @@ class Site:
             scope=issuer.asks if issuer is not None else "",
             told=self.operations.told,
         )
-        public = config["http.public_url"]
         turns = ConcurrencyLimits.of(config, self.traffic)
-        desk = PageContext(self.library, self.workers, registry, cookies, public, self.traffic, self.audit, turns)
+        site = SiteContext(self.library, self.workers, registry, config, cookies, self.audit, turns, self.traffic)
         feed = ActivityFeed(self.library, self.workers, registry)
         return mcp_endpoint.app(
             self.library,
@@ -164,14 +162,9 @@ class Site:
             operations=self.operations,
             workers=self.workers,
             turns=turns,
-            more=[*self._doors(surfaces, issuer), *page.routes(desk, feed), *self._api(cookies, turns)],
+            more=[*self._doors(surfaces, issuer), *page.routes(site, feed), *api.routes(site)],
             leave=feed.close,
             around=[*around, *([issuer] if issuer is not None else [])],
-        )
-
-    def _api(self, cookies: BrowserSessions, turns: ConcurrencyLimits) -> list[GuardedRoute]:
-        return api.routes(
-            ApiContext(self.library, self.workers, self.registry, self.config, cookies, self.audit, turns)
         )
 
     def _doors(self, surfaces: Sequence[Surface], issuer: "Issuer | None") -> list[GuardedRoute]:

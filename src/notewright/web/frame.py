@@ -14,19 +14,13 @@ from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from notewright.accounts.base import Accounts
-from notewright.accounts.limits import MemoryRateLimits
+from notewright.api.request import SiteContext, stamp
 from notewright.engine.library import NarrowedLibrary
 from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
 from notewright.errors import Forbidden, Limited, NotFound, Problem
 from notewright.ledger.base import Actor
-from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.auth.authenticate import VISITOR, GuardedRoute, Need, Visitor, address_of, base_path, base_url
-from notewright.server.auth.browser_session import BrowserSessions
-from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.http_status import STATUS
-from notewright.server.ops.audit_log import AuditLog
-from notewright.surfaces.base import Library, Limiter
 from notewright.web import addresses
 from notewright.web.addresses import asset_url
 
@@ -50,26 +44,10 @@ MOST_FIELDS = 200  # of one form
 
 
 @dataclass(frozen=True)
-class PageContext:
-    """What the pages are made from."""
-
-    library: Library
-    workers: ThreadPool
-    registry: Accounts
-    cookies: BrowserSessions
-    public_url: str | None = None
-    limiter: Limiter = field(default_factory=MemoryRateLimits)  # for guesses at /sign-in
-    audit: AuditLog = field(default_factory=lambda: AuditLog(None))
-    turns: ConcurrencyLimits = field(
-        default_factory=ConcurrencyLimits
-    )  # one reader of many pages leaves threads to the others
-
-
-@dataclass(frozen=True)
 class PageRequest:
     """One request for a page. `visitor` is None only at open doors."""
 
-    desk: PageContext
+    site: SiteContext
     request: Request
     visitor: Visitor | None
     form: Mapping[str, list[str]] = field(default_factory=dict)
@@ -91,7 +69,7 @@ class PageRequest:
     @property
     def library(self) -> NarrowedLibrary:
         """As much of it as this visitor may see."""
-        return self.guest.principal.library(self.desk.library)
+        return self.guest.principal.library(self.site.library)
 
     @cached_property
     def ws(self) -> Workspace:
@@ -111,14 +89,14 @@ class PageRequest:
     @property
     def base(self) -> str:
         """By which address clients know us."""
-        return base_url(self.request.scope, self.desk.public_url)
+        return base_url(self.request.scope, self.site.public_url)
 
     @property
     def secure(self) -> bool:
         return self.base.startswith("https:")
 
     def csrf(self) -> str:
-        return self.desk.cookies.csrf(self.visitor.visit if self.visitor else "sign-in")
+        return self.site.cookies.csrf(self.visitor.visit if self.visitor else "sign-in")
 
     def page(self, template: str, status: int = 200, /, **values: Any) -> Response:
         """A page, with what all of them show."""
@@ -133,16 +111,16 @@ class PageRequest:
 Show = Callable[[PageRequest], Response]
 
 
-def page_route(desk: PageContext, path: str, show: Show, *, need: Need = "read", post: bool = False) -> GuardedRoute:
+def page_route(site: SiteContext, path: str, show: Show, *, need: Need = "read", post: bool = False) -> GuardedRoute:
     """A page behind a door. What shows it runs in a worker thread; refusals become pages."""
 
     async def endpoint(request: Request) -> Response:
         visitor: Visitor | None = request.scope.get(VISITOR)
-        addresses.BELOW.set(base_path(desk.public_url))
-        asked = PageRequest(desk, request, visitor, await _form(request) if post else {})
+        addresses.BELOW.set(base_path(site.public_url))
+        asked = PageRequest(site, request, visitor, await _form(request) if post else {})
         try:
-            async with desk.turns.turn((visitor and visitor.principal.user) or address_of(request.scope)):
-                return await desk.workers.run(_shown, asked, show, post)
+            async with site.turns.turn((visitor and visitor.principal.user) or address_of(request.scope)):
+                return await site.workers.run(_shown, asked, show, post)
         except Problem as problem:
             return refusal(asked, problem)
 
@@ -161,7 +139,7 @@ def _refuse_foreign(asked: PageRequest) -> None:
     """A form that is not one of ours, or was made for somebody else."""
     visit = asked.visitor.visit if asked.visitor else "sign-in"
     ours = asked.request.headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
-    if not ours or not asked.desk.cookies.check(visit, asked.said("csrf")):
+    if not ours or not asked.site.cookies.check(visit, asked.said("csrf")):
         raise Forbidden("this form was not made for you, or is too old", hint="open the page again", by="rule")
 
 
@@ -200,10 +178,6 @@ def moment(at: float, zone: tzinfo = UTC) -> str:
     return f"{shown.day} {shown:%b %Y, %H:%M} {shown.tzname()}"
 
 
-def rfc3339(at: float) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
 def size(count: float) -> str:
     """`12 bytes`, `3.4 kB`."""
     if count < 1000:
@@ -225,7 +199,7 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"moment": moment, "rfc3339": rfc3339, "size": size, "number": number}
+    made.filters |= {"moment": moment, "rfc3339": stamp, "size": size, "number": number}
     names = ("workspace_url", "note_url", "file_url", "folder_url", "change_url", "activity_url", "at")
     made.globals |= {name: getattr(addresses, name) for name in names} | {"asset": asset_url}
     return made

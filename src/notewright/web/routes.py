@@ -8,46 +8,47 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.responses import Response
 
+from notewright.api.request import SiteContext
 from notewright.server.auth.authenticate import GuardedRoute, base_path, visitor_of
 from notewright.web import addresses
 from notewright.web.addresses import asset
 from notewright.web.event_stream import ActivityFeed, OpenPage
-from notewright.web.frame import HEADERS, PAGE, PageContext, page_route
-from notewright.web.pages import activity, browse, changes, connect, files, health, note, sign_in
+from notewright.web.frame import HEADERS, PAGE, page_route
+from notewright.web.pages import activity, browse, changes, connect, health, note, sign_in
 
 
-def routes(desk: PageContext, feed: ActivityFeed) -> list[GuardedRoute]:
+def routes(site: SiteContext, feed: ActivityFeed) -> list[GuardedRoute]:
     """Every address of the page, with who may come there."""
     in_workspace = {
         "/": browse.folder,
         "/search": browse.search,
         "/health": health.health(health.Checks()),
         "/notes/{path:path}": note.note,
-        "/files/{path:path}": files.file,
+        "/files/{path:path}": note.file,
         "/changes/{change}": changes.change,
         "/changes/{change}/undo": changes.undo,
         "/undo": changes.undo_since,
     }
     return [
         GuardedRoute("/static/{name}", asset, need="open"),
-        page_route(desk, "/", activity.activity),
-        GuardedRoute("/events", _events(desk, feed), need="read"),
-        page_route(desk, "/connect", connect.connect),
-        page_route(desk, "/tokens", connect.add_token, need="owner", post=True),
-        page_route(desk, "/tokens/revoke", connect.revoke_token, need="owner", post=True),
-        page_route(desk, "/sign-in", sign_in.sign_in, need="open"),
-        page_route(desk, "/sign-in", sign_in.sign_in_now, need="open", post=True),
-        page_route(desk, "/sign-out", sign_in.sign_out, need="open", post=True),
-        page_route(desk, "/w/", browse.workspaces),
-        *(page_route(desk, f"/w/{{workspace}}{path}", show) for path, show in in_workspace.items()),
-        page_route(desk, "/w/{workspace}/changes/{change}/undo", changes.undo_now, need="write", post=True),
-        page_route(desk, "/w/{workspace}/undo", changes.undo_since_now, need="write", post=True),
+        page_route(site, "/", activity.activity),
+        GuardedRoute("/events", _events(site, feed), need="read"),
+        page_route(site, "/connect", connect.connect),
+        page_route(site, "/tokens", connect.add_token, need="owner", post=True),
+        page_route(site, "/tokens/revoke", connect.revoke_token, need="owner", post=True),
+        page_route(site, "/sign-in", sign_in.sign_in, need="open"),
+        page_route(site, "/sign-in", sign_in.sign_in_now, need="open", post=True),
+        page_route(site, "/sign-out", sign_in.sign_out, need="open", post=True),
+        page_route(site, "/w/", browse.workspaces),
+        *(page_route(site, f"/w/{{workspace}}{path}", show) for path, show in in_workspace.items()),
+        page_route(site, "/w/{workspace}/changes/{change}/undo", changes.undo_now, need="write", post=True),
+        page_route(site, "/w/{workspace}/undo", changes.undo_since_now, need="write", post=True),
     ]
 
 
-def _events(desk: PageContext, feed: ActivityFeed) -> Callable[[Request], Awaitable[Response]]:
+def _events(site: SiteContext, feed: ActivityFeed) -> Callable[[Request], Awaitable[Response]]:
     async def events(request: Request) -> Response:
-        addresses.BELOW.set(base_path(desk.public_url))
+        addresses.BELOW.set(base_path(site.public_url))
         who = visitor_of(request).principal
         if not who.uses(PAGE):
             return Response("This token is for tools, not for the page", 403, HEADERS, "text/plain")
@@ -57,6 +58,6 @@ def _events(desk: PageContext, feed: ActivityFeed) -> Callable[[Request], Awaita
         except ValueError:
             after = None
         chosen = activity.Filter.of(request.query_params)
-        return await feed.stream(OpenPage(who.library(desk.library), chosen, after))
+        return await feed.stream(OpenPage(who.library(site.library), chosen, after))
 
     return events

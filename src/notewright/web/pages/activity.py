@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
@@ -13,6 +12,7 @@ from notewright.engine.read import folder_path, former_names, locate
 from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import Invalid, Problem
 from notewright.ledger.base import Change, Past
+from notewright.notes.daily import parse_time
 from notewright.notes.path import path_problem
 from notewright.web.addresses import activity_url, change_url, note_url
 from notewright.web.frame import PageRequest
@@ -107,13 +107,11 @@ class Filter:
 def since_time(said: str, ws: Workspace) -> float:
     """A day in the workspace's timezone, or a moment: RFC 3339, or seconds since 1970 as our own links say it."""
     try:
-        try:
-            at = float(said)
-        except ValueError:
-            moment = datetime.fromisoformat(said)
-            at = (moment if moment.tzinfo else moment.replace(tzinfo=ws.timezone)).timestamp()
-    except (ValueError, OverflowError):
-        raise Invalid(f"{said!r} is no date", hint="use a date like 2026-02-24", what="since") from None
+        at: float | None = float(said)
+    except ValueError:
+        at = parse_time(said, ws.timezone)
+    if at is None:
+        raise Invalid(f"{said!r} is no date", hint="use a date like 2026-02-24", what="since")
     if not -_FURTHEST < at < _FURTHEST:
         raise Invalid(f"{said!r} is too far away", hint="use a date like 2026-02-24", what="since")
     return at

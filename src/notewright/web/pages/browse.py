@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 from starlette.responses import Response
 
+from notewright.api.workspaces import count_notes
 from notewright.engine.find.search import parse_query
 from notewright.engine.find.search import search as search_notes
 from notewright.engine.read import folder_path, list_folder, listing
 from notewright.engine.workspace import Workspace, with_timeout
-from notewright.errors import Problem
 from notewright.index.base import Hit, Selection
 from notewright.web.addresses import folder_url, note_url, workspace_url
 from notewright.web.frame import PageRequest
@@ -25,14 +25,9 @@ def workspaces(asked: PageRequest) -> Response:
     seen = asked.library.workspaces()
     if len(seen) == 1:
         return asked.go(workspace_url(seen[0]))
-    return asked.page("workspaces.html", here="notes", workspaces=[(ws, _notes(ws)) for ws in seen])
-
-
-def _notes(ws: Workspace) -> int | None:
-    try:
-        return listing(with_timeout(ws, 0.5), Selection(limit=1, visible=ws.access.sees))[1]
-    except Problem:
-        return None
+    return asked.page(
+        "workspaces.html", here="notes", workspaces=[(ws, count_notes(with_timeout(ws, 0.5))) for ws in seen]
+    )
 
 
 def page_of(asked: PageRequest) -> int:

@@ -98,7 +98,7 @@ def grant_words(grant: Grant) -> str:
 
 def _tokens(asked: PageRequest) -> list[TokenRow]:
     now = time.time()
-    found = [TokenRow(one, _state(one, now), grant_words(one.grant)) for one in asked.desk.registry.tokens()]
+    found = [TokenRow(one, _state(one, now), grant_words(one.grant)) for one in asked.site.registry.tokens()]
     return sorted(found, key=lambda one: (one.state != "good", -one.token.created))
 
 
@@ -115,10 +115,10 @@ def add_token(asked: PageRequest) -> Response:
     days = DAYS.get(asked.said("days"))
     try:
         expires = now + days * 86_400 if days else None
-        secret = new_token(asked.desk.registry, name, _grant(asked), now=now, expires=expires)
+        secret = new_token(asked.site.registry, name, _grant(asked), now=now, expires=expires)
     except (Invalid, Exists) as problem:
         return _page(asked, STATUS[problem.code], problem=problem, said=asked.form)
-    asked.desk.audit.admin("token_added", user=asked.guest.principal.user, token=name)
+    asked.site.audit.admin("token_added", user=asked.guest.principal.user, token=name)
     return _page(asked, made=(name, secret))
 
 
@@ -147,7 +147,7 @@ def _patterns(text: str) -> tuple[str, ...]:
 
 def revoke_token(asked: PageRequest) -> Response:
     name = asked.said("name")
-    if not asked.desk.registry.revoke(name, time.time()):
+    if not asked.site.registry.revoke(name, time.time()):
         raise NotFound(f"there is no token {name!r} to revoke", hint="it may be revoked already", what="token")
-    asked.desk.audit.admin("token_revoked", user=asked.guest.principal.user, token=name)
+    asked.site.audit.admin("token_revoked", user=asked.guest.principal.user, token=name)
     return asked.go(at("/connect#tokens"))

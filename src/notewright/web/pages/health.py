@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 
 from starlette.responses import Response
 
+from notewright.api.workspaces import count_notes
 from notewright.engine.check import Finding
 from notewright.engine.check import check as check_workspace
-from notewright.engine.read import listing
 from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import Internal, Problem
-from notewright.index.base import Selection
 from notewright.web.frame import PageRequest
 
 log = logging.getLogger(__name__)
@@ -132,15 +131,7 @@ def health(checks: Checks) -> Callable[[PageRequest], Response]:
             since=since,
             progress=progress,
             share=round(100 * progress.done / progress.total) if progress.total else None,
-            notes=_count(ws),
+            notes=count_notes(with_timeout(ws, 0.5)),
         )
 
     return show
-
-
-def _count(ws: Workspace) -> int | None:
-    """How many notes there are for this visitor."""
-    try:
-        return listing(with_timeout(ws, 0.5), Selection(limit=1, visible=ws.access.sees))[1]
-    except Problem:
-        return None

@@ -1,21 +1,24 @@
-"""A note to read: rendered, with its properties, the links both ways and its history."""
+"""A note to read: rendered, with its properties, the links both ways and its history; and files as they are."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from starlette.responses import Response
 
 from notewright.engine.changes.history import list_changes
+from notewright.engine.dialects.octarine import size_of
 from notewright.engine.find.links import ResolvedLink, resolver
 from notewright.engine.find.links import links as links_of
-from notewright.engine.read import Reading, exists, locate, read
+from notewright.engine.read import Reading, exists, fetch, locate, read
 from notewright.engine.workspace import Workspace, with_timeout
-from notewright.errors import Indexing, NotFound
+from notewright.errors import Indexing, NotFound, TooLarge
 from notewright.ledger.base import Past
 from notewright.notes.links.resolve import Meaning
-from notewright.notes.model import Link
+from notewright.notes.model import Link, Note
 from notewright.notes.path import NotePath, path_problem
 from notewright.web.addresses import file_url, folder_url, note_url
 from notewright.web.frame import PageRequest
@@ -29,6 +32,7 @@ MOST_PROPERTIES = 200
 MOST_LETTERS = 500  # of a property
 PAST_ROWS = 10
 PATIENCE = 2.0  # seconds for the index
+MAX_FILE_BYTES = 100_000_000  # of a file that is sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,8 @@ def note(asked: PageRequest) -> Response:
     large = reading.size > MOST_BYTES
     found = None if large else reading.note
     resolve = _resolver(ws, path, [link.target for link in found.links] if found else [], around.ready)
-    body = None if found is None else _rendered(reading, LinkTargets(resolve, _notes(ws), _files(ws)))
+    targets = LinkTargets(resolve, partial(note_url, ws), partial(file_url, ws))
+    body = None if found is None else _render(reading, targets)
     return asked.page(
         "note.html",
         here="notes",
@@ -81,7 +86,7 @@ def note(asked: PageRequest) -> Response:
         plain=reading.text.removeprefix("\ufeff")[:MOST_BYTES] if body is None else None,
         cut=body is None and len(reading.text) > MOST_BYTES,
         problem=found.frontmatter.problem if found else None,
-        properties=list(_properties(found.frontmatter.properties, found.links, _ways(ws, resolve))) if found else [],
+        properties=list(_properties(found, targets)) if found else [],
         around=around,
         most=MOST_LINKS,
         past=[ActivityRow(ws, change) for change in list_changes(ws, Past(path=path, limit=PAST_ROWS))],
@@ -95,14 +100,6 @@ def _named(ws: Workspace, raw: str) -> NotePath:
     if path_problem(raw):
         raise NotFound("there is no such note", hint="search may find it", what="note")
     return locate(with_timeout(ws, PATIENCE), raw)
-
-
-def _notes(ws: Workspace) -> Callable[[NotePath], str]:
-    return lambda path: note_url(ws, path)
-
-
-def _files(ws: Workspace) -> Callable[[NotePath], str]:
-    return lambda path: file_url(ws, path)
 
 
 def _around(ws: Workspace, path: NotePath) -> NoteLinks:
@@ -122,9 +119,9 @@ def _resolver(ws: Workspace, path: NotePath, targets: list[str], ready: bool) ->
     return lambda target: means(target, path)
 
 
-def _rendered(reading: Reading, ways: LinkTargets) -> str | None:
+def _render(reading: Reading, targets: LinkTargets) -> str | None:
     try:
-        return rendered(reading.note, ways)
+        return rendered(reading.note, targets)
     except TooSlow:
         return None
 
@@ -132,33 +129,66 @@ def _rendered(reading: Reading, ways: LinkTargets) -> str | None:
 # ---- properties ---------------------------------------------------------------------------------------
 
 
-def _ways(ws: Workspace, resolve: Callable[[str], Meaning]) -> Callable[[Link], Piece]:
-    ways = LinkTargets(resolve, _notes(ws), _files(ws))
-
-    def piece(link: Link) -> Piece:
-        address, _ = ways.address(link.target, link.subpath)
-        return Piece(link.display or f"{link.target}{link.subpath}", address, broken=address is None)
-
-    return piece
-
-
-def _properties(
-    values: Mapping[str, Any], links: tuple[Link, ...], led: Callable[[Link], Piece]
-) -> Iterator[tuple[str, list[Piece]]]:
+def _properties(note: Note, targets: LinkTargets) -> Iterator[tuple[str, list[Piece]]]:
     """Each property with its parts; a part that is a link leads where the link does."""
-    by_key = {link.key: link for link in links if link.key is not None}
-    for name, value in list(values.items())[:MOST_PROPERTIES]:
-        parts = value if isinstance(value, list) else [value]
-        keys = [f"{name}.{number}" for number in range(len(parts))] if isinstance(value, list) else [name]
+    by_key = {link.key: link for link in note.links if link.key is not None}
+    for name, value in list(note.frontmatter.properties.items())[:MOST_PROPERTIES]:
+        listed = isinstance(value, list)
+        parts = {f"{name}.{at}": part for at, part in enumerate(value)} if listed else {name: value}
         pieces = [
-            led(by_key[key]) if key in by_key else Piece(_said(part)) for key, part in zip(keys, parts, strict=True)
+            _linked(by_key[key], targets) if key in by_key else Piece(_words(part)) for key, part in parts.items()
         ]
         yield str(name), pieces[:MOST_LINKS]
 
 
-def _said(value: Any) -> str:
+def _linked(link: Link, targets: LinkTargets) -> Piece:
+    address, _ = targets.address(link.target, link.subpath)
+    return Piece(link.display or f"{link.target}{link.subpath}", address, broken=address is None)
+
+
+def _words(value: Any) -> str:
     """A value in words; what has parts of its own as JSON."""
     if value is None:
         return ""
     said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return said if len(said) <= MOST_LETTERS else f"{said[:MOST_LETTERS]} … ({len(said) - MOST_LETTERS:,} more letters)"
+
+
+# ---- files --------------------------------------------------------------------------------------------
+
+
+def picture_kind(data: bytes) -> str | None:
+    """What the bytes are, whatever the name says. SVG is none of them: it is a document that can run things."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return "image/avif" if data[4:12] in (b"ftypavif", b"ftypavis") else None
+
+
+def file(asked: PageRequest) -> Response:
+    raw = asked.params["path"]
+    if path_problem(raw):
+        raise NotFound("there is no such file", what="file")
+    path = NotePath(raw)
+    count = size_of(asked.ws, path)
+    if count > MAX_FILE_BYTES:
+        raise TooLarge(f"{path} has {count:,} bytes, too many to send", size=count, limit=MAX_FILE_BYTES, path=path)
+    stored = fetch(asked.ws, path)
+    kind = picture_kind(stored.data)
+    headers = {
+        "Content-Security-Policy": "default-src 'none'; sandbox",
+        "Content-Disposition": f"{'inline' if kind else 'attachment'}; filename*=UTF-8''{quote(path.name, safe='')}",
+        "X-Content-Type-Options": "nosniff",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "private, no-cache",
+        "ETag": f'"{stored.version[:32]}"',
+    }
+    if asked.request.headers.get("if-none-match") == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(stored.data, headers=headers, media_type=kind or "application/octet-stream")

@@ -24,14 +24,14 @@ def _page(asked: PageRequest, onward: str, problem: str = "", status: int = 200)
 def sign_in_now(asked: PageRequest) -> Response:
     """A cookie for the token that was typed. Guesses are few: so many a minute from one address."""
     onward = own_path(asked.said("next"))
-    token = admit(asked.desk.registry, asked.said("token").strip(), time.time())
+    token = admit(asked.site.registry, asked.said("token").strip(), time.time())
     if token is None or (token.grant.surfaces is not None and PAGE not in token.grant.surfaces):
         return _refused(asked, onward, known=token is not None)
-    asked.desk.audit.signed_in(token.name)
+    asked.site.audit.signed_in(token.name)
     response = asked.go(at(onward))
     response.set_cookie(
         COOKIE,
-        asked.desk.cookies.issue(token.digest, time.time()),
+        asked.site.cookies.issue(token.digest, time.time()),
         max_age=LASTS,
         httponly=True,
         samesite="lax",
@@ -42,12 +42,12 @@ def sign_in_now(asked: PageRequest) -> Response:
 
 def _refused(asked: PageRequest, onward: str, *, known: bool) -> Response:
     try:
-        asked.desk.limiter.count(f"guess {address_of(asked.request.scope)}", GUESSES)
+        asked.site.limiter.count(f"guess {address_of(asked.request.scope)}", GUESSES)
     except Limited as problem:
         response = _page(asked, onward, f"Too many tries. {problem.hint.capitalize()}.", 429)
         response.headers["Retry-After"] = str(problem.details["retry_after"])
         return response
-    asked.desk.audit.signed_in("", failed=True)
+    asked.site.audit.signed_in("", failed=True)
     if known:
         return _page(asked, onward, "This token is for tools, not for the page.", 403)
     return _page(asked, onward, "This token is not known, was revoked or has expired.", 403)
@@ -56,7 +56,7 @@ def _refused(asked: PageRequest, onward: str, *, known: bool) -> Response:
 def sign_out(asked: PageRequest) -> Response:
     """The cookie is taken back, and is good for nobody any more who copied it."""
     if asked.visitor is not None and asked.visitor.session:
-        asked.desk.registry.end_session(asked.visitor.session, time.time(), LASTS)
+        asked.site.registry.end_session(asked.visitor.session, time.time(), LASTS)
     response = asked.go(at("/sign-in"))
     response.delete_cookie(COOKIE, httponly=True, samesite="lax", secure=asked.secure)
     return response
