@@ -53,7 +53,7 @@ class Accounts(Protocol):
         milliseconds for others'. That a token was used changes none. Costs next to nothing."""
         ...
 
-    def together(self) -> AbstractContextManager[None]:
+    def together(self) -> AbstractContextManager[object]:
         """What is read and written inside is one step among all processes: all of it, or nothing if it raises."""
         ...
 

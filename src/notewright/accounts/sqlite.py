@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -87,10 +87,8 @@ class SqliteAccounts:
                 self._felt, self._felt_at = felt, now
         return self._rules
 
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        with self._writing():
-            yield
+    def together(self) -> AbstractContextManager[object]:
+        return self._writing()
 
     # Tokens
 
@@ -104,22 +102,16 @@ class SqliteAccounts:
             db.execute(f"insert into token({_TOKEN}) values(?, ?, ?, ?, ?, ?, ?)", row)
 
     def token(self, digest: str) -> Token | None:
-        with self._alone, words("the registry"):
-            row = self._db.execute(f"select {_TOKEN} from token where digest = ?", (digest,)).fetchone()
-            return None if row is None else _token(row)
+        return next((_token(*row) for row in self._rows(f"select {_TOKEN} from token where digest = ?", digest)), None)
 
     def tokens(self) -> list[Token]:
-        with self._alone, words("the registry"):
-            return [_token(row) for row in self._db.execute(f"select {_TOKEN} from token order by seq")]
+        return [_token(*row) for row in self._rows(f"select {_TOKEN} from token order by seq")]
 
     def revoke(self, name: str, now: float) -> bool:
-        with self._writing() as db:
-            db.execute("update token set revoked = ? where name = ? and revoked is null", (now, name))
-            return db.changes() > 0
+        return self._write("update token set revoked = ? where name = ? and revoked is null", now, name)
 
     def used(self, digest: str, now: float) -> None:
-        with self._writing(rules=False) as db:
-            db.execute("update token set used = ? where digest = ?", (now, digest))
+        self._write("update token set used = ? where digest = ?", now, digest, rules=False)
 
     # Browsers
 
@@ -129,40 +121,37 @@ class SqliteAccounts:
             db.execute("insert or ignore into ended values(?, ?)", (session, now + lasts))
 
     def session_ended(self, session: str) -> bool:
-        with self._alone, words("the registry"):
-            return self._db.execute("select 1 from ended where session = ?", (session,)).fetchone() is not None
+        return bool(self._rows("select 1 from ended where session = ?", session))
 
     # Workspaces
 
     def records(self) -> list[WorkspaceRecord]:
-        with self._alone, words("the registry"):
-            question = "select location, settings, added from workspace order by seq"
-            rows: list[Any] = self._db.execute(question).fetchall()
+        rows = self._rows("select location, settings, added from workspace order by seq")
         return [WorkspaceRecord(location, json.loads(settings), bool(added)) for location, settings, added in rows]
 
     def put_record(self, record: WorkspaceRecord) -> None:
-        with self._writing() as db:
-            row = (record.location, json.dumps(dict(record.settings)), record.added)
-            db.execute(
-                "insert into workspace(location, settings, added) values(?, ?, ?) on conflict(location)"
-                " do update set settings = excluded.settings, added = excluded.added",
-                row,
-            )
+        put = """insert into workspace(location, settings, added) values(?, ?, ?)
+            on conflict(location) do update set settings = excluded.settings, added = excluded.added"""
+        self._write(put, record.location, json.dumps(dict(record.settings)), record.added)
 
     def drop_record(self, location: str) -> bool:
-        with self._writing() as db:
-            db.execute("delete from workspace where location = ?", (location,))
-            return db.changes() > 0
+        return self._write("delete from workspace where location = ?", location)
 
     def secret(self, name: str) -> bytes:
+        question = "select data from secret where name = ?"
+        if not self._rows(question, name):
+            self._write("insert or ignore into secret values(?, ?)", name, os.urandom(32))
+        return bytes(self._rows(question, name)[0][0])
+
+    def _rows(self, question: str, *values: str) -> list[Any]:
         with self._alone, words("the registry"):
-            found = self._db.execute("select data from secret where name = ?", (name,)).fetchone()
-            if found is None:
-                with self._writing() as db:
-                    db.execute("insert or ignore into secret values(?, ?)", (name, os.urandom(32)))
-                found = self._db.execute("select data from secret where name = ?", (name,)).fetchone()
-            assert found is not None
-            return bytes(found[0])
+            return self._db.execute(question, values).fetchall()
+
+    def _write(self, statement: str, *values: str | float | bytes, rules: bool = True) -> bool:
+        """Whether it changed anything."""
+        with self._writing(rules=rules) as db:
+            db.execute(statement, values)
+            return db.changes() > 0
 
     @contextmanager
     def _writing(self, *, rules: bool = True) -> Iterator[apsw.Connection]:
@@ -183,11 +172,8 @@ class SqliteAccounts:
             self._rules = changes
 
 
-def _token(row: tuple[Any, ...]) -> Token:
-    name, digest, grant, created, expires, revoked, used = row
-    return Token(name, digest, _grant(json.loads(grant)), created, expires, revoked, used)
-
-
-def _grant(kept: dict[str, Any]) -> Grant:
-    lists: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in kept.items()}
-    return Grant(**lists)
+def _token(name: str, digest: str, grant: str, *times: Any) -> Token:
+    kept: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in json.loads(grant).items()
+    }
+    return Token(name, digest, Grant(**kept), *times)

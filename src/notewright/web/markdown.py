@@ -84,8 +84,15 @@ def rendered(note: Note, ways: LinkTargets) -> str:
     start = note.frontmatter.end
     links = [link for link in note.links if link.kind in ("wikilink", "embed") and link.start >= start]
     env: dict[str, Any] = {"links": links, "note": note, "ways": ways, "until": time.monotonic() + SECONDS}
-    html = _LIBRARY.render(_with_links_aside(note.text, start, links), env)
-    return _clean(html)
+    return nh3.clean(
+        _LIBRARY.render(_with_links_aside(note.text, start, links), env),
+        tags=_TAGS,
+        attributes=_ATTRIBUTES,
+        allowed_classes=_CLASSES,
+        url_schemes={"http", "https", "mailto"},
+        attribute_filter=_own_pictures,
+        link_rel="noopener noreferrer",
+    )
 
 
 def _with_links_aside(text: str, start: int, links: Sequence[Link]) -> str:
@@ -98,18 +105,6 @@ def _with_links_aside(text: str, start: int, links: Sequence[Link]) -> str:
     return "".join([*pieces, text[place:]])
 
 
-def _clean(html: str) -> str:
-    return nh3.clean(
-        html,
-        tags=_TAGS,
-        attributes=_ATTRIBUTES,
-        allowed_classes=_CLASSES,
-        url_schemes={"http", "https", "mailto"},
-        attribute_filter=_own_pictures,
-        link_rel="noopener noreferrer",
-    )
-
-
 def _own_pictures(tag: str, attribute: str, value: str) -> str | None:
     return None if attribute == "src" and not value.startswith(at("/w/")) else value
 
@@ -117,18 +112,10 @@ def _own_pictures(tag: str, attribute: str, value: str) -> str | None:
 # ---- rules of the library -----------------------------------------------------------------------------
 
 
-def _in_time(env: Any) -> None:
-    if time.monotonic() > env["until"]:
+def _check_time(state: StateBlock | StateInline, *_: object) -> bool:
+    """A rule that matches nothing, and is tried at every step."""
+    if time.monotonic() > state.env["until"]:
         raise TooSlow
-
-
-def _timed_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    _in_time(state.env)
-    return False
-
-
-def _timed_inline(state: StateInline, silent: bool) -> bool:
-    _in_time(state.env)
     return False
 
 
@@ -222,9 +209,10 @@ def _finish(state: StateCore) -> None:
 
 
 def _finish_headings(state: StateCore, note: Note) -> None:
-    texts = [state.tokens[at + 1] for at, token in enumerate(state.tokens) if token.type == "heading_open"]
-    slugs = iter(heading_slugs([_plain(inline, state.env) for inline in texts]))
-    if state.tokens and state.tokens[0].tag == "h1" and _plain(texts[0], state.env) == note.title:
+    inlines = [state.tokens[at + 1] for at, token in enumerate(state.tokens) if token.type == "heading_open"]
+    texts = [_as_written(inline.content, state.env) for inline in inlines]
+    slugs = iter(heading_slugs(texts))
+    if state.tokens and state.tokens[0].tag == "h1" and texts[0] == note.title:
         del state.tokens[:3]  # the page says it already
         next(slugs)
     for token in state.tokens:
@@ -234,26 +222,24 @@ def _finish_headings(state: StateCore, note: Note) -> None:
             token.tag = f"h{min(int(token.tag[1]) + 1, 6)}"
 
 
-def _plain(inline: Token, env: Any) -> str:
-    return _written(inline.content, env)
-
-
-def _written(text: str, env: Any) -> str:
+def _as_written(text: str, env: Any) -> str:
     """The text with links as they were written."""
-    note: Note = env["note"]
-    return _ASIDE.sub(lambda found: _source(note, env["links"][int(found[1])]), text) if _OPEN in text else text
 
+    def source(found: re.Match[str]) -> str:
+        link: Link = env["links"][int(found[1])]
+        return str(env["note"].text[link.start : link.end])
 
-def _source(note: Note, link: Link) -> str:
-    return note.text[link.start : link.end]
+    return _ASIDE.sub(source, text)
 
 
 def _put_back(token: Token, env: Any) -> None:
     """Where our reading of a text and the library's differ, a link may stand in code or in an address."""
     if token.type != "inline":
-        token.content = _written(token.content, env)
+        token.content = _as_written(token.content, env)
     for name, value in token.attrs.items():
-        token.attrs[name] = _written(unquote(value), env) if isinstance(value, str) and "%EF%B7%9" in value else value
+        token.attrs[name] = (
+            _as_written(unquote(value), env) if isinstance(value, str) and "%EF%B7%9" in value else value
+        )
 
 
 def _finish_inline(children: list[Token], env: Any) -> list[Token]:
@@ -304,9 +290,9 @@ def _picture(token: Token, ways: LinkTargets, *, inside: bool) -> list[Token]:
 def _library() -> MarkdownIt:
     library = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     library.inline.add_terminator_char(_OPEN)
-    library.block.ruler.before("table", "time", _timed_block)
+    library.block.ruler.before("table", "time", _check_time)
     library.block.ruler.before("fence", "comment", _comment_block, {"alt": ["paragraph", "blockquote", "list"]})
-    library.inline.ruler.before("text", "time", _timed_inline)
+    library.inline.ruler.before("text", "time", _check_time)
     library.inline.ruler.before("escape", "comment", _comment)
     library.inline.ruler.before("escape", "aside", _aside)
     library.core.ruler.push("finish", _finish)
