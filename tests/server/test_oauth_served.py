@@ -142,7 +142,7 @@ def test_who_the_issuer_calls_an_administrator_owns_the_server_and_others_do_not
     async def ask(scopes: list[str]) -> list[tuple[int, str | None]]:
         doors = [GuardedRoute("/owned", owned, need="owner")]
         async with Issuer(Trust(served.issuing.issuer)) as issuer:
-            entry = AuthSettings(SqliteAccounts.in_memory(), keepers=[issuer])
+            entry = AuthSettings(SqliteAccounts.in_memory(), issuer=issuer)
             site = httpx2.ASGITransport(Starlette(routes=doors, middleware=[Middleware(Authenticate, entry, doors)]))
             async with httpx2.AsyncClient(transport=site, base_url="https://notes.example.com") as client:
                 tokens = [served.issuing.token("https://notes.example.com", scope) for scope in scopes]

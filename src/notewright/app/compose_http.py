@@ -142,13 +142,12 @@ class Site:
         cookies = BrowserSessions(registry.secret("cookies"))
         entry = AuthSettings(
             registry,
-            keepers=[issuer] if issuer is not None else [],
+            issuer=issuer,
             user=user(),
             closed=beyond_this_machine(config) is not None,
             cookies=cookies,
             public_url=config["http.public_url"],
             limiter=self.traffic,
-            scope=issuer.asks if issuer is not None else "",
             told=self.operations.told,
         )
         turns = ConcurrencyLimits.of(config, self.traffic)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers
@@ -25,6 +25,9 @@ from notewright.engine.library import Principal, admit_digest, digest_of
 from notewright.errors import Limited, Problem
 from notewright.server.auth.browser_session import BrowserSessions
 from notewright.surfaces.base import Limiter
+
+if TYPE_CHECKING:  # takes a third of a second to load, and few servers have one
+    from notewright.server.auth.oauth import Issuer
 
 VISITOR = "notewright.visitor"  # where in the ASGI scope
 AGAIN = "notewright.again"  # where in the scope: asks once more who it is, for what stays open for long
@@ -62,18 +65,6 @@ class Refused:
     @property
     def status(self) -> int:
         return 403 if self.error == "insufficient_scope" else 401
-
-
-class TokenChecker(Protocol):
-    """Knows one kind of access token."""
-
-    async def admit(self, secret: str, resource: str) -> Principal | Refused | None:
-        """Whose token this is; None if it is not of this kind. `resource` is the address that was called."""
-        ...
-
-    def must_ask(self, secret: str) -> bool:
-        """Whether somebody else has to be asked about it, which takes long and can be had by anybody who guesses."""
-        ...
 
 
 class OwnTokens:
@@ -184,13 +175,12 @@ class AuthSettings:
     """What the gate goes by."""
 
     registry: Accounts
-    keepers: Sequence[TokenChecker] = ()  # beside our own tokens
+    issuer: "Issuer | None" = None  # of tokens beside our own
     user: str = ""  # who everybody is, where no authentication was ever set up
     closed: bool = False  # asks for authentication even so
     cookies: BrowserSessions | None = None
     public_url: str | None = None
     limiter: Limiter | None = None  # for guesses
-    scope: str = ""  # what a client without a token is told to ask its issuer for
     told: RefusalSink = lambda what, facts: None  # of every refusal
 
 
@@ -226,6 +216,7 @@ class Authenticate:
     def __init__(self, app: ASGIApp, entry: AuthSettings, doors: Sequence[BaseRoute]) -> None:
         self._app = app
         self._entry = entry
+        self._scope = entry.issuer.asks if entry.issuer else None  # what a client is told to ask its issuer for
         self._open = [door for door in doors if isinstance(door, GuardedRoute) and door.need == "open"]
         self._own = OwnTokens(entry.registry)
         self._guesses = FailedGuesses(entry.limiter)
@@ -256,7 +247,7 @@ class Authenticate:
         """Once a token was added anybody has to show one, even if all were revoked since."""
         pulse = self._entry.registry.pulse()
         if pulse != self._asked_at:
-            self._closed = self._entry.closed or bool(self._entry.keepers) or bool(self._entry.registry.tokens())
+            self._closed = self._entry.closed or self._entry.issuer is not None or bool(self._entry.registry.tokens())
             self._asked_at = pulse
         return self._closed
 
@@ -276,17 +267,17 @@ class Authenticate:
             if found is None or found.error == "invalid_token":
                 self._guesses.count(address)
             unknown = "The access token is not known, was revoked or has expired"
-            return found or Refused("invalid_token", unknown, self._entry.scope or None)
-        return self._by_cookie(scope, headers, address) or Refused(scope=self._entry.scope or None)
+            return found or Refused("invalid_token", unknown, self._scope)
+        return self._by_cookie(scope, headers, address) or Refused(scope=self._scope)
 
     async def _known(self, address: str, secret: str, resource: str) -> Principal | Refused | None:
         """Our own tokens first: an issuer is not asked about every guess."""
-        found: Principal | Refused | None = self._own.visiting(digest_of(secret))
-        for keeper in self._entry.keepers if found is None else ():
-            if keeper.must_ask(secret):
-                self._guesses.refuse(address)
-            found = found or await keeper.admit(secret, resource)
-        return found
+        found, issuer = self._own.visiting(digest_of(secret)), self._entry.issuer
+        if found is not None or issuer is None:
+            return found
+        if issuer.must_ask(secret):  # which takes long and can be had by anybody who guesses
+            self._guesses.refuse(address)
+        return await issuer.admit(secret, resource)
 
     def _by_cookie(self, scope: Scope, headers: Headers, address: str) -> Visitor | None:
         value = cookie_parser(headers.get("cookie", "")[:8192]).get(COOKIE)

@@ -132,7 +132,7 @@ class RecentResults(Generic[T]):
 class Issuer:
     """Knows the access tokens of one issuer; nothing is asked of it before the first one comes in.
 
-    A `TokenChecker` for one event loop. It raises Unavailable or Busy where nobody can say whether a token is good.
+    For one event loop. It raises Unavailable or Busy where nobody can say whether a token is good.
     """
 
     def __init__(

@@ -12,6 +12,7 @@ An issuer may call them otherwise: `auth.scopes` says which of its names stand f
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from notewright.accounts.base import Grant
 from notewright.config.settings import SURFACES, surface_name
@@ -23,8 +24,7 @@ _RIGHTS = frozenset({READ, WRITE, ADMIN})
 _NAME = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749: a scope-token
 
 
-@dataclass(frozen=True, slots=True)
-class Rights:
+class Rights(NamedTuple):
     """What somebody may use, and whether they may change the rules."""
 
     grant: Grant
