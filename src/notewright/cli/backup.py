@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,11 +15,12 @@ from notewright.cli.arguments import configured
 from notewright.cli.commands import opened, typed
 from notewright.config.load import Config
 from notewright.config.locations import refuse_not_yet
-from notewright.engine.changes.batch_write import SkippedFile
+from notewright.engine.changes.batch_write import BatchResult, SkippedFile
 from notewright.engine.transfer.backup import BackupResult, back_up
 from notewright.engine.transfer.export import Exported, export_zip
 from notewright.engine.transfer.import_files import ImportReport, import_files
-from notewright.engine.transfer.restore import BackupListed, Restored, backups, restore_to
+from notewright.engine.transfer.manifest import Manifest
+from notewright.engine.transfer.restore import Restored, backups, restore_to
 from notewright.engine.transfer.restore import restore as restore_backup
 from notewright.engine.workspace import Workspace
 from notewright.errors import Forbidden, Invalid, NoSpace, NotFound, Problem
@@ -183,81 +185,64 @@ def _missed(skipped: Iterable[SkippedFile]) -> bool:
 
 def _print_backup(result: BackupResult, to: str, args: argparse.Namespace) -> None:
     folder = os.path.join(os.path.realpath(os.path.expanduser(to)), result.date)
-    lines = [
-        f"{printing.amount(result.files_backed_up, 'file')} copied ({result.total_bytes:,} bytes), "
-        f"{result.files_skipped:,} unchanged: {folder}",
-        *(f"removed the backup of {date}" for date in result.removed),
-    ]
+    copied = f"{printing.amount(result.files_backed_up, 'file')} copied ({result.total_bytes:,} bytes)"
+    lines = [f"{copied}, {result.files_skipped:,} unchanged: {folder}"]
+    lines += [f"removed the backup of {date}" for date in result.removed]
     summary = "\n".join(f"notewright: not backed up: {error}" for error in result.errors)
     if result.errors and args.json:
         print(summary, file=sys.stderr)
     printing.show(args, result.record() | {"folder": folder}, lines, summary)
 
 
-def _print_backups(found: list[BackupListed], args: argparse.Namespace) -> None:
-    document = {
-        "backups": [
-            {
-                "date": one.date,
-                "made": one.made,
-                "files": one.files,
-                "bytes": one.size,
-                "workspaces": list(one.workspaces),
-                "errors": list(one.errors),
-            }
-            for one in found
-        ]
-    }
+def _print_backups(found: list[Manifest], args: argparse.Namespace) -> None:
+    keys = ("date", "made", "files", "size", "workspaces", "errors")
+    told = [{"bytes" if key == "size" else key: getattr(one, key) for key in keys} for one in found]
     lines = [
         f"{one.date}  {printing.amount(one.files, 'file')}, {one.size:,} bytes: {', '.join(one.workspaces)}"
         + (f" ({printing.amount(len(one.errors), 'error')})" if one.errors else "")
         for one in found
     ]
-    printing.show(args, document, lines, "" if found else "There is no backup yet")
+    printing.show(args, {"backups": told}, lines, "" if found else "There is no backup yet")
 
 
 def _print_restored(done: Restored, args: argparse.Namespace) -> None:
     would = "would be " if args.dry_run else ""
-    lines = [] if args.into else [*_each(done.created, "created"), *_each(done.replaced, "replaced")]
-    lines += [*_each(done.deleted, "deleted"), *_left_out(done.skipped)]
-    count = len(done.created) + len(done.replaced)
-    summary = f"{printing.amount(count, 'file')} {would}restored from the backup of {done.date}"
+    summary = f"{_count_written(done)} {would}restored from the backup of {done.date}"
     summary += f", {len(done.deleted):,} {would}deleted" if done.deleted else ""
     summary += f", {len(done.unchanged):,} as they are" if done.unchanged else ""
     document = done.record() | {"dry_run": args.dry_run, "into": args.into}
+    lines = _lines(done) if not args.into else _left_out(done.skipped)
     printing.show(args, document, lines, _undo_hint(summary, done.changes))
 
 
 def _print_exported(done: Exported, args: argparse.Namespace) -> None:
-    document = {
-        "file": args.file,
-        "files": done.files,
-        "bytes": done.size,
-        "skipped": [{"path": one.path, "reason": one.reason, "words": one.words} for one in done.skipped],
-    }
-    lines = [*_left_out(done.skipped)]
+    skipped = [asdict(one) for one in done.skipped]
+    document = {"file": args.file, "files": done.files, "bytes": done.size, "skipped": skipped}
     summary = f"{printing.amount(done.files, 'file')}, {done.size:,} bytes"
     if args.file == "-":
-        print("\n".join([*lines, summary]), file=sys.stderr)
+        print("\n".join([*_left_out(done.skipped), summary]), file=sys.stderr)
     else:
-        printing.show(args, document, lines, f"{summary}: {args.file}")
+        printing.show(args, document, _left_out(done.skipped), f"{summary}: {args.file}")
 
 
 def _print_import(done: ImportReport, args: argparse.Namespace) -> None:
-    would = "would come" if args.dry_run else "came"
-    lines = [*_each(done.created, "created"), *_each(done.replaced, "replaced"), *_left_out(done.skipped)]
-    summary = f"{printing.amount(len(done.created) + len(done.replaced), 'file')} {would}"
+    summary = f"{_count_written(done)} {'would come' if args.dry_run else 'came'}"
     summary += f", {len(done.unchanged):,} were there already" if done.unchanged else ""
     summary += f", {len(done.skipped):,} left out" if done.skipped else ""
-    printing.show(args, done.record(), lines, _undo_hint(summary, done.changes))
+    printing.show(args, done.record(), _lines(done), _undo_hint(summary, done.changes))
 
 
-def _each(paths: Iterable[str], what: str) -> Iterator[str]:
-    return (f"{what} {path}" for path in paths)
+def _count_written(done: BatchResult) -> str:
+    return printing.amount(len(done.created) + len(done.replaced), "file")
 
 
-def _left_out(skipped: Iterable[SkippedFile]) -> Iterator[str]:
-    return (f"left out {one.path}: {one.words}" for one in skipped)
+def _lines(done: BatchResult) -> list[str]:
+    kinds = ("created", "replaced", "deleted")
+    return [*(f"{kind} {path}" for kind in kinds for path in getattr(done, kind)), *_left_out(done.skipped)]
+
+
+def _left_out(skipped: Iterable[SkippedFile]) -> list[str]:
+    return [f"left out {one.path}: {one.words}" for one in skipped]
 
 
 def _undo_hint(summary: str, changes: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from notewright.engine.transfer.backup import BackupResult, back_up_if
+from notewright.engine.transfer.backup import BackupResult, back_up
 from notewright.engine.workspace import Workspace
 from notewright.errors import Busy, Invalid, Problem
 
@@ -29,7 +29,7 @@ def next_backup(at: str, now: datetime) -> datetime:
 
 def last_due(at: str, now: datetime) -> datetime:
     """The last time a clock showed `at` (HH:MM, UTC), `now` included."""
-    hour, minute = _clock(at)
+    hour, minute = _parse_clock(at)
     today = now.astimezone(UTC).replace(hour=hour, minute=minute, second=0, microsecond=0)
     return today if today <= now else today - timedelta(days=1)
 
@@ -41,15 +41,15 @@ def backup_due(at: str, now: datetime, dates: Sequence[str]) -> bool:
     return max((date for date in dates if date <= today), default="") < last_due(at, now).date().isoformat()
 
 
-def _clock(at: str) -> tuple[int, int]:
+def _parse_clock(at: str) -> tuple[int, int]:
     found = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", at, re.ASCII)
     if found is None:
         raise Invalid(f"{at!r} is not a time of day", hint='write backup.at = "02:00"; it is in UTC', what="backup.at")
     return int(found[1]), int(found[2])
 
 
-class _Stopped(Exception):
-    """The process ends: what was begun is left for the next."""
+class _NotNow(Exception):
+    """There is a backup already, or the process ends: what was begun is left for the next."""
 
 
 class Schedule:
@@ -66,7 +66,7 @@ class Schedule:
         told: Callable[[BackupResult], None] = lambda result: None,
         longest_wait: float = LONGEST_WAIT,
     ) -> None:
-        _clock(at)
+        _parse_clock(at)
         self._shelf, self._to, self._at, self._keep_days = shelf, to, at, keep_days
         self._now, self._told, self._longest_wait = clock, told, longest_wait
         self._stop = threading.Event()
@@ -90,45 +90,42 @@ class Schedule:
                 self._stop.wait(min(self._longest_wait, max(0.0, (when - now).total_seconds())))
                 when = min(when, next_backup(self._at, self._now()))  # the clock may have been set back
             else:
-                when = self._looked()
+                when = self._look()
 
-    def _looked(self) -> datetime:
+    def _look(self) -> datetime:
         """Make the backup if it is missing; when to look again, counted from now: it may take past the next time."""
         began = self._now()
         try:
             self._make(began)
-        except _Stopped:
+        except _NotNow:
             pass
         except Busy:
             return began + LOOK_AGAIN
-        except Problem as problem:
-            log.error("the backup could not be made: %s", problem)
-            return began + RETRY
-        except Exception:
-            log.exception("the backup could not be made")
+        except Exception as error:
+            log.error("the backup could not be made: %s", error, exc_info=not isinstance(error, Problem))
             return began + RETRY
         return next_backup(self._at, began)
 
     def _make(self, now: datetime) -> None:
-        def go_on(done: int, total: int | None) -> None:
-            if self._stop.is_set():
-                raise _Stopped
+        def refuse_unless_due(dates: list[str]) -> None:
+            if not backup_due(self._at, now, dates):
+                raise _NotNow
 
-        result = back_up_if(
-            lambda dates: backup_due(self._at, now, dates),
+        def refuse_when_closed(done: int, total: int | None) -> None:
+            if self._stop.is_set():
+                raise _NotNow
+
+        result = back_up(
             self._shelf(),
             self._to,
             now=now,
             keep_days=self._keep_days,
-            report=go_on,
+            report=refuse_when_closed,
+            check=refuse_unless_due,
         )
-        if result is not None:
-            self._say(result)
-            self._told(result)
-
-    def _say(self, result: BackupResult) -> None:
         copied = f"{result.files_backed_up} files copied, {result.files_skipped} unchanged"
         if result.success:
             log.info("backup of %s: %s", result.date, copied)
         else:
             log.error("backup of %s: %s, %d errors: %s", result.date, copied, len(result.errors), result.errors[0])
+        self._told(result)

@@ -6,11 +6,11 @@ set, or a few where it is much, so that undo takes it back.
 
 import os
 import unicodedata
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
 
-from notewright.engine.changes.batch_write import IncomingFile, SkippedFile, write_files
+from notewright.engine.changes.batch_write import BatchResult, IncomingFile, SkippedFile, UnreadableFile, write_files
 from notewright.engine.changes.quotas import room
 from notewright.engine.transfer.backup import Report, refuse_overlap
 from notewright.engine.transfer.import_sources import Source, SourceFile, source_files
@@ -18,33 +18,22 @@ from notewright.engine.workspace import Workspace
 from notewright.engine.write import refuse_twin
 from notewright.errors import Invalid, Problem, ReadOnly
 from notewright.notes.path import NotePath, name_problem, path_key
-from notewright.stores.base import Entry
+from notewright.stores.base import Entry, parents
 
 _RUBBISH = {"__macosx", "thumbs.db", "desktop.ini"}  # what systems put into folders and zip files for themselves
-Against = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class ImportReport:
-    """What came, or would come. `changes` take it back; there are several where it was much."""
+@dataclass(frozen=True)
+class ImportReport(BatchResult):
+    """What came, or would come."""
 
-    created: tuple[str, ...] = ()
-    replaced: tuple[str, ...] = ()
-    unchanged: tuple[str, ...] = ()
-    skipped: tuple[SkippedFile, ...] = ()
-    changes: tuple[str, ...] = ()
     dry_run: bool = False
 
     def record(self) -> dict[str, Any]:
         """As it is told to programs."""
-        return {
-            "created": list(self.created),
-            "replaced": list(self.replaced),
-            "unchanged": list(self.unchanged),
-            "skipped": [{"path": one.path, "reason": one.reason, "words": one.words} for one in self.skipped],
-            "changes": list(self.changes),
-            "dry_run": self.dry_run,
-        }
+        record = {**super().record(), "dry_run": self.dry_run}
+        del record["deleted"]
+        return record
 
 
 def import_files(
@@ -63,19 +52,18 @@ def import_files(
         refuse_overlap([ws], os.path.expanduser(os.fspath(source)), "the folder to import")
     folder = _folder(ws, into)
     ws.follower.may_write()
-    door = _Admission(ws, folder, overwrite)
+    admission = _Admission(ws, folder, overwrite)
     with source_files(source) as coming:
         came = write_files(
             ws,
-            door.let_in(coming),
+            admission.admit(coming),
             summary=lambda count: f"imported {count} file{'' if count == 1 else 's'}" + _where(source, folder),
             overwrite=overwrite,
             dry_run=dry_run,
             report=lambda done: report(done, None),
         )
-    skipped = sorted((*door.skipped, *came.skipped), key=lambda one: one.path)
-    created, replaced, unchanged = (tuple(sorted(paths)) for paths in (came.created, came.replaced, came.unchanged))
-    return ImportReport(created, replaced, unchanged, tuple(skipped), tuple(came.changes), dry_run)
+    skipped = sorted((*admission.skipped, *came.skipped), key=lambda one: one.path)
+    return ImportReport(**vars(replace(came, skipped=tuple(skipped))), dry_run=dry_run)
 
 
 def _where(source: Source, folder: str) -> str:
@@ -98,88 +86,78 @@ def _folder(ws: Workspace, raw: str) -> str:
     return folder
 
 
-@dataclass
 class _Admission:
-    """Who may come in. What may not is in `skipped` once everything has arrived."""
+    """Which files may come in. Those that may not are in `skipped` once everything has arrived."""
 
-    ws: Workspace
-    folder: str
-    overwrite: bool
-    skipped: list[SkippedFile] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.there: dict[NotePath, Entry] = {entry.path: entry for entry in self.ws.store.entries()}
-        self.names = _Names(self.ws)
+    def __init__(self, ws: Workspace, folder: str, overwrite: bool) -> None:
+        self.ws, self.folder, self.overwrite = ws, folder, overwrite
+        self.there: dict[NotePath, Entry | None] = {entry.path: entry for entry in ws.store.entries()}  # None: arrived
+        self.names = _Names(ws)
         for path in self.there:
             self.names.add(path)
-        self.arrived: set[NotePath] = set()
-        self.room = room(self.ws)
+        self.room = room(ws)
+        self.skipped: list[SkippedFile] = []
 
-    def let_in(self, coming: Iterator[SourceFile]) -> Iterator[IncomingFile]:
+    def admit(self, coming: Iterator[SourceFile]) -> Iterator[IncomingFile]:
         for one in coming:
-            path, against = self._judged(one)
-            if against is not None:
-                self.skipped.append(SkippedFile(one.name, *against))
-                continue
-            self.arrived.add(path)
-            self.names.add(path)
-            yield IncomingFile(path, one.size, one.fetch)
+            try:
+                admitted = self._judge(one)
+            except UnreadableFile as refused:
+                self.skipped.append(SkippedFile(one.path, refused.reason, refused.words))
+            else:
+                yield admitted
 
-    def _judged(self, one: SourceFile) -> tuple[NotePath, Against | None]:
-        pieces = one.name.split("/")
+    def _judge(self, one: SourceFile) -> IncomingFile:
+        """The file under its name in the workspace; UnreadableFile where something is against it."""
+        pieces = one.path.split("/")
         if any(piece.lower() in _RUBBISH for piece in pieces):
-            return NotePath(""), ("rubbish", "it is of the system, not of the notes")
-        raw = unicodedata.normalize("NFC", f"{self.folder}/{one.name}" if self.folder else one.name)
+            raise UnreadableFile("rubbish", "it is of the system, not of the notes")
         if any(piece.startswith(".") and piece not in (".", "..") for piece in pieces):
-            return NotePath(""), ("dotted", "a name in it begins with a dot")
-        if one.against is not None:
-            return NotePath(""), one.against
-        try:
-            path = NotePath.parse(raw)
-        except Invalid as problem:
-            return NotePath(""), ("bad_name", problem.message)
-        checks: tuple[Callable[[NotePath, SourceFile], Against | None], ...]
-        checks = (_portable, self._allowed, self._small, self._free, self._fits)
-        return path, next((against for check in checks if (against := check(path, one)) is not None), None)
+            raise UnreadableFile("dotted", "a name in it begins with a dot")
+        if isinstance(one, SkippedFile):
+            raise UnreadableFile(one.reason, one.words)
+        path = self._path(one.path)
+        if one.size > self.ws.limits.note_bytes:
+            most = self.ws.limits.note_bytes
+            raise UnreadableFile("too_large", f"it has {one.size:,} bytes; the most is {most:,}")
+        self._refuse_taken(path)
+        self._refuse_over_quota(path, one.size)
+        self.there[path] = None
+        self.names.add(path)
+        return replace(one, path=path)
 
-    def _allowed(self, path: NotePath, one: SourceFile) -> Against | None:
+    def _path(self, name: str) -> NotePath:
+        try:
+            path = NotePath.parse(unicodedata.normalize("NFC", f"{self.folder}/{name}" if self.folder else name))
+        except Invalid as problem:
+            raise UnreadableFile("bad_name", problem.message) from None
+        if words := name_problem(path):
+            raise UnreadableFile("bad_name", words)
         try:
             self.ws.access.may_write(path)
         except Problem as problem:
-            return "not_allowed", str(problem)
-        return None
+            raise UnreadableFile("not_allowed", str(problem)) from None
+        return path
 
-    def _small(self, path: NotePath, one: SourceFile) -> Against | None:
-        most = self.ws.limits.note_bytes
-        return ("too_large", f"it has {one.size:,} bytes; the most is {most:,}") if one.size > most else None
+    def _refuse_taken(self, path: NotePath) -> None:
+        if path not in self.there:
+            return self.names.refuse_twin(path)
+        there = self.there[path]
+        if there is None:
+            raise UnreadableFile("twice", "it is in there twice; the first one was taken")
+        if there.kind == "symlink":
+            raise UnreadableFile("symlink", "a symlink is there, and those are not written through")
 
-    def _free(self, path: NotePath, one: SourceFile) -> Against | None:
-        if path in self.arrived:
-            return "twice", "it is in there twice; the first one was taken"
-        there = self.there.get(path)
-        if there is not None and there.kind == "symlink":
-            return "symlink", "a symlink is there, and those are not written through"
-        return None if there is not None else self.names.against(path)
-
-    def _fits(self, path: NotePath, one: SourceFile) -> Against | None:
-        """Quotas, as if everything so far had come."""
+    def _refuse_over_quota(self, path: NotePath, size: int) -> None:
+        """As if everything so far had come."""
         there = self.there.get(path)
         if there is not None and not self.overwrite:
-            return None
-        files, size = (0, one.size - there.size) if there else (1, one.size)
-        for unit, more in (("files", files), ("bytes", size)):
-            left = self.room[unit]
-            if left is not None and more > 0 and more > left:
-                return "quota", f"the workspace may hold no more {unit}"
-        for unit, more in (("files", files), ("bytes", size)):
-            left = self.room[unit]
-            self.room[unit] = None if left is None else left - more
-        return None
-
-
-def _portable(path: NotePath, one: SourceFile) -> Against | None:
-    problem = name_problem(path)
-    return ("bad_name", problem) if problem else None
+            return
+        more = {"files": 0, "bytes": size - there.size} if there else {"files": 1, "bytes": size}
+        for unit, left in self.room.items():
+            if left is not None and more[unit] > max(left, 0):
+                raise UnreadableFile("quota", f"the workspace may hold no more {unit}")
+        self.room = {unit: None if left is None else left - more[unit] for unit, left in self.room.items()}
 
 
 class _Names:
@@ -189,32 +167,27 @@ class _Names:
         self._ws = ws
         self._files: dict[str, str] = {}
         self._folders: dict[str, str] = {}
-        self._exactly: set[str] = set()
+        self._exact: set[str] = set()  # folders
 
     def add(self, path: NotePath) -> None:
         self._files.setdefault(path_key(path), path)
-        folder = path.folder
-        while folder and folder not in self._exactly:
-            self._exactly.add(folder)
+        for folder in parents(path):
+            if folder in self._exact:
+                break
+            self._exact.add(folder)
             self._folders.setdefault(path_key(folder), folder)
-            folder = folder.rpartition("/")[0]
 
-    def against(self, path: NotePath) -> Against | None:
-        pieces = path.split("/")
-        for count in range(1, len(pieces)):
-            folder = "/".join(pieces[:count])
-            file, twin = self._files.get(path_key(folder)), self._folders.get(path_key(folder))
-            if file is not None:
-                return self._told(file, f"{file} is a file")
-            if twin is not None and folder not in self._exactly:
-                return self._told(twin, f"there is {twin}, the same name in another spelling")
-        folder, file = self._folders.get(path_key(path), ""), self._files.get(path_key(path))
-        if folder:
-            return self._told(folder, f"{folder} is a folder")
-        if file is not None and file != path:
-            return self._told(file, f"there is {file}, the same name in another spelling")
-        return None
+    def refuse_twin(self, path: NotePath) -> None:
+        for place in (*reversed(parents(path)), path):
+            file, folder = self._files.get(path_key(place)), self._folders.get(path_key(place))
+            same, other, kind = (file, folder, "folder") if place == path else (folder, file, "file")
+            if other is not None:
+                self._refuse(other, f"{other} is a {kind}")
+            if same is not None and same != place and place not in self._exact:
+                self._refuse(same, f"there is {same}, the same name in another spelling")
 
-    def _told(self, there: str, words: str) -> Against:
+    def _refuse(self, there: str, words: str) -> NoReturn:
         """A name the caller may not see is not told."""
-        return ("exists", words) if self._ws.access.sees(there) else ("not_allowed", "writing there is not allowed")
+        if self._ws.access.sees(there):
+            raise UnreadableFile("exists", words)
+        raise UnreadableFile("not_allowed", "writing there is not allowed")

@@ -9,13 +9,14 @@ import os
 import re
 import stat
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import BinaryIO
 
-from notewright.engine.changes.batch_write import UnreadableFile
+from notewright.engine.changes.batch_write import IncomingFile, SkippedFile, UnreadableFile
 from notewright.errors import Invalid, NotFound, TooLarge
+from notewright.notes.path import NotePath
 
 MOST_ENTRIES = 200_000  # in a zip file
 MOST_BYTES = 4 << 30  # in a zip file, unpacked
@@ -28,16 +29,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 Source = str | os.PathLike[str] | BinaryIO
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """One file of a source. `against`: a reason and words why it cannot come, None where it can be fetched."""
-
-    name: str
-    size: int
-    fetch: Callable[[], bytes]  # may raise NotComing
-    against: tuple[str, str] | None = None
+SourceFile = IncomingFile | SkippedFile  # under its name in the source
 
 
 @contextmanager
@@ -46,50 +38,46 @@ def source_files(source: Source) -> Iterator[Iterator[SourceFile]]:
     if isinstance(source, str | os.PathLike):
         place = os.path.realpath(os.path.expanduser(source))
         if os.path.isdir(place):
-            yield _of_folder(place)
+            yield _folder_files(place)
             return
         if not os.path.exists(place):
             raise NotFound(f"{os.fspath(source)} is not there", hint="name a folder or a zip file", what="file")
         source = place
-    with _opened(source) as archive:
-        yield _of_zip(archive)
+    with _open_zip(source) as archive:
+        yield _zip_files(archive)
 
 
 # ---- a zip file ---------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _opened(source: str | BinaryIO) -> Iterator[zipfile.ZipFile]:
+def _open_zip(source: str | BinaryIO) -> Iterator[zipfile.ZipFile]:
     try:
         archive = zipfile.ZipFile(source)
     except (zipfile.BadZipFile, ValueError, RuntimeError, OverflowError, EOFError, OSError) as error:
         raise Invalid(f"that is no zip file that can be read: {error}", hint="pack it again", what="source") from None
     with archive:
-        listed = archive.infolist()
-        if len(listed) > MOST_ENTRIES:
-            raise TooLarge(
-                f"the zip file has {len(listed):,} entries; the most is {MOST_ENTRIES:,}",
-                hint="split it",
-                size=len(listed),
-                limit=MOST_ENTRIES,
-            )
+        count = len(archive.infolist())
+        if count > MOST_ENTRIES:
+            words = f"the zip file has {count:,} entries; the most is {MOST_ENTRIES:,}"
+            raise TooLarge(words, hint="split it", size=count, limit=MOST_ENTRIES)
         yield archive
 
 
-def _of_zip(archive: zipfile.ZipFile) -> Iterator[SourceFile]:
+def _zip_files(archive: zipfile.ZipFile) -> Iterator[SourceFile]:
     total = 0
     for info in archive.infolist():
         name = _name(info)
         if info.is_dir():
             continue
-        against = _against(info)
-        if against is None:
-            total += info.file_size
-            if total > MOST_BYTES:
-                raise TooLarge(
-                    f"the zip file holds more than {MOST_BYTES:,} bytes", hint="split it", size=total, limit=MOST_BYTES
-                )
-        yield SourceFile(name, info.file_size, _unpacking(archive, info), against)
+        if (against := _against(info)) is not None:
+            yield SkippedFile(name, *against)
+            continue
+        total += info.file_size
+        if total > MOST_BYTES:
+            words = f"the zip file holds more than {MOST_BYTES:,} bytes"
+            raise TooLarge(words, hint="split it", size=total, limit=MOST_BYTES)
+        yield IncomingFile(NotePath(name), info.file_size, partial(_unpack, archive, info))
 
 
 def _name(info: zipfile.ZipInfo) -> str:
@@ -118,87 +106,69 @@ def _against(info: zipfile.ZipInfo) -> tuple[str, str] | None:
     return None
 
 
-def _unpacking(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[], bytes]:
-    def fetch() -> bytes:
-        try:
-            with archive.open(info) as file:
-                data = file.read(info.file_size + 1)
-        except Exception as error:  # zlib, struct, zipfile and codecs each have their own
-            raise UnreadableFile("damaged", f"it cannot be unpacked: {error}") from None
-        if len(data) != info.file_size:
-            raise UnreadableFile("damaged", "it is not as long as it says")
-        return data
-
-    return fetch
+def _unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    try:
+        with archive.open(info) as file:
+            data = file.read(info.file_size + 1)
+    except Exception as error:  # zlib, struct, zipfile and codecs each have their own
+        raise UnreadableFile("damaged", f"it cannot be unpacked: {error}") from None
+    if len(data) != info.file_size:
+        raise UnreadableFile("damaged", "it is not as long as it says")
+    return data
 
 
 # ---- a folder -----------------------------------------------------------------------------------------
 
 
-def _of_folder(root: str) -> Iterator[SourceFile]:
+def _folder_files(root: str) -> Iterator[SourceFile]:
     """Every file beneath, folder by folder. No symlink is followed."""
     left = [""]
     while left:
         folder = left.pop()
         try:
-            with _entered(root, folder) as handle, os.scandir(handle) as names:
-                found = sorted(names, key=lambda each: each.name)
-                entries = [_entry(root, folder, each) for each in found]
+            with _enter(root, folder) as handle, os.scandir(handle) as names:
+                entries = [_entry(root, folder, each) for each in sorted(names, key=lambda each: each.name)]
         except OSError as error:
-            yield _nothing(folder or ".", "unreadable", f"it cannot be read: {_why(error)}")
+            yield SkippedFile(folder or ".", "unreadable", _describe(error))
             continue
-        for name, arrival in entries:
-            if arrival is None:
-                left.append(name)
+        for one in entries:
+            if isinstance(one, str):
+                left.append(one)
             else:
-                yield arrival
+                yield one
 
 
-def _entry(root: str, folder: str, each: "os.DirEntry[str]") -> tuple[str, SourceFile | None]:
-    """A path and what arrives under it; None where it is a folder to look into."""
+def _entry(root: str, folder: str, each: "os.DirEntry[str]") -> SourceFile | str:
+    """What arrives, or the path of a folder to look into."""
     path = f"{folder}/{each.name}" if folder else each.name
     if _UNSPEAKABLE.search(each.name):
         shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        return shown, _nothing(shown, "bad_name", "its name is not text")
+        return SkippedFile(shown, "bad_name", "its name is not text")
     if each.is_symlink():
-        return path, _nothing(path, "symlink", "it is a symlink")
+        return SkippedFile(path, "symlink", "it is a symlink")
     if each.is_dir(follow_symlinks=False):
-        if each.name.startswith("."):
-            return path, _nothing(f"{path}/", "dotted", "it begins with a dot")
-        return path, None
+        return SkippedFile(f"{path}/", "dotted", "it begins with a dot") if each.name.startswith(".") else path
     if not each.is_file(follow_symlinks=False):
-        return path, _nothing(path, "special", "it is not a regular file")
+        return SkippedFile(path, "special", "it is not a regular file")
     size = each.stat(follow_symlinks=False).st_size
-    return path, SourceFile(path, size, _reading(root, folder, each.name, size))
+    return IncomingFile(NotePath(path), size, partial(_read, root, folder, each.name, size))
 
 
-def _nothing(name: str, reason: str, words: str) -> SourceFile:
-    def fetch() -> bytes:
-        raise UnreadableFile(reason, words)
-
-    return SourceFile(name, 0, fetch, (reason, words))
-
-
-def _reading(root: str, folder: str, name: str, size: int) -> Callable[[], bytes]:
-    def fetch() -> bytes:
-        try:
-            with _entered(root, folder) as handle:
-                file = os.fdopen(os.open(name, _FILE, dir_fd=handle), "rb")
-            with file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise UnreadableFile("special", "it is not a regular file any more")
-                data = file.read(size + 1)
-        except OSError as error:
-            raise UnreadableFile("unreadable", f"it cannot be read: {_why(error)}") from None
-        if len(data) > size:
-            raise UnreadableFile("unreadable", "it grew while it was read")
-        return data
-
-    return fetch
+def _read(root: str, folder: str, name: str, size: int) -> bytes:
+    try:
+        with _enter(root, folder) as handle, open(os.open(name, _FILE, dir_fd=handle), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UnreadableFile("special", "it is not a regular file any more")
+            data = file.read(size + 1)
+    except OSError as error:
+        raise UnreadableFile("unreadable", _describe(error)) from None
+    if len(data) > size:
+        raise UnreadableFile("unreadable", "it grew while it was read")
+    return data
 
 
 @contextmanager
-def _entered(root: str, folder: str) -> Iterator[int]:
+def _enter(root: str, folder: str) -> Iterator[int]:
     """A folder beneath the root, open; through no symlink, whatever anybody put there meanwhile."""
     handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -211,5 +181,5 @@ def _entered(root: str, folder: str) -> Iterator[int]:
         os.close(handle)
 
 
-def _why(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
+def _describe(error: OSError) -> str:
+    return f"it cannot be read: {(error.strerror or str(error)).lower()}"

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from notewright.errors import Invalid
@@ -38,6 +38,10 @@ class WorkspacePart:
         """Where a file of this workspace lies in the backup."""
         return f"{self.folder}/{path}" if self.folder else path
 
+    def is_same(self, id: str, location: str) -> bool:
+        """Whether this is that workspace, be it under another name."""
+        return self.id == id or self.location == location != ""
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
@@ -48,61 +52,68 @@ class Manifest:
     parts: tuple[WorkspacePart, ...]
     errors: tuple[str, ...] = ()
 
-    def part(self, id: str) -> WorkspacePart | None:
-        return next((part for part in self.parts if part.id == id), None)
+    @property
+    def files(self) -> int:
+        return sum(len(part.files) for part in self.parts)
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return sum(kept.size for part in self.parts for kept in part.files.values())
+
+    @property
+    def workspaces(self) -> tuple[str, ...]:
+        return tuple(part.name for part in self.parts)
 
 
-def written(manifest: Manifest) -> bytes:
+def dump_manifest(manifest: Manifest) -> bytes:
     """The manifest as it lies in the backup: JSON that a person can read, the mark first."""
     document = {
         _MARK: _FORMAT,
         "date": manifest.date,
         "made": manifest.made,
         "errors": list(manifest.errors),
-        "workspaces": {part.id: _part_written(part) for part in manifest.parts},
+        "workspaces": {part.id: _dump_part(part) for part in manifest.parts},
     }
     return json.dumps(document, ensure_ascii=False, indent=1).encode()
 
 
-def _part_written(part: WorkspacePart) -> dict[str, Any]:
-    files = {
-        path: {"sha256": kept.sha256, "size": kept.size, "modified_ns": kept.modified_ns}
-        for path, kept in sorted(part.files.items())
-    }
+def _dump_part(part: WorkspacePart) -> dict[str, Any]:
+    files = {path: asdict(kept) for path, kept in sorted(part.files.items())}
     links = dict(sorted(part.links.items()))
     return {"name": part.name, "location": part.location, "folder": part.folder, "files": files, "links": links}
 
 
-def understood(raw: bytes, date: str) -> Manifest:
+def parse_manifest(raw: bytes, date: str) -> Manifest:
     """The manifest that was written so. Invalid for anything else, and for paths that would lead out of the backup."""
     try:
         document = json.loads(raw)
         if document[_MARK] != _FORMAT:  # the folder says the date: it may be a copy of another day
             raise ValueError("it is of another version")
-        parts = tuple(_part(id, table) for id, table in document["workspaces"].items())
+        parts = tuple(_parse_part(id, table) for id, table in document["workspaces"].items())
         return Manifest(date, str(document["made"]), parts, tuple(map(str, document["errors"])))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, Invalid) as error:
         hint = "choose another date, or copy the files by hand"
         raise Invalid(f"the list of the backup {date} cannot be read: {error}", hint=hint, what="backup") from None
 
 
-def _part(id: str, table: Mapping[str, Any]) -> WorkspacePart:
+def _parse_part(id: str, table: Mapping[str, Any]) -> WorkspacePart:
     folder = table["folder"]
     if folder not in ("", id) or "/" in id:
         raise ValueError(f"{folder!r} is not the folder of a workspace")
-    files = {_path(path): _kept(entry) for path, entry in table["files"].items()}
-    links = {_path(path): str(_path(real)) for path, real in table["links"].items()}
-    return WorkspacePart(str(_path(id)), str(table["name"]), str(table["location"]), folder, files, links)
+    files = {_parse_path(path): _parse_file(entry) for path, entry in table["files"].items()}
+    links = {_parse_path(path): str(_parse_path(real)) for path, real in table["links"].items()}
+    return WorkspacePart(str(_parse_path(id)), str(table["name"]), str(table["location"]), folder, files, links)
 
 
-def _path(raw: str) -> NotePath:
+def _parse_path(raw: str) -> NotePath:
     path = NotePath.parse(raw)
     if path.is_hidden:
         raise ValueError(f"{raw!r} begins with a dot")
     return path
 
 
-def _kept(entry: Mapping[str, Any]) -> BackedUpFile:
+def _parse_file(entry: Mapping[str, Any]) -> BackedUpFile:
     sha256, size, modified_ns = entry["sha256"], entry["size"], entry["modified_ns"]
     if not re.fullmatch(r"[0-9a-f]{64}", sha256) or type(size) is not int or type(modified_ns) is not int:
         raise ValueError("what it says of a file makes no sense")
