@@ -3,12 +3,13 @@
 import json
 import re
 import time
+from datetime import UTC
 from pathlib import Path
 
 import pytest
 
+from notewright.cli.arguments import moment
 from notewright.cli.main import main
-from notewright.cli.tokens import _to_come
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -88,9 +89,13 @@ def test_what_is_wrong_is_said(
 
 def test_times_to_come_are_written_as_people_write_them() -> None:
     now = time.time()
-    assert _to_come("90d", now) == now + 90 * 86_400
-    assert _to_come("12h", now) == now + 12 * 3600
-    assert _to_come("2027-01-31", now) == _to_come("2027-01-31T00:00:00Z", now)
+
+    def to_come(raw: str) -> float:
+        return moment(raw, UTC, now, "expires")
+
+    assert to_come("90d") == now + 90 * 86_400
+    assert to_come("12h") == now + 12 * 3600
+    assert to_come("2027-01-31") == to_come("2027-01-31T00:00:00Z")
 
 
 def test_who_made_and_revoked_tokens_stands_in_the_audit_log(

@@ -2,22 +2,34 @@
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 from notewright.config.load import CommandLine, Config, WorkspaceConfig, load
 from notewright.errors import Invalid, Problem
 
-_AGO = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_TIMES = {
+    "since": ("a time", "write 2026-05-04, 2026-05-04T10:00:00Z, 30m, 2h or 3d"),
+    "expires": ("a time to come", "write 90d, 12h, 2027-01-31 or 2027-01-31T10:00:00Z"),
+}
 
 
 def configured(
     args: argparse.Namespace, locations: tuple[str, ...] = (), flags: Mapping[str, Any] | None = None
 ) -> Config:
     """The Config these flags ask for. What is wrong with it is wrong usage."""
-    try:
+    with usage(args):
         return load(CommandLine(locations, args.config, {"state": args.state, **(flags or {})}))
+
+
+@contextmanager
+def usage(args: argparse.Namespace) -> Iterator[None]:
+    """What is refused here was typed wrongly."""
+    try:
+        yield
     except Problem:
         args.usage = True
         raise
@@ -39,14 +51,15 @@ def chosen(args: argparse.Namespace) -> tuple[WorkspaceConfig, Config]:
     return here.workspaces[0], here
 
 
-def moment(raw: str, zone: tzinfo, now: float) -> float:
-    """A time as people write it, in seconds since 1970: a date, RFC 3339, or so long ago (`30m`, `2h`, `3d`)."""
-    ago = re.fullmatch(r"(\d{1,6})([mhdw])", raw)
-    if ago:
-        return now - timedelta(**{_AGO[ago[2]]: int(ago[1])}).total_seconds()
+def moment(raw: str, zone: tzinfo, now: float, what: str = "since") -> float:
+    """A time as people write it, in seconds since 1970: a date, RFC 3339, or a span (`2h`) before or after now."""
+    span = re.fullmatch(r"(\d{1,6})([mhdw])" if what == "since" else r"(\d{1,5})([mhdw])", raw)
+    if span:
+        seconds = timedelta(**{_UNITS[span[2]]: int(span[1])}).total_seconds()
+        return now - seconds if what == "since" else now + seconds
     try:
         when = datetime.fromisoformat(raw)
     except ValueError:
-        hint = "write 2026-05-04, 2026-05-04T10:00:00Z, 30m, 2h or 3d"
-        raise Invalid(f"{raw!r} is not a time", hint=hint, what="since") from None
+        called, hint = _TIMES[what]
+        raise Invalid(f"{raw!r} is not {called}", hint=hint, what=what) from None
     return (when if when.tzinfo else when.replace(tzinfo=zone)).timestamp()

@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from notewright.app import opening
 from notewright.cli import printing
-from notewright.cli.arguments import configured
+from notewright.cli.arguments import configured, usage
 from notewright.cli.commands import opened, typed
 from notewright.config.load import Config
 from notewright.config.locations import refuse_not_yet
@@ -45,7 +45,8 @@ def backup(args: argparse.Namespace) -> int:
 def restore(args: argparse.Namespace) -> int:
     source = _place(args, args.source, configured(args), "--from")
     if args.into:
-        _refuse_not_yet(args, args.into)
+        with usage(args):
+            refuse_not_yet(args.into)
         with printing.progress("Restoring") as report:
             restored = restore_to(
                 args.into,
@@ -86,7 +87,7 @@ def export(args: argparse.Namespace) -> int:
     return 1 if _missed(done.skipped) else 0
 
 
-def bring(args: argparse.Namespace) -> int:
+def import_(args: argparse.Namespace) -> int:
     with opened(args, indexed=False) as ws, printing.progress("Importing") as report:
         done = import_files(
             ws,
@@ -100,34 +101,18 @@ def bring(args: argparse.Namespace) -> int:
     return 1 if _missed(done.skipped) else 0
 
 
-KEEPING: dict[str, Callable[[argparse.Namespace], int]] = {
-    "backup": backup,
-    "restore": restore,
-    "export": export,
-    "import": bring,
-}
-
-
 # ---- what they share ----------------------------------------------------------------------------------
 
 
 def _place(args: argparse.Namespace, given: str | None, config: Config, flag: str) -> str:
     """The folder of the backups, of the flag or else of the configuration."""
     place = given or config["backup.to"]
-    if not place:
-        args.usage = True
-        hint = f"name a folder with {flag}, or set backup.to in the configuration"
-        raise Invalid("no folder for backups was given", hint=hint, what="to")
-    _refuse_not_yet(args, str(place))
+    with usage(args):
+        if not place:
+            hint = f"name a folder with {flag}, or set backup.to in the configuration"
+            raise Invalid("no folder for backups was given", hint=hint, what="to")
+        refuse_not_yet(str(place))
     return str(place)
-
-
-def _refuse_not_yet(args: argparse.Namespace, place: str) -> None:
-    try:
-        refuse_not_yet(place)
-    except Invalid:
-        args.usage = True
-        raise
 
 
 @contextmanager
@@ -163,12 +148,12 @@ def _new_file(name: str, ws: Workspace) -> Iterator[BinaryIO]:
             os.fsync(out.fileno())
         os.replace(beside, place)
     except OSError as error:
-        raise _said(error, name) from error
+        raise _describe(error, name) from error
     finally:
         beside.unlink(missing_ok=True)
 
 
-def _said(error: OSError, name: str) -> Problem:
+def _describe(error: OSError, name: str) -> Problem:
     if isinstance(error, FileNotFoundError):
         return NotFound(f"the folder of {name} is not there", hint="make it first", what="folder")
     if isinstance(error, PermissionError):

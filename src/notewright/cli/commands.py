@@ -7,7 +7,7 @@ import getpass
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ from notewright.notes.path import NotePath
 PATIENCE = 3600.0  # seconds a command waits for a first index; it says how far it is
 
 
-def search(args: argparse.Namespace) -> int:
+def search(args: argparse.Namespace) -> None:
     from notewright.engine.find.search import parse_query
     from notewright.engine.find.search import search as search_notes
 
@@ -39,10 +39,9 @@ def search(args: argparse.Namespace) -> int:
             limit=args.limit,
         )
         printing.hits(search_notes(ws, query), ws, args)
-    return 0
 
 
-def grep(args: argparse.Namespace) -> int:
+def grep(args: argparse.Namespace) -> None:
     from notewright.engine.find.grep import Grep
     from notewright.engine.find.grep import grep as grep_notes
 
@@ -59,19 +58,17 @@ def grep(args: argparse.Namespace) -> int:
     )
     with opened(args) as ws:
         printing.matches(grep_notes(ws, asked), args)
-    return 0
 
 
-def links(args: argparse.Namespace) -> int:
+def links(args: argparse.Namespace) -> None:
     from notewright.engine.find.links import links as links_of
 
     with opened(args) as ws:
         report = links_of(ws, locate(ws, typed(ws, args.path)), args.direction, args.depth)
         printing.links(report, args)
-    return 0
 
 
-def rename(args: argparse.Namespace) -> int:
+def rename(args: argparse.Namespace) -> None:
     from notewright.engine.move import move, rename_heading, rename_tag
 
     with opened(args) as ws:
@@ -85,7 +82,6 @@ def rename(args: argparse.Namespace) -> int:
         else:
             old = _note_or_folder(ws, typed(ws, args.old))
             printing.moved(move(ws, old, _new_place(ws, old, args.new), dry_run=args.dry_run), args)
-    return 0
 
 
 def _new_place(ws: Workspace, old: NotePath, new: str) -> str:
@@ -102,24 +98,23 @@ def check(args: argparse.Namespace) -> int:
     return 1 if found else 0
 
 
-def log(args: argparse.Namespace) -> int:
+def log(args: argparse.Namespace) -> None:
     from notewright.engine.changes.history import diff_change, find_change, list_changes, purge
 
     with opened(args, indexed=False) as ws:
         if args.change:
             change = find_change(ws, _whole_id(ws, args.change))
             printing.difference(change, diff_change(ws, change.id), ws, args)
-            return 0
+            return
         path = None if args.path is None else _path_of_past(ws, typed(ws, args.path))
         if args.forget and path is not None:
             printing.forgotten(path, purge(ws, path), args)
-            return 0
+            return
         asked = Past(path=path, since=_since(ws, args), client=args.client, limit=args.limit + 1)
         printing.changes(list_changes(ws, asked), ws, args)
-    return 0
 
 
-def undo(args: argparse.Namespace) -> int:
+def undo(args: argparse.Namespace) -> None:
     from notewright.engine.changes.history import undo as undo_change
     from notewright.engine.changes.history import undo_since
 
@@ -129,10 +124,9 @@ def undo(args: argparse.Namespace) -> int:
         else:
             undone = undo_since(ws, _since(ws, args) or 0.0, client=args.client, dry_run=args.dry_run)
         printing.undone(undone, args)
-    return 0
 
 
-def index(args: argparse.Namespace) -> int:
+def index(args: argparse.Namespace) -> None:
     began = time.monotonic()
     with opened(args, indexed=not args.rebuild) as ws:
         if args.rebuild:
@@ -142,19 +136,6 @@ def index(args: argparse.Namespace) -> int:
                 ws.follower.rebuild(report)
         notes, others = ws.index.count()
         printing.indexed(notes, others, time.monotonic() - began, args)
-    return 0
-
-
-COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "search": search,
-    "grep": grep,
-    "links": links,
-    "rename": rename,
-    "check": check,
-    "log": log,
-    "undo": undo,
-    "index": index,
-}
 
 
 # ---- what they share ----------------------------------------------------------------------------------

@@ -4,22 +4,26 @@ Exit codes: 0 done, 1 refused or findings, 2 wrong usage. Every heavy part is lo
 """
 
 import argparse
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 
 from notewright.cli.parser import parse
 from notewright.errors import Problem
 
+_KEEPING = dict.fromkeys(("backup", "restore", "export", "import"), "backup")
+_MODULES = {"client": "clients", "serve": "serve", "token": "tokens", "workspace": "workspaces", **_KEEPING}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     args = parse(argv)
     try:
-        return _function(args.command)(args)
+        return _function(args.command)(args) or 0
     except Problem as problem:
         if getattr(args, "json", False):
             _print_json(problem)
-        print(_said(problem), file=sys.stderr)
+        print(_describe(problem), file=sys.stderr)
         return 2 if getattr(args, "usage", False) else 1
     except KeyboardInterrupt:
         return 130
@@ -41,34 +45,14 @@ def obs_mcp() -> None:
 
         sys.exit(compose.serve(config))
     except Problem as problem:
-        sys.exit(_said(problem))
+        sys.exit(_describe(problem))
 
 
-def _function(command: str) -> Callable[[argparse.Namespace], int]:
-    """What a command does, loaded now."""
-    if command == "client":
-        from notewright.cli.clients import client
-
-        return client
-    if command == "serve":
-        from notewright.cli.serve import serve
-
-        return serve
-    if command == "token":
-        from notewright.cli.tokens import token
-
-        return token
-    if command == "workspace":
-        from notewright.cli.workspaces import workspace
-
-        return workspace
-    if command in ("backup", "restore", "export", "import"):
-        from notewright.cli.backup import KEEPING
-
-        return KEEPING[command]
-    from notewright.cli.commands import COMMANDS
-
-    return COMMANDS[command]
+def _function(command: str) -> Callable[[argparse.Namespace], int | None]:
+    """What a command does, loaded now: the function of its name, which returns an exit code unless it is 0."""
+    module = importlib.import_module(f"notewright.cli.{_MODULES.get(command, 'commands')}")
+    found: Callable[[argparse.Namespace], int | None] = getattr(module, command if command != "import" else "import_")
+    return found
 
 
 def _print_json(problem: Problem) -> None:
@@ -78,7 +62,7 @@ def _print_json(problem: Problem) -> None:
     print(json.dumps({"error": said}, ensure_ascii=False, indent=2))
 
 
-def _said(problem: Problem) -> str:
+def _describe(problem: Problem) -> str:
     """One line: what is wrong, and what to do."""
     said = f"notewright: {problem.message.rstrip('.')}" + (f". {problem.hint}" if problem.hint else "")
     return " ".join(said.split("\n"))

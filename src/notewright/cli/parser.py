@@ -1,9 +1,8 @@
-"""What can be typed to keep notes safe and to carry them: backup, restore, export, import."""
+"""What can be typed: the commands, their options and their help."""
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from notewright import __version__
@@ -37,51 +36,6 @@ Names beginning with a dot and symlinks are left out; the report says what else 
   notewright import ~/notes.zip --dry-run
   notewright import ~/old-notes --under Archive
 """
-_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}", re.ASCII)
-Command = Callable[[str, str, str], argparse.ArgumentParser]
-
-
-def add(command: Command) -> None:
-    """The four commands. `command` makes one of a name, a line and examples, with the options all have."""
-    backup = command("backup", "copy the notes to a folder, one for each day", _BACKUP)
-    backup.add_argument("--to", metavar="DIR", help="the folder for backups (default: backup.to of the configuration)")
-    backup.add_argument("--keep-days", type=_days, metavar="N", help="for how many days they are kept (default: 30)")
-    backup.add_argument("--list", action="store_true", help="only show the backups there are")
-    restore = command("restore", "restore notes from a backup", _RESTORE)
-    restore.add_argument("date", nargs="?", metavar="DATE", help="the day of the backup (default: the newest)")
-    restore.add_argument("paths", nargs="*", metavar="PATH", help="only these notes and folders")
-    restore.add_argument("--from", dest="source", metavar="DIR", help="the folder of the backups (default: backup.to)")
-    restore.add_argument("--into", metavar="FOLDER", help="copy plain files into a new or empty folder instead")
-    restore.add_argument("--exact", action="store_true", help="delete what is not in the backup")
-    restore.add_argument("--dry-run", action="store_true", help="only say what would change")
-    export = command("export", "put all notes into a zip file", _EXPORT)
-    export.add_argument("file", metavar="FILE.zip|-")
-    bring = command("import", "import notes from a zip file or a folder", _IMPORT)
-    bring.add_argument("source", metavar="ZIP|FOLDER")
-    bring.add_argument("--under", default="", metavar="FOLDER", help="put them into this folder")
-    bring.add_argument("--overwrite", action="store_true", help="replace notes that are there")
-    bring.add_argument("--dry-run", action="store_true", help="only say what would come")
-
-
-def settle(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """What argparse cannot tell apart, and what contradicts itself."""
-    if args.command == "restore":
-        if args.date is not None and args.date != "newest" and not _DATE.fullmatch(args.date):
-            args.date, args.paths = None, [args.date, *args.paths]
-        if args.date == "newest":
-            args.date = None
-        if args.into and args.exact:
-            parser.error("restore --into makes a new folder: there is nothing for --exact to delete")
-    if args.command == "export" and args.file == "-" and args.json:
-        parser.error("export - writes the zip file to standard output: --json cannot go there too")
-
-
-def _days(raw: str) -> int:
-    if not raw.isdecimal() or int(raw) < 1:
-        raise argparse.ArgumentTypeError(f"{raw!r} is not a number of days")
-    return int(raw)
-
-
 CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "zed", "windsurf", "gemini-cli", "codex-cli")
 
 _START = """\
@@ -184,6 +138,7 @@ max_file_size, quota_files and quota_bytes; lists are written with commas.
   notewright workspace list
   notewright workspace remove Office                    served no longer; the notes stay where they are
 """
+_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}", re.ASCII)
 _SINCE = "2026-05-04, 2026-05-04T10:00:00Z, or so long ago: 30m, 2h, 3d"
 
 
@@ -225,7 +180,7 @@ def _parser() -> "tuple[argparse.ArgumentParser, Commands]":
     _finding(commands)
     _changing(commands)
     _looking_after(commands)
-    add(partial(_command, commands))
+    _keeping(commands)
     _letting_in(commands)
     _owning(commands)
     return parser, commands
@@ -323,10 +278,30 @@ def _looking_after(commands: Commands) -> None:
     index.add_argument("--rebuild", action="store_true", help="rebuild it beside the one in use")
 
 
+def _keeping(commands: Commands) -> None:
+    backup = _command(commands, "backup", "copy the notes to a folder, one for each day", _BACKUP)
+    backup.add_argument("--to", metavar="DIR", help="the folder for backups (default: backup.to of the configuration)")
+    backup.add_argument("--keep-days", type=_days, metavar="N", help="for how many days they are kept (default: 30)")
+    backup.add_argument("--list", action="store_true", help="only show the backups there are")
+    restore = _command(commands, "restore", "restore notes from a backup", _RESTORE)
+    restore.add_argument("date", nargs="?", metavar="DATE", help="the day of the backup (default: the newest)")
+    restore.add_argument("paths", nargs="*", metavar="PATH", help="only these notes and folders")
+    restore.add_argument("--from", dest="source", metavar="DIR", help="the folder of the backups (default: backup.to)")
+    restore.add_argument("--into", metavar="FOLDER", help="copy plain files into a new or empty folder instead")
+    restore.add_argument("--exact", action="store_true", help="delete what is not in the backup")
+    restore.add_argument("--dry-run", action="store_true", help="only say what would change")
+    export = _command(commands, "export", "put all notes into a zip file", _EXPORT)
+    export.add_argument("file", metavar="FILE.zip|-")
+    bring = _command(commands, "import", "import notes from a zip file or a folder", _IMPORT)
+    bring.add_argument("source", metavar="ZIP|FOLDER")
+    bring.add_argument("--under", default="", metavar="FOLDER", help="put them into this folder")
+    bring.add_argument("--overwrite", action="store_true", help="replace notes that are there")
+    bring.add_argument("--dry-run", action="store_true", help="only say what would come")
+
+
 def _letting_in(commands: Commands) -> None:
     token = _command(commands, "token", "make, list and revoke access tokens for HTTP", _TOKEN, workspace=False)
-    verbs = token.add_subparsers(dest="what", metavar="add|list|revoke", required=True)
-    add, listed, revoke = (verbs.add_parser(verb, help=line, allow_abbrev=False) for verb, line in _TOKEN_VERBS.items())
+    add, _, revoke = verbs = _verbs(token, _TOKEN_VERBS)
     add.add_argument("name", metavar="NAME", help="whom it is for; shown in the history")
     several = "only for this; may be repeated, or several with commas"
     add.add_argument("--workspace", action="append", default=[], metavar="NAME", help=several)
@@ -338,10 +313,7 @@ def _letting_in(commands: Commands) -> None:
     )
     add.add_argument("--expires", metavar="TIME", help="is good until then: 90d, 12h, 2027-01-31")
     revoke.add_argument("name", metavar="NAME")
-    for verb in (add, listed, revoke):
-        verb.add_argument("--json", action="store_true", help="answer with one JSON document")
-        verb.add_argument("--state", metavar="DIR", default=argparse.SUPPRESS, help="as given to the server")
-        verb.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="as given to the server")
+    _share_options(verbs)
 
 
 _TOKEN_VERBS = {"add": "make a token", "list": "show all tokens", "revoke": "end a token, at once"}
@@ -350,18 +322,14 @@ _TOKEN_VERBS = {"add": "make a token", "list": "show all tokens", "revoke": "end
 def _owning(commands: Commands) -> None:
     line = "add, list, rename, change and remove the workspaces that are served"
     workspace = _command(commands, "workspace", line, _WORKSPACE, workspace=False)
-    verbs = workspace.add_subparsers(dest="what", metavar="|".join(_WORKSPACE_VERBS), required=True)
-    made = {verb: verbs.add_parser(verb, help=line, allow_abbrev=False) for verb, line in _WORKSPACE_VERBS.items()}
-    made["add"].add_argument("location", metavar="[NAME=]LOCATION", help="the folder, and what it is called")
-    for verb in ("rename", "set", "remove"):
-        made[verb].add_argument("name", metavar="NAME")
-    made["rename"].add_argument("new", metavar="NEW")
-    made["add"].add_argument("settings", nargs="*", metavar="KEY=VALUE")
-    made["set"].add_argument("settings", nargs="+", metavar="KEY=VALUE", help="KEY= takes a setting back")
-    for one in made.values():
-        one.add_argument("--json", action="store_true", help="answer with one JSON document")
-        one.add_argument("--state", metavar="DIR", default=argparse.SUPPRESS, help="as given to the server")
-        one.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="as given to the server")
+    add, _, rename, change, remove = verbs = _verbs(workspace, _WORKSPACE_VERBS)
+    add.add_argument("location", metavar="[NAME=]LOCATION", help="the folder, and what it is called")
+    for one in (rename, change, remove):
+        one.add_argument("name", metavar="NAME")
+    rename.add_argument("new", metavar="NEW")
+    add.add_argument("settings", nargs="*", metavar="KEY=VALUE")
+    change.add_argument("settings", nargs="+", metavar="KEY=VALUE", help="KEY= takes a setting back")
+    _share_options(verbs)
 
 
 _WORKSPACE_VERBS = {
@@ -371,6 +339,18 @@ _WORKSPACE_VERBS = {
     "set": "change what holds in a workspace",
     "remove": "serve one no longer that was added",
 }
+
+
+def _verbs(command: argparse.ArgumentParser, lines: Mapping[str, str]) -> list[argparse.ArgumentParser]:
+    verbs = command.add_subparsers(dest="what", metavar="|".join(lines), required=True)
+    return [verbs.add_parser(verb, help=line, allow_abbrev=False) for verb, line in lines.items()]
+
+
+def _share_options(verbs: Sequence[argparse.ArgumentParser]) -> None:
+    for one in verbs:
+        one.add_argument("--json", action="store_true", help="answer with one JSON document")
+        one.add_argument("--state", metavar="DIR", default=argparse.SUPPRESS, help="as given to the server")
+        one.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="as given to the server")
 
 
 def _count(raw: str) -> int:
@@ -385,8 +365,23 @@ def _number(raw: str) -> int:
     return int(raw)
 
 
+def _days(raw: str) -> int:
+    if not raw.isdecimal() or int(raw) < 1:
+        raise argparse.ArgumentTypeError(f"{raw!r} is not a number of days")
+    return int(raw)
+
+
 def _refuse_contradictions(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    settle(parser, args)
+    """And settle what argparse cannot tell apart."""
+    if args.command == "restore":
+        if args.date is not None and args.date != "newest" and not _DATE.fullmatch(args.date):
+            args.date, args.paths = None, [args.date, *args.paths]
+        if args.date == "newest":
+            args.date = None
+        if args.into and args.exact:
+            parser.error("restore --into makes a new folder: there is nothing for --exact to delete")
+    if args.command == "export" and args.file == "-" and args.json:
+        parser.error("export - writes the zip file to standard output: --json cannot go there too")
     if args.command == "undo" and bool(args.change) == bool(args.since or args.client):
         parser.error("undo takes either a change's ID or --since and --client; log shows the changes")
     if args.command == "log" and args.change and (args.path or args.since or args.client or args.forget):

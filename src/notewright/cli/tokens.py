@@ -1,16 +1,16 @@
 """`notewright token`: access tokens for HTTP. A running server knows them at once."""
 
 import argparse
-import re
 import time
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from contextlib import closing
+from datetime import UTC
 from typing import Any
 
 from notewright.accounts.base import Accounts, Grant, Token
 from notewright.app import opening
 from notewright.cli import printing
-from notewright.cli.arguments import configured
+from notewright.cli.arguments import configured, moment, usage
 from notewright.config.load import Config
 from notewright.config.locations import workspace_id
 from notewright.config.settings import SURFACES, surface_name
@@ -18,54 +18,46 @@ from notewright.engine.library import digest_of, effective_workspaces, new_token
 from notewright.errors import Invalid, NotFound
 
 OTHER_WAYS = ("api", "page", "metrics")  # beside the tool surfaces, what a token can be for
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-def token(args: argparse.Namespace) -> int:
+def token(args: argparse.Namespace) -> None:
     config = configured(args)
-    registry = opening.open_registry(config)
-    try:
-        return {"add": _add, "list": _list, "revoke": _revoke}[args.what](args, config, registry)
-    finally:
-        registry.close()
+    with closing(opening.open_registry(config)) as registry:
+        {"add": _add, "list": _list, "revoke": _revoke}[args.what](args, config, registry)
 
 
-def _add(args: argparse.Namespace, config: Config, registry: Accounts) -> int:
+def _add(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     now = time.time()
-    args.usage = True  # what is refused up to here was typed wrongly
-    grant = Grant(
-        workspaces=tuple(dict.fromkeys(_workspaces(args.workspace, config, registry))) or None,
-        surfaces=tuple(dict.fromkeys(_surface(name) for word in args.surface for name in word.split(","))) or None,
-        read_only=args.read_only,
-        hide=tuple(args.hide),
-        write_under=tuple(args.write_under) or ("**",),
-    )
-    expires = None if args.expires is None else _to_come(args.expires, now)
-    args.usage = False
+    with usage(args):
+        grant = Grant(
+            workspaces=tuple(dict.fromkeys(_workspaces(args.workspace, config, registry))) or None,
+            surfaces=tuple(dict.fromkeys(_surface(name) for word in args.surface for name in word.split(","))) or None,
+            read_only=args.read_only,
+            hide=tuple(args.hide),
+            write_under=tuple(args.write_under) or ("**",),
+        )
+        expires = None if args.expires is None else moment(args.expires, UTC, now, "expires")
     secret = new_token(registry, args.name, grant, now=now, expires=expires)
     _tell(config, "token_added", args.name)
     kept = next(one for one in registry.tokens() if one.digest == digest_of(secret))
     told = f"{args.name}: {rights(kept)}\nThis is shown once: only its hash is kept. Clients send it as\n"
     printing.show(args, _document(kept, now) | {"token": secret}, [secret], told + "  Authorization: Bearer …")
-    return 0
 
 
-def _list(args: argparse.Namespace, config: Config, registry: Accounts) -> int:
+def _list(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     now, tokens = time.time(), registry.tokens()
     lines = [f"{one.name:20}  {state(one, now):22}  {rights(one)}" for one in tokens]
     summary = "" if tokens else "There is none. notewright token add NAME makes one."
     printing.show(args, {"tokens": [_document(one, now) for one in tokens]}, lines, summary)
-    return 0
 
 
-def _revoke(args: argparse.Namespace, config: Config, registry: Accounts) -> int:
+def _revoke(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     if not registry.revoke(args.name, time.time()):
         names = ", ".join(one.name for one in registry.tokens() if one.good(time.time()))
         hint = f"there is {names}" if names else "there is none"
         raise NotFound(f"there is no token {args.name!r} to revoke", hint=hint, what="token")
     _tell(config, "token_revoked", args.name)
     printing.show(args, {"revoked": args.name}, [f"{args.name} is revoked. Running servers refuse it from now on."])
-    return 0
 
 
 def _tell(config: Config, action: str, name: str) -> None:
@@ -123,16 +115,3 @@ def _surface(name: str) -> str:
     if known not in there:
         raise Invalid(f"there is no surface {name!r}", hint=f"there is {', '.join(there)}", what="surface")
     return known
-
-
-def _to_come(raw: str, now: float) -> float:
-    """`90d`, `12h`, or a date or time to come."""
-    span = re.fullmatch(r"(\d{1,5})([mhdw])", raw)
-    if span:
-        return now + timedelta(**{_UNITS[span[2]]: int(span[1])}).total_seconds()
-    try:
-        when = datetime.fromisoformat(raw)
-    except ValueError:
-        hint = "write 90d, 12h, 2027-01-31 or 2027-01-31T10:00:00Z"
-        raise Invalid(f"{raw!r} is not a time to come", hint=hint, what="expires") from None
-    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +16,22 @@ from notewright.engine import library
 from notewright.errors import Invalid
 
 
-def workspace(args: argparse.Namespace) -> int:
+def workspace(args: argparse.Namespace) -> None:
     config = configured(args)
-    registry = opening.open_registry(config)
-    try:
-        return _VERBS[args.what](args, config, registry)
-    finally:
-        registry.close()
+    with closing(opening.open_registry(config)) as registry:
+        _VERBS[args.what](args, config, registry)
 
 
-def _add(args: argparse.Namespace, config: Config, registry: Accounts) -> int:
+def _add(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     name, location = split_location(args.location, Path.cwd())
     pairs = _pairs(args.settings)
     one = library.add_folder(config, registry, name, location, pairs)
     _tell(config, "workspace_added", one, pairs)
     said = f"{one.name} is {one.location}; servers that run with this state serve it from now on"
     printing.show(args, document(one, registry), [said], f"Its address is /w/{one.id}/…")
-    return 0
 
 
-def _list(args: argparse.Namespace, config: Config, registry: Accounts) -> int:
+def _list(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     served = library.effective_workspaces(config, registry)
     known = {one.location for one in served}
     elsewhere = [record.location for record in registry.records() if record.location not in known]
@@ -43,24 +40,21 @@ def _list(args: argparse.Namespace, config: Config, registry: Accounts) -> int:
     summary = "" if lines else "There is none here. notewright workspace add FOLDER adds one to servers that run."
     told = {"workspaces": [document(one, registry) for one in served], "changed_elsewhere": elsewhere}
     printing.show(args, told, lines, summary)
-    return 0
 
 
-def _rename(args: argparse.Namespace, config: Config, registry: Accounts) -> int:
+def _rename(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     one = library.change(config, registry, args.name, {"name": args.new}, by_location=True)
     _tell(config, "workspace_changed", one, ["name"])
     printing.show(
         args, document(one, registry), [f"{args.name} is called {one.name} now"], f"Its address stays /w/{one.id}/…"
     )
-    return 0
 
 
-def _set(args: argparse.Namespace, config: Config, registry: Accounts) -> int:
+def _set(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     pairs = _pairs(args.settings)
     one = library.change(config, registry, args.name, pairs, by_location=True)
     _tell(config, "workspace_changed", one, pairs)
     printing.show(args, document(one, registry), _lines(one, registry), _where(one, config, registry))
-    return 0
 
 
 def _where(one: WorkspaceConfig, config: Config, registry: Accounts) -> str:
@@ -69,12 +63,11 @@ def _where(one: WorkspaceConfig, config: Config, registry: Accounts) -> str:
     return "" if one in served else "This holds wherever that folder is served with this state"
 
 
-def _remove(args: argparse.Namespace, config: Config, registry: Accounts) -> int:
+def _remove(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     one = library.drop(config, registry, args.name, by_location=True)
     _tell(config, "workspace_dropped", one)
     said = f"{one.name} is not served any more; its notes stay in {one.location}"
     printing.show(args, {"removed": one.id, "name": one.name, "location": one.location}, [said])
-    return 0
 
 
 def _tell(config: Config, action: str, one: WorkspaceConfig, settings: Iterable[str] = ()) -> None:
