@@ -3,10 +3,30 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import apsw
 
 from notewright.errors import Busy, Exists, NoSpace, Unavailable
+
+_WAIT_MS = 10_000
+
+
+def open_file(file: Path, what: str) -> apsw.Connection:
+    """A file that is made if it is not there, with its folder. Both are for their owner's eyes only."""
+    with words(what):
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file.touch(mode=0o600)
+        return apsw.Connection(str(file))
+
+
+def set_up(db: apsw.Connection, what: str, pragmas: str, steps: Sequence[str]) -> None:
+    """Make a connection ready: it waits for other processes' transactions, which are all short."""
+    db.set_busy_timeout(_WAIT_MS)
+    with words(what):
+        _write_ahead(db)
+        db.execute(pragmas)
+        migrate(db, steps)
 
 
 def migrate(db: apsw.Connection, steps: Sequence[str]) -> None:
@@ -38,7 +58,7 @@ def _known(db: apsw.Connection, newest: int) -> int:
     return version
 
 
-def write_ahead(db: apsw.Connection) -> None:
+def _write_ahead(db: apsw.Connection) -> None:
     """SQLite does not wait by itself where several processes switch a new file over at once."""
     for _ in range(100):
         try:

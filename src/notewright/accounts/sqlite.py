@@ -14,7 +14,7 @@ import apsw
 
 from notewright.accounts.base import Grant, Token, WorkspaceRecord
 from notewright.errors import Exists
-from notewright.sqlite_file import migrate, words, write_ahead
+from notewright.sqlite_file import open_file, set_up, words
 
 POLL_SECONDS = 0.002  # within which a change of another process is felt
 _TOKEN = "name, digest, grant_json, created, expires, revoked, used"
@@ -51,22 +51,17 @@ class SqliteAccounts:
         self._alone = threading.RLock()
         self._rules = 0  # changes of the rules, by anybody
         self._felt, self._felt_at = -1, -1.0  # when another process last wrote anything, and when we looked
-        db.set_busy_timeout(10_000)
-        with words("the registry"):
-            write_ahead(db)
-            db.execute("pragma synchronous = full; pragma secure_delete = on")
-            migrate(db, MIGRATIONS)
+        set_up(db, "the registry", "pragma synchronous = full; pragma secure_delete = on", MIGRATIONS)
 
     @classmethod
     def open(cls, folder: Path) -> "SqliteAccounts":
-        """The registry kept in `folder`, which is made if it is not there. Both are for their owner's eyes only."""
+        """The registry kept in `folder`, which is made if it is not there."""
         file = folder / "registry.db"
+        db = open_file(file, "the registry")
         with words("the registry"):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            file.touch(mode=0o600)
             if file.stat().st_mode & 0o077:  # brought back from somewhere: who reads it can make cookies
                 file.chmod(0o600)
-            return cls(apsw.Connection(str(file)))
+        return cls(db)
 
     @classmethod
     def in_memory(cls) -> "SqliteAccounts":

@@ -11,11 +11,9 @@ import apsw
 
 from notewright.ledger.base import Actor, Change, Past, State, Step
 from notewright.notes.path import NotePath
-from notewright.sqlite_file import migrate, words, write_ahead
+from notewright.sqlite_file import open_file, set_up, words
 
 _CHANGE = "seq, id, at, user, client, surface, tool, summary, state, undone_by, emptied, made"
-_WAIT_MS = 10_000  # for another process's transaction; they are all short
-
 
 MIGRATIONS = (
     """
@@ -58,20 +56,13 @@ class SqliteLedger:
         self._alone = threading.RLock()
         self._own = 0  # transactions made here: SQLite counts only those of others
         self._owed: dict[str, tuple[State, tuple[Step, ...] | None]] = {}  # closings that failed: a disk was full
-        db.set_busy_timeout(_WAIT_MS)
-        with words("the history"):
-            write_ahead(db)
-            db.execute("pragma foreign_keys = on; pragma secure_delete = on; pragma wal_autocheckpoint = 4000")
-            migrate(db, MIGRATIONS)
+        pragmas = "pragma foreign_keys = on; pragma secure_delete = on; pragma wal_autocheckpoint = 4000"
+        set_up(db, "the history", pragmas, MIGRATIONS)
 
     @classmethod
     def open(cls, folder: Path) -> "SqliteLedger":
-        """The ledger kept in `folder`, which is made if it is not there. Both are for their owner's eyes only."""
-        file = folder / "ledger.db"
-        with words("the history"):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            file.touch(mode=0o600)
-            return cls(apsw.Connection(str(file)))
+        """The ledger kept in `folder`, which is made if it is not there."""
+        return cls(open_file(folder / "ledger.db", "the history"))
 
     @classmethod
     def in_memory(cls) -> "SqliteLedger":
