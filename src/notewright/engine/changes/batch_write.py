@@ -17,6 +17,7 @@ from notewright.stores.base import parents, version_of
 MOST_FILES = 2_000  # of one change set, for nobody else can write while it lasts
 MOST_BYTES = 64 << 20  # new and old ones together, for they are in memory and in the history
 LARGEST = 256 << 20  # a larger file is not kept in a history
+_STAYS = "it is too large to be kept for an undo, so it stays"
 MOST_REFUSALS = 20  # of single files by the file system, before the rest of a change set is given up too
 
 
@@ -64,16 +65,6 @@ class BatchResult:
         return lists | {"skipped": [asdict(one) for one in self.skipped]}
 
 
-@dataclass
-class _Outcome:
-    paths: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))  # by what was done to them
-    skipped: list[SkippedFile] = field(default_factory=list)
-    changes: list[str] = field(default_factory=list)
-
-
-_Steps = dict[NotePath, tuple[str, Put | Drop | None]]  # what is done to each file, and how
-
-
 def write_files(
     ws: Workspace,
     files: Iterable[IncomingFile],
@@ -85,62 +76,117 @@ def write_files(
 ) -> BatchResult:
     """Write and remove these files, as far as nothing is against it. `summary` is told how many files a change set has;
     `report` how many were looked at. The caller has checked who may do this."""
-    done = _Outcome()
+    writer = _BatchWriter(ws, summary, overwrite, dry_run)
     try:
-        for batch in _batches(ws, files, done, report):
-            _commit(ws, batch, done, summary, overwrite, dry_run)
+        for batch in writer.batches(files, report):
+            writer.commit(batch)
     except Problem as problem:
-        if done.changes:
-            part = f"a part is done; undo takes it back: {', '.join(done.changes)}"
+        if writer.changes:
+            part = f"a part is done; undo takes it back: {', '.join(writer.changes)}"
             problem.hint = f"{part}. {problem.hint}" if problem.hint else part
         raise
-    paths = {kind: tuple(sorted(paths)) for kind, paths in done.paths.items()}
-    return BatchResult(**paths, skipped=tuple(done.skipped), changes=tuple(done.changes))
+    paths = {kind: tuple(sorted(paths)) for kind, paths in writer.paths.items()}
+    return BatchResult(**paths, skipped=tuple(writer.skipped), changes=tuple(writer.changes))
 
 
-def _batches(
-    ws: Workspace, files: Iterable[IncomingFile], done: _Outcome, report: Callable[[int], None]
-) -> Iterator[dict[NotePath, bytes | None]]:
-    """What is to change, None being what is to go, in pieces that fit. What is as it should be already is in `done`."""
-    batch, total = dict[NotePath, bytes | None](), 0
-    for count, one in enumerate(files, 1):
-        report(count)
-        try:
-            fetched = _fetch(ws, one)
-        except UnreadableFile as skipped:
-            done.skipped.append(SkippedFile(one.path, skipped.reason, skipped.words))
-            continue
-        if fetched is None:
-            done.paths["unchanged"].append(one.path)
-            continue
-        data, size = fetched
-        if batch and (total + size > MOST_BYTES or len(batch) >= MOST_FILES):
+@dataclass
+class _BatchWriter:
+    """One call of `write_files`, and what became of its files so far."""
+
+    ws: Workspace
+    summary: Callable[[int], str]
+    overwrite: bool
+    dry_run: bool
+    paths: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))  # by what was done to them
+    skipped: list[SkippedFile] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
+
+    def batches(
+        self, files: Iterable[IncomingFile], report: Callable[[int], None]
+    ) -> Iterator[dict[NotePath, bytes | None]]:
+        """What is to change, None being what is to go, in pieces that fit."""
+        batch, total = dict[NotePath, bytes | None](), 0
+        for count, one in enumerate(files, 1):
+            report(count)
+            try:
+                fetched = self._fetch(one)
+            except UnreadableFile as refused:
+                self.skipped.append(SkippedFile(one.path, refused.reason, refused.words))
+                continue
+            if fetched is None:
+                self.paths["unchanged"].append(one.path)
+                continue
+            data, size = fetched
+            if batch and (total + size > MOST_BYTES or len(batch) >= MOST_FILES):
+                yield batch
+                batch, total = {}, 0
+            batch[one.path] = data
+            total += size
+        if batch:
             yield batch
-            batch, total = {}, 0
-        batch[one.path] = data
-        total += size
-    if batch:
-        yield batch
 
+    def _fetch(self, one: IncomingFile) -> tuple[bytes | None, int] | None:
+        """New bytes and how much they weigh with the old ones; None where they are there already."""
+        if one.size > LARGEST:
+            why = f"it has {one.size:,} bytes, and more than {LARGEST:,} are not kept for an undo"
+            raise UnreadableFile("too_large", why if one.fetch else _STAYS)
+        if one.fetch is None:
+            return None, one.size
+        try:
+            there = read_or_none(self.ws.store, one.path)
+        except Forbidden as problem:
+            raise UnreadableFile("not_allowed", problem.message) from None
+        if there is None:
+            _refuse_obstacle(self.ws, one.path)
+            data = one.fetch()
+            return data, len(data)
+        if version_of(there.data) == one.sha256 or (data := one.fetch()) == there.data:
+            return None
+        return data, len(data) + len(there.data)
 
-def _fetch(ws: Workspace, one: IncomingFile) -> tuple[bytes | None, int] | None:
-    """New bytes and how much they weigh with the old ones; None where they are there already."""
-    if one.size > LARGEST:
-        words = f"it has {one.size:,} bytes, and more than {LARGEST:,} are not kept for an undo"
-        raise UnreadableFile("too_large", words if one.fetch else "it is too large to be kept for an undo, so it stays")
-    if one.fetch is None:
-        return None, one.size
-    try:
-        there = read_or_none(ws.store, one.path)
-    except Forbidden as problem:
-        raise UnreadableFile("not_allowed", problem.message) from None
-    if there is None:
-        _refuse_obstacle(ws, one.path)
-        data = one.fetch()
-        return data, len(data)
-    if version_of(there.data) == one.sha256 or (data := one.fetch()) == there.data:
-        return None
-    return data, len(data) + len(there.data)
+    def commit(self, batch: dict[NotePath, bytes | None]) -> None:
+        """One batch as one change set, without the files that the file system does not let be written."""
+        steps: dict[NotePath, tuple[str, Put | Drop | None]] = {}
+        refused: list[SkippedFile] = []
+
+        def make() -> Plan:
+            steps.clear()
+            steps.update((path, self._step(path, data)) for path, data in batch.items())
+            todo = tuple(step for _, step in steps.values() if step is not None)
+            emptied = {folder for step in todo if isinstance(step, Drop) for folder in parents(step.path)}
+            deepest_first = sorted(emptied, key=lambda folder: (-folder.count("/"), folder))
+            return Plan(todo, self.summary(len(todo)), emptied=tuple(deepest_first))
+
+        while True:
+            try:
+                if self.dry_run:
+                    rehearse(self.ws, make())
+                elif change := commit_latest(self.ws, make).id:
+                    self.changes.append(change)
+                break
+            except Forbidden as problem:
+                path = problem.details.get("path")
+                if path not in batch or len(refused) >= MOST_REFUSALS:
+                    raise
+                del batch[path]
+                refused.append(SkippedFile(path, "not_allowed", problem.message))
+        for path, (kind, _) in steps.items():
+            if kind == "exists":
+                self.skipped.append(SkippedFile(path, kind, "there is another file of this name"))
+            elif kind != "gone":
+                self.paths[kind].append(path)
+        self.skipped += refused
+
+    def _step(self, path: NotePath, data: bytes | None) -> tuple[str, Put | Drop | None]:
+        """What brings one file there from what is there now."""
+        there = read_or_none(self.ws.store, path)
+        if data is None:
+            return ("gone", None) if there is None else ("deleted", Drop(path, there))
+        if there is None:
+            return "created", Put(path, data, None)
+        if there.data == data:
+            return "unchanged", None
+        return ("replaced", Put(path, data, there)) if self.overwrite else ("exists", None)
 
 
 def _refuse_obstacle(ws: Workspace, path: NotePath) -> None:
@@ -155,55 +201,3 @@ def _refuse_obstacle(ws: Workspace, path: NotePath) -> None:
         if kind in ("file", "placeholder"):
             raise UnreadableFile("exists", f"{here} is a file")
         return
-
-
-def _commit(
-    ws: Workspace,
-    batch: dict[NotePath, bytes | None],
-    done: _Outcome,
-    summary: Callable[[int], str],
-    overwrite: bool,
-    dry_run: bool,
-) -> None:
-    """One batch as one change set, without the files that the file system does not let be written."""
-    steps, refused = _Steps(), list[SkippedFile]()
-
-    def make() -> Plan:
-        steps.clear()
-        steps.update((path, _step(ws, path, data, overwrite)) for path, data in batch.items())
-        todo = tuple(step for _, step in steps.values() if step is not None)
-        emptied = {folder for step in todo if isinstance(step, Drop) for folder in parents(step.path)}
-        deepest_first = sorted(emptied, key=lambda folder: (-folder.count("/"), folder))
-        return Plan(todo, summary(len(todo)), emptied=tuple(deepest_first))
-
-    while True:
-        try:
-            if dry_run:
-                rehearse(ws, make())
-            elif change := commit_latest(ws, make).id:
-                done.changes.append(change)
-            break
-        except Forbidden as problem:
-            path = problem.details.get("path")
-            if path not in batch or len(refused) >= MOST_REFUSALS:
-                raise
-            del batch[path]
-            refused.append(SkippedFile(path, "not_allowed", problem.message))
-    for path, (kind, _) in steps.items():
-        if kind == "exists":
-            done.skipped.append(SkippedFile(path, kind, "there is another file of this name"))
-        elif kind != "gone":
-            done.paths[kind].append(path)
-    done.skipped += refused
-
-
-def _step(ws: Workspace, path: NotePath, data: bytes | None, overwrite: bool) -> tuple[str, Put | Drop | None]:
-    """What brings one file there from what is there now."""
-    there = read_or_none(ws.store, path)
-    if data is None:
-        return ("gone", None) if there is None else ("deleted", Drop(path, there))
-    if there is None:
-        return "created", Put(path, data, None)
-    if there.data == data:
-        return "unchanged", None
-    return ("replaced", Put(path, data, there)) if overwrite else ("exists", None)

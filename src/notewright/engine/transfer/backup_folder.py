@@ -48,13 +48,11 @@ class BackupFolder:
 
     def make(self) -> None:
         """Be there, for the owner's eyes. The folder above must be: it may be a disk that is not mounted."""
-        try:
-            with problems(self.path, but_for=(errno.ENOENT,)):
-                if not self.path.is_dir():
-                    self.path.mkdir(mode=0o700)
-        except FileNotFoundError:
+        if not self.path.parent.is_dir():
             hint = "make the folder it is in, or mount its disk"
-            raise NotFound(f"{self.path.parent} is not there", hint=hint, what="folder") from None
+            raise NotFound(f"{self.path.parent} is not there", hint=hint, what="folder")
+        with problems(self.path):
+            self.path.mkdir(mode=0o700, exist_ok=True)
 
     def check(self) -> None:
         """NotFound where there is no such folder."""
@@ -108,18 +106,15 @@ class BackupFolder:
 
     def manifest(self, date: str) -> Manifest:
         """What the backup of a day holds; Invalid where that cannot be read."""
-        try:
-            with problems(self.path / date, but_for=(errno.ENOENT,)):
-                return parse_manifest((self.path / date / NAME).read_bytes(), date)
-        except FileNotFoundError:
-            raise NotFound(f"there is no backup of {date} in {self.path}", what="backup") from None
+        with problems(self.path / date):
+            return parse_manifest((self.path / date / NAME).read_bytes(), date)
 
     def manifests(self) -> Iterator[Manifest]:
         """Those that can be read, newest first."""
         for date in reversed(self.dates()):
             try:
                 yield self.manifest(date)
-            except (Invalid, NotFound) as problem:
+            except (Invalid, Unavailable) as problem:
                 log.warning("%s", problem)
 
     def read(self, date: str, place: str, kept: BackedUpFile) -> tuple[bytes, int]:
