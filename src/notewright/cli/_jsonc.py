@@ -2,29 +2,26 @@
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-_BLANK = r"\s+|//[^\n]*|/\*.*?\*/"
-_TOKEN = re.compile(rf'(?P<blank>{_BLANK})|"(?:\\.|[^"\\])*"|[{{}}\[\],:]|[^\s{{}}\[\],:"/]+', re.DOTALL)
+_STRING = r'("(?:\\.|[^"\\])*")'
+_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
+_BETWEEN = re.compile(r"[\s,:]*")
 
 
-@dataclass(slots=True)
-class _Value:
-    """Where a value stands, and where the values of an object's members do."""
+class _Object(NamedTuple):
+    """Where the values of an object's members stand, and where another member can be put."""
 
-    start: int
-    end: int
-    members: dict[str, "_Value"] | None = None  # None: no object
-    last: int = 0  # of an object: the end of its last member or comma, or of its brace
-    comma: bool = False  # a comma is wanted there before anything more
+    members: dict[str, tuple[int, int]]
+    last: int  # the end of its last member or comma, or of its brace
+    end: int  # of its closing brace
+    comma: bool  # one is wanted before anything more
 
 
 def read(text: str) -> Any:
     """What it says; ValueError where it is no JSON, even without its comments and trailing commas."""
-    kept = "".join(" " if blank else token for token, blank, _ in _tokens(text))
-    plain = re.sub(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', lambda found: found[1] or "", kept)
+    plain = _blank(_TRAILING_COMMA, _blank(_COMMENT, text))
     return json.loads(plain if plain.strip() else "{}")
 
 
@@ -40,18 +37,18 @@ def put(text: str, key: str, name: str, entry: Any) -> str:
 
 
 def _put(text: str, key: str, name: str, entry: Any, indent: str) -> str:
-    top = _parsed(text)
-    held = (top.members or {}).get(key)
-    if held is None:
-        return _added(text, top, key, {name: entry}, indent, 0)
-    old = (held.members or {}).get(name)
-    if old is None:
-        return _added(text, held, name, entry, indent, 1)
-    return text[: old.start] + _laid_out(entry, indent, 2) + text[old.end :]
+    top = _find_members(text, 0)
+    if key not in top.members:
+        return _add(text, top, key, {name: entry}, indent, 0)
+    held = _find_members(text, top.members[key][0])
+    if name not in held.members:
+        return _add(text, held, name, entry, indent, 1)
+    start, end = held.members[name]
+    return text[:start] + _lay_out(entry, indent, 2) + text[end:]
 
 
-def _added(text: str, into: _Value, name: str, value: Any, indent: str, depth: int) -> str:
-    member = f"\n{indent * (depth + 1)}{json.dumps(name, ensure_ascii=False)}: {_laid_out(value, indent, depth + 1)}"
+def _add(text: str, into: _Object, name: str, value: Any, indent: str, depth: int) -> str:
+    member = f"\n{indent * (depth + 1)}{json.dumps(name, ensure_ascii=False)}: {_lay_out(value, indent, depth + 1)}"
     beside = re.compile(r"[ \t]*//[^\n]*").match(text, into.last)  # a comment on the line belongs to the line
     at = beside.end() if beside else into.last
     rest = text[at:]
@@ -60,44 +57,25 @@ def _added(text: str, into: _Value, name: str, value: Any, indent: str, depth: i
     return text[: into.last] + ("," if into.comma else "") + text[into.last : at] + member + rest
 
 
-def _laid_out(value: Any, indent: str, depth: int) -> str:
+def _lay_out(value: Any, indent: str, depth: int) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent).replace("\n", "\n" + indent * depth)
 
 
-def _tokens(text: str) -> Iterator[tuple[str, bool, int]]:
-    """Each piece of the text, whether it means nothing, and where it begins."""
-    at = 0
-    while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
-            raise ValueError(f"what stands at {at} is no JSON")
-        yield found[0], found["blank"] is not None, at
-        at = found.end()
+def _blank(what: re.Pattern[str], text: str) -> str:
+    """Blanks in its place, except in strings: everything else stands where it stood."""
+    return what.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
 
 
-def _parsed(text: str) -> _Value:
-    """The value of a text that `read` has taken."""
-    tokens = ((token, at) for token, blank, at in _tokens(text) if not blank)
-    token, at = next(tokens)
-    return _value(token, at, tokens)
-
-
-def _value(token: str, at: int, tokens: Iterator[tuple[str, int]]) -> _Value:
-    if token not in "{[":
-        return _Value(at, at + len(token))
-    made = _Value(at, 0, {} if token == "{" else None, at + 1)
-    name: str | None = None
-    for token, at in tokens:
-        if token in "}]":
-            made.end = at + 1
-            break
-        if token in ",:":
-            made.last, made.comma = (at + 1, False) if token == "," else (made.last, made.comma)
-            continue
-        inner = _value(token, at, tokens)
-        made.last, made.comma = inner.end, True
-        if made.members is not None and name is not None:
-            made.members[name], name = inner, None
-        elif made.members is not None:
-            name = json.loads(token)
-    return made
+def _find_members(text: str, at: int) -> _Object:
+    """The object that begins there, in a text that `read` has taken."""
+    bare = _blank(_COMMENT, text)
+    plain, decode = _blank(_TRAILING_COMMA, bare), json.JSONDecoder().raw_decode
+    members: dict[str, tuple[int, int]] = {}
+    last = at = plain.index("{", at) + 1
+    while plain[at := _BETWEEN.match(plain, at).end()] != "}":  # type: ignore[union-attr]
+        name, at = decode(plain, at)
+        start = _BETWEEN.match(plain, at).end()  # type: ignore[union-attr]
+        last = at = decode(plain, start)[1]
+        members[name] = start, at
+    comma = bare.find(",", last, at)
+    return _Object(members, last if comma < 0 else comma + 1, at + 1, bool(members) and comma < 0)
