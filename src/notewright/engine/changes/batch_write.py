@@ -37,6 +37,9 @@ class UnreadableFile(Exception):
         super().__init__(words)
         self.reason, self.words = reason, words
 
+    def skipped(self, path: str) -> SkippedFile:
+        return SkippedFile(path, self.reason, self.words)
+
 
 @dataclass(frozen=True, slots=True)
 class IncomingFile:
@@ -67,15 +70,16 @@ class BatchResult:
 
 def write_files(
     ws: Workspace,
-    files: Iterable[IncomingFile],
+    files: Iterable[IncomingFile | SkippedFile],
     *,
     summary: Callable[[int], str],
     overwrite: bool,
     dry_run: bool = False,
     report: Callable[[int], None] = lambda done: None,
 ) -> BatchResult:
-    """Write and remove these files, as far as nothing is against it. `summary` is told how many files a change set has;
-    `report` how many were looked at. The caller has checked who may do this."""
+    """Write and remove these files, as far as nothing is against it; what was skipped before is in the result too.
+    `summary` is told how many files a change set has, `report` how many were looked at. The caller has checked who may
+    do this."""
     writer = _BatchWriter(ws, summary, overwrite, dry_run)
     try:
         for batch in writer.batches(files, report):
@@ -86,7 +90,8 @@ def write_files(
             problem.hint = f"{part}. {problem.hint}" if problem.hint else part
         raise
     paths = {kind: tuple(sorted(paths)) for kind, paths in writer.paths.items()}
-    return BatchResult(**paths, skipped=tuple(writer.skipped), changes=tuple(writer.changes))
+    skipped = tuple(sorted(writer.skipped, key=lambda one: one.path))
+    return BatchResult(**paths, skipped=skipped, changes=tuple(writer.changes))
 
 
 @dataclass
@@ -102,7 +107,7 @@ class _BatchWriter:
     changes: list[str] = field(default_factory=list)
 
     def batches(
-        self, files: Iterable[IncomingFile], report: Callable[[int], None]
+        self, files: Iterable[IncomingFile | SkippedFile], report: Callable[[int], None]
     ) -> Iterator[dict[NotePath, bytes | None]]:
         """What is to change, None being what is to go, in pieces that fit."""
         batch, total = dict[NotePath, bytes | None](), 0
@@ -111,7 +116,7 @@ class _BatchWriter:
             try:
                 fetched = self._fetch(one)
             except UnreadableFile as refused:
-                self.skipped.append(SkippedFile(one.path, refused.reason, refused.words))
+                self.skipped.append(refused.skipped(one.path))
                 continue
             if fetched is None:
                 self.paths["unchanged"].append(one.path)
@@ -120,13 +125,15 @@ class _BatchWriter:
             if batch and (total + size > MOST_BYTES or len(batch) >= MOST_FILES):
                 yield batch
                 batch, total = {}, 0
-            batch[one.path] = data
+            batch[NotePath(one.path)] = data
             total += size
         if batch:
             yield batch
 
-    def _fetch(self, one: IncomingFile) -> tuple[bytes | None, int] | None:
+    def _fetch(self, one: IncomingFile | SkippedFile) -> tuple[bytes | None, int] | None:
         """New bytes and how much they weigh with the old ones; None where they are there already."""
+        if isinstance(one, SkippedFile):
+            raise UnreadableFile(one.reason, one.words)
         if one.size > LARGEST:
             why = f"it has {one.size:,} bytes, and more than {LARGEST:,} are not kept for an undo"
             raise UnreadableFile("too_large", why if one.fetch else _STAYS)

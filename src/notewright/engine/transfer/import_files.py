@@ -6,7 +6,6 @@ set, or a few where it is much, so that undo takes it back.
 
 import os
 import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -56,14 +55,13 @@ def import_files(
     with source_files(source) as coming:
         came = write_files(
             ws,
-            admission.admit(coming),
+            map(admission.judge, coming),
             summary=lambda count: f"imported {count} file{'' if count == 1 else 's'}" + _where(source, folder),
             overwrite=overwrite,
             dry_run=dry_run,
             report=lambda done: report(done, None),
         )
-    skipped = sorted((*admission.skipped, *came.skipped), key=lambda one: one.path)
-    return ImportReport(**vars(replace(came, skipped=tuple(skipped))), dry_run=dry_run)
+    return ImportReport(**vars(came), dry_run=dry_run)
 
 
 def _where(source: Source, folder: str) -> str:
@@ -87,7 +85,7 @@ def _folder(ws: Workspace, raw: str) -> str:
 
 
 class _Admission:
-    """Which files may come in. Those that may not are in `skipped` once everything has arrived."""
+    """Which files may come in, each judged as if those before it had come."""
 
     def __init__(self, ws: Workspace, folder: str, overwrite: bool) -> None:
         self.ws, self.folder, self.overwrite = ws, folder, overwrite
@@ -96,18 +94,14 @@ class _Admission:
         for path in self.there:
             self.names.add(path)
         self.room = room(ws)
-        self.skipped: list[SkippedFile] = []
 
-    def admit(self, coming: Iterator[SourceFile]) -> Iterator[IncomingFile]:
-        for one in coming:
-            try:
-                admitted = self._judge(one)
-            except UnreadableFile as refused:
-                self.skipped.append(SkippedFile(one.path, refused.reason, refused.words))
-            else:
-                yield admitted
+    def judge(self, one: SourceFile) -> SourceFile:
+        try:
+            return self._admit(one)
+        except UnreadableFile as refused:
+            return refused.skipped(one.path)
 
-    def _judge(self, one: SourceFile) -> IncomingFile:
+    def _admit(self, one: SourceFile) -> IncomingFile:
         """The file under its name in the workspace; UnreadableFile where something is against it."""
         pieces = one.path.split("/")
         if any(piece.lower() in _RUBBISH for piece in pieces):
@@ -149,7 +143,6 @@ class _Admission:
             raise UnreadableFile("symlink", "a symlink is there, and those are not written through")
 
     def _refuse_over_quota(self, path: NotePath, size: int) -> None:
-        """As if everything so far had come."""
         there = self.there.get(path)
         if there is not None and not self.overwrite:
             return

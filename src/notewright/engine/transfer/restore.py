@@ -9,7 +9,7 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from notewright.engine.transfer.manifest import Manifest, WorkspacePart
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, ReadOnly, Unavailable
 from notewright.notes.path import NotePath, with_md
+
+_LINKED = "a symlink is there now, and those are not written through"
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,10 @@ def restore(
         there = {entry.path: entry for entry in ws.store.entries()}
         links = {path for path, entry in there.items() if entry.kind == "symlink"}
         extra = [path for path in there if exact and path not in part.files and _is_asked(path, paths)]
-        files = [_incoming(place, manifest.date, part, path) for path in wanted if path not in links]
+        files: list[IncomingFile | SkippedFile] = [
+            SkippedFile(path, "symlink", _LINKED) if path in links else _incoming(place, manifest.date, part, path)
+            for path in wanted
+        ]
         files += [IncomingFile(path, there[path].size, None) for path in extra if path not in links]
         came = write_files(
             ws,
@@ -82,9 +87,7 @@ def restore(
             dry_run=dry_run,
             report=lambda done: report(done, len(files)),
         )
-    words = "a symlink is there now, and those are not written through"
-    skipped = tuple(SkippedFile(path, "symlink", words) for path in wanted if path in links)
-    return Restored(**vars(replace(came, skipped=came.skipped + skipped)), date=manifest.date)
+    return Restored(**vars(came), date=manifest.date)
 
 
 def restore_to(
@@ -121,7 +124,7 @@ def restore_to(
                 words = "this folder takes it for another file with a name like it"
                 skipped.append(SkippedFile(name, "exists", words))
             except UnreadableFile as damaged:
-                skipped.append(SkippedFile(name, damaged.reason, damaged.words))
+                skipped.append(damaged.skipped(name))
             report(count, len(todo))
         if not dry_run:
             _make_links(target, parts, {path for _, path in todo} if paths else None)
