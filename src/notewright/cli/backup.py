@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from notewright.app import opening
 from notewright.cli import printing
@@ -44,30 +44,17 @@ def backup(args: argparse.Namespace) -> int:
 
 def restore(args: argparse.Namespace) -> int:
     source = _place(args, args.source, configured(args), "--from")
+    how: dict[str, Any] = {"date": args.date, "dry_run": args.dry_run}
     if args.into:
         with usage(args):
             refuse_not_yet(args.into)
+        paths = [path.removeprefix("./") for path in args.paths]
         with printing.progress("Restoring") as report:
-            restored = restore_to(
-                args.into,
-                source,
-                date=args.date,
-                workspace=args.workspace,
-                paths=[path.removeprefix("./") for path in args.paths],
-                dry_run=args.dry_run,
-                report=report,
-            )
+            restored = restore_to(args.into, source, workspace=args.workspace, paths=paths, report=report, **how)
     else:
         with opened(args, indexed=False) as ws, printing.progress("Restoring") as report:
-            restored = restore_backup(
-                ws,
-                source,
-                date=args.date,
-                paths=[typed(ws, path) for path in args.paths],
-                exact=args.exact,
-                dry_run=args.dry_run,
-                report=report,
-            )
+            paths = [typed(ws, path) for path in args.paths]
+            restored = restore_backup(ws, source, paths=paths, exact=args.exact, report=report, **how)
     _print_restored(restored, args)
     return 1 if restored.skipped else 0
 
@@ -89,14 +76,8 @@ def export(args: argparse.Namespace) -> int:
 
 def import_(args: argparse.Namespace) -> int:
     with opened(args, indexed=False) as ws, printing.progress("Importing") as report:
-        done = import_files(
-            ws,
-            args.source,
-            into=typed(ws, args.under),
-            overwrite=args.overwrite,
-            dry_run=args.dry_run,
-            report=report,
-        )
+        into = typed(ws, args.under)
+        done = import_files(ws, args.source, into=into, overwrite=args.overwrite, dry_run=args.dry_run, report=report)
     _print_import(done, args)
     return 1 if _missed(done.skipped) else 0
 

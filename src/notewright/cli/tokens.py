@@ -4,6 +4,7 @@ import argparse
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from datetime import UTC
 from typing import Any
 
@@ -92,11 +93,7 @@ def _document(one: Token, now: float) -> dict[str, Any]:
     return {
         "name": one.name,
         "good": one.good(now),
-        "workspaces": one.grant.workspaces,
-        "surfaces": one.grant.surfaces,
-        "read_only": one.grant.read_only,
-        "hide": one.grant.hide,
-        "write_under": one.grant.write_under,
+        **asdict(one.grant),
         **{key: None if value is None else printing.when(value) for key, value in times.items()},
     }
 
