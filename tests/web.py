@@ -4,25 +4,52 @@ import contextlib
 import itertools
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import httpx2
 import uvicorn
+from starlette.applications import Starlette
 from tests.server.lines import HELLO
 
-from notewright.app import compose
+from notewright.accounts.sqlite import SqliteAccounts
+from notewright.app import compose, compose_http
 from notewright.app.opening import open_library
 from notewright.config.load import Config
 from notewright.config.settings import SURFACES
+from notewright.mcp.late_library import OpenLibrary
+from notewright.surfaces.base import Surface
+
+
+def http_app(
+    opened: Callable[[], OpenLibrary],
+    surfaces: Sequence[Surface],
+    config: Config | None = None,
+    **settings: Any,
+) -> Starlette:
+    """Some surfaces over HTTP, as an ASGI application by itself: what is kept is gone with it.
+
+    `settings` are some of the configuration, by their names with `_` for the dot (`http_origins=…`).
+    """
+    config = config or Config((), "", "")
+    values = {**config.values, **{name.replace("_", ".", 1): value for name, value in settings.items()}}
+    site = compose_http.Site(replace(config, values=values), SqliteAccounts.in_memory(), opened)
+
+    @contextlib.asynccontextmanager
+    async def open_site() -> AsyncIterator[None]:
+        with site:
+            yield
+
+    return site.app(surfaces, around=[open_site()])
 
 
 @contextlib.contextmanager
 def on_the_web(config: Config) -> Iterator[str]:
     """The address at which every surface is served, until the end of the block."""
     surfaces = [compose.surface_named(name, config) for name in SURFACES]
-    web = compose.http_app(partial(open_library, config), surfaces)
+    web = http_app(partial(open_library, config), surfaces)
     server = uvicorn.Server(uvicorn.Config(web, log_level="error", timeout_graceful_shutdown=5))
     with socket.create_server(("127.0.0.1", 0)) as door:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})

@@ -16,8 +16,7 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from tests.server.echo import CAIRN, ECHO, NOTES, STRICT, Shelf
 from tests.server.lines import ENVELOPE, HELLO
-
-from notewright.app import compose
+from tests.web import http_app
 
 BOTH = {"accept": "application/json, text/event-stream"}
 
@@ -25,7 +24,7 @@ BOTH = {"accept": "application/json, text/event-stream"}
 @pytest.fixture(scope="module")
 def base() -> Iterator[str]:
     """The address of a server with four surfaces and two workspaces."""
-    site = compose.http_app(
+    site = http_app(
         lambda: Shelf("Main", "Other"), [ECHO, STRICT, NOTES, CAIRN], http_origins=("https://good.example",)
     )
     with socket.socket() as listening:

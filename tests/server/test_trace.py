@@ -21,9 +21,8 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from tests.server.echo import ECHO, Shelf
 from tests.server.watched import Watched, eventually, watched
-from tests.web import client_of
+from tests.web import client_of, http_app
 
-from notewright.app import compose
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server import request_context as visit
 from notewright.server.ops.logs import JsonLines, TextLines
@@ -134,7 +133,7 @@ def test_nothing_is_written_where_nobody_asked_for_it(server: Watched) -> None:
 
 def test_what_a_worker_thread_logs_names_the_request_it_works_for() -> None:
     with (
-        serving(compose.http_app(lambda: Shelf("Main"), [ECHO])) as address,
+        serving(http_app(lambda: Shelf("Main"), [ECHO])) as address,
         hearing("notewright") as lines,
         client_of(address, "echo") as client,
     ):

@@ -11,11 +11,10 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
 from notewright.accounts.base import Accounts
@@ -42,14 +41,6 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 Reread = Callable[[], Config]
 TURN_SECONDS = 0.0005  # of a thread that has much to do, when others wait: a short call need not wait for a long one
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
-
-class WebApp(Protocol):
-    """An ASGI application and what belongs to it. The web stack itself is loaded when it is served, not before."""
-
-    state: Any
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
 
 
 def serve(config: Config, reread: Reread | None = None) -> int:
@@ -254,23 +245,6 @@ def serve_stdio(opened: Callable[[], OpenLibrary], surfaces: Sequence[Surface]) 
     logging.shutdown()
     sys.stderr.flush()
     os._exit(0)  # Python takes half a second to take itself apart, and a call that hangs could trip it
-
-
-def http_app(
-    opened: Callable[[], OpenLibrary],
-    surfaces: Sequence[Surface],
-    config: Config | None = None,
-    **settings: Any,
-) -> WebApp:
-    """Some surfaces over HTTP, as an ASGI application by itself: what is kept is gone with it.
-
-    `settings` are some of the configuration, by their names with `_` for the dot (`http_origins=…`).
-    """
-    from notewright.app import compose_http
-
-    config = config or Config((), "", "")
-    values = {**config.values, **{name.replace("_", ".", 1): value for name, value in settings.items()}}
-    return compose_http.alone(replace(config, values=values), opened, surfaces)
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -15,7 +15,6 @@ from starlette.applications import Starlette
 from notewright.accounts.base import Accounts
 from notewright.accounts.limits import MemoryRateLimits, RateLimits
 from notewright.accounts.limits_files import FileRateLimits
-from notewright.accounts.sqlite import SqliteAccounts
 from notewright.api import routes as api
 from notewright.api.request import SiteContext
 from notewright.app.compose import (
@@ -186,18 +185,6 @@ def _rules(config: Config, entry: AuthSettings) -> mcp_endpoint.Rules:
         proxies=config["http.trusted_proxies"],
         most_bytes=config["http.max_request_bytes"],
     )
-
-
-def alone(config: Config, opened: Callable[[], OpenLibrary], surfaces: Sequence[Surface]) -> Starlette:
-    """An application that needs no state directory and ends its site with itself."""
-    site = Site(config, SqliteAccounts.in_memory(), opened)
-
-    @contextlib.asynccontextmanager
-    async def open_site() -> AsyncIterator[None]:
-        with site:
-            yield
-
-    return site.app(surfaces, around=[open_site()])
 
 
 def work(

@@ -19,7 +19,6 @@ from notewright.notes.path import NotePath
 from notewright.notes.words import index_words
 
 T = TypeVar("T")
-Ask = Callable[[Callable[[Connection], T]], T]
 BATCH_CHARACTERS = 4_000_000
 SHARE = 10  # narrowing pays when fewer than one in so many notes are left
 MOST_WORDS = 400  # of the vocabulary for one piece of a word; more would not narrow

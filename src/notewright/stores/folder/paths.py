@@ -29,15 +29,6 @@ _RENAMEAT2 = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s3
 _STRICT = 0x08 | 0x04 | 0x02  # RESOLVE_BENEATH, NO_SYMLINKS, NO_MAGICLINKS
 _NOREPLACE, _EXCHANGE = 1, 2
 _CANNOT = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
-_NOTHING_THERE = {
-    errno.ENOENT,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.ELOOP,
-    errno.ENAMETOOLONG,
-    errno.EILSEQ,
-    errno.ENXIO,  # a socket
-}
 _NO_PATH = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|\0")
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -366,7 +366,6 @@ def _undone(call: Call, ws: Workspace, args: Args, dry_run: bool) -> Undone:
 
 DESTRUCTIVE = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": False}
 SAFE = {**DESTRUCTIVE, "destructiveHint": False}
-IDEMPOTENT = {**SAFE, "idempotentHint": True}
 TOOLS = (
     Tool("write", schema.DESCRIPTIONS["write"], schema.WRITE, write, DESTRUCTIVE),
     Tool("edit", schema.DESCRIPTIONS["edit"], schema.EDIT, edit, DESTRUCTIVE),
