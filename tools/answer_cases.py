@@ -15,26 +15,22 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
+import note_structure
+
 from notewright.errors import Exists, Invalid, NotFound, Problem
 from notewright.notes.daily import DailySettings, daily_path
 from notewright.notes.edits.edit import line_at
-from notewright.notes.links.embeds import expand_embeds as notes_expand_embeds
-from notewright.notes.links.embeds import unlinked_mentions as notes_unlinked_mentions
-from notewright.notes.links.relabel import rename_block as notes_rename_block
-from notewright.notes.links.relabel import rename_heading as notes_rename_heading
-from notewright.notes.links.relabel import rename_tag as notes_rename_tag
+from notewright.notes.links import mentions, relabel
 from notewright.notes.links.rename import Rewritten, moves_of, plan_rename
 from notewright.notes.links.resolve import names_of, resolve
 from notewright.notes.links.syntax import shown_text
 from notewright.notes.model import Link, Note
+from notewright.notes.parse import slugs
 from notewright.notes.parse.headings import find_section
 from notewright.notes.parse.parser import parse
-from notewright.notes.parse.slugs import heading_slugs as notes_heading_slugs
-from notewright.notes.parse.structure import block_structure as notes_block_structure
-from notewright.notes.parse.structure import list_items
 from notewright.notes.parse.tags import tag_key
 from notewright.notes.path import NotePath, name_problem, path_problem
-from notewright.notes.query import parse_query, satisfies, tag_under
+from notewright.notes.query import parse_query
 
 Answer = dict[str, Any]
 
@@ -132,7 +128,7 @@ def unlinked_mentions(vault: Vault) -> Answer:
     asked = vault.asked()
     called = [asked.path.stem, *asked.aliases]
     others = [note for note in vault.notes() if note.path != asked.path]
-    return {"notes": [note.path for note in others if notes_unlinked_mentions(note, called)]}
+    return {"notes": [note.path for note in others if mentions.unlinked_mentions(note, called)]}
 
 
 def note_aliases(vault: Vault) -> Answer:
@@ -160,12 +156,12 @@ def extract_blocks(vault: Vault) -> Answer:
 
 
 def block_structure(vault: Vault) -> Answer:
-    blocks = notes_block_structure(vault.asked())
+    blocks = note_structure.block_structure(vault.asked())
     return {"sections": [{"type": b.kind, "start_line": b.start_line, "end_line": b.end_line} for b in blocks]}
 
 
 def extract_list_items(vault: Vault) -> Answer:
-    items = list_items(vault.asked())
+    items = note_structure.list_items(vault.asked())
     return {
         "items": [
             {"line": item.line, "end_line": item.end_line, "task": item.task, "parent_line": item.parent_line}
@@ -175,7 +171,7 @@ def extract_list_items(vault: Vault) -> Answer:
 
 
 def heading_slugs(vault: Vault) -> Answer:
-    return {"slugs": notes_heading_slugs(vault.args["headings"], vault.args.get("style", "github"))}
+    return {"slugs": slugs.heading_slugs(vault.args["headings"], vault.args.get("style", "github"))}
 
 
 # ---- tags and properties ------------------------------------------------------------------------------
@@ -192,7 +188,7 @@ def extract_tags(vault: Vault) -> Answer:
 
 def notes_with_tag(vault: Vault) -> Answer:
     nested, tag = vault.args.get("include_nested", True), vault.args["tag"]
-    fits = tag_under if nested else lambda name, wanted: tag_key(name) == tag_key(wanted)
+    fits = note_structure.tag_under if nested else lambda name, wanted: tag_key(name) == tag_key(wanted)
     return {"paths": [note.path for note in vault.notes() if any(fits(own.name, tag) for own in note.tags)]}
 
 
@@ -252,21 +248,21 @@ def _inside(vault: Vault, plan: Callable[[], tuple[Rewritten, ...]]) -> Answer:
 def rename_heading(vault: Vault) -> Answer:
     args = vault.args
     return _inside(
-        vault, lambda: notes_rename_heading(vault.asked(), args["from"], args["to"], vault.names, vault.notes())
+        vault, lambda: relabel.rename_heading(vault.asked(), args["from"], args["to"], vault.names, vault.notes())
     )
 
 
 def rename_block(vault: Vault) -> Answer:
     args = vault.args
     return _inside(
-        vault, lambda: notes_rename_block(vault.asked(), args["from"], args["to"], vault.names, vault.notes())
+        vault, lambda: note_structure.rename_block(vault.asked(), args["from"], args["to"], vault.names, vault.notes())
     )
 
 
 def rename_tag(vault: Vault) -> Answer:
     args = vault.args
     nested = args.get("include_nested", True)
-    return _inside(vault, lambda: notes_rename_tag(vault.notes(), args["from"], args["to"], nested=nested))
+    return _inside(vault, lambda: relabel.rename_tag(vault.notes(), args["from"], args["to"], nested=nested))
 
 
 # ---- the rest -----------------------------------------------------------------------------------------
@@ -279,7 +275,7 @@ def daily_note_path(vault: Vault) -> Answer:
 
 def search_query(vault: Vault) -> Answer:
     wanted = parse_query(vault.args["query"])
-    return {"paths": [note.path for note in vault.notes() if satisfies(note, wanted)]}
+    return {"paths": [note.path for note in vault.notes() if note_structure.satisfies(note, wanted)]}
 
 
 def path_check(vault: Vault) -> Answer:
@@ -288,7 +284,7 @@ def path_check(vault: Vault) -> Answer:
 
 
 def expand_embeds(vault: Vault) -> Answer:
-    shown = notes_expand_embeds(vault.asked(), vault.names, lambda path: vault.note(path))
+    shown = note_structure.expand_embeds(vault.asked(), vault.names, lambda path: vault.note(path))
     return {"terminates": isinstance(shown, str)}
 
 

@@ -10,7 +10,7 @@ import pytest
 from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.check import check
 from notewright.engine.find.links import incoming
-from notewright.engine.move import NotesRead, delete_marked, move, rename_block, rename_heading, rename_tag
+from notewright.engine.move import NotesRead, delete_marked, move, rename_heading, rename_tag
 from notewright.errors import Exists, Forbidden, Invalid, NotFound, ReadOnly
 from notewright.ledger.base import Past
 from notewright.notes.links.resolve import STEM
@@ -193,13 +193,12 @@ def test_a_note_that_vanishes_before_its_heading_is_renamed_is_missing_and_no_ot
     assert texts(tmp_path / "Main") == {"A.md": "# Old\n", "B.md": "# Old\n[[A#Old]]"}
 
 
-def test_headings_blocks_and_tags_are_renamed_with_their_links(workspace, tmp_path: Path) -> None:
+def test_headings_and_tags_are_renamed_with_their_links(workspace, tmp_path: Path) -> None:
     ws = workspace({"A.md": "# Old\ntext ^b1\n\n#t/x\n", "B.md": "[[A#Old]] [[A#^b1]] #t\n"})
     rename_heading(ws, NotePath("A.md"), "Old", "New")
-    rename_block(ws, NotePath("A.md"), "b1", "b2")
     rename_tag(ws, "t", "u")
-    assert (tmp_path / "Main/A.md").read_text() == "# New\ntext ^b2\n\n#u/x\n"
-    assert (tmp_path / "Main/B.md").read_text() == "[[A#New]] [[A#^b2]] #u\n"
+    assert (tmp_path / "Main/A.md").read_text() == "# New\ntext ^b1\n\n#u/x\n"
+    assert (tmp_path / "Main/B.md").read_text() == "[[A#New]] [[A#^b1]] #u\n"
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from notewright.engine.changes.history import undo, undo_since
 from notewright.engine.daily import append_daily
 from notewright.engine.dialects.cairn import patch_stamped, write_stamped
 from notewright.engine.dialects.octarine import replace_with_copy
-from notewright.engine.move import delete_marked, move, rename_block, rename_heading, rename_tag
+from notewright.engine.move import delete_marked, move, rename_heading, rename_tag
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import change_path, change_text, create, delete, edit_note, overwrite, put
 from notewright.errors import Conflict, NotFound
@@ -60,7 +60,6 @@ KINDS: dict[str, Callable[[Workspace], object]] = {
     "move an attachment": lambda ws: move(ws, NotePath("pic.png"), "Pictures/"),
     "relocate": lambda ws: change_path(ws, TEA, NotePath("Away/Tea.md"), lambda text: f"{text}moved\n"),
     "a heading": lambda ws: rename_heading(ws, TEA, "Tea", "Green tea"),
-    "a block": lambda ws: rename_block(ws, TEA, "leaf", "leaves"),
     "a tag": lambda ws: rename_tag(ws, "drink", "beverage"),
     "a daily note": lambda ws: append_daily(ws, DAY, "- did it"),
     "a copy kept beside": lambda ws: replace_with_copy(ws, TEA, b"new\n", overwrite=True, make_folders=True),

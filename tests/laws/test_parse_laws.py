@@ -6,11 +6,11 @@ from itertools import pairwise
 import pyromark
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tools.note_structure import block_structure, list_items
 
 from notewright.notes.model import Note
 from notewright.notes.parse.headings import find_section, sections
 from notewright.notes.parse.parser import parse
-from notewright.notes.parse.structure import block_structure, list_items
 from notewright.notes.path import NotePath
 from notewright.notes.words import index_words, mentions, query_words
 

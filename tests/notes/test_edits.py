@@ -13,7 +13,6 @@ from notewright.notes.edits.edit import (
     Edit,
     InsertAtLine,
     InsertBesideText,
-    Overwrite,
     Prepend,
     RemoveProperty,
     RemoveTag,
@@ -30,7 +29,6 @@ from notewright.notes.edits.sections import (
     DeleteSection,
     PrependToSection,
     ReplaceSection,
-    section_text,
 )
 from notewright.notes.edits.splices import Splice, spliced
 from notewright.notes.edits.yaml import yaml_block
@@ -61,7 +59,6 @@ DOC = "# A\none\n\n## B\ntwo\n\n\n# C\nthree"
         ("---\na: 1\n---\n", Prepend("x", apart=True), "---\na: 1\n---\n\nx\n"),
         ("---\na: 1\n---\nb\nb", ReplaceBody("x"), "---\na: 1\n---\nx"),
         ("b", ReplaceBody("x"), "x"),
-        ("b", Overwrite("x"), "x"),
         ("a\nb\nc", InsertAtLine(2, "x"), "a\nx\nb\nc"),
         ("a\nb\nc", InsertAtLine(3, "x", after=True), "a\nb\nc\nx"),
         ("a\r\nb\r\n", InsertAtLine(2, "x", after=True), "a\r\nb\r\nx\r\n"),
@@ -118,15 +115,6 @@ def test_a_headings_match_follows_the_rule_asked_for() -> None:
     assert apply("# intro\nx\n", AppendToSection("Intro", "y")) == "# intro\nx\ny\n"
     with pytest.raises(NotFound):
         apply("# intro\nx\n", AppendToSection("Intro", "y", HeadingRule.EXACT))
-
-
-def test_reading_a_section_or_a_block() -> None:
-    note = parse(NotePath("n.md"), "# A\none\n## B\ntwo ^x\n# C\n")
-    assert section_text(note, "A") == "# A\none\n## B\ntwo ^x\n"
-    assert section_text(note, "A > B", with_heading=False) == "two ^x\n"
-    assert section_text(note, "^x") == "two ^x\n"
-    with pytest.raises(NotFound):
-        section_text(note, "^y")
 
 
 # ---- replace ------------------------------------------------------------------------------------------
@@ -197,7 +185,6 @@ SAFE_AGAIN = {
     ReplaceSection("A", "x"): True,
     DeleteSection("A"): True,
     InsertAtLine(1, "x"): False,
-    Overwrite("x"): False,
     ReplaceBody("x"): False,
 }
 

@@ -1,10 +1,11 @@
 """The search language."""
 
 import pytest
+from tools.note_structure import satisfies
 
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
-from notewright.notes.query import parse_query, parse_terms, satisfies
+from notewright.notes.query import parse_query, parse_terms
 
 NOTE = parse(
     NotePath("Projects/Tea.md"),
@@ -74,13 +75,11 @@ def test_a_query_is_laid_flat_for_an_index() -> None:
     assert (terms.words, terms.phrases, terms.without) == (("tea", "hot milk"), ("hot milk",), ("coffee", "iced tea"))
     assert (terms.tags, terms.without_tags, terms.paths, terms.without_paths) == (("x",), ("y",), ("A/",), ("B",))
     assert (terms.properties, terms.without_properties) == ((("k", "v"), ("k3", None)), (("k2", None),))
-    assert terms.flat
 
 
 def test_words_of_every_alternative_are_words_to_rank_by() -> None:
     terms = parse_terms("tea (milk OR honey) -(coffee OR water)")
     assert terms.words == ("tea", "milk", "honey")
-    assert not terms.flat
 
 
 @pytest.mark.parametrize("query", ["(" * 5000, "-" * 500, "a OR " * 5000, '"' * 999, "[[[" * 500, "OR", "[[Tea]]"])

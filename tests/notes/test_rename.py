@@ -3,7 +3,7 @@
 import pytest
 
 from notewright.errors import Exists, Invalid, NotFound
-from notewright.notes.links.relabel import rename_block, rename_heading, rename_tag
+from notewright.notes.links.relabel import rename_heading, rename_tag
 from notewright.notes.links.rename import Rewritten, moves_of, plan_rename, touched_keys
 from notewright.notes.links.resolve import link_key, names_of
 from notewright.notes.parse.parser import parse
@@ -242,19 +242,6 @@ def test_a_heading_is_one_line_of_text(new: str) -> None:
     note = parse(NotePath("a.md"), "# A\n")
     with pytest.raises(Invalid):
         rename_heading(note, "A", new, names_of([note.path]), [note])
-
-
-def test_a_block_id_takes_its_links_along() -> None:
-    note, other = parse(NotePath("a.md"), "text ^one\n"), parse(NotePath("b.md"), "[[a#^one]] [[a#^two]]")
-    names = names_of([note.path, other.path])
-    assert texts(rename_block(note, "^one", "two", names, [note, other])) == {
-        "a.md": "text ^two\n",
-        "b.md": "[[a#^two]] [[a#^two]]",
-    }
-    with pytest.raises(NotFound):
-        rename_block(note, "none", "two", names, [])
-    with pytest.raises(Invalid):
-        rename_block(note, "one", "no good", names, [])
 
 
 def test_a_tag_takes_its_children_along() -> None:

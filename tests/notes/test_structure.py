@@ -1,10 +1,10 @@
 """Block ids, top-level blocks, list items, slugs."""
 
 import pytest
+from tools.note_structure import block_structure, list_items
 
 from notewright.notes.parse.parser import parse
 from notewright.notes.parse.slugs import heading_slugs
-from notewright.notes.parse.structure import block_structure, list_items
 from notewright.notes.path import NotePath
 
 

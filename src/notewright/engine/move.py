@@ -17,7 +17,6 @@ from notewright.engine.workspace import Workspace
 from notewright.engine.write import Deleted, admit, refuse_twin, trash_place
 from notewright.errors import Exists, Forbidden, Invalid, NotFound
 from notewright.notes.edits.splices import Splice, spliced
-from notewright.notes.links.relabel import rename_block as plan_block
 from notewright.notes.links.relabel import rename_heading as plan_heading
 from notewright.notes.links.relabel import rename_tag as plan_tag
 from notewright.notes.links.rename import Rewritten, moves_of, plan_rename, touched_keys
@@ -296,12 +295,6 @@ def rename_heading(ws: Workspace, path: NotePath, old: str, new: str, *, dry_run
     """A heading, and every link to it in all notes."""
     summary = f"renamed the heading {old!r} of {path} to {new!r}"
     return _relabel(ws, summary, path, lambda notes: plan_heading(notes[0], old, new, ws.index, notes), dry_run)
-
-
-def rename_block(ws: Workspace, path: NotePath, old: str, new: str, *, dry_run: bool = False) -> RenamedInside:
-    """A block id, and every link to it in all notes."""
-    summary = f"renamed ^{old} of {path} to ^{new}"
-    return _relabel(ws, summary, path, lambda notes: plan_block(notes[0], old, new, ws.index, notes), dry_run)
 
 
 def rename_tag(ws: Workspace, old: str, new: str, *, dry_run: bool = False) -> RenamedInside:

@@ -9,9 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from notewright.notes.model import Note
-from notewright.notes.parse.tags import tag_key
-
 MAX_CONDITIONS = 64
 MAX_DEPTH = 16
 _TOKEN = re.compile(
@@ -54,11 +51,7 @@ Condition = Term | Not | All | Either
 
 @dataclass(frozen=True, slots=True)
 class SearchTerms:
-    """A query laid flat for an index: what to rank by, and what must or must not hold.
-
-    `condition` is the whole query; `flat` says that the lists alone are as much, which they are without `OR`
-    and parentheses.
-    """
+    """A query laid flat for an index: what to rank by, and what must or must not hold."""
 
     words: tuple[str, ...] = ()
     phrases: tuple[str, ...] = ()
@@ -69,8 +62,6 @@ class SearchTerms:
     without_paths: tuple[str, ...] = ()
     properties: tuple[tuple[str, str | None], ...] = ()
     without_properties: tuple[tuple[str, str | None], ...] = ()
-    condition: Condition = All(())
-    flat: bool = True
 
 
 def parse_terms(query: str) -> SearchTerms:
@@ -93,8 +84,6 @@ def parse_terms(query: str) -> SearchTerms:
         without_paths=_texts(denied, "path"),
         properties=_pairs(held),
         without_properties=_pairs(denied),
-        condition=condition,
-        flat=len(held) + len(denied) == len(members),
     )
 
 
@@ -166,35 +155,6 @@ def _term(token: re.Match[str]) -> Condition | None:
     else:
         term = Term("phrase" if token["phrase"] is not None else "word", text.replace('\\"', '"'))
     return Not(term) if token["minus"] else term
-
-
-# ---- judging ------------------------------------------------------------------------------------------
-
-
-def satisfies(note: Note, condition: Condition) -> bool:
-    """Whether a note fulfils a query. Words are parts of words, as in Obsidian."""
-    match condition:
-        case Not():
-            return not satisfies(note, condition.of)
-        case All():
-            return all(satisfies(note, each) for each in condition.of)
-        case Either():
-            return any(satisfies(note, each) for each in condition.of)
-        case Term("tag", text):
-            return any(tag_under(tag.name, text or "") for tag in note.tags)
-        case Term("path", text):
-            return (text or "").casefold() in note.path.casefold()
-        case Term("property", text, key):
-            return has_property(note.frontmatter.properties, key, text)
-        case Term(_, text):
-            wanted = (text or "").casefold()
-            return wanted in note.text.casefold() or wanted in note.path.stem.casefold()
-
-
-def tag_under(tag: str, wanted: str) -> bool:
-    """Whether a tag is the wanted one or below it, case ignored."""
-    key, above = tag_key(tag), tag_key(wanted)
-    return key == above or key.startswith(above + "/")
 
 
 def has_property(properties: Mapping[str, Any], key: str, value: str | None) -> bool:

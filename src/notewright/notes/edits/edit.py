@@ -196,17 +196,6 @@ class ReplaceBody:
         return [Splice(front.end, len(text), before + self.text)]
 
 
-@dataclass(frozen=True, slots=True)
-class Overwrite:
-    """The whole note."""
-
-    text: str
-    safe_again: ClassVar[bool] = False
-
-    def splices(self, text: str, path: NotePath) -> list[Splice]:
-        return [Splice(0, len(text), self.text)]
-
-
 # ---- properties ---------------------------------------------------------------------------------------
 
 

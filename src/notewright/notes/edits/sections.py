@@ -27,26 +27,6 @@ def section_of(note: Note, wanted: str, rule: HeadingRule = HeadingRule.OBSIDIAN
     return found
 
 
-def section_text(
-    note: Note, wanted: str, rule: HeadingRule = HeadingRule.OBSIDIAN, *, with_heading: bool = True
-) -> str:
-    """The text of a section, or of the block that `^id` names."""
-    if wanted.lstrip("#").startswith("^"):
-        return _block_text(note, wanted.lstrip("#")[1:].strip())
-    section = section_of(note, wanted, rule)
-    return note.text[section.start if with_heading else section.body : section.end]
-
-
-def _block_text(note: Note, wanted: str) -> str:
-    for block in note.blocks:
-        if block.id.lower() == wanted.lower():
-            lines = lines_of(note.text)[block.start_line - 1 : block.end_line]
-            return note.text[lines[0][0] : lines[-1][1]]
-    nearest = get_close_matches(wanted, [block.id for block in note.blocks], 3, 0)
-    hint = "blocks here: " + ", ".join("^" + name for name in nearest) if nearest else "it has no block ids"
-    raise NotFound(f"no block ^{wanted} in {note.path}", hint=hint, what="block", path=note.path, nearest=nearest)
-
-
 @dataclass(frozen=True, slots=True)
 class ReplaceSection:
     """What stands below the heading line, sub-headings included; the blank lines before the next heading stay."""

@@ -1,10 +1,10 @@
-"""Renaming what is inside notes: a heading, a block id, a tag, with every link to it."""
+"""Renaming what is inside notes: a heading or a tag, with every link to it."""
 
 import re
 from collections.abc import Callable, Iterable
 from itertools import groupby
 
-from notewright.errors import Exists, Invalid, NotFound
+from notewright.errors import Exists, Invalid
 from notewright.notes.edits.sections import section_of
 from notewright.notes.edits.splices import Splice, spliced
 from notewright.notes.links.rename import Rewritten, as_written
@@ -16,7 +16,6 @@ from notewright.notes.parse.parser import parse
 from notewright.notes.parse.tags import is_tag, tag_key
 
 _NOT_IN_LINKS = re.compile(r"(?:[:#|^\\\[\]\s]|%%)+")
-_BLOCK_ID = re.compile(r"[A-Za-z0-9-]+")
 
 
 def rename_heading(
@@ -42,7 +41,7 @@ def rename_heading(
                 return subpath
         raise Exists(f"{note.path} has a heading {new!r} already", hint="choose another text", path=note.path)
 
-    return _relinked(note, own, _linking(note, names, notes, policy), followed)
+    return relinked(note, own, links_into(note, names, notes, policy), followed)
 
 
 def _with_new_part(note: Note, index: int, renamed: int, subpath: str, new: str) -> str:
@@ -70,29 +69,6 @@ def _in_link(heading: str) -> str:
     return _NOT_IN_LINKS.sub(" ", heading).strip()
 
 
-def rename_block(
-    note: Note, old: str, new: str, names: Names, notes: Iterable[Note], policy: LinkPolicy = OBSIDIAN
-) -> tuple[Rewritten, ...]:
-    """The texts that change when a block id of `note` becomes another."""
-    old, new = old.lstrip("#^"), new.lstrip("#^")
-    if not _BLOCK_ID.fullmatch(new) or new == old:
-        raise Invalid(f"{new!r} cannot be a new block id", hint="use letters, digits and dashes", what="to")
-    ids = {block.id.lower(): block for block in note.blocks}
-    if old.lower() not in ids:
-        raise NotFound(f"no block ^{old} in {note.path}", what="block", path=note.path)
-    if new.lower() in ids and new.lower() != old.lower():
-        raise Exists(f"{note.path} has a block ^{new} already", hint="choose another id", path=note.path)
-    block = ids[old.lower()]
-    own = Splice(block.start, block.end, new)
-    wanted = f"#^{old.lower()}"
-    return _relinked(
-        note,
-        own,
-        _linking(note, names, notes, policy),
-        lambda link: f"#^{new}" if link.subpath.lower() == wanted else None,
-    )
-
-
 def rename_tag(notes: Iterable[Note], old: str, new: str, *, nested: bool = True) -> tuple[Rewritten, ...]:
     """The texts that change when a tag, and with `nested` those below it, get a new name. Case is ignored."""
     old, new = old.strip().removeprefix("#"), new.strip().removeprefix("#")
@@ -114,7 +90,7 @@ def _retagged(note: Note, old: str, new: str, nested: bool) -> Rewritten | None:
 # ---- links to a place in a note -----------------------------------------------------------------------
 
 
-def _linking(note: Note, names: Names, notes: Iterable[Note], policy: LinkPolicy) -> list[tuple[Note, Link]]:
+def links_into(note: Note, names: Names, notes: Iterable[Note], policy: LinkPolicy) -> list[tuple[Note, Link]]:
     """Every link with a subpath that leads to the note, its own included."""
     others = [other for other in notes if other.path != note.path]
     return [
@@ -125,7 +101,7 @@ def _linking(note: Note, names: Names, notes: Iterable[Note], policy: LinkPolicy
     ]
 
 
-def _relinked(
+def relinked(
     note: Note, own: Splice, links: list[tuple[Note, Link]], followed: Callable[[Link], str | None]
 ) -> tuple[Rewritten, ...]:
     """The note with its own change, and every text with a link whose subpath is a new one."""
