@@ -1,86 +1,180 @@
-"""Regular expressions of several dialects read into trees. What is wrong is said in words, with its place."""
+"""Regular expressions of several dialects, read into one tree. What is wrong is said in words, with its place.
+
+`\\s`, `.`, `\\b`, `\\d`, `\\w`, `^` and `$` differ between dialects and between engines: here they become values that
+say what they are, and `_regex_writers.py` writes them for the engine that will run them.
+"""
 
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
-from notewright.engine.find._regex_tree import (
-    LAST,
-    MAX_LENGTH,
-    Backreference,
-    Boundary,
-    Capture,
-    Chain,
-    Char,
-    Choice,
-    Lookaround,
-    Named,
-    Node,
-    Range,
-    Repeat,
-    Set,
-    complement,
-)
+import regex  # type: ignore[import-untyped]
+
 from notewright.errors import Invalid
 
+MAX_LENGTH = 1000
 MAX_DEPTH = 100
+LAST = 0x10FFFF
+Dialect = Literal["re2", "python-like", "javascript", "literal"]
+Range = tuple[int, int]
+
+
+# ---- the tree -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Syntax:
-    """What a dialect allows and means."""
+class Named:
+    """A class with a name: `d`, `w`, `s` (with `a` before it: of ASCII), or a Unicode property."""
 
-    unicode: bool = True  # \\d \\w \\s \\b know every script
-    look: bool = True  # look-around, back references, atomic groups
-    flags: bool = True  # (?i) in the middle of a pattern
-    python: bool = True  # (?P<name>…), (?#…), \\A, \\Z, possessive quantifiers
-    javascript: bool = False  # [^], \\cX, \\uXXXX, unknown escapes are the letter itself
+    name: str
+    negated: bool = False
 
 
-LINEAR = Syntax(look=False)
-PYTHON_LIKE = Syntax()
-JAVASCRIPT = Syntax(unicode=False, flags=False, python=False, javascript=True)
+@dataclass(frozen=True, slots=True)
+class Set:
+    """One character of these, or of all others."""
+
+    items: tuple[Range | Named, ...]
+    negated: bool
+    fold: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """A place without width: line-start, line-end, text-start, text-end, word, not-word, with `ascii-` before the last
+    two; left-free and right-free: no character of a word before, or after."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lookaround:
+    node: "Node"
+    behind: bool
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Backreference:
+    """What a group matched, again."""
+
+    group: int | str
+    fold: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    node: "Node"
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Atomic:
+    """The first way its node matches and no other: `(?>…)`, `a++`."""
+
+    node: "Node"
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    node: "Node"
+    low: int
+    high: int | None
+    lazy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    nodes: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    nodes: tuple["Node", ...]
+
+
+Node = Set | Boundary | Lookaround | Backreference | Capture | Atomic | Repeat | Chain | Choice
+
+
+def inner_nodes(node: Node) -> tuple[Node, ...]:
+    match node:
+        case Chain(nodes) | Choice(nodes):
+            return nodes
+        case Capture(inner) | Atomic(inner) | Repeat(inner) | Lookaround(inner):
+            return (inner,)
+    return ()
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """A node and all below it, from left to right, as groups are numbered."""
+    yield node
+    for inner in inner_nodes(node):
+        yield from walk(inner)
+
+
+def grown(node: Node, weigh: Callable[[Node], int]) -> int:
+    """The weight of all nodes when every counted repetition is written out, as engines do."""
+    inside = sum(grown(inner, weigh) for inner in inner_nodes(node))
+    if isinstance(node, Repeat):
+        inside *= max(1, node.low, node.high or 0)
+    return weigh(node) + inside
+
+
+def complement(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
+    """Every character outside of these ranges."""
+    rest, at = [], 0
+    for low, high in sorted(ranges):
+        if low > at:
+            rest.append((at, low - 1))
+        at = max(at, high + 1)
+    return (*rest, (at, LAST)) if at <= LAST else tuple(rest)
+
+
+# ---- reading ------------------------------------------------------------------------------------------
 
 _QUANTIFIER = re.compile(r"[*+?]|\{(\d+)(,(\d*))?\}", re.ASCII)
 _NAME = re.compile(r"[^\W\d]\w*")
 _POSIX = re.compile(r"\[:(\^?)([a-z]+):\]")
+_POSIX_NAMES = re.compile("alnum|alpha|ascii|blank|cntrl|digit|graph|lower|print|punct|space|upper|word|xdigit")
 _PROPERTY = re.compile(r"\{(\^?)([\w =:&\-]+)\}|(\w)", re.ASCII)
 _GROUPS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\((?!\?)|\(\?P?<(?![=!]))", re.DOTALL)
+_LOOK = re.compile(r"(<?)([=!])")
 _FLAGS = re.compile(r"([imsu]*)(?:-([ims]+))?([:)])")
-_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
-_POSIX_RANGES: dict[str, tuple[Range, ...]] = {
-    "alnum": ((48, 57), (65, 90), (97, 122)),
-    "alpha": ((65, 90), (97, 122)),
-    "ascii": ((0, 127),),
-    "blank": ((9, 9), (32, 32)),
-    "cntrl": ((0, 31), (127, 127)),
-    "digit": ((48, 57),),
-    "graph": ((33, 126),),
-    "lower": ((97, 122),),
-    "print": ((32, 126),),
-    "punct": ((33, 47), (58, 64), (91, 96), (123, 126)),
-    "space": ((9, 13), (32, 32)),
-    "upper": ((65, 90),),
-    "word": ((48, 57), (65, 90), (95, 95), (97, 122)),
-    "xdigit": ((48, 57), (65, 70), (97, 102)),
+_HEX = {
+    sign: re.compile(rf"\{{([0-9A-Fa-f]{{1,8}})\}}|([0-9A-Fa-f]{{{n}}})") for sign, n in (("x", 2), ("u", 4), ("U", 8))
 }
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
 _JAVASCRIPT_LINE_ENDS: tuple[Range, ...] = ((10, 10), (13, 13), (0x2028, 0x2029))
 
 
-def parse_pattern(pattern: str, syntax: Syntax, *, ignore_case: bool, multiline: bool) -> Node:
+def parse_pattern(pattern: str, dialect: Dialect, *, ignore_case: bool, multiline: bool) -> Node:
     """The tree of a pattern, or Invalid that says what is wrong and where."""
+    if dialect == "literal":
+        if len(pattern) > MAX_LENGTH:
+            raise Invalid(f"the text to look for is longer than {MAX_LENGTH} characters", what="pattern")
+        return Chain(tuple(Set(((ord(char), ord(char)),), False, ignore_case) for char in pattern))
     if len(pattern) > MAX_LENGTH:
         raise Invalid(f"the pattern is longer than {MAX_LENGTH} characters", what="pattern")
-    return _PatternParser(pattern, syntax, ignore_case, multiline).whole()
+    return _PatternParser(pattern, dialect, ignore_case, multiline).whole()
 
 
 class _PatternParser:
-    """One pass over a pattern. Flags are state because `(?i)` holds from where it stands to the end of its group."""
+    """One pass over a pattern. Flags are state because `(?i)` holds from where it stands to the end of its group.
 
-    def __init__(self, pattern: str, syntax: Syntax, ignore_case: bool, multiline: bool) -> None:
-        self.pattern, self.syntax = pattern, syntax
-        self.fold, self.multiline, self.dot_all = ignore_case, multiline, False
+    `re2` and `python-like` differ in what the first cannot say. In `javascript` `\\d \\w \\s \\b` are of ASCII, `(?i)`
+    and what only Python has are refused, unknown escapes are the letter itself.
+    """
+
+    def __init__(self, pattern: str, dialect: Dialect, ignore_case: bool, multiline: bool) -> None:
+        self.pattern, self.linear, self.javascript = pattern, dialect == "re2", dialect == "javascript"
+        self.flags = {flag for flag, on in (("i", ignore_case), ("m", multiline)) if on}
         self.place, self.depth = 0, 0
         self.total = sum(bool(found[1]) for found in _GROUPS.finditer(pattern))
+
+    @property
+    def fold(self) -> bool:
+        return "i" in self.flags
 
     def whole(self) -> Node:
         node = self.choice()
@@ -100,15 +194,20 @@ class _PatternParser:
             return True
         return False
 
+    def match(self, wanted: re.Pattern[str]) -> re.Match[str] | None:
+        found = wanted.match(self.pattern, self.place)
+        self.place = found.end() if found else self.place
+        return found
+
     def choice(self) -> Node:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self.wrong(f"groups stand more than {MAX_DEPTH} deep in each other")
-        flags = self.fold, self.multiline, self.dot_all
+        flags = self.flags
         branches = [self.chain()]
         while self.take("|"):
             branches.append(self.chain())
-        self.fold, self.multiline, self.dot_all = flags
+        self.flags = flags
         self.depth -= 1
         return branches[0] if len(branches) == 1 else Choice(tuple(branches))
 
@@ -128,24 +227,16 @@ class _PatternParser:
         if isinstance(node, Boundary):
             raise self.wrong(f"{found[0]} has nothing to repeat")
         self.place = found.end()
-        low, high = self.bounds(found)
+        low, high = _bounds(found)
         if high is not None and high < low:
             raise self.wrong(f"{found[0]} runs backwards", start)
         lazy = self.take("?")
-        possessive = not lazy and self.syntax.python and self.syntax.look and self.take("+")
+        possessive = not lazy and not self.javascript and not self.linear and self.take("+")
         again = _QUANTIFIER.match(self.pattern, self.place)
         if again:
             raise self.wrong(f"{again[0]} repeats a repetition")
-        return Repeat(node, low, high, lazy, possessive)
-
-    @staticmethod
-    def bounds(found: re.Match[str]) -> tuple[int, int | None]:
-        if found[1] is None:
-            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[found[0]]
-        low = min(int(found[1][:9]), 10**6)
-        if found[2] is None:
-            return low, low
-        return low, min(int(found[3][:9]), 10**6) if found[3] else None
+        repeat = Repeat(node, low, high, lazy)
+        return Atomic(repeat) if possessive else repeat
 
     def atom(self) -> Node | None:
         start, sign = self.place, self.pattern[self.place]
@@ -157,54 +248,51 @@ class _PatternParser:
         if sign == "\\":
             return self.escape(start)
         if sign == ".":
-            return self.dot()
-        if sign == "^":
-            return Boundary("line-start" if self.multiline else "text-start")
-        if sign == "$":
-            return Boundary("line-end" if self.multiline else "text-end")
+            ends = _JAVASCRIPT_LINE_ENDS if self.javascript else ((10, 10),)
+            return Set(() if "s" in self.flags else ends, True, self.fold)
+        if sign in "^$":
+            return Boundary(("line-" if "m" in self.flags else "text-") + ("start" if sign == "^" else "end"))
         if sign in "*+?" or (sign == "{" and _QUANTIFIER.match(self.pattern, start)):
             raise self.wrong(f"{sign} has nothing to repeat", start)
-        return Char(sign, self.fold)
+        return self.char(ord(sign))
 
-    def dot(self) -> Node:
-        ends: tuple[Range, ...] = _JAVASCRIPT_LINE_ENDS if self.syntax.javascript else ((10, 10),)
-        return Set(() if self.dot_all else ends, True, False)
+    def char(self, code: int) -> Set:
+        return Set(((code, code),), False, self.fold)
 
     # ---- groups ----------------------------------------------------------------------------------------
 
     def group(self, start: int) -> Node | None:
         if not self.take("?"):
-            return self.closed(start)
+            return Capture(self.closed(start))
         if self.take(":"):
-            return self.closed(start, captures=False)
-        for opening, behind, negated in (("=", 0, 0), ("!", 0, 1), ("<=", 1, 0), ("<!", 1, 1)):
-            if self.take(opening):
-                self.looks(start, "look-around")
-                return Lookaround(self.closed(start, captures=False).node, bool(behind), bool(negated))
-        if self.syntax.python and self.take(">"):
-            self.looks(start, "an atomic group")
-            return Capture(self.closed(start, captures=False).node, captures=False, atomic=True)
-        if self.syntax.python and self.take("P="):
-            return self.named_back(start, ")")
-        if self.take("<") or (self.syntax.python and self.take("P<")):
-            return self.named(start)
-        if self.syntax.python and self.take("#"):
-            self.comment(start)
-            return None
+            return self.closed(start)
+        if look := self.match(_LOOK):
+            self.refuse_if_linear(start, "look-around")
+            return Lookaround(self.closed(start), bool(look[1]), look[2] == "!")
+        if self.take("<") or (not self.javascript and self.take("P<")):
+            name = self.name(">")
+            return Capture(self.closed(start), name)
+        if not self.javascript:
+            if self.take(">"):
+                self.refuse_if_linear(start, "an atomic group")
+                return Atomic(self.closed(start))
+            if self.take("P="):
+                return self.named_back(start, ")")
+            if self.take("#"):
+                self.comment(start)
+                return None
         return self.flagged(start)
 
-    def looks(self, start: int, what: str) -> None:
-        if not self.syntax.look:
+    def refuse_if_linear(self, start: int, what: str) -> None:
+        if self.linear:
             raise self.wrong(f"{what} cannot be searched for in linear time", start)
 
-    def closed(self, start: int, *, captures: bool = True, name: str | None = None) -> Capture:
+    def closed(self, start: int) -> Node:
+        """What stands in a group; a boundary in one may be repeated."""
         node = self.choice()
         if not self.take(")"):
             raise self.wrong("this ( is never closed", start)
-        return Capture(node, captures, name)
-
-    def named(self, start: int) -> Capture:
-        return self.closed(start, name=self.name(">"))
+        return Chain((node,))
 
     def name(self, end: str) -> str:
         found = _NAME.match(self.pattern, self.place)
@@ -214,7 +302,7 @@ class _PatternParser:
         return found[0]
 
     def named_back(self, start: int, end: str) -> Backreference:
-        self.looks(start, "a back reference")
+        self.refuse_if_linear(start, "a back reference")
         return Backreference(self.name(end), self.fold)
 
     def comment(self, start: int) -> None:
@@ -226,37 +314,31 @@ class _PatternParser:
     def flagged(self, start: int) -> Node | None:
         """`(?i)`, `(?-i)` to the end of the group around it, or `(?i:…)` for what is inside."""
         found = _FLAGS.match(self.pattern, self.place)
-        if found is None or (found[3] == ")" and not self.syntax.flags) or not (found[1] or found[2]):
+        if found is None or (found[3] == ")" and self.javascript) or not (found[1] or found[2]):
             raise self.wrong("this kind of group is not known", start)
         self.place = found.end()
-        before = self.fold, self.multiline, self.dot_all
-        for letters, on in ((found[1], True), (found[2] or "", False)):
-            self.fold = on if "i" in letters else self.fold
-            self.multiline = on if "m" in letters else self.multiline
-            self.dot_all = on if "s" in letters else self.dot_all
+        before = self.flags
+        self.flags = (before | set(found[1])) - set(found[2] or "")
         if found[3] == ")":
             return None
-        group = self.closed(start, captures=False)
-        self.fold, self.multiline, self.dot_all = before
+        group = self.closed(start)
+        self.flags = before
         return group
 
     # ---- escapes and classes ---------------------------------------------------------------------------
 
     def escape(self, start: int) -> Node:
         sign = self.sign_after_backslash(start)
-        ascii_only = "" if self.syntax.unicode else "ascii-"
         if sign in "bB":
-            return Boundary(ascii_only + ("word" if sign == "b" else "not-word"))
-        if sign in "AzZ" and self.syntax.python:
+            return Boundary(("ascii-" if self.javascript else "") + ("word" if sign == "b" else "not-word"))
+        if sign in "AzZ" and not self.javascript:
             return Boundary("text-start" if sign == "A" else "text-end")
         if sign in "123456789":
             return self.numbered_back(start, sign)
         if sign == "k" and self.take("<"):
             return self.named_back(start, ">")
         item = self.item(start, sign)
-        if isinstance(item, Named):
-            return Set((item,), False, self.fold)
-        return Char(chr(item), self.fold)
+        return Set((item,), False, self.fold) if isinstance(item, Named) else self.char(item)
 
     def sign_after_backslash(self, start: int) -> str:
         if self.place == len(self.pattern):
@@ -268,79 +350,74 @@ class _PatternParser:
         while self.place < len(self.pattern) and self.pattern[self.place] in "0123456789":
             sign += self.pattern[self.place]
             self.place += 1
-        if int(sign[:6]) > self.total:
-            if not self.syntax.javascript:
+        number = int(sign[:6])
+        if number > self.total:
+            if not self.javascript:
                 raise self.wrong(f"there is no group {sign}", start)
             self.place = start + 2
-            return Char(self.pattern[start + 1], self.fold)
-        self.looks(start, "a back reference")
-        return Backreference(int(sign[:6]), self.fold)
+            return self.char(ord(sign[0]))
+        self.refuse_if_linear(start, "a back reference")
+        return Backreference(number, self.fold)
 
     def item(self, start: int, sign: str) -> int | Named:
         """What an escape means in a class and outside of one."""
         if sign in "dDwWsS":
-            return Named(("" if self.syntax.unicode else "a") + sign.lower(), sign.isupper())
+            return Named(("a" if self.javascript else "") + sign.lower(), sign.isupper())
         if sign in "pP":
-            return self.property(start, sign == "P")
-        if sign in _CONTROLS and not (sign == "a" and self.syntax.javascript):
+            return self.property(start, sign)
+        if sign in _CONTROLS and not (sign == "a" and self.javascript):
             return ord(_CONTROLS[sign])
         if sign in "xuU":
             return self.hexadecimal(start, sign)
         if sign == "0":
             return 0
-        if sign == "c" and self.syntax.javascript and self.pattern[self.place : self.place + 1].isalpha():
+        if sign == "c" and self.javascript and self.pattern[self.place : self.place + 1].isalpha():
             self.place += 1
             return ord(self.pattern[self.place - 1]) % 32
-        if sign.isascii() and sign.isalnum() and not self.syntax.javascript:
+        if sign.isascii() and sign.isalnum() and not self.javascript:
             raise self.wrong(f"\\{sign} is not known", start)
         return ord(sign)
 
     def hexadecimal(self, start: int, sign: str) -> int:
-        digits = {"x": 2, "u": 4, "U": 8}[sign]
-        found = re.compile(rf"\{{([0-9A-Fa-f]{{1,8}})\}}|([0-9A-Fa-f]{{{digits}}})").match(self.pattern, self.place)
+        found = self.match(_HEX[sign])
         if found is None:
-            if self.syntax.javascript:
+            if self.javascript:
                 return ord(sign)
-            raise self.wrong(f"\\{sign} needs {digits} hexadecimal digits", start)
-        self.place = found.end()
+            raise self.wrong(f"\\{sign} needs { {'x': 2, 'u': 4, 'U': 8}[sign] } hexadecimal digits", start)
         code = int(found[1] or found[2], 16)
         if code > LAST or 0xD800 <= code < 0xE000:
             raise self.wrong(f"{found[0]} is no character", start)
         return code
 
-    def property(self, start: int, negated: bool) -> Named | int:
-        found = _PROPERTY.match(self.pattern, self.place)
-        if found is None and self.syntax.javascript:
-            return ord(self.pattern[self.place - 1])
-        if found is None:
-            raise self.wrong("\\p needs the name of a property, as in \\p{Greek}", start)
-        self.place = found.end()
-        return Named("p:" + (found[2] or found[3]), negated != bool(found[1]))
+    def property(self, start: int, sign: str) -> Named | int:
+        found = self.match(_PROPERTY)
+        if found is not None:
+            return Named("p:" + (found[2] or found[3]), (sign == "P") != bool(found[1]))
+        if self.javascript:
+            return ord(sign)
+        raise self.wrong("\\p needs the name of a property, as in \\p{Greek}", start)
 
     def char_class(self, start: int) -> Set:
         negated = self.take("^")
         items: list[Range | Named] = []
         first = self.place
-        while not (self.pattern.startswith("]", self.place) and (self.place > first or self.syntax.javascript)):
+        while not (self.pattern.startswith("]", self.place) and (self.place > first or self.javascript)):
             if self.place >= len(self.pattern):
                 raise self.wrong("this [ is never closed", start)
-            items.extend(self.members())
+            items += self.members()
         self.place += 1
         return Set(tuple(items), negated, self.fold)
 
     def members(self) -> list[Range | Named]:
         """One character, a range, or a class in a class."""
-        posix = None if self.syntax.javascript else _POSIX.match(self.pattern, self.place)
+        posix = None if self.javascript else _POSIX.match(self.pattern, self.place)
         if posix:
             return self.posix(posix)
         start = self.place
         low = self.member()
         if isinstance(low, Named):
             return [low]
-        if self.pattern[self.place : self.place + 1] != "-" or self.pattern[self.place + 1 : self.place + 2] in (
-            "",
-            "]",
-        ):
+        if not re.compile(r"-[^\]]", re.DOTALL).match(self.pattern, self.place):
             return [(low, low)]
         self.place += 1
         high = self.member()
@@ -359,8 +436,18 @@ class _PatternParser:
         return 8 if sign == "b" else self.item(start, sign)
 
     def posix(self, found: re.Match[str]) -> list[Range | Named]:
-        ranges = _POSIX_RANGES.get(found[2])
-        if ranges is None:
+        if not _POSIX_NAMES.fullmatch(found[2]):
             raise self.wrong(f"[:{found[2]}:] is not known")
         self.place = found.end()
+        runs = regex.finditer(f"[[:{found[2]}:]]+", "".join(map(chr, range(128))))
+        ranges = tuple((run.start(), run.end() - 1) for run in runs)
         return list(complement(ranges) if found[1] else ranges)
+
+
+def _bounds(found: re.Match[str]) -> tuple[int, int | None]:
+    if found[1] is None:
+        return {"*": (0, None), "+": (1, None), "?": (0, 1)}[found[0]]
+    low = min(int(found[1][:9]), 10**6)
+    if found[2] is None:
+        return low, low
+    return low, min(int(found[3][:9]), 10**6) if found[3] else None

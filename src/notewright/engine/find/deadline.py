@@ -14,7 +14,7 @@ from typing import Any
 
 import re2  # type: ignore[import-untyped]
 
-from notewright.engine.find._regex_source import RE2_BYTES, compile_re2
+from notewright.engine.find._regex_writers import RE2_BYTES, compile_re2
 
 Span = tuple[int, int]
 

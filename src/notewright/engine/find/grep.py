@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from heapq import merge
 from itertools import accumulate, islice
 
+from notewright.engine.find._regex_reader import Dialect
 from notewright.engine.find.deadline import OutOfTime, Patience, Span
-from notewright.engine.find.patterns import Dialect, Matcher, compile_pattern
+from notewright.engine.find.patterns import Matcher, compile_pattern
 from notewright.engine.read import folder_path
 from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.errors import Problem
@@ -346,7 +347,7 @@ def _in_body(body: Body, matcher: Matcher, patience: Patience) -> bool:
     """A candidate holds the text somewhere: whatever stands above the body ends at the first fence."""
     data = body.data.removeprefix(MARK)
     fence = _FENCE.search(data, 2) if data.startswith(b"---") else None
-    if fence is None and matcher.word is not None:
+    if fence is None and matcher.sure:
         return True
     if matcher.count(data[fence.end() if fence else 0 :], patience)[0]:
         return True
