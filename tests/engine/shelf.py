@@ -1,6 +1,6 @@
 """A shelf of texts that stands in for a workspace: an index that narrows as far as it soundly may, and a store."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ from typing import Any
 from notewright.engine.access import Access
 from notewright.engine.workspace import Limits, NoIndexer
 from notewright.errors import NotFound
-from notewright.index.base import Body, Generation, Needles, Visible, everything
+from notewright.index.base import Body, Filed, Generation, Needles, Selection, Visible, everything
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Stored
 
@@ -17,8 +17,8 @@ from notewright.stores.base import Entry, Stored
 class ShelfIndex:
     """Only texts that hold one member of every group, case ignored, two at a time."""
 
-    def __init__(self, texts: dict[str, str]) -> None:
-        self.texts = texts
+    def __init__(self, texts: dict[str, str], files: Iterable[str] = ()) -> None:
+        self.texts, self.files = texts, files
         self.looked_at: list[str] = []
 
     def steady(self) -> AbstractContextManager[None]:
@@ -29,6 +29,10 @@ class ShelfIndex:
 
     def folders(self, *, visible: Visible = everything) -> list[tuple[str, int]]:
         return []
+
+    def select(self, selection: Selection) -> tuple[list[Filed], int]:
+        found = [Filed(NotePath(path), "", "", 0, 0, path) for path in sorted(self.files) if selection.visible(path)]
+        return found, len(found)
 
     def bodies(self, needles: Needles, *, folder: str = "", visible: Visible = everything) -> Iterator[list[Body]]:
         batch: list[Body] = []
@@ -48,10 +52,6 @@ class ShelfIndex:
 class ShelfStore:
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
-
-    def entries(self) -> Iterator[Entry]:
-        for path, data in self.files.items():
-            yield Entry(NotePath(path), "file", "", len(data), 0)
 
     def stat(self, path: NotePath) -> Entry:
         if any(other.startswith(f"{path}/") for other in self.files):
@@ -77,7 +77,7 @@ def shelf(files: dict[str, str | bytes], *, hide: tuple[str, ...] = (), seconds:
     notes = {path: text.decode(errors="replace") for path, text in data.items() if path.endswith(".md")}
     return SimpleNamespace(
         store=ShelfStore(data),
-        index=ShelfIndex(notes),
+        index=ShelfIndex(notes, data),
         access=Access(hide=hide),
         follower=NoIndexer(),
         limits=Limits(seconds=seconds),

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import merge
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 
 from notewright.engine.find._regex_reader import Dialect
 from notewright.engine.find.deadline import OutOfTime, Patience, Span
@@ -17,7 +17,7 @@ from notewright.engine.find.patterns import Matcher, compile_pattern
 from notewright.engine.read import folder_path
 from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.errors import Problem
-from notewright.index.base import Body, Needles, Visible, everything
+from notewright.index.base import Body, Needles, Selection, Visible, everything
 from notewright.notes.glob import glob_matcher, glob_prefix
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
@@ -95,7 +95,9 @@ def _matches(ws: Workspace, asked: Grep, matcher: Matcher, folder: str, accepted
     try:
         batches: Iterable[list[Body]] = ws.index.bodies(matcher.needles, folder=folder, visible=accepted)
         if asked.files:
-            batches = _batched(merge(_each(batches), _files(ws, folder, accepted, patience), key=lambda b: b.path))
+            batches = _batched(
+                merge(chain.from_iterable(batches), _files(ws, folder, accepted, patience), key=lambda b: b.path)
+            )
         for batch in batches:
             patience.left()
             _grep_batch(matcher, batch, tally, patience)
@@ -135,11 +137,6 @@ def _under(path: str) -> Callable[[str], bool]:
 # ---- texts --------------------------------------------------------------------------------------------
 
 
-def _each(batches: Iterable[list[Body]]) -> Iterator[Body]:
-    for batch in batches:
-        yield from batch
-
-
 def _batched(bodies: Iterable[Body]) -> Iterator[list[Body]]:
     batch: list[Body] = []
     size = 0
@@ -153,19 +150,21 @@ def _batched(bodies: Iterable[Body]) -> Iterator[list[Body]]:
         yield batch
 
 
-def _files(ws: Workspace, folder: str, accepted: Callable[[str], bool], patience: Patience) -> Iterator[Body]:
-    """Text files that are no notes, read from the store: the index keeps no copy of them."""
-    wanted = [
-        entry
-        for entry in ws.store.entries()
-        if entry.kind == "file" and not entry.path.is_note and entry.size <= BIGGEST_FILE and accepted(entry.path)
-    ]
-    for entry in sorted(wanted, key=lambda entry: entry.path):
+def _files(ws: Workspace, folder: str, accepted: Visible, patience: Patience) -> Iterator[Body]:
+    """Text files that are no notes: the index says which there are, the store what they say."""
+
+    def wanted(path: str) -> bool:
+        return path[-3:].lower() != ".md" and accepted(path)
+
+    for filed in ws.index.select(Selection(folder=folder, notes_only=False, visible=wanted))[0]:
         patience.left()
         try:
-            data = ws.store.read(entry.path).data
+            entry = ws.store.stat(filed.path)
+            if entry.kind != "file" or entry.size > BIGGEST_FILE:
+                continue
+            data = ws.store.read(filed.path).data
         except Problem:
-            continue  # gone or unreadable since it was listed
+            continue  # gone or unreadable since it was filed
         if b"\0" not in data[:BINARY_BYTES]:
             yield Body(entry.path, data, entry.modified_ns, entry.size)
 
