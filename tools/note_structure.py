@@ -11,9 +11,19 @@ from notewright.notes.links.relabel import links_into, relinked
 from notewright.notes.links.rename import Rewritten
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Names, resolve
 from notewright.notes.model import Link, Note
-from notewright.notes.parse.block_scanner import scan
-from notewright.notes.parse.grammar import HTML, INDENTED, PARAGRAPH, RULE, Blocks, Holder, Leaf, Lines, flat_lines
-from notewright.notes.parse.structure import Tree
+from notewright.notes.parse.block_scanner import (
+    HTML,
+    INDENTED,
+    PARAGRAPH,
+    RULE,
+    Blocks,
+    Holder,
+    Leaf,
+    Lines,
+    flat_lines,
+    scan,
+)
+from notewright.notes.parse.parser import Tree
 from notewright.notes.parse.tags import tag_key
 from notewright.notes.path import NotePath
 from notewright.notes.query import All, Condition, Either, Not, Term, has_property
@@ -97,7 +107,7 @@ def list_items(note: Note) -> list[ListItem]:
 
 
 def _content(text: str, holder: Holder) -> int:
-    place = holder.start + 1 if holder.number < 0 else text.index(holder.mark, holder.start) + 1
+    place = holder.start + 1 if holder.mark in "-+*" else text.index(holder.mark, holder.start) + 1
     while text[place : place + 1] in (" ", "\t"):
         place += 1
     return place
@@ -226,3 +236,8 @@ def tag_under(tag: str, wanted: str) -> bool:
     """Whether a tag is the wanted one or below it, case ignored."""
     key, above = tag_key(tag), tag_key(wanted)
     return key == above or key.startswith(above + "/")
+
+
+def obsidian_slug(heading: str) -> str:
+    """A heading as Obsidian writes it into a link: what would end or break the link left out."""
+    return " ".join(re.sub(r"[#|^:\\]|%%|\[\[|\]\]", " ", heading).split())

@@ -3,8 +3,8 @@
 import pytest
 from tools.note_structure import block_structure, list_items
 
+from notewright.notes.parse.headings import heading_slugs
 from notewright.notes.parse.parser import parse
-from notewright.notes.parse.slugs import heading_slugs
 from notewright.notes.path import NotePath
 
 

@@ -1,13 +1,14 @@
-"""Words for finding: how text is cut for the index and how a question is cut in the same way, and linking sentences."""
+"""Words for finding: how texts and questions are cut, the sentences around links, and names that are no links."""
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import repeat
 
 from notewright.notes.links.syntax import shown_markdown, shown_text
 from notewright.notes.model import Link, Note
+from notewright.notes.parse.block_scanner import RUNNING, flat_lines, scan
 
 # Scripts written without blanks between words (and Hangul, whose words carry endings): cut into overlapping pairs.
 _RUN = re.compile(
@@ -30,6 +31,7 @@ _STOPS = re.compile(
     r"([.!?…;。！？]+[\"'”’)\]」』）]*)(\s*)"
 )  # a run of stops is one match, so a text of them is read once
 _WIDE_STOPS = "。！？”’」』）"  # no blank need follow them
+_CODE = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +152,45 @@ def _prose(markdown: str) -> str:
         if mark in shown:  # str.translate takes five times as long
             shown = shown.replace(mark, "")
     return shown if shown.isprintable() and "  " not in shown else _BLANKS.sub(" ", shown)
+
+
+# ---- names that are no links --------------------------------------------------------------------------
+
+
+def unlinked_mentions(note: Note, called: Collection[str]) -> list[int]:
+    """The lines on which one of these names stands as plain text: whole words, case ignored, no link, no code."""
+    wanted = [_whole(name.strip()) for name in called if name.strip()]
+    if not wanted:
+        return []
+    pattern = re.compile("|".join(wanted), re.IGNORECASE)
+    text = _without_links(note)
+    lines = {text.count("\n", 0, found.start()) + 1 for found in pattern.finditer(text)}
+    return sorted(lines)
+
+
+def _whole(name: str) -> str:
+    """A name as whole words; scripts without blanks between words have no such edges."""
+    before = r"(?<![^\W\u2e80-\uffdc])" if re.match(r"[^\W\u2e80-\uffdc]", name) else ""
+    after = r"(?![^\W\u2e80-\uffdc])" if re.search(r"[^\W\u2e80-\uffdc]$", name) else ""
+    return before + re.escape(name) + after
+
+
+def _without_links(note: Note) -> str:
+    """The text with everything blanked that is not running text: frontmatter, code, links."""
+    flat = flat_lines(note.text)
+    pieces, place = [], 0
+    for kind, start, end, _ in scan(flat, note.frontmatter.end).leaves:
+        if kind in RUNNING:
+            pieces += [_blank(flat[place:start]), _CODE.sub(lambda code: _blank(code[0]), flat[start:end])]
+            place = end
+    text = "".join([*pieces, _blank(flat[place:])])
+    pieces, place = [], 0
+    for link in note.links:
+        if link.start >= place:  # a link in the text of another is blanked with it
+            pieces += [text[place : link.start], _blank(text[link.start : link.end])]
+            place = link.end
+    return "".join([*pieces, text[place:]])
+
+
+def _blank(text: str) -> str:
+    return re.sub(r"[^\n]", "\x00", text)

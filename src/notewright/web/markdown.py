@@ -20,7 +20,7 @@ from markdown_it.token import Token
 
 from notewright.notes.links.resolve import Meaning
 from notewright.notes.model import Link, Note
-from notewright.notes.parse.slugs import heading_slugs
+from notewright.notes.parse.headings import heading_slugs
 from notewright.notes.path import NotePath
 from notewright.web.addresses import at
 

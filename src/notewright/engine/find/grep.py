@@ -152,12 +152,10 @@ def _batched(bodies: Iterable[Body]) -> Iterator[list[Body]]:
 
 def _files(ws: Workspace, folder: str, accepted: Visible, patience: Patience) -> Iterator[Body]:
     """Text files that are no notes: the index says which there are, the store what they say."""
-
-    def wanted(path: str) -> bool:
-        return path[-3:].lower() != ".md" and accepted(path)
-
-    for filed in ws.index.select(Selection(folder=folder, notes_only=False, visible=wanted))[0]:
+    for filed in ws.index.select(Selection(folder=folder, notes_only=False, visible=accepted))[0]:
         patience.left()
+        if filed.path.is_note:
+            continue
         try:
             entry = ws.store.stat(filed.path)
             if entry.kind != "file" or entry.size > BIGGEST_FILE:

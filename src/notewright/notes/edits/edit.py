@@ -16,8 +16,8 @@ from notewright.notes.edits import properties
 from notewright.notes.edits.splices import Splice, line_ending, lines_of, spliced
 from notewright.notes.edits.yaml import ListStyle
 from notewright.notes.model import Frontmatter
+from notewright.notes.parse.block_scanner import flat_lines
 from notewright.notes.parse.frontmatter import frontmatter
-from notewright.notes.parse.grammar import flat_lines
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
 

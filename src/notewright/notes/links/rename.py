@@ -5,15 +5,16 @@ lead elsewhere; its written form is kept where that form still leads there. Ever
 part of the plan: a link sent to a wrong note is the one thing that may never happen.
 """
 
+import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from posixpath import relpath
 
 from notewright.errors import Exists, Invalid, NotFound
 from notewright.notes.edits.splices import Splice, spliced
-from notewright.notes.links.canvas import rewritten_references
+from notewright.notes.edits.yaml import yaml_item
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Names, link_key, name_keys, resolve
 from notewright.notes.links.syntax import is_reference
 from notewright.notes.model import Link, Note
@@ -23,6 +24,12 @@ from notewright.notes.path import NotePath, path_key, with_md, without_md
 Moves = Mapping[NotePath, NotePath]
 _HEX = re.compile(r"%(?=[0-9A-Fa-f]{2})")
 _ENTITY_START = re.compile(r"&(?=#?\w+;)")
+_JSON_STRING = re.compile(r'(?P<key>"text"\s*:\s*)?(?P<string>"(?:[^"\\]|\\.)*")(?P<colon>\s*:)?')
+_YAML_VALUE = re.compile(
+    r"""(?:[:,\[-][ \t]+|\[)"""
+    r"""(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s"'#\[\]{},](?:[^\n#,\]}:]|:(?!\s))*?)"""
+    r"""[ \t]*(?=[\r\n,\]#}]|$)"""
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +129,7 @@ def plan_rename(
     planner = _Planner(moves, once, names_after(once, moves), policy, touched_keys(moves))
     planned = [planner.rewritten(note) for note in notes]
     for path, text in (others or {}).items():
-        new, count = rewritten_references(path, text, moves, partial(planner.part, path))
+        new, count = _rewritten_references(path, text, moves, partial(planner.part, path))
         if count:
             planned.append(Rewritten(path, moves.get(path, path), new, count))
     return tuple(each for each in planned if each is not None)
@@ -324,3 +331,50 @@ def _display_place(text: str, link: Link) -> int:
     while start < link.end and text[start].isspace():
         start += 1
     return start if text.startswith(link.display.strip(), start) else -1  # type: ignore[union-attr]
+
+
+# ---- files that are no notes: paths and cards in `.canvas`, plain paths in `.base` ---------------------
+
+
+def _rewritten_references(
+    path: NotePath, text: str, moves: Moves, follow: Callable[[str], tuple[str, int]]
+) -> tuple[str, int]:
+    """The text with every reference to what moved, and how many there were. `follow` rewrites Markdown in cards."""
+    kind = path.lower().rpartition(".")[2]
+    if kind == "canvas":
+        splices = _in_canvas(text, moves, follow)
+    elif kind == "base":
+        splices = _in_base(text, moves)
+    else:
+        return text, 0
+    return spliced(text, [splice for splice, _ in splices]), sum(count for _, count in splices)
+
+
+def _in_canvas(text: str, moves: Moves, follow: Callable[[str], tuple[str, int]]) -> list[tuple[Splice, int]]:
+    found = []
+    for match in _JSON_STRING.finditer(text):
+        try:
+            value = json.loads(match["string"])
+        except ValueError:
+            continue
+        if match["colon"] or not value:
+            continue
+        new, count = follow(value) if match["key"] else (moves.get(value, value), 1)
+        if new != value:
+            written = json.dumps(new, ensure_ascii=match["string"].isascii() and not value.isascii())
+            found.append((Splice(*match.span("string"), written), count))
+    return found
+
+
+def _in_base(text: str, moves: Moves) -> list[tuple[Splice, int]]:
+    found = []
+    for match in _YAML_VALUE.finditer(text):
+        value = match["value"]
+        quote = value[0] if value[0] in "\"'" else ""
+        new = moves.get(NotePath(value.strip(quote) if quote else value))
+        if new is not None:
+            simple = quote and quote not in new and "\\" not in new
+            found.append(
+                (Splice(*match.span("value"), quote + new + quote if simple else yaml_item(new, inside=True)), 1)
+            )
+    return found

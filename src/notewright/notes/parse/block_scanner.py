@@ -5,40 +5,109 @@ reference definitions) can hold no link and no tag. Nesting is bounded, so that 
 """
 
 import re
+from bisect import bisect_right
+from typing import NamedTuple
 
 from notewright.notes.parse.definitions import Definitions, after_definitions, paragraph_text
-from notewright.notes.parse.grammar import (
-    ATX,
-    BLANKS,
-    BULLET_LINE,
-    COMMENT,
-    EMPTY_LINES,
-    FENCE,
-    FENCE_CLOSE,
-    FENCE_OPEN,
-    HEADING,
-    HTML,
-    HTML_CLOSE,
-    HTML_OPEN,
-    INDENTED,
-    ITEM,
-    PARAGRAPH,
-    PLAIN_LINES,
-    RULE,
-    RULE_LINE,
-    TABLE,
-    UNDERLINE,
-    Blocks,
-    HeadingMatch,
-    Holder,
-    Leaf,
-    atx_text,
-    heads_table,
-)
 
 MAX_DEPTH = 64  # deeper quotes and lists are read as text
 _STARTERS = frozenset("#=`~<_%*-+>0123456789")  # characters that something other than a paragraph may begin with
 _SINGLE = frozenset("#=`~<_%*-")
+PARAGRAPH, TABLE, HEADING = "paragraph", "table", "heading"
+FENCE, INDENTED, HTML, COMMENT, RULE = "code", "indented", "html", "comment", "rule"
+RUNNING = frozenset((PARAGRAPH, TABLE, HEADING, COMMENT))  # kinds whose text can hold links and tags
+
+# Lines that begin so can only be or continue a paragraph: read by the run, not line by line.
+_PLAIN_LINES = re.compile(r"(?:[^\s#>\-+*_=~`<0-9\[|:%][^\n]*\n)+")
+_BULLET_LINE = re.compile(r"([ \t]*)[-*+] (?=[^\s#>\-+*_=~`<0-9%])[^\n]*")  # nothing but a paragraph can begin in it
+_EMPTY_LINES = re.compile(r"(?:[ \t]*\n)+")
+_BLANKS = re.compile(r"[ \t]*")
+_RULE_LINE = re.compile(r"(?:(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|(?:-[ \t]*){3,})\n")
+_ATX = re.compile(r"(#{1,6})(?:[ \t]+|(?=\n))")
+_UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*\n")
+_FENCE_OPEN = re.compile(r"`{3,}(?=[^`\n]*\n)|~{3,}")
+_FENCE_CLOSE = {char: re.compile(rf"\n {{0,3}}({char}{{3,}})[ \t]*(?=\n)") for char in "`~"}  # at the margin
+_ITEM = re.compile(r"(?:([*+-])|([0-9]{1,9})([.)]))(?=[ \t\n])")
+
+_NAME = r"[A-Za-z][A-Za-z0-9-]*"
+_ATTRIBUTE = r"\s+[A-Za-z_:][A-Za-z0-9_.:-]*(?:\s*=\s*(?:[^\s\"'=<>`]+|'[^']*'|\"[^\"]*\"))?"
+_TAG = rf"(?:{_NAME}(?:{_ATTRIBUTE})*+\s*/?>|/{_NAME}\s*>)"
+HTML_TAG = re.compile(f"<{_TAG}")
+_HTML_OPEN = re.compile(
+    r"<(?:(?P<raw>(?:script|pre|textarea|style)(?=[\s>]))|(?P<comment>!--)|(?P<question>\?)|(?P<cdata>!\[CDATA\[)"
+    r"|(?P<declaration>![A-Za-z])|(?P<block>/?(?:address|article|aside|base|basefont|blockquote|body|caption|center|col"
+    r"|colgroup|dd|details|dialog|dir|div|dl|dt|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header"
+    r"|hr|html|iframe|legend|li|link|main|menu|menuitem|nav|noframes|ol|optgroup|option|p|param|search|section|summary"
+    rf"|table|tbody|td|tfoot|th|thead|title|tr|track|ul)(?=[\s>]|/>))|(?P<alone>{_TAG}(?=[ \t]*\n)))",
+    re.IGNORECASE,
+)
+_HTML_CLOSE = {
+    "raw": re.compile(r"</(?:script|pre|textarea|style)>", re.IGNORECASE),
+    "comment": re.compile("-->"),
+    "question": re.compile(r"\?>"),
+    "cdata": re.compile(r"\]\]>"),
+    "declaration": re.compile(">"),
+}  # the others end before a blank line
+
+_DELIMITERS = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*+\|?[ \t]*\n")
+_BAR = re.compile(r"\\.|\|")
+
+
+def flat_lines(text: str) -> str:
+    """`text` with every line ending as `\\n` and every offset as before."""
+    if "\r" not in text:
+        return text
+    return text.replace("\r\n", " \n").replace("\r", "\n")
+
+
+class Lines:
+    """Line numbers of offsets. The text has `\\n` line endings."""
+
+    __slots__ = ("ends",)
+
+    def __init__(self, text: str):
+        self.ends = [found.end() for found in re.finditer("\n", text)]
+
+    def at(self, offset: int) -> int:
+        return bisect_right(self.ends, offset) + 1
+
+
+class Holder:
+    """A quote or a list item, open or closed."""
+
+    __slots__ = ("end", "filled", "mark", "parent", "start", "width")
+
+    def __init__(self, mark: str, width: int, start: int):
+        self.mark = mark  # ">" a quote; "-", "+", "*" a bullet; "." or ")" a numbered item
+        self.width = width  # columns that a line must be indented by to belong to the item
+        self.start = start  # of its marker
+        self.parent = -1  # index of the holder around it, -1 for none
+        self.filled = False  # something stands in it
+        self.end = start
+
+
+class Leaf(NamedTuple):
+    kind: str
+    start: int
+    end: int
+    holder: int  # index of the innermost holder, -1 for none
+
+
+class HeadingMatch(NamedTuple):
+    """A heading as found."""
+
+    level: int
+    text: str
+    start: int  # of its first line
+    end: int  # after its last line's ending
+    holder: int
+
+
+class Blocks(NamedTuple):
+    headings: list[HeadingMatch]
+    leaves: list[Leaf]
+    holders: list[Holder]
+    definitions: Definitions
 
 
 def scan(text: str, start: int = 0) -> Blocks:
@@ -70,7 +139,7 @@ class _Scanner:
 
     def run(self) -> Blocks:
         text, size = self.text, self.size
-        plain, empty, bullet = PLAIN_LINES.match, EMPTY_LINES.match, BULLET_LINE.match
+        plain, empty, bullet = _PLAIN_LINES.match, _EMPTY_LINES.match, _BULLET_LINE.match
         while self.pos < size:
             kind = self.leaf
             if kind == "" or kind == PARAGRAPH:
@@ -138,7 +207,7 @@ class _Scanner:
         """Go to the next character that is no blank."""
         text = self.text
         if text[at] in " \t":
-            begin, at = at, BLANKS.match(text, at).end()  # type: ignore[union-attr]
+            begin, at = at, _BLANKS.match(text, at).end()  # type: ignore[union-attr]
             if text.find("\t", begin, at) < 0:
                 column += at - begin
             else:
@@ -226,7 +295,7 @@ class _Scanner:
             self.push(Holder(">", 0, self.at), self.depth)
             self.quote()
             return True
-        found = ITEM.match(self.text, self.at)
+        found = _ITEM.match(self.text, self.at)
         if found is None:
             return False
         at, column, size = self.at, self.column, found.end() - found.start()
@@ -239,25 +308,25 @@ class _Scanner:
         used = blanks if 1 <= blanks <= 4 and self.at < self.end else 1
         width = column - self.have + size + used
         self.have = column + size + min(used, blanks)
-        self.push(Holder(found[1] or found[3], width, at, number), self.depth)
+        self.push(Holder(found[1] or found[3], width, at), self.depth)
         return True
 
     def single_start(self, char: str, within: bool) -> bool:
         """Whether a heading, rule, fence, comment or HTML block begins here; then it has been taken."""
         text, at = self.text, self.at
         if char == "#":
-            found = ATX.match(text, at)
+            found = _ATX.match(text, at)
             if found is None:
                 return False
             self.cut(self.depth)
             self.single(HEADING, found.end())
-            content = atx_text(text[found.end() : self.end])
+            content = _atx_text(text[found.end() : self.end])
             self.headings.append(HeadingMatch(len(found[1]), content, self.begin, self.pos, self.inner()))
             return True
         if char in "=-" and within and self.setext():
             return True
         if char in "*-_":
-            if not RULE_LINE.match(text, at):
+            if not _RULE_LINE.match(text, at):
                 return False
             self.cut(self.depth)
             self.single(RULE, at)
@@ -305,7 +374,7 @@ class _Scanner:
         """Whether this line makes the paragraph's last line the head of a table; lines before that are split off."""
         begin = self.text.rfind("\n", self.leaf_start, self.leaf_end) + 1
         head = self.contents.get(begin, begin) if begin else self.leaf_start
-        if not heads_table(self.text, head, self.leaf_end, self.at, self.end):
+        if not _heads_table(self.text, head, self.leaf_end, self.at, self.end):
             return False
         if head > self.leaf_start:
             leaf_end, contents = self.leaf_end, self.contents
@@ -317,7 +386,7 @@ class _Scanner:
     def setext(self) -> bool:
         """Whether this line underlines the open paragraph and makes it a heading."""
         text, at = self.text, self.at
-        if self.table or not UNDERLINE.match(text, at):
+        if self.table or not _UNDERLINE.match(text, at):
             return False
         begin = text.rfind("\n", 0, self.leaf_start) + 1
         if text[self.leaf_start] == "[":
@@ -333,14 +402,14 @@ class _Scanner:
         return True
 
     def fenced(self, char: str) -> bool:
-        found = FENCE_OPEN.match(self.text, self.at)
+        found = _FENCE_OPEN.match(self.text, self.at)
         if found is None:
             return False
         self.cut(self.depth)
         self.open(FENCE, self.at)
         self.fence = (char, length := found.end() - found.start())
         if not self.depth:  # only its closing fence can end it: go there at once
-            closing = (run.end() for run in FENCE_CLOSE[char].finditer(self.text, self.end) if len(run[1]) >= length)
+            closing = (run.end() for run in _FENCE_CLOSE[char].finditer(self.text, self.end) if len(run[1]) >= length)
             self.leaf_end = self.last = next(closing, self.size - 1)
             self.pos = self.leaf_end + 1
             self.close()
@@ -362,12 +431,12 @@ class _Scanner:
         return True
 
     def html(self) -> bool:
-        found = HTML_OPEN.match(self.text, self.at, self.end + 1)
+        found = _HTML_OPEN.match(self.text, self.at, self.end + 1)
         if found is None or (found.lastgroup == "alone" and self.leaf == PARAGRAPH):
             return False
         self.cut(self.depth)
         self.open(HTML, self.at)
-        self.html_end = HTML_CLOSE.get(found.lastgroup or "")
+        self.html_end = _HTML_CLOSE.get(found.lastgroup or "")
         if self.html_end is not None and self.html_end.search(self.text, self.at, self.end):
             self.close()
         return True
@@ -396,3 +465,26 @@ class _Scanner:
             holder = self.holders[self.stack.pop()]
             holder.end = max(self.last, holder.start)
             self.quotes -= holder.mark == ">"
+
+
+# ---- headings and tables -------------------------------------------------------------------------------
+
+
+def _atx_text(content: str) -> str:
+    """The text of a heading line after its `#` marks: without blanks and closing marks."""
+    content = content.rstrip(" \t")
+    bare = content.rstrip("#")
+    return bare.rstrip(" \t") if not bare or bare[-1] in " \t" else content
+
+
+def _heads_table(text: str, head: int, head_end: int, row: int, row_end: int) -> bool:
+    """Whether the line at `row` is a row of delimiters for as many cells as the line at `head` has."""
+    if text.find("|", row, row_end) < 0 or not _DELIMITERS.match(text, row):
+        return False
+    return _cells(text[head:head_end]) == _cells(text[row:row_end])
+
+
+def _cells(row: str) -> int:
+    row = row.strip(" \t")
+    bars = [bar.start() for bar in _BAR.finditer(row) if bar[0] == "|"]
+    return len(bars) + 1 - (0 in bars) - (len(row) > 1 and len(row) - 1 in bars)

@@ -1,8 +1,8 @@
-"""Sections: what stands below a heading, and which heading a caller means."""
+"""Sections: what stands below a heading, which heading a caller means, and its anchor."""
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 
 from notewright.notes.links.syntax import shown_markdown
@@ -12,6 +12,10 @@ _SPECIAL = re.compile(r"[!\"#$%&()*+,.:;<=>?@^`{|}~/\[\]\\\s]+")
 _PREFIX = re.compile(r"(#{1,6})[ \t]+")
 _CLOSING = re.compile(r"[ \t]+#+[ \t]*$")
 _ARROW = re.compile(r"\s+>\s+")
+_IN_SLUGS = frozenset(("Ll", "Lu", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "Pc"))  # categories of characters
+_RINGED = re.compile(
+    "[\u24b6-\u24e9\U0001f130-\U0001f149\U0001f150-\U0001f169\U0001f170-\U0001f189]"
+)  # circled, squared
 
 
 class HeadingRule(Enum):
@@ -123,3 +127,23 @@ _FINDERS = {
     HeadingRule.EXACT_THEN_FOLDED: _exact_then_folded,
     HeadingRule.EXACT: _exact,
 }
+
+
+def heading_slugs(headings: Iterable[str]) -> list[str]:
+    """The anchor GitHub makes of each heading: lower case, blanks as dashes, repeats numbered."""
+    seen, slugs = dict[str, int](), list[str]()
+    for heading in headings:
+        base = slug = "".join(map(_in_slug, heading.lower()))
+        while slug in seen:
+            seen[base] += 1
+            slug = f"{base}-{seen[base]}"
+        seen[slug] = 0
+        slugs.append(slug)
+    return slugs
+
+
+def _in_slug(char: str) -> str:
+    """A blank as a dash; letters, marks, digits, `_` and `-` as they are."""
+    if char == " ":
+        return "-"
+    return char if char == "-" or unicodedata.category(char) in _IN_SLUGS or _RINGED.match(char) else ""

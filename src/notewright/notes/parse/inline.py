@@ -5,8 +5,8 @@ from operator import attrgetter
 
 from notewright.notes.links.syntax import WIKI, destination, markdown_link, wikilink
 from notewright.notes.model import Link, Tag
+from notewright.notes.parse.block_scanner import HTML_TAG, Lines
 from notewright.notes.parse.definitions import MAX_LABEL, Definition, Definitions, label_key
-from notewright.notes.parse.grammar import HTML_TAG, Lines
 from notewright.notes.parse.tags import NAME
 
 _SPECIAL = re.compile(r"[\\`\[\]<#$]")
