@@ -101,10 +101,7 @@ def format_moment(form: str, moment: datetime) -> str:
 def _piece(found: re.Match[str], moment: datetime) -> str:
     if found["token"] is None:
         return found["text"] or found["escaped"] or found["other"] or ""
-    token = found["token"]
-    if token[0] == "S":
-        return f"{moment.microsecond:06d}000"[: len(token)]
-    return _WRITTEN[token](moment)
+    return _write(found["token"], moment)
 
 
 # ---- tokens -------------------------------------------------------------------------------------------
@@ -154,74 +151,34 @@ def _instant(moment: datetime) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _twelve(moment: datetime) -> int:
-    return moment.hour % 12 or 12
+def _numbers(moment: datetime) -> dict[str, int]:
+    """What is written as a plain number, with `o` behind it as an ordinal, doubled with at least two digits."""
+    week, iso = _week(moment), moment.isocalendar()
+    return {
+        **{"M": moment.month, "D": moment.day, "d": _weekday(moment), "DDD": _year_day(moment)},
+        **{"w": week[1], "W": iso.week, "e": _weekday(moment), "E": moment.isoweekday(), "Q": (moment.month + 2) // 3},
+        **{"y": moment.year, "H": moment.hour, "h": moment.hour % 12 or 12, "k": moment.hour or 24},
+        **{"m": moment.minute, "s": moment.second},
+    }
+
+
+def _years(moment: datetime) -> dict[str, int]:
+    """Written with as many digits as letters; two letters are its last two digits."""
+    return {"Y": moment.year, "g": _week(moment)[0], "G": moment.isocalendar().year}
 
 
 _WRITTEN: dict[str, Callable[[datetime], str]] = {
-    "M": lambda m: str(m.month),
-    "Mo": lambda m: _ordinal(m.month),
-    "MM": lambda m: f"{m.month:02d}",
     "MMM": lambda m: _MONTHS[m.month - 1][:3],
     "MMMM": lambda m: _MONTHS[m.month - 1],
-    "D": lambda m: str(m.day),
-    "Do": lambda m: _ordinal(m.day),
-    "DD": lambda m: f"{m.day:02d}",
-    "DDD": lambda m: str(_year_day(m)),
-    "DDDo": lambda m: _ordinal(_year_day(m)),
     "DDDD": lambda m: f"{_year_day(m):03d}",
-    "d": lambda m: str(_weekday(m)),
-    "do": lambda m: _ordinal(_weekday(m)),
     "dd": lambda m: _DAYS[_weekday(m)][:2],
     "ddd": lambda m: _DAYS[_weekday(m)][:3],
     "dddd": lambda m: _DAYS[_weekday(m)],
-    "e": lambda m: str(_weekday(m)),
-    "E": lambda m: str(m.isoweekday()),
-    "w": lambda m: str(_week(m)[1]),
-    "wo": lambda m: _ordinal(_week(m)[1]),
-    "ww": lambda m: f"{_week(m)[1]:02d}",
-    "W": lambda m: str(m.isocalendar().week),
-    "Wo": lambda m: _ordinal(m.isocalendar().week),
-    "WW": lambda m: f"{m.isocalendar().week:02d}",
-    "Q": lambda m: str((m.month + 2) // 3),
-    "Qo": lambda m: _ordinal((m.month + 2) // 3),
     "Y": lambda m: f"{m.year:04d}",
-    "YY": lambda m: f"{m.year % 100:02d}",
-    "YYYY": lambda m: f"{m.year:04d}",
-    "YYYYY": lambda m: f"{m.year:05d}",
     "YYYYYY": lambda m: f"+{m.year:06d}",
-    "y": lambda m: str(m.year),
-    "yo": lambda m: _ordinal(m.year),
-    "yy": lambda m: f"{m.year:02d}",
-    "yyy": lambda m: f"{m.year:03d}",
-    "yyyy": lambda m: f"{m.year:04d}",
-    "N": lambda m: "AD",
-    "NN": lambda m: "AD",
-    "NNN": lambda m: "AD",
     "NNNN": lambda m: "Anno Domini",
-    "NNNNN": lambda m: "AD",
-    "gg": lambda m: f"{_week(m)[0] % 100:02d}",
-    "gggg": lambda m: f"{_week(m)[0]:04d}",
-    "ggggg": lambda m: f"{_week(m)[0]:05d}",
-    "GG": lambda m: f"{m.isocalendar().year % 100:02d}",
-    "GGGG": lambda m: f"{m.isocalendar().year:04d}",
-    "GGGGG": lambda m: f"{m.isocalendar().year:05d}",
     "a": lambda m: "am" if m.hour < 12 else "pm",
     "A": lambda m: "AM" if m.hour < 12 else "PM",
-    "H": lambda m: str(m.hour),
-    "HH": lambda m: f"{m.hour:02d}",
-    "h": lambda m: str(_twelve(m)),
-    "hh": lambda m: f"{_twelve(m):02d}",
-    "k": lambda m: str(m.hour or 24),
-    "kk": lambda m: f"{m.hour or 24:02d}",
-    "m": lambda m: str(m.minute),
-    "mm": lambda m: f"{m.minute:02d}",
-    "s": lambda m: str(m.second),
-    "ss": lambda m: f"{m.second:02d}",
-    "hmm": lambda m: f"{_twelve(m)}{m.minute:02d}",
-    "hmmss": lambda m: f"{_twelve(m)}{m.minute:02d}{m.second:02d}",
-    "Hmm": lambda m: f"{m.hour}{m.minute:02d}",
-    "Hmmss": lambda m: f"{m.hour}{m.minute:02d}{m.second:02d}",
     "x": lambda m: str(floor(_instant(m) * 1000)),
     "X": lambda m: str(floor(_instant(m))),
     "z": lambda m: m.tzname() or "",
@@ -229,3 +186,24 @@ _WRITTEN: dict[str, Callable[[datetime], str]] = {
     "Z": lambda m: _zone(m, ":"),
     "ZZ": lambda m: _zone(m, ""),
 }
+
+
+def _write(token: str, moment: datetime) -> str:
+    if token in _WRITTEN:
+        return _WRITTEN[token](moment)
+    sign, length = token[0], len(token)
+    if sign == "N":
+        return "AD"
+    if sign == "S":
+        return f"{moment.microsecond:06d}000"[:length]
+    if sign in "YgG":
+        year = _years(moment)[sign]
+        return f"{year % 100:02d}" if length == 2 else f"{year:0{length}d}"
+    numbers = _numbers(moment)
+    if token in numbers:
+        return str(numbers[token])
+    if token[-1] == "o":
+        return _ordinal(numbers[token[:-1]])
+    if token[1:] in ("mm", "mmss"):
+        return f"{numbers[sign]}{moment.minute:02d}" + (f"{moment.second:02d}" if length > 3 else "")
+    return f"{numbers[sign]:0{length}d}"

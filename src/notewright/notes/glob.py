@@ -6,15 +6,19 @@ finds every match and leaves no room for patterns that take for ever.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
+from typing import TypeVar
 
 from notewright.errors import Invalid
 
 MAX_LENGTH = 1000
 MAX_ALTERNATIVES = 256
 MAX_EXPANDED = 20_000  # characters of all alternatives together
+# A character, an escaped one with its backslash, or a whole class; in a class the first "]" is itself.
+_TOKEN = re.compile(r"\\.|\[[!^]?+(?:\\.|[^\\])(?:\\.|[^\]\\])*+\]|[^\\\[]", re.DOTALL)
+_Part = TypeVar("_Part")
 
 
 def glob_matcher(
@@ -113,41 +117,31 @@ def _first_brace(pattern: str) -> tuple[int, list[int], int] | None:
 
 
 def _tokens(pattern: str) -> Iterator[tuple[int, str]]:
-    """Each sign with its place: a character, an escaped one with its backslash, or a whole class."""
+    """Each token with its place."""
     place = 0
     while place < len(pattern):
-        end = place + 1
-        if pattern[place] == "\\":
-            end += 1
-            if end > len(pattern):
-                raise _invalid(pattern, "nothing follows the last backslash")
-        elif pattern[place] == "[":
-            end = _class_end(pattern, place)
-        yield place, pattern[place:end]
-        place = end
+        found = _TOKEN.match(pattern, place)
+        if found is None:
+            why = "a [ is not closed" if pattern[place] == "[" else "nothing follows the last backslash"
+            raise _invalid(pattern, why)
+        yield place, found[0]
+        place = found.end()
 
 
-def _class_end(pattern: str, start: int) -> int:
-    place = start + 1
-    if pattern[place : place + 1] in ("!", "^"):
-        place += 1
-    first = place
-    while place < len(pattern):
-        if pattern[place] == "]" and place > first:
-            return place + 1
-        place += 2 if pattern[place] == "\\" else 1
-    raise _invalid(pattern, "a [ is not closed")
+def _split(parts: Iterable[_Part], at: _Part) -> list[list[_Part]]:
+    groups: list[list[_Part]] = [[]]
+    for part in parts:
+        if part == at:
+            groups.append([])
+        else:
+            groups[-1].append(part)
+    return groups
 
 
 def _whole(pattern: str) -> str:
     """The regular expression of a pattern without braces."""
-    segments = _segments(pattern)
-    groups: list[list[str]] = [[]]
-    for segment in segments:
-        if segment == "**":
-            groups.append([])
-        else:
-            groups[-1].append(_segment(segment))
+    segments = _split((token for _, token in _tokens(pattern)), "/")
+    groups = [list(map(_segment, group)) for group in _split(segments, ["*", "*"])]
     if len(groups) == 1:
         return "/".join(groups[0])
     first, *middle, last = groups
@@ -158,27 +152,12 @@ def _whole(pattern: str) -> str:
     return source + ("(?:[^/]+/)*" + "/".join(last) if last else ".+")
 
 
-def _segments(pattern: str) -> list[str]:
-    segments = [""]
-    for _, token in _tokens(pattern):
-        if token == "/":
-            segments.append("")
-        else:
-            segments[-1] += token
-    return segments
-
-
-def _segment(pattern: str) -> str:
+def _segment(tokens: list[str]) -> str:
     """One segment: pieces between stars, each taken at the first place where it fits."""
-    pieces = [""]
-    for _, token in _tokens(pattern):
-        if token == "*":
-            pieces.append("")
-        else:
-            pieces[-1] += _sign(token)
-    if len(pieces) == 1:
-        return pieces[0]
-    first, *middle, last = pieces
+    first, *others = ("".join(map(_sign, piece)) for piece in _split(tokens, "*"))
+    if not others:
+        return first
+    *middle, last = others
     start = first or "(?=[^/])"  # a star alone is no empty name
     return start + "".join(f"(?>[^/]*?{piece})" for piece in middle if piece) + "[^/]*" + last
 
@@ -201,15 +180,8 @@ def _class(token: str) -> str:
 
 def _members(inner: str) -> str:
     """The members of a class for `re`; a range that runs backwards holds nothing, as in git."""
-    signs = re.findall(r"\\.|.", inner, re.DOTALL)
-    source, place = "", 0
-    while place < len(signs):
-        low = signs[place][-1]
-        if place + 2 < len(signs) and signs[place + 1] == "-":
-            high = signs[place + 2][-1]
-            source += f"{re.escape(low)}-{re.escape(high)}" if low <= high else ""
-            place += 3
-        else:
-            source += re.escape(low)
-            place += 1
+    source = ""
+    for found in re.finditer(r"(\\.|.)(?:-(\\.|.))?", inner, re.DOTALL):
+        low, high = found[1][-1], (found[2] or found[1])[-1]
+        source += f"{re.escape(low)}-{re.escape(high)}" if low <= high else ""
     return source
