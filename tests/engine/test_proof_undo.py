@@ -20,7 +20,8 @@ from notewright.engine.workspace import Workspace
 from notewright.engine.write import change_path, change_text, create, delete, edit_note, overwrite, put
 from notewright.errors import Conflict, NotFound
 from notewright.ledger.base import Actor, Past
-from notewright.notes.edits.edit import Append, SetProperty
+from notewright.notes.edits.edit import Append
+from notewright.notes.edits.properties import SetProperty
 from notewright.notes.links.resolve import OBSIDIAN
 from notewright.notes.path import NotePath
 

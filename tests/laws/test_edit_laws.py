@@ -6,20 +6,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from notewright.errors import Problem
-from notewright.notes.edits.edit import (
-    AddTag,
-    Append,
-    Edit,
-    InsertAtLine,
-    Prepend,
-    RemoveProperty,
-    RemoveTag,
-    Replace,
-    SetProperty,
-    apply,
-    apply_all,
-)
+from notewright.notes.edits.edit import Append, Edit, InsertAtLine, Prepend, Replace, apply, apply_all
 from notewright.notes.edits.merge import merge
+from notewright.notes.edits.properties import AddTag, RemoveProperty, RemoveTag, SetProperty
 from notewright.notes.edits.sections import AppendToSection, DeleteSection, PrependToSection, ReplaceSection
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath

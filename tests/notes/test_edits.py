@@ -6,24 +6,22 @@ import pytest
 
 from notewright.errors import Ambiguous, Invalid, NotFound
 from notewright.notes.edits import edit as edits_module
+from notewright.notes.edits import properties as properties_module
 from notewright.notes.edits import sections as sectionedits_module
 from notewright.notes.edits.edit import (
-    AddTag,
     Append,
     Edit,
     InsertAtLine,
     InsertBesideText,
     Prepend,
-    RemoveProperty,
-    RemoveTag,
     Replace,
     ReplaceBody,
-    SetProperty,
     apply,
     apply_all,
     may_apply_again,
 )
 from notewright.notes.edits.merge import merge
+from notewright.notes.edits.properties import AddTag, RemoveProperty, RemoveTag, SetProperty
 from notewright.notes.edits.sections import (
     AppendToSection,
     DeleteSection,
@@ -198,7 +196,7 @@ def test_every_edit_is_said_to_be_safe_again_or_not() -> None:
     named = {type(edit).__name__ for edit in SAFE_AGAIN} | {"Replace"}
     there = [
         value
-        for module in (edits_module, sectionedits_module)
+        for module in (edits_module, properties_module, sectionedits_module)
         for value in vars(module).values()
         if isinstance(value, type)
     ]

@@ -12,7 +12,8 @@ from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.engine.write import TRIES, admit, change_text, create, new_path
 from notewright.errors import Exists, Invalid, NotFound, TooLarge
 from notewright.index.base import Filed, Selection, everything
-from notewright.notes.edits.edit import AddTag, Edit, RemoveProperty, Replace, SetProperty, apply, apply_all, front_of
+from notewright.notes.edits.edit import Edit, Replace, apply, apply_all, front_of
+from notewright.notes.edits.properties import AddTag, RemoveProperty, SetProperty
 from notewright.notes.edits.yaml import ListStyle
 from notewright.notes.model import Note
 from notewright.notes.parse.parser import parse

@@ -9,16 +9,13 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from notewright.errors import Ambiguous, Invalid, NotFound
-from notewright.notes.edits import properties
 from notewright.notes.edits.splices import Splice, line_ending, lines_of, spliced
-from notewright.notes.edits.yaml import ListStyle
 from notewright.notes.model import Frontmatter
 from notewright.notes.parse.block_scanner import flat_lines
 from notewright.notes.parse.frontmatter import frontmatter
-from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
 
 _SOME = NotePath("note.md")
@@ -194,60 +191,6 @@ class ReplaceBody:
         front = front_of(text)
         before = "" if _at_line_start(text, front.end) else line_ending(text)
         return [Splice(front.end, len(text), before + self.text)]
-
-
-# ---- properties ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class SetProperty:
-    """One property; None is an empty value. A list keeps its style unless one is asked for."""
-
-    key: str
-    value: Any
-    style: ListStyle | None = None
-    apart: bool = False  # a block made for it is followed by a blank line
-    safe_again: ClassVar[bool] = True
-
-    def splices(self, text: str, path: NotePath) -> list[Splice]:
-        return [properties.set_property(parse(path, text), self.key, self.value, self.style, apart=self.apart)]
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveProperty:
-    key: str
-    safe_again: ClassVar[bool] = True
-
-    def splices(self, text: str, path: NotePath) -> list[Splice]:
-        made = properties.remove_property(parse(path, text), self.key)
-        return [made] if made else []
-
-
-@dataclass(frozen=True, slots=True)
-class AddTag:
-    """A tag in the frontmatter, unless it is there."""
-
-    tag: str
-    style: ListStyle | None = None
-    ignore_case: bool = True
-    safe_again: ClassVar[bool] = True
-
-    def splices(self, text: str, path: NotePath) -> list[Splice]:
-        made = properties.add_tag(parse(path, text), self.tag, self.style, ignore_case=self.ignore_case)
-        return [made] if made else []
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveTag:
-    """A tag out of the frontmatter, if it is there."""
-
-    tag: str
-    ignore_case: bool = True
-    safe_again: ClassVar[bool] = True
-
-    def splices(self, text: str, path: NotePath) -> list[Splice]:
-        made = properties.remove_tag(parse(path, text), self.tag, ignore_case=self.ignore_case)
-        return [made] if made else []
 
 
 # ---- places -------------------------------------------------------------------------------------------

@@ -1,16 +1,20 @@
-"""Changing one property: only the lines of its key change, and what was written is read back before it counts."""
+"""Edits of properties and tags: only the lines of a key change, and what was written is read back before it counts."""
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
 
 from notewright.errors import Invalid
 from notewright.notes.edits.splices import Splice, line_ending, lines_of, spliced
 from notewright.notes.edits.yaml import ListStyle, yaml_entry, yaml_item
 from notewright.notes.model import Note
 from notewright.notes.parse.frontmatter import read_properties
+from notewright.notes.parse.parser import parse_words
 from notewright.notes.parse.tags import property_tags
+from notewright.notes.path import NotePath
 
 _KEY = re.compile(
     r"""(?P<key>"(?:[^"\\\n]|\\.)*"|'(?:[^'\n]|'')*'|[^\s#\-?\[\]{},&*!|>'"%@`:][^\n]*?|[-?:]\S[^\n]*?)"""
@@ -20,52 +24,87 @@ _ITEM = re.compile(r"(?P<indent>[ \t]*)-[ \t]+(?P<value>[^\r\n]*?)[ \t]*(?=[\r\n
 _BLANK_OR_COMMENT = re.compile(r"[ \t]*(#[^\r\n]*)?\r?\n?")
 
 
-def set_property(note: Note, key: str, value: Any, style: ListStyle | None = None, *, apart: bool = False) -> Splice:
-    """The splice that gives `key` this value. `apart`: a new block is followed by a blank line."""
-    _refuse_broken(note)
+@dataclass(frozen=True, slots=True)
+class SetProperty:
+    """One property; None is an empty value. A list keeps its style unless one is asked for."""
+
+    key: str
+    value: Any
+    style: ListStyle | None = None
+    apart: bool = False  # a block made for it is followed by a blank line
+    safe_again: ClassVar[bool] = True
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        return [_set(_readable(text, path), self.key, self.value, self.style, self.apart)]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveProperty:
+    key: str
+    safe_again: ClassVar[bool] = True
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        note = _readable(text, path)
+        if self.key not in note.frontmatter.properties:
+            return []
+        wanted = {name: value for name, value in note.frontmatter.properties.items() if name != self.key}
+        take = _json_remove if _is_json(note) else _region_removed
+        return [_checked(note, wanted, [lambda: take(note, self.key)])]
+
+
+@dataclass(frozen=True, slots=True)
+class AddTag:
+    """A tag in the frontmatter, unless it is there."""
+
+    tag: str
+    style: ListStyle | None = None
+    ignore_case: bool = True
+    safe_again: ClassVar[bool] = True
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        note = _readable(text, path)
+        tags = property_tags(note.frontmatter.properties)
+        if any(_same_tag(self.tag, other, self.ignore_case) for other in tags):
+            return []
+        key, value = _tag_property(note)
+        members = [*(value if isinstance(value, list) else tags), self.tag]
+        added = [lambda: _item_added(note, key, self.tag)] if isinstance(value, list) and value else []
+        return [_set(note, key, members, self.style, before=added)]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTag:
+    """A tag out of the frontmatter, if it is there."""
+
+    tag: str
+    ignore_case: bool = True
+    safe_again: ClassVar[bool] = True
+
+    def splices(self, text: str, path: NotePath) -> list[Splice]:
+        note = _readable(text, path)
+        tags = property_tags(note.frontmatter.properties)
+        if not any(_same_tag(self.tag, other, self.ignore_case) for other in tags):
+            return []
+        key, value = _tag_property(note)
+        members = value if isinstance(value, list) else tags
+        left = [member for member in members if not _same_tag(self.tag, str(member), self.ignore_case)]
+        removed = [lambda: _items_removed(note, key, self.tag, self.ignore_case)] if left else []
+        return [_set(note, key, left, before=removed)]
+
+
+_Way = Callable[[], Splice | None]
+
+
+def _set(
+    note: Note, key: str, value: Any, style: ListStyle | None = None, apart: bool = False, before: Sequence[_Way] = ()
+) -> Splice:
+    """The splice that gives `key` this value. `before`: other ways to come to it, in YAML, which are tried first."""
     value = list(value) if isinstance(value, tuple) else value
-    wanted = {**note.frontmatter.properties, key: value}
-    if _is_json(note):
-        return _checked(note, wanted, [lambda: _json_set(note, key, value)])
-    ways = [lambda: _written(note, key, value, style, apart, False)]
-    return _checked(note, wanted, [*ways, lambda: _written(note, key, value, style, apart, True)])
-
-
-def remove_property(note: Note, key: str) -> Splice | None:
-    """The splice that takes `key` away, or None where it is not there."""
-    _refuse_broken(note)
-    if key not in note.frontmatter.properties:
-        return None
-    wanted = {name: value for name, value in note.frontmatter.properties.items() if name != key}
-    take = _json_remove if _is_json(note) else _region_removed
-    return _checked(note, wanted, [lambda: take(note, key)])
-
-
-def add_tag(note: Note, tag: str, style: ListStyle | None = None, *, ignore_case: bool = True) -> Splice | None:
-    """The splice that adds a tag to the property, or None where it is there already."""
-    _refuse_broken(note)
-    if any(_same_tag(tag, other, ignore_case) for other in property_tags(note.frontmatter.properties)):
-        return None
-    key, value = _tag_property(note)
-    members = [*(value if isinstance(value, list) else property_tags(note.frontmatter.properties)), tag]
-    if not isinstance(value, list) or not value or _is_json(note):
-        return set_property(note, key, members, style)
-    wanted = {**note.frontmatter.properties, key: members}
-    ways = [lambda: _item_added(note, key, tag), lambda: _written(note, key, members, style, False, False)]
-    return _checked(note, wanted, [*ways, lambda: _written(note, key, members, style, False, True)])
-
-
-def remove_tag(note: Note, tag: str, *, ignore_case: bool = True) -> Splice | None:
-    """The splice that takes a tag out of the property, or None where it is not there."""
-    _refuse_broken(note)
-    if not any(_same_tag(tag, other, ignore_case) for other in property_tags(note.frontmatter.properties)):
-        return None
-    key, value = _tag_property(note)
-    members = value if isinstance(value, list) else property_tags(note.frontmatter.properties)
-    left = [member for member in members if not _same_tag(tag, str(member), ignore_case)]
-    wanted = {**note.frontmatter.properties, key: left}
-    ways = [lambda: _items_removed(note, key, tag, ignore_case), lambda: set_property(note, key, left)]
-    return _checked(note, wanted, ways if left and not _is_json(note) else ways[1:])
+    ways: list[_Way] = [lambda: _json_set(note, key, value)]
+    if not _is_json(note):
+        plain, quoted = (partial(_written, note, key, value, style, apart, quoted) for quoted in (False, True))
+        ways = [*before, plain, quoted]
+    return _checked(note, {**note.frontmatter.properties, key: value}, ways)
 
 
 def _same_tag(one: str, other: str, ignore_case: bool) -> bool:
@@ -82,17 +121,19 @@ def _tag_property(note: Note) -> tuple[str, Any]:
 # ---- certainty ----------------------------------------------------------------------------------------
 
 
-def _refuse_broken(note: Note) -> None:
+def _readable(text: str, path: NotePath) -> Note:
+    note = parse_words(path, text)
     if note.frontmatter.problem is not None:
         raise Invalid(
-            f"the frontmatter of {note.path} cannot be read: {note.frontmatter.problem}",
+            f"the frontmatter of {path} cannot be read: {note.frontmatter.problem}",
             hint="repair it as text first",
             what="frontmatter",
-            path=note.path,
+            path=path,
         )
+    return note
 
 
-def _checked(note: Note, wanted: Mapping[str, Any], ways: Iterable[Callable[[], Splice | None]]) -> Splice:
+def _checked(note: Note, wanted: Mapping[str, Any], ways: Iterable[_Way]) -> Splice:
     """The first way after which exactly the wanted properties are read."""
     for way in ways:
         splice = way()

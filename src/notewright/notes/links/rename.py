@@ -82,17 +82,22 @@ def touched_keys(moves: Moves) -> set[str]:
 _ENDS_A_LINK = re.compile(r"[][|]")  # in a display text they could be taken for the link's own
 
 
-@dataclass(frozen=True, slots=True)
-class MovedNames:
-    """Names as they will be: those of before with some paths moved."""
+class _MovedNames:
+    """Names as they will be: those of before with some paths moved. An index is asked once for each key."""
 
-    before: Names
-    moves: Moves
-    arriving: Mapping[str, Sequence[NotePath]]
+    def __init__(self, before: Names, moves: Moves) -> None:
+        self.before, self.moves = before, moves
+        self.known: dict[str, Sequence[NotePath]] = {}
+        self.arriving: dict[str, list[NotePath]] = {}
+        for new in moves.values():
+            for key in name_keys(new):
+                self.arriving.setdefault(key, []).append(new)
 
     def bearing(self, key: str) -> Sequence[NotePath]:
-        staying = [path for path in self.before.bearing(key) if path not in self.moves]
-        return [*staying, *self.arriving.get(key, ())]
+        if key not in self.known:
+            staying = [path for path in self.before.bearing(key) if path not in self.moves]
+            self.known[key] = [*staying, *self.arriving.get(key, ())]
+        return self.known[key]
 
     def aliased(self, key: str) -> Sequence[NotePath]:
         return [self.moves.get(path, path) for path in self.before.aliased(key)]
@@ -102,15 +107,6 @@ class MovedNames:
 
     def slugged(self, slug: str) -> Sequence[NotePath]:
         return [self.moves.get(path, path) for path in self.before.slugged(slug)]
-
-
-def names_after(names: Names, moves: Moves) -> MovedNames:
-    """The names there are once everything has moved."""
-    arriving: dict[str, list[NotePath]] = {}
-    for new in moves.values():
-        for key in name_keys(new):
-            arriving.setdefault(key, []).append(new)
-    return MovedNames(names, moves, arriving)
 
 
 def plan_rename(
@@ -125,8 +121,8 @@ def plan_rename(
     `names` are those before. `notes` are the moved notes and all with a link of `touched_keys`; more do no harm.
     `others` are texts of `.canvas` and `.base` files. Invalid where a link cannot be written to a new name.
     """
-    once = _AskedOnce(names, {})
-    planner = _Planner(moves, once, names_after(once, moves), policy, touched_keys(moves))
+    before = _MovedNames(names, {})
+    planner = _Planner(moves, before, _MovedNames(before, moves), policy, touched_keys(moves))
     planned = [planner.rewritten(note) for note in notes]
     for path, text in (others or {}).items():
         new, count = _rewritten_references(path, text, moves, partial(planner.part, path))
@@ -136,28 +132,6 @@ def plan_rename(
 
 
 # ---- one note -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _AskedOnce:
-    """Names that remember: an index is asked once for each key of a plan."""
-
-    names: Names
-    known: dict[str, Sequence[NotePath]]
-
-    def bearing(self, key: str) -> Sequence[NotePath]:
-        if key not in self.known:
-            self.known[key] = self.names.bearing(key)
-        return self.known[key]
-
-    def aliased(self, key: str) -> Sequence[NotePath]:
-        return self.names.aliased(key)
-
-    def titled(self, key: str) -> Sequence[NotePath]:
-        return self.names.titled(key)
-
-    def slugged(self, slug: str) -> Sequence[NotePath]:
-        return self.names.slugged(slug)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,8 @@ from notewright.engine.workspace import Workspace
 from notewright.engine.write import Written, create, edit_note, existing_spelling, new_path, overwrite
 from notewright.engine.write import delete as delete_note
 from notewright.errors import Ambiguous, Conflict, Invalid, NotFound
-from notewright.notes.edits.edit import (
-    AddTag,
-    Append,
-    Edit,
-    InsertAtLine,
-    Prepend,
-    RemoveProperty,
-    RemoveTag,
-    Replace,
-    SetProperty,
-)
+from notewright.notes.edits.edit import Append, Edit, InsertAtLine, Prepend, Replace
+from notewright.notes.edits.properties import AddTag, RemoveProperty, RemoveTag, SetProperty
 from notewright.notes.edits.sections import AppendToSection, DeleteSection, PrependToSection, ReplaceSection
 from notewright.notes.path import NotePath, with_md, without_md
 from notewright.surfaces.arguments import LONGEST, NamedPath, Places, since_time

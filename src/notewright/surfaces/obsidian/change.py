@@ -12,16 +12,8 @@ from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import change_text, create, edit_note
 from notewright.errors import Exists, Invalid, NotFound
-from notewright.notes.edits.edit import (
-    AddTag,
-    Append,
-    Edit,
-    InsertBesideText,
-    RemoveTag,
-    Replace,
-    ReplaceBody,
-    SetProperty,
-)
+from notewright.notes.edits.edit import Append, Edit, InsertBesideText, Replace, ReplaceBody
+from notewright.notes.edits.properties import AddTag, RemoveTag, SetProperty
 from notewright.notes.edits.sections import AppendToSection, DeleteSection, ReplaceSection
 from notewright.notes.edits.splices import spliced
 from notewright.notes.edits.yaml import ListStyle, yaml_block
