@@ -5,7 +5,8 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+
+from tests.index.parts import facts
 
 from notewright.engine.find.search import parse_query, search
 from notewright.engine.indexing.filing import read_many_for_index
@@ -36,10 +37,10 @@ def found(ws: Workspace, word: str) -> list[str]:
 def differences(ws: Workspace) -> dict[str, str]:
     """Where the index is not what one built from nothing would be, by path; empty where it is."""
     place = Path(tempfile.mkdtemp(prefix="anew"))
-    anew = SqliteIndex.open(place)
+    anew = SqliteIndex(place)
     try:
         anew.file(read_many_for_index(ws.store, [entry for entry in ws.store.entries() if entry.kind != "folder"]))
-        want, have = anew.facts().rows, cast(SqliteIndex, ws.index).facts().rows
+        want, have = facts(anew), facts(ws.index)
     finally:
         anew.close()
         shutil.rmtree(place)

@@ -79,7 +79,7 @@ QUESTIONS: dict[str, Callable[[Workspace], Any]] = {
     "grep of files": lambda ws: grep(ws, Grep("tea|config", dialect="python-like", files=True)),
     "find": lambda ws: find_text(ws, Find("tea")),
     "holding": lambda ws: holding(ws, "tea"),
-    "listing": lambda ws: listing(ws, Selection(notes_only=False, visible=ws.access.sees)),
+    "listing": lambda ws: listing(ws, Selection(notes_only=False, visible=ws.access.visibility)),
     "folder": lambda ws: list_folder(ws, ""),
     "glob": lambda ws: list_folder(ws, "", glob="**"),
     "walk": lambda ws: list(walk(ws, "", recursive=True)),

@@ -14,7 +14,7 @@ from notewright.engine.find.links import incoming
 from notewright.engine.find.search import parse_query, search
 from notewright.engine.indexing import filing, indexer, large_notes
 from notewright.engine.indexing.filing import COSTLY, LARGE, LATER
-from notewright.engine.indexing.large_notes import unread, wait_for_texts
+from notewright.engine.indexing.large_notes import unread, wait_for_texts, with_problem
 from notewright.engine.move import delete_marked, move
 from notewright.engine.read import exists, read
 from notewright.engine.workspace import Workspace
@@ -130,7 +130,7 @@ def test_a_note_that_holds_too_much_is_found_by_name_and_words_and_its_links_are
     ws = workspace({"Tea.md": "leaves\n", "Huge.md": "pebble [[Tea]] [[Pot]]\n" + "[[x]]" * (parser.MOST_MARKS // 2)})
     wait_for_texts(ws, 120)
     assert found(ws, "pebble") == ["Huge.md"]
-    assert ws.index.links_from("Huge.md") == []
+    assert ws.index.links_from(["Huge.md"]) == []
     assert [(one.path, one.message) for one in check(ws) if one.kind == "content"] == [("Huge.md", COSTLY)]
     move(ws, NotePath("Tea.md"), "Coffee.md")
     assert read(ws, NotePath("Huge.md")).text.startswith("pebble [[Coffee]] [[Pot]]\n")
@@ -177,7 +177,7 @@ def test_a_vault_of_mostly_large_notes_is_built_once(workspace, small: None, mon
 def test_links_in_a_note_that_holds_too_much_are_marked_by_a_deletion(workspace, small: None) -> None:
     ws = workspace({"Gone.md": "leaves\n", "Huge.md": "[[Gone]] " + "[[x]] " * 60})
     wait_for_texts(ws, 60)
-    assert ws.index.with_problem(COSTLY) == ["Huge.md"]
+    assert [filed.path for filed in with_problem(ws.index, COSTLY)] == ["Huge.md"]
     delete_marked(ws, NotePath("Gone.md"), lambda name: f"lost {name}", policy=OBSIDIAN)
     assert read(ws, NotePath("Huge.md")).text.startswith("[[lost Gone]] [[x]]")
 

@@ -32,7 +32,7 @@ def early(tmp_path: Path) -> Iterator[Workspace]:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("x" * (1 + random.Random(name).randrange(90)))
         os.utime(root / name, (1_700_000_000 + number, 1_700_000_000 + number))
-    store, index = FolderStore(root), SqliteIndex.open(tmp_path / "cache")
+    store, index = FolderStore(root), SqliteIndex(tmp_path / "cache")
     follower = Indexer(store, index, FileLocks(tmp_path / "cache"), watch=False)
     limits = Limits(seconds=0.05)
     ws = Workspace("W", "w", store, index, SqliteLedger.in_memory(), follower, limits=limits)

@@ -1,11 +1,14 @@
 """Parts that tests of the index put together: filings of texts, and indexes to put them in."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, cast
 
+from notewright.engine.find.search import find
 from notewright.index.base import Filing, Index, Query
 from notewright.index.sqlite.index import SqliteIndex
+from notewright.index.sqlite.schema import Connection
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
 from notewright.notes.words import query_words
@@ -26,9 +29,29 @@ def file(index: Index, texts: Mapping[str, str | None]) -> None:
 
 
 def sqlite_index(folder: Path, texts: Mapping[str, str | None] | None = None) -> SqliteIndex:
-    index = SqliteIndex.open(folder)
+    index = SqliteIndex(folder)
     file(index, texts or {})
     return index
+
+
+def facts(index: Index) -> dict[str, dict[str, list[Any]]]:
+    """For each path all that is stored of it, without the numbers that depend on the order of filing."""
+    return cast(SqliteIndex, index).ask(lambda con: dict(_stored(con)))
+
+
+def _stored(con: Connection) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    for file, path in list(con.rows("select id, path from files order by path")):
+        tags = con.rows("select key, name from tags where file=? order by rowid", (file,))
+        yield (
+            str(path),
+            {
+                "file": [row[1:] for row in con.rows("select * from files where id=?", (file,))],
+                "text": [row[1:] for row in con.rows("select * from texts where id=?", (file,))],
+                "names": sorted(con.rows("select kind, key from names where file=?", (file,))),
+                "tags": [tuple(row) for row in tags],
+                "links": [row[2:13] for row in con.rows("select * from links where source=? order by id", (file,))],
+            },
+        )
 
 
 def asked(question: str, **conditions: object) -> Query:
@@ -37,4 +60,4 @@ def asked(question: str, **conditions: object) -> Query:
 
 def paths(index: Index, question: str = "", **conditions: object) -> list[str]:
     """The paths a search answers, best first."""
-    return [hit.path for hit in index.search(asked(question, **conditions)).items]
+    return [hit.path for hit in find(index, asked(question, **conditions)).items]

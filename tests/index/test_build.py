@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.index.parts import file, filing, paths, sqlite_index
+from tests.index.parts import facts, file, filing, paths, sqlite_index
 
 from notewright.errors import Busy
 from notewright.index.base import Filing
@@ -39,12 +39,12 @@ def test_a_built_index_holds_what_one_filed_piece_by_piece_holds(tmp_path: Path)
         f"n/{number}.md": f"---\ntags: [t{number % 3}]\n---\n# N{number}\n\nSee [[{number + 1}]]. Naïve 学习 running.\n"
         for number in range(build.SMALL + 20)
     } | {"pic.png": None}
-    filed, built = sqlite_index(tmp_path / "filed", texts), SqliteIndex.open(tmp_path / "built")
+    filed, built = sqlite_index(tmp_path / "filed", texts), SqliteIndex(tmp_path / "built")
     with built.rebuilding(len(texts)) as new:
         new.file(filing(path, text) for path, text in texts.items())
         new.finish()
         new.swap(refuse)
-    assert built.facts() == filed.facts()
+    assert facts(built) == facts(filed)
     sizes = [3 if text is None else len(text.encode()) for text in texts.values()]
     assert built.usage() == filed.usage() == (len(sizes), sum(sizes))
     for question in ("run n7", "学习", "naive"):
@@ -70,7 +70,7 @@ def test_what_a_dead_builder_left_is_removed_by_the_next(tmp_path: Path) -> None
 
 
 def test_what_changes_during_a_build_is_read_again_before_the_swap(tmp_path: Path) -> None:
-    index, other = sqlite_index(tmp_path / "index", OLD), SqliteIndex.open(tmp_path / "index")
+    index, other = sqlite_index(tmp_path / "index", OLD), SqliteIndex(tmp_path / "index")
     asked: list[str] = []
 
     def again(touched: object) -> list[Filing]:
@@ -89,7 +89,7 @@ def test_what_changes_during_a_build_is_read_again_before_the_swap(tmp_path: Pat
 
 
 def test_only_one_builds_and_everyone_sees_how_far(tmp_path: Path) -> None:
-    index, other = sqlite_index(tmp_path / "index", OLD), SqliteIndex.open(tmp_path / "index")
+    index, other = sqlite_index(tmp_path / "index", OLD), SqliteIndex(tmp_path / "index")
     with index.rebuilding(7) as new:
         progress = other.progress()
         assert (progress.building, progress.total) == (True, 7)
@@ -103,7 +103,7 @@ def test_only_one_builds_and_everyone_sees_how_far(tmp_path: Path) -> None:
 
 
 def test_writers_during_a_swap_lose_nothing(tmp_path: Path) -> None:
-    index, other = sqlite_index(tmp_path / "index", OLD), SqliteIndex.open(tmp_path / "index")
+    index, other = sqlite_index(tmp_path / "index", OLD), SqliteIndex(tmp_path / "index")
     texts: dict[str, str] = {}
     stop = threading.Event()
 
@@ -133,7 +133,7 @@ def test_an_index_lost_during_a_build_makes_the_new_one_wanting(tmp_path: Path) 
     with index.rebuilding(1) as new:
         new.file([filing("Tea.md", "leaves")])
         new.finish()
-        index._places.discard(index._places.current())
+        index._connections.places.discard(index._connections.places.current())
         new.swap(refuse)
     assert index.count() == (1, 0) and index.progress().wanting
 

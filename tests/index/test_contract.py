@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.index.parts import asked, file, filing, paths, sqlite_index
+from tests.index.parts import asked, facts, file, filing, paths, sqlite_index
 
-from notewright.index.base import Filing, Index, Needles, Selection
+from notewright.engine.find.search import find
+from notewright.index.base import Filing, Index, Needles, PathGlob, Selection, Visibility
 
 MAKERS: list[Callable[[Path], Index]] = [sqlite_index]
 VAULT = {
@@ -47,7 +48,7 @@ def test_filing_again_takes_the_place_of_what_was_known(index: Index) -> None:
     assert index.text("Tea.md") == "Coffee only."
     assert paths(index, "boils vinegar") == []
     assert paths(index, "coffee") == ["Tea.md"]
-    assert index.tags() == {} and index.links_from("Tea.md") == []
+    assert index.tags() == {} and index.links_from(["Tea.md"]) == []
 
 
 def test_a_file_that_was_only_touched_gets_its_new_stamp_and_time(index: Index) -> None:
@@ -76,13 +77,14 @@ def test_names_alike_come_best_first(index: Index) -> None:
 
 def test_names_that_may_not_be_seen_take_no_place_of_others(index: Index) -> None:
     file(index, {f"Private/Kettle {number}.md": "x" for number in range(300)})
-    assert index.names_like("kettle 1", limit=2, visible=lambda path: not path.startswith("Private/")) == ["Kettle.md"]
+    assert index.names_like("kettle 1", limit=2, visible=Visibility(("Private",))) == ["Kettle.md"]
 
 
 def test_twins_and_endings(index: Index) -> None:
     file(index, {"Other.md": "---\naliases: [CHA]\n---\n", "Board.CANVAS": None})
     assert index.alias_twins() == [("cha", ["Other.md", "Tea.md"])]
-    assert index.ending(".canvas") == ["Board.CANVAS"]
+    boards, _ = index.select(Selection(notes_only=False, suffixes=(".canvas",)))
+    assert [known.path for known in boards] == ["Board.CANVAS"]
 
 
 def test_counts_are_of_notes_other_files_and_bytes(index: Index) -> None:
@@ -99,10 +101,10 @@ def test_counts_are_of_notes_other_files_and_bytes(index: Index) -> None:
 
 
 def test_links_of_a_note_come_in_order_with_their_lines(index: Index) -> None:
-    (link,) = index.links_from("Tea.md")
+    (link,) = index.links_from(["Tea.md"])
     assert (link.kind, link.target, link.subpath, link.display) == ("wikilink", "Kettle", "#Care", "the kettle")
     assert link.line == 12 and link.context.shown == "Just below boiling, see [[Kettle#Care|the kettle]]."
-    assert [link.target for link in index.links_from("Projects/Deep/Log.md")] == [
+    assert [link.target for link in index.links_from(["Projects/Deep/Log.md"])] == [
         "tea",
         "Projects/Tea Garden",
         "no such note",
@@ -118,38 +120,36 @@ def test_links_toward_a_key_are_found_by_last_segment_and_by_slug(index: Index) 
     assert sources("kettle", "tea garden") == ["Projects/Deep/Log.md", "Tea.md"]
 
 
-def test_every_link_can_be_looked_at(index: Index) -> None:
-    assert len(list(index.all_links())) == 5
+def test_links_of_many_notes_come_by_path(index: Index) -> None:
+    sources = [link.source for link in index.links_from(sorted(VAULT))]
+    assert len(sources) == 5 and sources == sorted(sources)
 
 
 def test_a_long_line_is_cut_around_the_link(index: Index) -> None:
     file(index, {"Long.md": "x " * 3_000 + "before [[Tea]] after" + " y" * 3_000})
-    (link,) = index.links_from("Long.md")
+    (link,) = index.links_from(["Long.md"])
     assert len(link.context.text) <= 400 and "before «[[Tea]]» after" in link.context.marked
 
 
 def test_tags_are_counted_by_note_whatever_their_case(index: Index) -> None:
     file(index, {"More.md": "#tool #TOOL #drink"})
     assert index.tags() == {"Tool": 2, "drink": 2, "drink/hot": 1}
-    assert index.tagged("drink") == ["Kettle.md", "More.md", "Tea.md"]
+    drinks, _ = index.select(Selection(tag_tree="#Drink"))
+    assert [known.path for known in drinks] == ["Kettle.md", "More.md", "Tea.md"]
+    assert index.select(Selection(tag_tree="")) == ([], 0)
     assert index.tags_of(["More.md", "Tea.md"]) == {"More.md": ["tool", "drink"], "Tea.md": ["drink/hot"]}
-    assert index.tags(visible=lambda path: path == "More.md") == {"tool": 1, "drink": 1}
+    assert index.tags(visible=Visibility(globs=(PathGlob("More.md"),))) == {"tool": 1, "drink": 1}
 
 
-def test_headings_and_properties_come_back_as_they_were(index: Index) -> None:
-    assert [(heading.level, heading.text, heading.line) for heading in index.headings("Tea.md")] == [
-        (1, "Tea", 6),
-        (2, "Water", 10),
-    ]
-    assert index.properties("Tea.md")["aliases"] == ["Cha", "Brew"]
-    assert index.properties("Kettle.md") == {} and index.headings("nowhere.md") == []
+def test_properties_come_back_as_they_were(index: Index) -> None:
+    assert index.property_of("aliases", ["Tea.md", "Kettle.md"]) == {"Tea.md": ["Cha", "Brew"]}
     assert index.property_of("status", ["Tea.md", "Kettle.md"]) == {"Tea.md": "Active"}
 
 
 def test_a_note_that_could_not_be_read_is_listed_and_found_by_name_alone(index: Index) -> None:
     index.file([filing("Locked.md")])
     assert index.filed("Locked.md") is not None and index.text("Locked.md") is None
-    assert index.bearing("locked") == ["Locked.md"] and index.links_from("Locked.md") == []
+    assert index.bearing("locked") == ["Locked.md"] and index.links_from(["Locked.md"]) == []
 
 
 # ---- listings -------------------------------------------------------------------------------------------
@@ -173,17 +173,25 @@ def test_listings_sort_by_time_and_size_with_ties_by_path(index: Index) -> None:
     assert by_size[0].path == "Tea.md"
 
 
+def test_a_folder_may_be_listed_with_the_note_of_its_name(index: Index) -> None:
+    file(index, {"Projects.md": "", "Projects2.md": ""})
+    for recursive, found in ((True, ["Projects.md", "Projects/Deep/Log.md", "Projects/Tea Garden.md"]),
+                             (False, ["Projects.md", "Projects/Tea Garden.md"])):  # fmt: skip
+        page, total = index.select(Selection(folder="Projects", recursive=recursive, folder_note=True))
+        assert [known.path for known in page] == found and total == len(found)
+
+
 def test_hidden_notes_are_neither_listed_nor_counted(index: Index) -> None:
-    page, total = index.select(Selection(visible=lambda path: not path.startswith("Projects/"), limit=2, offset=1))
+    page, total = index.select(Selection(visible=Visibility(("Projects",)), limit=2, offset=1))
     assert [known.path for known in page] == ["Tea.md", "日记/学习笔记.md"] and total == 3
-    assert index.folders(visible=lambda path: not path.startswith("Projects/Deep/")) == [("Projects", 1), ("日记", 1)]
+    assert index.folders(visible=Visibility(("Projects/Deep",))) == [("Projects", 1), ("日记", 1)]
 
 
 @pytest.mark.parametrize("sort", ["path", "name", "modified", "created", "size"])
 @pytest.mark.parametrize("notes_only", [True, False])
 def test_texts_that_every_path_holds_leave_nothing_out(index: Index, sort: str, notes_only: bool) -> None:
     def asked(*holding: str) -> tuple[list[str], int]:
-        visible = lambda path: "Garden" in path or "plan" in path  # noqa: E731
+        visible = Visibility(globs=(PathGlob("**/*{Garden,plan}*"),))
         chosen = Selection(sort=sort, notes_only=notes_only, holding=holding, visible=visible)
         found, total = index.select(chosen)
         return [known.path for known in found], total
@@ -243,18 +251,18 @@ def test_asked_by_name_a_note_comes_first(index: Index) -> None:
 
 
 def test_a_hit_shows_its_best_section_with_the_words_marked(index: Index) -> None:
-    (hit, *_) = index.search(asked("descale vinegar")).items
+    (hit, *_) = find(index, asked("descale vinegar")).items
     assert (hit.path, hit.heading, hit.line) == ("Kettle.md", "Care", 5)
     assert [hit.snippet[start:end] for start, end in hit.marks] == ["Descale", "vinegar"]
-    (hit, *_) = index.search(asked("spring")).items
+    (hit, *_) = find(index, asked("spring")).items
     assert (hit.path, hit.heading, hit.line) == ("Projects/Tea Garden.md", None, 1)
 
 
 def test_totals_say_how_many_hold_any_and_all_of_the_words(index: Index) -> None:
-    found = index.search(asked("water vinegar"))
+    found = find(index, asked("water vinegar"))
     assert (found.total, found.with_all, found.cut) == (2, 1, False)
-    assert index.search(asked("water zeppelin")).with_all == 0
-    assert index.search(asked("tea water spring", limit=1)).cut
+    assert find(index, asked("water zeppelin")).with_all == 0
+    assert find(index, asked("tea water spring", limit=1)).cut
 
 
 @pytest.mark.parametrize(
@@ -275,7 +283,7 @@ def test_totals_say_how_many_hold_any_and_all_of_the_words(index: Index) -> None
     ],
 )
 def test_conditions_hold_for_every_hit(index: Index, conditions: dict[str, object], found: set[str]) -> None:
-    hits = index.search(asked("water leaves boiling", **conditions))
+    hits = find(index, asked("water leaves boiling", **conditions))
     assert {hit.path for hit in hits.items if hit.path in ("Tea.md", "Kettle.md")} == found
     assert hits.total >= len(found)
 
@@ -293,7 +301,7 @@ def test_conditions_alone_bring_the_newest_first(index: Index) -> None:
 def test_a_hidden_note_is_not_found_not_counted_and_what_it_says_does_not_count(index: Index) -> None:
     file(index, {"Private/Diary.md": "The zeppelin of [[Kettle]] flies, zeppelin, zeppelin.\n"})
     assert set(paths(index, "zeppelin")) == {"Private/Diary.md", "Kettle.md"}
-    found = index.search(asked("zeppelin", visible=lambda path: not path.startswith("Private/")))
+    found = find(index, asked("zeppelin", visible=Visibility(("Private",))))
     assert (found.items, found.total, found.with_all) == ((), 0, 0)
     assert "zeppelin" not in found.nearest
 
@@ -330,14 +338,14 @@ def test_pages_of_a_search_follow_each_other(index: Index) -> None:
 
 
 def test_nothing_found_names_near_spellings_and_names(index: Index) -> None:
-    found = index.search(asked("vinegr"))
+    found = find(index, asked("vinegr"))
     assert found.items == () and "vinegar" in found.nearest
-    assert "Kettle" in index.search(asked("kettlle")).nearest
+    assert "Kettle" in find(index, asked("kettlle")).nearest
 
 
 @pytest.mark.parametrize("question", ["", "???", '"', "a\x00b", "NEAR(x y)", "x OR", "*", "-", "\ud800", "(" * 99])
 def test_no_question_is_an_error(index: Index, question: str) -> None:
-    index.search(asked(question))
+    find(index, asked(question))
 
 
 def test_one_note_alone_is_found(tmp_path: Path) -> None:
@@ -387,9 +395,9 @@ def test_what_is_asked_in_one_moment_is_answered_from_it_whatever_is_filed_meanw
         assert [path for path, _ in index.stamps()] == before
         elsewhere({"New one.md": "[[Nowhere]]"})
         with index.steady():  # inside another
-            assert index.links_from("New one.md") == []
+            assert index.links_from(["New one.md"]) == []
         assert [path for path, _ in index.stamps()] == before
-    assert [link.target for link in index.links_from("New one.md")] == ["Nowhere"]
+    assert [link.target for link in index.links_from(["New one.md"])] == ["Nowhere"]
     assert "New one.md" in [path for path, _ in index.stamps()]
 
 
@@ -407,7 +415,7 @@ def test_what_is_filed_and_dropped_at_once_is_as_if_it_came_one_by_one(index: In
         file(single, {path: changed[path]})
     for path in list(texts)[:10]:
         single.file([], drop=[path])
-    assert together.facts() == single.facts()
+    assert facts(together) == facts(single)
     for words in ("sentence", "thought", "link", "n12"):
         assert paths(together, words) == paths(single, words)
     together.close()

@@ -68,7 +68,7 @@ DAMAGE = (delete_all, delete_pointer, delete_database, fill_with_noise, spoil_pa
 def test_a_damaged_index_opens_empty_and_wanting(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     sqlite_index(tmp_path / "index", VAULT).close()
     damage(tmp_path / "index")
-    index = SqliteIndex.open(tmp_path / "index")
+    index = SqliteIndex(tmp_path / "index")
     index.links_toward(["1"])  # some damage shows only when it is met
     paths(index, "leaves")
     assert index.count() == (0, 0) and index.progress().wanting
@@ -95,7 +95,7 @@ def test_an_index_damaged_under_us_goes_on_empty_and_takes_writes(
 
 
 def test_it_wants_no_more_once_it_equals_the_store_it_was_compared_with(tmp_path: Path) -> None:
-    index = SqliteIndex.open(tmp_path / "index")
+    index = SqliteIndex(tmp_path / "index")
     compared = index.generation()
     assert not compared.whole and index.progress().wanting
     index.settled(compared.name)

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from tests.index.parts import asked, filing
 
+from notewright.engine.find.search import find
 from notewright.index.sqlite.index import SqliteIndex
 
 
 def opened(vault: Path, folder: Path) -> SqliteIndex:
-    index = SqliteIndex.open(folder)
+    index = SqliteIndex(folder)
     notes = sorted(vault.rglob("*.md"))
     index.file(filing(str(note.relative_to(vault)), note.read_text("utf-8", "replace")) for note in notes)
     return index
@@ -26,7 +27,7 @@ def test_the_notes_that_were_meant_are_among_the_first(shared: Path, tmp_path: P
     indexes = {vault: opened(finding / "vaults" / vault, tmp_path / vault) for vault in vaults}
     answers = []
     for question in questions:
-        hits = indexes[question["vault"]].search(asked(question["query"], limit=20)).items
+        hits = find(indexes[question["vault"]], asked(question["query"], limit=20)).items
         answers.append(json.dumps({"id": question["id"], "paths": [hit.path for hit in hits]}))
     judged = subprocess.run(
         [sys.executable, str(shared / "tools" / "score_finding.py"), "-"],

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from tests.index.parts import asked, file, paths
 
+from notewright.engine.find.search import find
+from notewright.index.base import SearchEvidence
 from notewright.index.sqlite import search as search_module
-from notewright.index.sqlite.evidence import FEW_ROWS, SectionMatches, found_by
+from notewright.index.sqlite.evidence import FEW_ROWS, found_by
 from notewright.index.sqlite.index import SqliteIndex
 
 NOTES = 3_500
@@ -17,7 +19,7 @@ NOTES = 3_500
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteIndex]:
     folder: Path = tmp_path_factory.mktemp("many")
-    made = SqliteIndex.open(folder)
+    made = SqliteIndex(folder)
     texts = {}
     for number in range(NOTES):
         words = ["common"]
@@ -32,7 +34,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteIndex]:
 
 
 def test_a_word_that_is_in_every_note_finds_notes(index: SqliteIndex) -> None:
-    found = index.search(asked("common", limit=20))
+    found = find(index, asked("common", limit=20))
     assert len(found.items) == 20 and found.cut and found.total == found.with_all >= 1_000
     assert found.items[0].path == "The common cold.md"
 
@@ -48,7 +50,7 @@ def test_a_rare_word_that_brings_enough_is_all_that_is_looked_for(
 ) -> None:
     narrowed: list[bool] = []
 
-    def watched(*args: Any, **options: Any) -> SectionMatches:
+    def watched(*args: Any, **options: Any) -> SearchEvidence:
         found = found_by(*args, **options)
         narrowed.append(found.narrowed)
         return found

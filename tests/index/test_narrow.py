@@ -80,7 +80,7 @@ def test_few_notes_are_looked_at_for_a_rare_piece(tmp_path: Path) -> None:
 def test_words_learned_a_moment_ago_are_known(tmp_path: Path) -> None:
     first = sqlite_index(tmp_path / "index", {f"{number}.md": "plain" for number in range(300)})
     assert looked_at(first, ("zepp",)) == set()
-    second = SqliteIndex.open(tmp_path / "index")
+    second = SqliteIndex(tmp_path / "index")
     file(second, {"New.md": "A zeppelin."})
     assert looked_at(first, ("zepp",)) == {"New.md"}
     first.close()
@@ -89,7 +89,7 @@ def test_words_learned_a_moment_ago_are_known(tmp_path: Path) -> None:
 
 def test_words_of_an_index_that_was_swapped_out_are_not_taken_for_those_of_the_new_one(tmp_path: Path) -> None:
     index = sqlite_index(tmp_path / "index", {f"{number}.md": f"plain{number}" for number in range(300)})
-    old = index._borrow(index._places.current())
+    old = index._connections._borrow(index._connections.places.current())
     with index.rebuilding(300) as new:
         new.file(filing(f"{number}.md", f"zeppelin{number}") for number in range(300))
         new.finish()

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.index.parts import asked, filing
+from tests.index.parts import asked, facts, filing
 
-from notewright.index.base import Hits
+from notewright.engine.find.search import Hits, find
 from notewright.index.sqlite.index import SqliteIndex
 
 PATHS = st.sampled_from(("Tea.md", "Kettle.md", "x/Tea.md", "x/y/Garden plan.md", "pic.png", "学习.md"))
@@ -42,16 +42,16 @@ def told(hits: Hits) -> tuple[object, ...]:
 @given(steps=STEPS)
 def test_an_index_kept_up_to_date_equals_one_built_from_nothing(steps: list[tuple[str, str | None]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        kept, fresh = SqliteIndex.open(Path(folder, "kept")), SqliteIndex.open(Path(folder, "fresh"))
+        kept, fresh = SqliteIndex(Path(folder, "kept")), SqliteIndex(Path(folder, "fresh"))
         there = kept_up(kept, steps)
         last = {path: number for number, (path, _) in enumerate(steps)}
         for path, text in sorted(there.items()):
             text_or_none = text if path.endswith(".md") else None
             fresh.file([filing(path, text_or_none, modified=last[path], stamp=str(last[path]))])
-        assert kept.facts() == fresh.facts()
+        assert facts(kept) == facts(fresh)
         sizes = [len(text.encode()) if path.endswith(".md") else 3 for path, text in there.items()]
         assert kept.usage() == fresh.usage() == (len(sizes), sum(sizes))
         for question in QUESTIONS:
-            assert told(kept.search(asked(question))) == told(fresh.search(asked(question)))
+            assert told(find(kept, asked(question))) == told(find(fresh, asked(question)))
         kept.close()
         fresh.close()

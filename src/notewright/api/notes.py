@@ -34,11 +34,10 @@ _PAGE = told(notes=many(schemas.LISTED), total=number(), cursor=schemas.NEXT)
 @operations.add(f"GET {HERE}/notes", "read", "The notes, by path", _PAGE, _WHICH)
 def list_notes(asked: ApiRequest) -> dict[str, Any]:
     ws, page, prefix = asked.workspace(), CursorPage.of(asked, 100), asked.query.get("prefix", "")
-    sees = ws.access.sees
     selection = Selection(
         folder=prefix.rpartition("/")[0],
         holding=(prefix,) if prefix else (),
-        visible=(lambda path: path.startswith(prefix) and sees(path)) if prefix else sees,
+        visible=replace(ws.access.visibility, under=prefix),
         limit=page.limit,
         offset=page.offset,
     )

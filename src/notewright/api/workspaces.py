@@ -75,7 +75,7 @@ def read_workspace(asked: ApiRequest) -> dict[str, Any]:
 def count_notes(ws: Workspace) -> int | None:
     """How many notes there are for whom asks; None while that is not known."""
     try:
-        return listing(ws, Selection(limit=1, visible=ws.access.sees))[1]
+        return listing(ws, Selection(limit=1, visible=ws.access.visibility))[1]
     except Problem:  # the index is not there yet, or the notes are not
         return None
 
@@ -148,6 +148,6 @@ def _rebuild_record(asked: ApiRequest, ws: Workspace) -> dict[str, Any]:
 
 
 def _unreadable_notes(ws: Workspace) -> list[dict[str, str]]:
-    files, _ = ws.index.select(Selection(notes_only=True, visible=ws.access.sees))
+    files, _ = ws.index.select(Selection(notes_only=True, visible=ws.access.visibility))
     bad = [{"path": str(filed.path), "message": filed.problem} for filed in files if filed.problem]
     return bad[:MAX_ERRORS]

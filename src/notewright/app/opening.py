@@ -44,7 +44,7 @@ def open_workspace(
     store = FolderStore(Path(asked.location))
     ledger = SqliteLedger.open(Path(config.state) / store.identity)
     cache = Path(config.cache) / store.identity
-    index = SqliteIndex.open(cache)
+    index = SqliteIndex(cache)
     daily = _forgetting(ledger, config) if watch else None
     follower = Indexer(store, index, FileLocks(cache), watch=watch, daily=daily)
     ws = Workspace(

@@ -15,9 +15,9 @@ if TYPE_CHECKING:  # printing a hit must not load what a rename needs
     from notewright.engine.check import Finding
     from notewright.engine.find.grep import Matches
     from notewright.engine.find.links import LinkReport, ResolvedLink
+    from notewright.engine.find.search import Hit, Hits
     from notewright.engine.move import Moved, RenamedInside
     from notewright.engine.workspace import Workspace
-    from notewright.index.base import Hit, Hits
     from notewright.ledger.base import Change
 
 Report = Callable[[int, int | None], None]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from notewright.errors import Forbidden, NotFound, ReadOnly
+from notewright.index.base import PathTest, Visibility
 from notewright.notes.glob import glob_matcher
 from notewright.notes.path import NotePath
 
@@ -18,11 +19,13 @@ class Access:
     write_under: tuple[str, ...] = field(default=("**",))  # agents may write only here
 
     @cached_property
-    def _hidden(self) -> tuple[Callable[[str], bool], ...]:
-        """A pattern that fits a folder hides all of it, be it written `Private`, `Private/` or `Private/**`: a mistake
-        hides too much, not too little."""
-        names = [pattern.removeprefix("./").strip("/").removesuffix("/**") or "**" for pattern in self.hide]
-        return tuple(glob_matcher(pattern) for name in dict.fromkeys(names) for pattern in (name, f"{name}/**"))
+    def visibility(self) -> Visibility:
+        """What is hidden, as a value for the index; it holds no names that begin with a dot."""
+        return Visibility(self.hide)
+
+    @cached_property
+    def _shows(self) -> PathTest | None:
+        return self.visibility.test
 
     @cached_property
     def _writable(self) -> tuple[Callable[[str], bool], ...]:
@@ -32,7 +35,7 @@ class Access:
         """Dot segments are outside the workspace for everybody; hidden notes for this caller."""
         if path.startswith(".") or "/." in path:
             return False
-        return not any(hides(path) for hides in self._hidden)
+        return self._shows is None or self._shows(path)
 
     def may_see(self, path: NotePath) -> None:
         if not self.sees(path):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from notewright.engine.find.links import ResolvedLink, broken, incoming, link_seen, resolver
+from notewright.engine.find.links import ResolvedLink, all_links, broken, incoming, link_seen, resolver
 from notewright.engine.read import read
 from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.errors import Problem
@@ -66,7 +66,7 @@ def _aliases(ws: Workspace) -> Iterator[Finding]:
 
 
 def _contents(ws: Workspace) -> Iterator[Finding]:
-    files, _ = ws.index.select(Selection(notes_only=True, visible=ws.access.sees))
+    files, _ = ws.index.select(Selection(notes_only=True, visible=ws.access.visibility))
     for filed in files:
         if filed.problem:
             yield Finding("content", filed.path, None, filed.problem)
@@ -128,13 +128,13 @@ def _loose_ends(ws: Workspace, folder: str) -> BrokenLinks:
             loose.append(seen)
         if seen.path is not None and seen.path != seen.source:
             linked.add(seen.path)
-    notes, _ = ws.index.select(Selection(folder=folder, visible=ws.access.sees))
+    notes, _ = ws.index.select(Selection(folder=folder, visible=ws.access.visibility))
     return BrokenLinks(tuple(loose), tuple(note.path for note in notes if note.path not in linked), False)
 
 
 def _all_seen(ws: Workspace) -> Iterator[ResolvedLink]:
     """Every link there is, some thousands at a time: their names are looked up together."""
-    rows = (row for row in ws.index.all_links() if ws.access.sees(row.source))
+    rows = all_links(ws)
     while batch := list(islice(rows, TOGETHER)):
         means = resolver(ws, expected=[row.target for row in batch])
         yield from (link_seen(row, means(row.target, row.source)) for row in batch)
@@ -156,7 +156,7 @@ def mentions(ws: Workspace, path: NotePath) -> list[UnlinkedMention]:
     called = dict.fromkeys(name for name in (path.stem, *read(ws, path).note.aliases) if len(name.strip()) > 1)
     found: dict[tuple[NotePath, int], UnlinkedMention] = {}
     for name in called:
-        for batch in ws.index.bodies(Needles(((name,),)), visible=ws.access.sees):
+        for batch in ws.index.bodies(Needles(((name,),)), visible=ws.access.visibility):
             for body in batch:
                 text = body.text
                 if body.path in linked or name.casefold() not in text.casefold():

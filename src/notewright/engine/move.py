@@ -16,6 +16,7 @@ from notewright.engine.read import exists, fetch, missing
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import Deleted, admit, refuse_twin, trash_place
 from notewright.errors import Exists, Forbidden, Invalid, NotFound
+from notewright.index.base import Selection
 from notewright.notes.edits.splices import Splice, spliced
 from notewright.notes.links.relabel import rename_heading as plan_heading
 from notewright.notes.links.relabel import rename_tag as plan_tag
@@ -230,7 +231,8 @@ def _plan(
     ws: Workspace, moves: Mapping[NotePath, NotePath], policy: LinkPolicy, summary: str
 ) -> tuple[Plan, tuple[Rewritten, ...]]:
     texts = NotesRead(ws)
-    linking, canvases = _linking(ws, touched_keys(moves)), ws.index.ending(*CANVASES)
+    linking = _linking(ws, touched_keys(moves))
+    canvases = [filed.path for filed in ws.index.select(Selection(notes_only=False, suffixes=CANVASES))[0]]
     texts.read([*moves, *linking, *canvases])
     rewritten = plan_rename(moves, ws.index, texts.notes([*moves, *linking]), texts.texts(canvases), policy)
     new_texts = {one.before: one.text.encode() for one in rewritten}
@@ -322,12 +324,13 @@ def tagged(ws: Workspace, tag: str) -> list[NotePath]:
 
 
 def _tagged(ws: Workspace, tag: str) -> list[NotePath]:
-    return [path for path in ws.index.tagged(tag_key(tag)) if ws.access.sees(path)] if tag.strip("#") else []
+    bearing = Selection(tag_tree=tag, visible=ws.access.visibility)
+    return [filed.path for filed in ws.index.select(bearing)[0]] if tag.strip("#") else []
 
 
 def nearest_tags(ws: Workspace, tag: str, count: int = 3) -> list[str]:
     """The tags most like this one, else the first there are."""
-    there = {tag_key(name): name for name in ws.index.tags(visible=ws.access.sees)}
+    there = {tag_key(name): name for name in ws.index.tags(visible=ws.access.visibility)}
     near = get_close_matches(tag_key(tag), there, count, 0.5) or list(there)
     return [there[key] for key in near[:count]]
 

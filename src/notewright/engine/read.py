@@ -3,7 +3,7 @@ what is answered."""
 
 import difflib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Protocol
@@ -12,9 +12,9 @@ from notewright.engine.indexing import before_index
 from notewright.engine.symlinks import sees_through_symlinks
 from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
-from notewright.index.base import Filed, Selection, everything
+from notewright.index.base import Filed, PathGlob, Selection
 from notewright.ledger.base import Past
-from notewright.notes.glob import glob_matcher, glob_pieces
+from notewright.notes.glob import glob_pieces
 from notewright.notes.links.resolve import link_key
 from notewright.notes.model import Note
 from notewright.notes.parse.parser import is_costly, parse, parse_words
@@ -186,7 +186,7 @@ def name_similarity(wanted: str, path: NotePath) -> float:
 
 
 def _names_like(ws: Workspace, keys: Sequence[str]) -> list[NotePath]:
-    return [path for key in keys for path in ws.index.names_like(key, limit=200, visible=ws.access.sees)]
+    return [path for key in keys for path in ws.index.names_like(key, limit=200, visible=ws.access.visibility)]
 
 
 def _some(names: Sequence[str], most: int = 10) -> str:
@@ -220,7 +220,7 @@ def _nearest_folders(ws: Workspace, path: NotePath, count: int = 3) -> list[str]
         ws.follower.wait(ws.limits.index_seconds)
     except Problem:
         return []
-    found = [name for name, _ in ws.index.folders(visible=ws.access.sees)][:2000]
+    found = [name for name, _ in ws.index.folders(visible=ws.access.visibility)][:2000]
     return sorted(found, key=lambda folder: (-likeness(folder), folder))[:count]
 
 
@@ -238,9 +238,7 @@ def list_folder(
 ) -> FolderListing:
     """One level of a folder with its notes; with a glob every file below that matches, relative to the folder."""
     inside = folder + "/" if folder else ""
-    matches = glob_matcher(glob) if glob else None
-    sees = ws.access.sees if ws.access.hide else everything
-    visible = (lambda path: sees(path) and matches(path[len(inside) :])) if matches else sees
+    visible = replace(ws.access.visibility, globs=(PathGlob(glob, below=folder),) if glob else ())
     chosen = Selection(
         folder=folder,
         recursive=bool(glob),
@@ -262,7 +260,7 @@ def list_folder(
 
 def _subfolders(ws: Workspace, inside: str) -> Iterator[tuple[str, int]]:
     """Folders one level down that hold files, with the notes in and below each."""
-    visible = ws.access.sees if ws.access.hide else everything
+    visible = ws.access.visibility
     told = (
         ws.index.folders(below=inside[:-1], visible=visible)
         if before_index.is_fresh(ws)

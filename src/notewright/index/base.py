@@ -4,21 +4,85 @@ The index stores what was written; which note a link means is decided by `notes/
 SQLite and any later index answer these questions with the same set of answers.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 from notewright.notes.excerpts import Excerpt
+from notewright.notes.glob import glob_matcher
+from notewright.notes.links.resolve import Names
 from notewright.notes.model import Heading, Note
 from notewright.notes.path import NotePath
 
-Visible = Callable[[str], bool]  # may the reader see this path?
+PathTest = Callable[[str], bool]
 
 
-def everything(path: str) -> bool:
-    """The reader who may see all."""
-    return True
+@dataclass(frozen=True, slots=True)
+class PathGlob:
+    """A glob that paths must match; Invalid if it is none."""
+
+    pattern: str
+    below: str = ""  # the folder it is relative to
+    basename: bool = False  # without a `/` it looks at the last segment alone
+    or_path: bool = False  # a file of exactly this path counts too; without wildcards all that is below it
+
+    def __post_init__(self) -> None:
+        self.test()
+
+    def test(self) -> PathTest:
+        pattern, start = self.pattern, len(self.below) + 1 if self.below else 0
+        if self.or_path and not re.search(r"[*?\[{]", pattern):
+            path = pattern.rstrip("/")
+            return lambda other: other == path or other.startswith(path + "/")
+        matches = glob_matcher(pattern, basename=self.basename)
+        if self.or_path:
+            return lambda other: matches(other) or other == pattern
+        return lambda other: matches(other[start:])
+
+
+@dataclass(frozen=True, slots=True)
+class Visibility:
+    """Which paths an answer may hold: a value, so that an index may read it in its own way or far away."""
+
+    hide: tuple[str, ...] = ()  # globs; one that fits a folder hides all of it
+    under: str = ""  # what every path begins with
+    globs: tuple[PathGlob, ...] = ()  # all must match
+
+    @property
+    def test(self) -> PathTest | None:
+        """May this path be in the answer? None: any path may."""
+        return _test(self)
+
+    def sees(self, path: str) -> bool:
+        test = _test(self)
+        return test is None or test(path)
+
+
+EVERYTHING = Visibility()
+
+
+@lru_cache(maxsize=256)
+def _test(visible: Visibility) -> PathTest | None:
+    """A pattern that fits a folder hides all of it, be it written `Private`, `Private/` or `Private/**`: a mistake
+    hides too much, not too little."""
+    if visible == EVERYTHING:
+        return None
+    names = [pattern.removeprefix("./").strip("/").removesuffix("/**") or "**" for pattern in visible.hide]
+    hidden = [glob_matcher(pattern) for name in dict.fromkeys(names) for pattern in (name, f"{name}/**")]
+    wanted = [glob.test() for glob in visible.globs]
+    under = visible.under
+
+    def test(path: str) -> bool:
+        return (
+            path.startswith(under)
+            and not any(hides(path) for hides in hidden)
+            and all(matches(path) for matches in wanted)
+        )
+
+    return test
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,28 +143,72 @@ class Query:
     since_ns: int | None = None
     limit: int = 10
     offset: int = 0
-    visible: Visible = everything
+    visible: Visibility = EVERYTHING
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class Occurrences:
+    """Where the words of a question stand in a note: for each its places in the body and how often in the title, and
+    which of them are in its tags."""
+
+    body: Mapping[int, Sequence[int]]
+    title: Mapping[int, int]
+    tags: Sequence[int] = ()
+    whole_title: bool = False  # the title has no other words
+
+
+@dataclass(slots=True)
+class WordMatches:
+    """The best notes by one way to read the words of a question, which are numbered."""
+
+    having: list[int]  # how many notes have each word
+    scores: dict[int, float] = field(default_factory=dict)  # bm25, larger for better
+    found: dict[int, Occurrences] = field(default_factory=dict)
+    starts: dict[int, list[int]] = field(default_factory=dict)  # words before each section of a note, and in all
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceMatches:
+    """What the sentences in which others link to a note say of it."""
+
+    best: Mapping[int, float]  # bm25 of the best sentence
+    said: Mapping[int, Mapping[int, int]]  # how often which word of the question
+    lengths: Mapping[int, int]  # of these notes and those found by their own words, in words
+
+
+class NameMatch(NamedTuple):
+    """A note one of whose names holds nothing but words of the question."""
+
+    note: int
+    is_filename: bool  # else its title or an alias
+    words: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchEvidence:
+    """What an index knows for one search. Notes are numbers that hold while the index is `steady`."""
+
+    total: int  # notes there are
+    by_words: tuple[WordMatches, ...] = ()  # as written, and by stems where a word has other forms; () for no match
+    sentences: SentenceMatches = SentenceMatches({}, {}, {})
+    names: tuple[NameMatch, ...] = ()
+    forms: tuple[str, ...] = ()  # of all words and phrases, in lower case without accents
+    any_of: int = 0  # notes with any of the words, counted up to a bound
+    all_of: int = 0
+    narrowed: bool = False  # only the rarest words chose; others might bring more
+    meets: frozenset[int] | None = None  # the notes that meet the conditions; None: there are none
+    newest: tuple[int, ...] = ()  # those, where nothing but conditions was asked
+    nearest: tuple[str, ...] = ()  # spellings and names, when nothing was found
+
+
+class IndexedNote(NamedTuple):
+    """A note as it was indexed."""
+
     path: NotePath
     title: str
-    score: float
     modified_ns: int
-    heading: str | None  # the best section's; None above the first heading
-    line: int  # first line of that section
-    snippet: str  # the best lines of that section, whitespace folded
-    marks: tuple[tuple[int, int], ...] = ()  # where in the snippet the words are
-
-
-@dataclass(frozen=True, slots=True)
-class Hits:
-    items: tuple[Hit, ...]
-    total: int  # notes that hold any of the words and meet the conditions (counted up to a bound)
-    with_all: int  # notes that hold them all
-    cut: bool
-    nearest: tuple[str, ...] = ()  # spellings and names, when nothing was found
+    headings: Sequence[Heading]
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +217,20 @@ class Selection:
 
     folder: str = ""
     recursive: bool = True
+    folder_note: bool = False  # and the note of the folder's name that lies beside it
     notes_only: bool = True
+    suffixes: tuple[str, ...] = ()  # names end in one of these, case ignored
     prefix_words: tuple[str, ...] = ()  # all must match a token by prefix, in title, tags, aliases, path or body
     tags: tuple[str, ...] = ()  # all, exact, case ignored
+    tag_tree: str | None = None  # this tag or one below it, case ignored
+    problem: str | None = None  # filed with exactly this problem
     since_ns: int | None = None  # modified after (exclusive)
     among: frozenset[str] | None = None  # only these paths
     holding: tuple[str, ...] = ()  # texts that every path holds, in this case: they save looking at the others
     sort: str = "path"  # path, name (a path without .md); modified, created, size: largest first, ties by path
     limit: int | None = None
     offset: int = 0
-    visible: Visible = everything
+    visible: Visibility = EVERYTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +262,6 @@ class Body(NamedTuple):
         return self.data.decode(errors="replace")
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Everything stored about one note, for comparing an index with one built from nothing."""
-
-    rows: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-
-
 class Generation(NamedTuple):
     """One index among those that came one after the other. Another name: it was begun anew, or another swapped in."""
 
@@ -179,7 +284,7 @@ class Build(Protocol):
         ...
 
 
-class Index(Protocol):
+class Index(Names, Protocol):
     """Questions the engine asks. Any thread may ask; `file` and `drop` are for whoever read the store."""
 
     def file(self, filings: Iterable[Filing], *, drop: Iterable[str] = ()) -> None:
@@ -206,9 +311,11 @@ class Index(Protocol):
         """The index of that name was filled and equals the store: it is whole, if it still is the one that answers."""
         ...
 
-    def stamps(self) -> Iterator[tuple[str, str]]:
-        """(path, stamp) of every file, in code point order of the path."""
-        ...
+    def progress(self) -> Progress: ...
+
+    def close(self) -> None: ...
+
+    # ---- files and their names ----
 
     def filed(self, path: str) -> Filed | None: ...
 
@@ -216,68 +323,8 @@ class Index(Protocol):
         """The page asked for, and how many there are in all."""
         ...
 
-    def bearing(self, key: str) -> Sequence[NotePath]:
-        """Paths whose last segment, with or without `.md`, has this key (`Names`)."""
-        ...
-
-    def bearing_each(self, keys: Iterable[str]) -> dict[str, list[NotePath]]:
-        """`bearing` for many keys at once; what nothing bears is left out."""
-        ...
-
-    def aliased(self, key: str) -> Sequence[NotePath]: ...
-
-    def titled(self, key: str) -> Sequence[NotePath]: ...
-
-    def slugged(self, slug: str) -> Sequence[NotePath]: ...
-
-    def names_like(self, key: str, *, limit: int = 200, visible: Visible = everything) -> list[NotePath]:
-        """Notes whose names share letters with this key, best first: for suggestions."""
-        ...
-
-    def other_names(self, path: str) -> list[str]:
-        """The title and aliases of a note: what else it may be linked by."""
-        ...
-
-    def folders(self, *, below: str = "", visible: Visible = everything) -> list[tuple[str, int]]:
-        """Every folder below one that holds files, with how many notes are in it and below."""
-        ...
-
-    def links_from(self, path: str) -> list[LinkRow]: ...
-
-    def all_links(self) -> Iterator[LinkRow]:
-        """Every link of every note, by source and line."""
-        ...
-
-    def links_toward(self, keys: Iterable[str]) -> list[LinkRow]:
-        """Links whose target's last segment (or whole slug) has one of these keys."""
-        ...
-
-    def headings(self, path: str) -> list[Heading]: ...
-
-    def tags(self, *, visible: Visible = everything) -> dict[str, int]:
-        """Every tag, as most notes spell it, with its number of notes."""
-        ...
-
-    def tagged(self, key: str) -> list[NotePath]:
-        """Notes with this tag or one below it, case ignored (`tag_key`)."""
-        ...
-
-    def tags_of(self, paths: Iterable[str]) -> dict[str, list[str]]: ...
-
-    def properties(self, path: str) -> Mapping[str, Any]: ...
-
-    def property_of(self, key: str, paths: Iterable[str]) -> dict[str, Any]:
-        """One property of many notes, of those that have it."""
-        ...
-
-    def search(self, query: Query) -> Hits: ...
-
-    def bodies(self, needles: Needles, *, folder: str = "", visible: Visible = everything) -> Iterator[list[Body]]:
-        """Notes that may match, in batches of a few megabytes, in path order, narrowed by the words of the index."""
-        ...
-
-    def text(self, path: str) -> str | None:
-        """The text as indexed."""
+    def stamps(self) -> list[tuple[str, str]]:
+        """(path, stamp) of every file, in code point order of the path."""
         ...
 
     def count(self) -> tuple[int, int]:
@@ -288,18 +335,66 @@ class Index(Protocol):
         """(files, bytes) in all, hidden ones included: for quotas."""
         ...
 
-    def ending(self, *suffixes: str) -> list[NotePath]:
-        """Files whose names end so (`.canvas`), case ignored."""
+    def folders(self, below: str = "", visible: Visibility = EVERYTHING) -> list[tuple[str, int]]:
+        """Every folder below one that holds files, with how many notes are in it and below."""
         ...
 
-    def with_problem(self, problem: str) -> list[NotePath]:
-        """Files that were filed with exactly this problem."""
+    def bearing_each(self, keys: Sequence[str]) -> dict[str, list[NotePath]]:
+        """`bearing` for many keys at once; what nothing bears is left out."""
+        ...
+
+    def names_like(self, key: str, limit: int = 200, visible: Visibility = EVERYTHING) -> list[NotePath]:
+        """Notes whose names share letters with this key, best first: for suggestions."""
+        ...
+
+    def other_names(self, path: str) -> list[str]:
+        """The title and aliases of a note: what else it may be linked by."""
         ...
 
     def alias_twins(self) -> list[tuple[str, list[NotePath]]]:
         """Aliases that several notes claim."""
         ...
 
-    def progress(self) -> Progress: ...
+    # ---- what is in notes ----
 
-    def close(self) -> None: ...
+    def links_from(self, paths: Sequence[str]) -> list[LinkRow]:
+        """The links of these notes, by path and line."""
+        ...
+
+    def links_toward(self, keys: Sequence[str]) -> list[LinkRow]:
+        """Links whose target's last segment (or whole slug) has one of these keys."""
+        ...
+
+    def tags(self, visible: Visibility = EVERYTHING) -> dict[str, int]:
+        """Every tag, as most notes spell it, with its number of notes."""
+        ...
+
+    def tags_of(self, paths: Sequence[str]) -> dict[str, list[str]]: ...
+
+    def property_of(self, key: str, paths: Sequence[str]) -> dict[str, Any]:
+        """One property of many notes, of those that have it."""
+        ...
+
+    def text(self, path: str) -> str | None:
+        """The text as indexed."""
+        ...
+
+    def bodies(self, needles: Needles, folder: str = "", visible: Visibility = EVERYTHING) -> Iterator[list[Body]]:
+        """Notes that may match, in batches of a few megabytes, in path order, narrowed by the words of the index."""
+        ...
+
+    # ---- what a search is made of (`engine/find/search.py`) ----
+
+    def evidence(self, query: Query, depth: int, narrow: bool = True) -> SearchEvidence:
+        """What there is for a ranking, the best `depth` notes of each kind. `narrow`: the rarest words choose."""
+        ...
+
+    def neighbours(self, notes: Sequence[int]) -> list[tuple[int, int]]:
+        """(source, target) of links of these notes to others."""
+        ...
+
+    def degrees(self, notes: Sequence[int], visible: Visibility = EVERYTHING) -> dict[int, int]:
+        """How many links lead from and to each of these notes that may be seen."""
+        ...
+
+    def notes(self, numbers: Sequence[int]) -> dict[int, IndexedNote]: ...

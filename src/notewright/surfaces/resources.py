@@ -75,7 +75,7 @@ class IndexedFiles:
 
     def _selection(self, workspace: Workspace, offset: int, limit: int | None) -> Selection:
         return Selection(
-            notes_only=self.notes_only, sort="path", offset=offset, limit=limit, visible=workspace.access.sees
+            notes_only=self.notes_only, sort="path", offset=offset, limit=limit, visible=workspace.access.visibility
         )
 
 

@@ -1,7 +1,7 @@
 """Notes as lists of them show them: at or below a path, with tags and a property, as the index knows them."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +11,7 @@ from notewright.engine.read import created, decode, exists, listing, missing
 from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.engine.write import TRIES, admit, change_text, create, new_path
 from notewright.errors import Exists, Invalid, NotFound, TooLarge
-from notewright.index.base import Filed, Selection, everything
+from notewright.index.base import Filed, Selection
 from notewright.notes.edits.edit import Edit, Replace, apply, apply_all, front_of
 from notewright.notes.edits.properties import AddTag, RemoveProperty, SetProperty
 from notewright.notes.edits.yaml import ListStyle
@@ -42,7 +42,7 @@ def note_summaries(
 
 
 def _cards(ws: Workspace, chosen: Selection, prefix: str, deep: bool) -> tuple[list[NoteSummary], int]:
-    asked = _placed(ws, chosen, prefix, deep)
+    asked = replace(chosen, folder=prefix, recursive=deep, folder_note=bool(prefix), visible=ws.access.visibility)
     found, total = _by_birth(ws, asked) if chosen.sort == "created" else listing(ws, asked)
     paths = [filed.path for filed in found]
     tags, types = ws.index.tags_of(paths), ws.index.property_of("type", paths)
@@ -50,26 +50,6 @@ def _cards(ws: Workspace, chosen: Selection, prefix: str, deep: bool) -> tuple[l
         NoteSummary(filed.path, filed.title, types.get(filed.path), tuple(tags[filed.path]), filed.modified_ns / 1e9)
         for filed in found
     ], total
-
-
-def _placed(ws: Workspace, chosen: Selection, prefix: str, deep: bool) -> Selection:
-    """The narrowest question that has everything: the folder, or where the note of its name stands."""
-    if prefix and ws.index.filed(prefix + ".md") is not None:
-        around = prefix.rpartition("/")[0]
-        return replace(chosen, folder=around, recursive=True, visible=_within(ws, prefix, deep))
-    sees = ws.access.sees if ws.access.hide else everything
-    return replace(chosen, folder=prefix, recursive=deep, visible=sees)
-
-
-def _within(ws: Workspace, prefix: str, deep: bool) -> Callable[[str], bool]:
-    """Whole segments count: `a/b` is not above `a/bc`."""
-    sees, inside, itself = ws.access.sees, prefix + "/", prefix + ".md"
-
-    def within(path: str) -> bool:
-        below = path.startswith(inside) and (deep or "/" not in path[len(inside) :])
-        return (below or path == itself) and sees(path)
-
-    return within
 
 
 def _by_birth(ws: Workspace, asked: Selection) -> tuple[list[Filed], int]:

@@ -43,7 +43,7 @@ def forward_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePat
     """Where the wikilinks of a note lead, each once, in code point order; not those to nothing or to a place in it."""
     source = full_name(ws, path)
     with _from_one_moment(workspaces):
-        rows = [row for row in ws.index.links_from(path) if row.kind in WRITTEN and row.target.strip()]
+        rows = [row for row in ws.index.links_from([path]) if row.kind in WRITTEN and row.target.strip()]
         found = {_meant(workspaces, row.target, source).path for row in rows}
     return sorted(one for one in found if one is not None)
 

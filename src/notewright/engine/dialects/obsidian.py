@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from notewright.engine.find.links import all_links
 from notewright.engine.read import exists, missing
 from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.errors import Indexing, NotFound
-from notewright.index.base import Selection, Visible, everything
-from notewright.notes.parse.tags import property_tags, tag_key
+from notewright.index.base import Selection
+from notewright.notes.parse.tags import property_tags
 from notewright.notes.path import NotePath, path_key, path_problem
 from notewright.stores.base import Store
 
@@ -71,7 +72,7 @@ def all_named(ws: Workspace) -> list[NotePath]:
     """Every note, by name and then by path. While the index is not there yet, whatever the store lists."""
     if not _is_fresh(ws):
         return by_name(entry.path for entry in ws.store.entries() if entry.path.is_note and ws.access.sees(entry.path))
-    found, _ = ws.index.select(Selection(visible=_visible(ws)))
+    found, _ = ws.index.select(Selection(visible=ws.access.visibility))
     return by_name(filed.path for filed in found)
 
 
@@ -85,11 +86,6 @@ def _is_fresh(ws: Workspace) -> bool:
     except Indexing:
         return False
     return True
-
-
-def _visible(ws: Workspace) -> Visible:
-    """What the index holds is visible to all unless the owner hides something: the question is then cheaper."""
-    return ws.access.sees if ws.access.hide else everything
 
 
 def _at_root(ws: Workspace, name: str) -> bool:
@@ -122,12 +118,12 @@ def unresolved_links(ws: Workspace) -> list[tuple[NotePath, str]]:
 
 
 def _unmet_names(ws: Workspace) -> list[tuple[NotePath, str]]:
-    files, _ = ws.index.select(Selection(notes_only=False, visible=_visible(ws)))
+    files, _ = ws.index.select(Selection(notes_only=False, visible=ws.access.visibility))
     stems = {filed.path.stem for filed in files}
     unmet = (
         (row.source, row.target)
-        for row in ws.index.all_links()
-        if row.kind in WRITTEN_AS_NAMES and row.target and row.target not in stems and ws.access.sees(row.source)
+        for row in all_links(ws)
+        if row.kind in WRITTEN_AS_NAMES and row.target and row.target not in stems
     )
     return list(dict.fromkeys(unmet))
 
@@ -173,7 +169,8 @@ def _tagged(ws: Workspace) -> Iterator[tuple[NotePath, list[str]]]:
 
 def _holding(ws: Workspace, tag: str) -> Iterator[tuple[NotePath, list[str]]]:
     """Notes that may hold this tag or one below it in their properties."""
-    return _with_held(ws, [path for path in ws.index.tagged(tag_key(tag)) if ws.access.sees(path)])
+    tagged, _ = ws.index.select(Selection(tag_tree=tag, visible=ws.access.visibility))
+    return _with_held(ws, [filed.path for filed in tagged])
 
 
 def _with_held(ws: Workspace, paths: Sequence[NotePath]) -> Iterator[tuple[NotePath, list[str]]]:

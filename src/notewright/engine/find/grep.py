@@ -7,7 +7,7 @@ that do not match. Only what matches is cut into lines.
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import accumulate, chain, islice
 
@@ -17,8 +17,8 @@ from notewright.engine.find.patterns import Matcher, compile_pattern
 from notewright.engine.read import folder_path
 from notewright.engine.workspace import Workspace, by_whole_index
 from notewright.errors import Problem
-from notewright.index.base import Body, Needles, Selection, Visible, everything
-from notewright.notes.glob import glob_matcher, glob_prefix
+from notewright.index.base import Body, Needles, PathGlob, Selection, Visibility
+from notewright.notes.glob import glob_prefix
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
 
@@ -89,7 +89,7 @@ def grep(ws: Workspace, asked: Grep) -> Matches:
     return by_whole_index(ws, lambda: _matches(ws, asked, matcher, folder, accepted))
 
 
-def _matches(ws: Workspace, asked: Grep, matcher: Matcher, folder: str, accepted: Visible) -> Matches:
+def _matches(ws: Workspace, asked: Grep, matcher: Matcher, folder: str, accepted: Visibility) -> Matches:
     patience = _patience(ws, asked)
     tally, late = _Tally(asked), False
     try:
@@ -109,29 +109,11 @@ def _matches(ws: Workspace, asked: Grep, matcher: Matcher, folder: str, accepted
     return Matches(tuple(tally.items), tally.lines, tally.notes, late or tally.lines > len(tally.items), late)
 
 
-def _accepted(ws: Workspace, asked: Grep, folder: str) -> Callable[[str], bool]:
+def _accepted(ws: Workspace, asked: Grep, folder: str) -> Visibility:
     """Which paths are looked into."""
-    tests: list[Callable[[str], bool]] = [ws.access.sees] if ws.access.hide or asked.files else []
-    prefix = f"{folder}/" if folder else ""
-    if prefix:
-        tests.append(lambda path: path.startswith(prefix))
-    if asked.glob:
-        matches = glob_matcher(asked.glob, basename=True)
-        tests.append(lambda path: matches(path[len(prefix) :]))
-    if asked.path:
-        tests.append(_under(asked.path))
-    if not tests:
-        return everything  # the index holds nothing that a reader without hidden folders may not see
-    return tests[0] if len(tests) == 1 else lambda path: all(test(path) for test in tests)
-
-
-def _under(path: str) -> Callable[[str], bool]:
-    """A file, everything in a folder, or what a glob matches."""
-    exact = path.rstrip("/")
-    if not re.search(r"[*?\[{]", path):
-        return lambda other: other == exact or other.startswith(exact + "/")
-    matches = glob_matcher(path)
-    return lambda other: matches(other) or other == path
+    globs = [PathGlob(asked.glob, below=folder, basename=True)] if asked.glob else []
+    globs += [PathGlob(asked.path, or_path=True)] if asked.path else []
+    return replace(ws.access.visibility, under=f"{folder}/" if folder else "", globs=tuple(globs))
 
 
 # ---- texts --------------------------------------------------------------------------------------------
@@ -150,7 +132,7 @@ def _batched(bodies: Iterable[Body]) -> Iterator[list[Body]]:
         yield batch
 
 
-def _files(ws: Workspace, folder: str, accepted: Visible, patience: Patience) -> Iterator[Body]:
+def _files(ws: Workspace, folder: str, accepted: Visibility, patience: Patience) -> Iterator[Body]:
     """Text files that are no notes: the index says which there are, the store what they say."""
     for filed in ws.index.select(Selection(folder=folder, notes_only=False, visible=accepted))[0]:
         patience.left()
@@ -316,7 +298,7 @@ def _finder(asked: Find) -> Matcher:
 
 def _candidates(ws: Workspace, matcher: Matcher, folder: str, patience: Patience) -> Iterator[Body]:
     """Notes that may match, by one look at many joined texts."""
-    for batch in ws.index.bodies(matcher.needles, folder=folder, visible=ws.access.sees):
+    for batch in ws.index.bodies(matcher.needles, folder=folder, visible=ws.access.visibility):
         starts = list(accumulate((len(body.data) + 1 for body in batch[:-1]), initial=0))
         data = b"\n".join([body.data for body in batch])
         for place in matcher.candidates(data, starts, patience):

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from notewright.engine.workspace import Workspace, by_whole_index
-from notewright.index.base import LinkRow, Visible
+from notewright.index.base import LinkRow, PathTest, Selection
 from notewright.notes.excerpts import Excerpt, sentence_around
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Meaning, Names, link_key, meaning, name_keys, slug_key
 from notewright.notes.path import NotePath, without_md
 
+NOTES_AT_ONCE = 2_000  # whose links are read together
 MOST_NAMES = 4_096  # looked up and remembered while one answer is made
 
 
@@ -52,7 +53,7 @@ class SeenNames:
     """The names a reader may see: a link to a hidden note is a link to nothing."""
 
     names: Names
-    sees: Visible
+    sees: PathTest
 
     def bearing(self, key: str) -> Sequence[NotePath]:
         return [path for path in self.names.bearing(key) if self.sees(path)]
@@ -107,7 +108,7 @@ def resolver(
     names = KnownNames(SeenNames(ws.index, ws.access.sees) if ws.access.hide else ws.index)
     keys = {link_key(target.strip()) for target in expected}
     if keys:
-        borne = ws.index.bearing_each(keys)
+        borne = ws.index.bearing_each(list(keys))
         names.learn(keys, {key: [path for path in paths if ws.access.sees(path)] for key, paths in borne.items()})
     known: dict[tuple[str, NotePath], Meaning] = {}
 
@@ -129,7 +130,7 @@ def outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> tu
 
 
 def _outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy) -> tuple[ResolvedLink, ...]:
-    rows = ws.index.links_from(path)
+    rows = ws.index.links_from([path])
     means = resolver(ws, policy, [row.target for row in rows])
     return tuple(link_seen(row, means(row.target, path)) for row in rows)
 
@@ -212,8 +213,14 @@ def broken(ws: Workspace, policy: LinkPolicy = OBSIDIAN) -> list[ResolvedLink]:
 
 def _broken(ws: Workspace, policy: LinkPolicy) -> Iterator[ResolvedLink]:
     means = resolver(ws, policy)
-    for row in ws.index.all_links():
-        if ws.access.sees(row.source):
-            meant = means(row.target, row.source)
-            if meant.path is None or meant.ambiguous:
-                yield link_seen(row, meant)
+    for row in all_links(ws):
+        meant = means(row.target, row.source)
+        if meant.path is None or meant.ambiguous:
+            yield link_seen(row, meant)
+
+
+def all_links(ws: Workspace) -> Iterator[LinkRow]:
+    """Every link of every note this reader may see, by source and line."""
+    notes, _ = ws.index.select(Selection(visible=ws.access.visibility))
+    for start in range(0, len(notes), NOTES_AT_ONCE):
+        yield from ws.index.links_from([filed.path for filed in notes[start : start + NOTES_AT_ONCE]])

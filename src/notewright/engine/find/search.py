@@ -1,14 +1,43 @@
 """Searching: from the words a person typed to ranked sections."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from heapq import nlargest
 
+from notewright.engine.find.ranking import Ranking, neighbour_scores, rank, spread
+from notewright.engine.find.snippets import pattern_of, shown_section
 from notewright.engine.workspace import Workspace, by_whole_index
-from notewright.index.base import Hits, Query, everything
+from notewright.index.base import EVERYTHING, Index, Query, SearchEvidence
+from notewright.notes.path import NotePath
 from notewright.notes.query import parse_terms
 from notewright.notes.words import query_words
 
 SENTENCE = 5  # so many words beside a phrase are a sentence that quotes something, not a search for the quotation
 LONGEST = 4_000  # characters of a question; what comes after them is not looked for
+DEPTH = 100  # of each list of evidence: the best hundred change nothing, the best thirty cost a point
+SPREADING = 30  # so many of the best share with their neighbours
+STRANGERS = 10  # so many notes without any of the words may come in by their neighbours
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    path: NotePath
+    title: str
+    score: float
+    modified_ns: int
+    heading: str | None  # the best section's; None above the first heading
+    line: int  # first line of that section
+    snippet: str  # the best lines of that section, whitespace folded
+    marks: tuple[tuple[int, int], ...] = ()  # where in the snippet the words are
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    items: tuple[Hit, ...]
+    total: int  # notes that hold any of the words and meet the conditions (counted up to a bound)
+    with_all: int  # notes that hold them all
+    cut: bool
+    nearest: tuple[str, ...] = ()  # spellings and names, when nothing was found
 
 
 def parse_query(text: str) -> Query:
@@ -30,16 +59,15 @@ def parse_query(text: str) -> Query:
 
 def search(ws: Workspace, query: Query) -> Hits:
     """Ranked notes, each with its best section, as far as this reader may see."""
-    sees = ws.access.sees if ws.access.hide else everything  # asking about each path costs as much as ranking
-    asked = replace(query, visible=sees)
-    return by_whole_index(ws, lambda: _search(ws, asked))
+    asked = replace(query, visible=ws.access.visibility)
+    return by_whole_index(ws, lambda: _search(ws.index, asked))
 
 
-def _search(ws: Workspace, query: Query) -> Hits:
-    found = ws.index.search(query)
+def _search(index: Index, query: Query) -> Hits:
+    found = find(index, query)
     if not query.phrases or len(found.items) >= query.limit or not _is_sentence(query):
         return found
-    loosely = ws.index.search(replace(query, phrases=()))
+    loosely = find(index, replace(query, phrases=()))
     first = {hit.path for hit in found.items}
     more = [hit for hit in loosely.items if hit.path not in first][: query.limit - len(found.items)]
     return replace(loosely, items=(*found.items, *more))
@@ -48,3 +76,51 @@ def _search(ws: Workspace, query: Query) -> Hits:
 def _is_sentence(query: Query) -> bool:
     quoted = {word for phrase in query.phrases for word in query_words(phrase)}
     return query.offset == 0 and len(set(query.words) - quoted) >= SENTENCE
+
+
+def find(index: Index, query: Query) -> Hits:
+    """Ranked by any of the words; every condition holds for every hit. Conditions alone: the newest first."""
+    end, depth = query.offset + query.limit, DEPTH
+    while depth <= end:
+        depth *= 4  # in steps, so that pages of one search come from one ranking
+    with index.steady():
+        evidence = index.evidence(query, depth)
+        if not evidence.by_words:
+            count, page = len(evidence.newest), [(note, 0.0) for note in evidence.newest[query.offset : end]]
+            hits = _hits(index, page, {}, evidence.forms)
+            return Hits(hits, count, count, count > end, evidence.nearest)
+        found = _ranked(index, query, evidence)
+        if evidence.narrowed and len(found.scores) <= end:
+            evidence = index.evidence(query, depth, narrow=False)
+            found = _ranked(index, query, evidence)
+        ordered = sorted(found.scores.items(), key=lambda entry: -entry[1])
+        hits = _hits(index, ordered[query.offset : end], found.sections, evidence.forms)
+    return Hits(hits, max(evidence.any_of, len(ordered)), evidence.all_of, len(ordered) > end)
+
+
+def _ranked(index: Index, query: Query, evidence: SearchEvidence) -> Ranking:
+    """The best share with their neighbours. Of those that have none of the words the nearest few may come in."""
+    scores, sections = rank(evidence)
+    best = nlargest(SPREADING, scores, key=scores.__getitem__)
+    given = neighbour_scores(scores, index.neighbours(best))
+    met, every = evidence.meets, evidence.meets is None and query.visible == EVERYTHING
+    unmatched = (note for note in given if note not in scores)
+    strangers = nlargest(STRANGERS if every else STRANGERS * 4, unmatched, key=given.__getitem__)
+    strangers = [note for note in strangers if met is None or note in met]
+    linked = [note for note in best if note in given]
+    degrees = index.degrees([*linked, *strangers], query.visible)
+    kept = [*linked, *[note for note in strangers if note in degrees][:STRANGERS]]
+    return Ranking(spread(scores, {note: given[note] for note in kept}, degrees), sections)
+
+
+def _hits(
+    index: Index, page: Sequence[tuple[int, float]], sections: dict[int, int], forms: Sequence[str]
+) -> tuple[Hit, ...]:
+    pattern = pattern_of(forms)
+    notes = index.notes([note for note, _ in page])
+    hits = []
+    for number, score in page:
+        if note := notes.get(number):
+            heading, line, text, marks = shown_section(note, sections.get(number, 0), pattern)
+            hits.append(Hit(note.path, note.title, score, note.modified_ns, heading, line, text, marks))
+    return tuple(hits)

@@ -1,12 +1,13 @@
 """What the store can tell before the index is there: which files, where, how large and how old; not what they say."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from stat import S_ISREG
 
 from notewright.engine.workspace import Workspace
 from notewright.errors import Indexing
-from notewright.index.base import Filed, Selection, Visible
+from notewright.index.base import Filed, Selection, Visibility
 from notewright.notes.path import NotePath, path_key, without_md
 from notewright.stores.base import Entry
 
@@ -29,7 +30,8 @@ def is_fresh(ws: Workspace) -> bool:
 
 def can_select(selection: Selection) -> bool:
     """Does a selection ask for nothing but names, places, sizes and times?"""
-    return selection.sort in _ORDERS and not (selection.tags or selection.prefix_words)
+    known = replace(selection, tags=(), prefix_words=(), tag_tree=None, problem=None, suffixes=(), folder_note=False)
+    return selection.sort in _ORDERS and selection == known
 
 
 def select(ws: Workspace, selection: Selection) -> tuple[list[Filed], int]:
@@ -49,7 +51,7 @@ def _chosen(ws: Workspace, selection: Selection) -> Iterator[Entry]:
             and (entry.path.is_note or not selection.notes_only)
             and (since is None or entry.modified_ns > since)
             and (among is None or entry.path in among)
-            and selection.visible(entry.path)
+            and selection.visible.sees(entry.path)
         ):
             yield entry
 
@@ -62,11 +64,11 @@ def _filed(entry: Entry) -> Filed:
     return Filed(entry.path, entry.stamp, "", entry.size, entry.modified_ns, entry.path.stem)
 
 
-def folders(ws: Workspace, visible: Visible) -> list[tuple[str, int]]:
+def folders(ws: Workspace, visible: Visibility) -> list[tuple[str, int]]:
     """Every folder that holds files, with how many notes are in it and below."""
     own: dict[str, int] = {}
     for entry in _listed(ws):
-        if visible(entry.path):
+        if visible.sees(entry.path):
             folder = entry.path.folder
             own[folder] = own.get(folder, 0) + entry.path.is_note
     counts: dict[str, int] = {}

@@ -19,7 +19,7 @@ from notewright.engine.indexing.filing import (
     file_unless_written,
     read_many_for_index,
 )
-from notewright.engine.indexing.large_notes import LargeQueue
+from notewright.engine.indexing.large_notes import LargeQueue, with_problem
 from notewright.engine.indexing.leader_lock import LeaderLock
 from notewright.errors import Forbidden, Indexing, NotFound, Problem, Unavailable
 from notewright.index.base import Filing, Index, Progress, Selection
@@ -421,9 +421,8 @@ class Indexer:
             build.finish()
             with self._store.lock(timeout=60):
                 build.swap(lambda paths: read_many_for_index(self._store, self._entries_of(paths), large=False))
-        for path in self._index.with_problem(LATER):
-            filed = self._index.filed(path)
-            self._large.add(path, filed.size if filed else 0)
+        for filed in with_problem(self._index, LATER):
+            self._large.add(filed.path, filed.size)
         self._wake.set()
 
     def _entries_of(self, paths: Iterable[str]) -> Iterator[Entry]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from notewright.engine.indexing.filing import BIGGEST_PARSED, COSTLY, LARGE, LATER
 from notewright.engine.workspace import Workspace
 from notewright.errors import Indexing
+from notewright.index.base import Filed, Index, Selection
 from notewright.notes.path import NotePath, path_key
 from notewright.stores.base import Entry
 
@@ -65,9 +66,14 @@ class LargeQueue:
         return bool(self._sizes)
 
 
+def with_problem(index: Index, problem: str) -> list[Filed]:
+    """Files that were filed with exactly this problem."""
+    return index.select(Selection(notes_only=False, problem=problem))[0]
+
+
 def unread(ws: Workspace) -> list[NotePath]:
     """The notes this reader may see whose text is not in the index yet."""
-    return [path for path in ws.index.with_problem(LATER) if ws.access.sees(path)]
+    return [filed.path for filed in with_problem(ws.index, LATER) if ws.access.sees(filed.path)]
 
 
 def say_unread(paths: Iterable[NotePath]) -> str:
@@ -100,7 +106,7 @@ def _wait_for_texts(ws: Workspace, deadline: float) -> None:
 
 def not_indexed(ws: Workspace) -> bool:
     """Whether the text of some note is not in the index yet, seen by the caller or not."""
-    return bool(ws.index.with_problem(LATER))
+    return bool(with_problem(ws.index, LATER))
 
 
 def still_indexing(ws: Workspace) -> Indexing:
@@ -120,8 +126,8 @@ def naming(ws: Workspace, keys: Iterable[str]) -> list[NotePath]:
     """Of the notes whose links the index does not know, because there are too many, those that hold one of the keys."""
     wanted = {written for key in keys for written in (key, key.replace(" ", "%20"))}
     found = []
-    for path in ws.index.with_problem(COSTLY):
-        text = path_key(ws.index.text(path) or "")
+    for filed in with_problem(ws.index, COSTLY):
+        text = path_key(ws.index.text(filed.path) or "")
         if any(key in text for key in wanted):
-            found.append(path)
+            found.append(filed.path)
     return found

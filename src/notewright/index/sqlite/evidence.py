@@ -5,29 +5,20 @@ Common words cost most and tell least. So the rarest words choose who is looked 
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from heapq import nlargest
 from typing import Any
 
 import apsw
 
-from notewright.index.ranking import (
-    MENTION,
-    NOTE,
-    OTHER_NAME,
-    SAID,
-    SECTION,
-    TAGGED,
-    Evidence,
+from notewright.index.base import (
+    EVERYTHING,
+    NameMatch,
     Occurrences,
-    best_sections,
-    damp_unmatched,
-    fuse,
-    mention_scores,
-    name_rarity,
-    rarity,
-    spread,
+    SearchEvidence,
+    SentenceMatches,
+    Visibility,
+    WordMatches,
 )
 from notewright.index.sqlite.schema import ALIAS, ALIASED, BODY, MARK, NAME, TAG, TITLE, TITLED, Connection
 from notewright.index.sqlite.vocabulary import QueryWord
@@ -35,9 +26,6 @@ from notewright.notes.links.resolve import names_of, resolve
 from notewright.notes.path import NotePath, path_key
 from notewright.notes.words import index_words
 
-DEPTH = 100  # of each list: the best hundred change nothing, the best thirty cost a point
-SPREADING = 30  # so many of the best share with their neighbours
-STRANGERS = 10  # so many notes without any of the words may come in by their neighbours
 FEW_ROWS = 2_000  # rows that choosing by rare words may bring, and a fiftieth of the notes
 MOST_WORDS = 48  # of a question that are looked for, the rarest: a page of text is a question too
 LONGEST_NAME = 10  # words of a question that are looked up as one name
@@ -46,65 +34,37 @@ Accepts = Callable[[Sequence[int]], set[int]]  # which of these notes may be ans
 
 
 @dataclass(slots=True)
-class SectionMatches:
-    """What was found, best first: scores, and for each note the number of its best section."""
-
-    scores: dict[int, float]
-    sections: dict[int, int]
-    narrowed: bool  # only the rarest words chose; others might bring more
-
-
-@dataclass(slots=True)
-class _Kind:
+class _Reading:
     """One way to read the words: as written, or in all forms of their stems. Words are numbered as FTS5 does."""
 
     terms: Sequence[QueryWord]
     stemmed: bool
-    having: list[int]
     expression: str
     sentences: str  # the same question to the linking sentences: those are short, the rare words do
-    notes: dict[int, float] = field(default_factory=dict)
-    found: dict[int, Occurrences] = field(default_factory=dict)
-    covered: list[int] = field(default_factory=list)  # notes whose whole title is in the question
+    matches: WordMatches
     aliased: list[int] = field(default_factory=list)  # notes with a word of it in an alias
-    starts: dict[int, list[int]] = field(default_factory=dict)
 
 
 def found_by(
-    con: Connection,
-    terms: Sequence[QueryWord],
-    question: str,
-    total: int,
-    accepts: Accepts,
-    *,
-    depth: int = DEPTH,
-    narrow: bool = True,
-) -> SectionMatches:
-    """The recipe. `terms` are words that are in some note; `total` is the number of notes."""
+    con: Connection, terms: Sequence[QueryWord], question: str, total: int, accepts: Accepts, depth: int, narrow: bool
+) -> SearchEvidence:
+    """What is found by `terms`, words that are in some note; `total` is the number of notes."""
     if len(terms) > MOST_WORDS:
         terms = sorted(terms, key=lambda term: term.notes)[:MOST_WORDS]
     chosen, others = _split(terms, total) if narrow else (list(terms), [])
     everywhere = narrow and chosen[0].notes > FEW_ROWS + total // 4
-    kinds = [_kind(chosen, others, total, stemmed=False, named=everywhere)]
+    readings = [_reading(chosen, others, total, stemmed=False, named=everywhere)]
     if any(len(term.forms) > 1 for term in (*chosen, *others)):
-        kinds.append(_kind(chosen, others, total, stemmed=True, named=everywhere))
-    evidence: list[Evidence] = []
-    sections: dict[int, int] = {}
-    for kind in kinds:
-        share = 2 / len(kinds)  # where no word has other forms, both ways are one
-        _fill(con, kind, accepts, depth)
-        best = best_sections(kind.found, kind.starts, total, kind.having)
-        sections.update({note: which for note, (_, which) in best.items()})
-        evidence += [
-            Evidence(NOTE * share, kind.notes),
-            Evidence(SECTION * share, {note: score for note, (score, _) in best.items()}),
-        ]
-    evidence += _mentions(con, kinds[-1], total, accepts, depth)
-    evidence.append(Evidence(1.0, _names(con, kinds[-1], question, total, accepts)))
-    evidence.append(Evidence(TAGGED, _tagged(kinds[-1], total)))
-    scores = _spread(con, fuse(evidence), accepts)
-    ordered = sorted(scores.items(), key=lambda entry: -entry[1])
-    return SectionMatches(dict(ordered), sections, len(chosen) < len(terms) or everywhere)
+        readings.append(_reading(chosen, others, total, stemmed=True, named=everywhere))
+    for reading in readings:
+        _fill(con, reading, accepts, depth)
+    return SearchEvidence(
+        total,
+        tuple(reading.matches for reading in readings),
+        _mentions(con, readings[-1], accepts, depth),
+        tuple(_names(con, readings[-1], question, accepts)),
+        narrowed=len(chosen) < len(terms) or everywhere,
+    )
 
 
 def _split(terms: Sequence[QueryWord], total: int) -> tuple[list[QueryWord], list[QueryWord]]:
@@ -123,7 +83,7 @@ def _split(terms: Sequence[QueryWord], total: int) -> tuple[list[QueryWord], lis
     return chosen, [term for term in ordered[len(chosen) :] if term.notes <= total // 2]
 
 
-def _kind(chosen: list[QueryWord], others: list[QueryWord], total: int, *, stemmed: bool, named: bool) -> _Kind:
+def _reading(chosen: list[QueryWord], others: list[QueryWord], total: int, *, stemmed: bool, named: bool) -> _Reading:
     """The question to FTS5. `named`: words that are nearly everywhere are looked for in names and headings alone."""
     expression, terms = _any(chosen), list(chosen)
     if named:
@@ -132,7 +92,7 @@ def _kind(chosen: list[QueryWord], others: list[QueryWord], total: int, *, stemm
         expression = f'({expression}) AND ("{MARK}" OR {_any(others)})'
         terms += [QueryWord(MARK, (MARK,), total, total), *others]
     having = [term.notes if stemmed else term.written for term in terms]
-    return _Kind(terms, stemmed, having, expression, _any(chosen))
+    return _Reading(terms, stemmed, expression, _any(chosen), WordMatches(having))
 
 
 def _any(terms: Iterable[QueryWord]) -> str:
@@ -145,22 +105,22 @@ _BEST = "select rowid, -rank as score, places(words) as noted from words where w
 _STARTS = "select id, sections from texts where id in (select value from json_each(?))"
 
 
-def _asked(con: Connection, kind: _Kind) -> None:
-    con.variants = {term.word: term.forms for term in kind.terms if len(term.forms) > 1} if kind.stemmed else {}
+def _asked(con: Connection, reading: _Reading) -> None:
+    variants = {term.word: term.forms for term in reading.terms if len(term.forms) > 1}
+    con.variants = variants if reading.stemmed else {}
 
 
-def _fill(con: Connection, kind: _Kind, accepts: Accepts, depth: int) -> None:
+def _fill(con: Connection, reading: _Reading, accepts: Accepts, depth: int) -> None:
     """The best notes, with the places of the words and where their sections start."""
-    _asked(con, kind)
-    for note, score in _best(con, _BEST, kind.expression, accepts, depth):
-        kind.notes[note] = score
-        kind.found[note], covered, aliased = con.noted[note]
-        if covered:
-            kind.covered.append(note)
+    _asked(con, reading)
+    matches = reading.matches
+    for note, score in _best(con, _BEST, reading.expression, accepts, depth):
+        matches.scores[note] = score
+        matches.found[note], aliased = con.noted[note]
         if aliased:
-            kind.aliased.append(note)
+            reading.aliased.append(note)
     con.noted = {}
-    kind.starts = _starts(con, kind.notes)
+    matches.starts = _starts(con, matches.scores)
 
 
 def _best(con: Connection, sql: str, expression: str, accepts: Accepts, depth: int) -> list[tuple[int, float]]:
@@ -200,7 +160,7 @@ def noting_places(con: Connection) -> Callable[..., None]:
             if ALIAS in columns:
                 aliased = True
         covered = bool(title) and sum(title.values()) >= api.column_size(TITLE)
-        con.noted[api.rowid] = (Occurrences(body, title, tuple(tagged)), covered, aliased)
+        con.noted[api.rowid] = (Occurrences(body, title, tuple(tagged), covered), aliased)
 
     return places
 
@@ -226,10 +186,10 @@ def noting_counts(con: Connection) -> Callable[..., None]:
     return counts
 
 
-def _mentions(con: Connection, kind: _Kind, total: int, accepts: Accepts, depth: int) -> list[Evidence]:
+def _mentions(con: Connection, reading: _Reading, accepts: Accepts, depth: int) -> SentenceMatches:
     """The best sentence in which another note links to each, and what all these sentences say of it. What a note
     that may not be seen says is not said."""
-    _asked(con, kind)
+    _asked(con, reading)
     best: dict[int, float] = {}
     said_to: defaultdict[int, dict[int, int]] = defaultdict(dict)
     links: dict[int, list[_Written]] = {}
@@ -238,7 +198,7 @@ def _mentions(con: Connection, kind: _Kind, total: int, accepts: Accepts, depth:
         links.update(_links_of(con, [said for said in sentences if said not in links], accepts))
         return links.keys() & set(sentences)
 
-    for said, score in _best(con, _BEST_SAID, kind.sentences, seen, depth):
+    for said, score in _best(con, _BEST_SAID, reading.sentences, seen, depth):
         for target in _meant(con, links[said]):
             best[target] = max(best.get(target, 0.0), score)
             words = said_to[target]
@@ -247,13 +207,8 @@ def _mentions(con: Connection, kind: _Kind, total: int, accepts: Accepts, depth:
     con.noted = {}
     allowed = accepts(list(best))
     told = {note: words for note, words in said_to.items() if note in allowed}
-    lengths = {note: starts[-1] for note, starts in (kind.starts | _starts(con, told)).items()}
-    rarities = [rarity(total, count) for count in kind.having]
-    scores = {note: score for note, score in best.items() if note in allowed}
-    return [
-        Evidence(MENTION, damp_unmatched(scores, kind.notes)),
-        Evidence(SAID, damp_unmatched(mention_scores(told, kind.found, lengths, rarities), kind.notes)),
-    ]
+    lengths = {note: starts[-1] for note, starts in (reading.matches.starts | _starts(con, told)).items()}
+    return SentenceMatches({note: score for note, score in best.items() if note in allowed}, told, lengths)
 
 
 _Written = list[Any]  # said, source, target, the source's path, a note of that name or None
@@ -294,23 +249,18 @@ def _resolved(con: Connection, target: str, source: NotePath, files: list[int]) 
 # ---- names --------------------------------------------------------------------------------------------
 
 
-def _names(con: Connection, kind: _Kind, question: str, total: int, accepts: Accepts) -> dict[int, float]:
-    """Notes whose whole name is in the question, each with how much the words of that name tell."""
-    rarities = [name_rarity(total, count) for count in kind.having]
-    told = {form: rare for term, rare in zip(kind.terms, rarities, strict=True) for form in term.forms}
-    found = {note: sum(rarities[word] for word in kind.found[note].title) for note in kind.covered}
-
-    def weigh(note: int, name: str, share: float) -> None:
-        words = {told.get(word) for word in con.cut(index_words(name))}
-        if words and None not in words:
-            found[note] = max(found.get(note, 0.0), share * sum(rare for rare in words if rare is not None))
-
-    for note, key, named in _called(con, question):
-        weigh(note, key.removesuffix(".md") if named == NAME else key, 1.0 if named == NAME else OTHER_NAME)
-    for note, key in _keys_of(con, kind.aliased):
-        weigh(note, key, OTHER_NAME)
-    allowed = accepts(list(found))
-    return {note: score for note, score in found.items() if note in allowed}
+def _names(con: Connection, reading: _Reading, question: str, accepts: Accepts) -> Iterable[NameMatch]:
+    """Notes one of whose names is in the question, as a run of words or because a word of it is in an alias."""
+    numbers = {form: number for number, term in enumerate(reading.terms) for form in term.forms}
+    called = _called(con, question)
+    named = [(note, key.removesuffix(".md") if kind == NAME else key, kind == NAME) for note, key, kind in called]
+    named += [(note, key, False) for note, key in _keys_of(con, reading.aliased)]
+    allowed = accepts([note for note, _, _ in named])
+    for note, name, is_filename in named:
+        words = [numbers.get(word) for word in con.cut(index_words(name))] if note in allowed else ()
+        known = tuple(word for word in words if word is not None)
+        if words and len(known) == len(words):
+            yield NameMatch(note, is_filename, known)
 
 
 def _called(con: Connection, question: str) -> list[list[Any]]:
@@ -338,17 +288,6 @@ def _keys_of(con: Connection, notes: list[int]) -> list[list[Any]]:
     return con.table("file, key", sql, (json.dumps(notes),))
 
 
-# ---- tags ---------------------------------------------------------------------------------------------
-
-
-def _tagged(kind: _Kind, total: int) -> dict[int, float]:
-    """Notes tagged with words of the question: how much these tell, as far as the question is about nothing else."""
-    rarities = [rarity(total, count) for count in kind.having]
-    whole = sum(rarities)
-    told = {note: sum(rarities[word] for word in found.tags) for note, found in kind.found.items() if found.tags}
-    return {note: much * (much / whole) ** 2 for note, much in told.items()}
-
-
 # ---- neighbours ---------------------------------------------------------------------------------------
 
 _EDGES = f"""
@@ -361,17 +300,19 @@ select e.value as note, (select count(*) from links where source = e.value) + (
   from json_each(?) e"""
 
 
-def _spread(con: Connection, scores: Mapping[int, float], accepts: Accepts) -> dict[int, float]:
-    """The best share with their neighbours. Of those that have none of the words the nearest few may come in."""
-    best = nlargest(SPREADING, scores, key=scores.__getitem__)
-    edges = {(source, target) for source, target in con.table("source, file", _EDGES, (json.dumps(best),))}
-    given: defaultdict[int, float] = defaultdict(float)
-    for source, target in edges:
-        if source < target or (target, source) not in edges:  # two that link to each other are neighbours once
-            given[target] += scores[source]
-            given[source] += scores.get(target, 0.0)
-    strangers = nlargest(STRANGERS * 4, (note for note in given if note not in scores), key=given.__getitem__)
-    allowed = accepts(strangers)
-    kept = [*(note for note in best if note in given), *[note for note in strangers if note in allowed][:STRANGERS]]
-    degrees: dict[int, int] = dict(con.table("note, degree", _DEGREE, (json.dumps(kept),)))
-    return spread(scores, {note: given[note] for note in kept}, degrees)
+def neighbours(con: Connection, notes: Sequence[int]) -> list[tuple[int, int]]:
+    return [(source, target) for source, target in con.table("source, file", _EDGES, (json.dumps(notes),))]
+
+
+def degrees(con: Connection, notes: Sequence[int], visible: Visibility = EVERYTHING) -> dict[int, int]:
+    seen = visible_notes(con, notes, visible)
+    return dict(con.table("note, degree", _DEGREE, (json.dumps([note for note in notes if note in seen]),)))
+
+
+def visible_notes(con: Connection, notes: Sequence[int], visible: Visibility) -> set[int]:
+    """Those of these notes that may be seen."""
+    sees = visible.test
+    if sees is None or not notes:
+        return set(notes)
+    sql = "select id, path from files where id in (select value from json_each(?))"
+    return {note for note, path in con.table("id, path", sql, (json.dumps(list(notes)),)) if sees(path)}

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import apsw
 
-from notewright.errors import Busy, NoSpace, Problem, Unavailable
+from notewright.errors import Busy, NoSpace, Unavailable
 from notewright.index.sqlite.schema import VERSION, new_index
 
 Identity = tuple[int, int]  # device and inode of an index file: another one is another generation
@@ -30,16 +30,17 @@ _TRIES = 20  # so often somebody may delete an index while it is begun
 DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError)
 
 
-TROUBLE = (OSError, apsw.BusyError, apsw.LockedError, apsw.FullError, *DAMAGE)
-
-
-def in_words(error: Exception) -> Problem:
-    """A trouble of SQLite's or the system's as one of ours."""
-    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
-        return Busy("the index is in use by another process", hint="try again in a moment")
-    if isinstance(error, apsw.FullError):
-        return NoSpace("the disk that holds the index is full", hint="free some space and try again")
-    return Unavailable(f"the index cannot be used: {error}", hint="look at the cache directory")
+@contextlib.contextmanager
+def in_words() -> Iterator[None]:
+    """A trouble of SQLite's or the system's becomes one of ours."""
+    try:
+        yield
+    except (apsw.BusyError, apsw.LockedError) as error:
+        raise Busy("the index is in use by another process", hint="try again in a moment") from error
+    except apsw.FullError as error:
+        raise NoSpace("the disk that holds the index is full", hint="free some space and try again") from error
+    except (OSError, *DAMAGE) as error:
+        raise Unavailable(f"the index cannot be used: {error}", hint="look at the cache directory") from error
 
 
 class Generations:

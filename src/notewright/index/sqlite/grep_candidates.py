@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
-from notewright.index.base import Body, Needles, Visible, everything
+from notewright.index.base import Body, Needles, PathTest, Visibility
 from notewright.index.sqlite.schema import Connection, plain_tokenizer
-from notewright.index.sqlite.vocabulary import Vocabulary
+from notewright.index.sqlite.vocabulary import Vocabulary, words_with
 from notewright.notes.path import NotePath
 from notewright.notes.words import index_words
 
@@ -30,13 +30,14 @@ def narrowed_bodies(
     vocabulary: Callable[[Connection], Vocabulary],
     needles: Needles,
     folder: str,
-    visible: Visible,
+    visible: Visibility,
 ) -> Iterator[list[Body]]:
     """Notes that may match, in path order, in batches of a few megabytes."""
-    notes: Sequence[int] | None = ask(lambda con: _candidates(con, vocabulary(con), needles, folder, visible))  # type: ignore
+    sees = visible.test
+    notes: Sequence[int] | None = ask(lambda con: _candidates(con, vocabulary(con), needles, folder, sees))  # type: ignore
     batch: list[Body] = []
     size = 0
-    for body in _every_body(ask, folder, visible) if notes is None else _some_bodies(ask, notes):
+    for body in _every_body(ask, folder, sees) if notes is None else _some_bodies(ask, notes):
         batch.append(body)
         size += len(body.data)
         if size >= BATCH_CHARACTERS:
@@ -61,17 +62,17 @@ def _some_bodies(ask: Callable[[Callable[[Connection], T]], T], notes: Sequence[
             yield Body(NotePath(path), data, modified, size)
 
 
-def _every_body(ask: Callable[[Callable[[Connection], T]], T], folder: str, visible: Visible) -> Iterator[Body]:
+def _every_body(ask: Callable[[Callable[[Connection], T]], T], folder: str, sees: PathTest | None) -> Iterator[Body]:
     last, end = (folder + "/", folder + "0") if folder else ("", "\U0010ffff")
     while rows := ask(lambda con, last=last: con.rows(_EVERY, (last, end)).fetchall()):  # type: ignore
         for path, data, modified, size in rows:  # type: ignore
-            if visible is everything or visible(path):
+            if sees is None or sees(path):
                 yield Body(NotePath(path), data, modified, size)
         last = path
 
 
 def _candidates(
-    con: Connection, vocabulary: Vocabulary, needles: Needles, folder: str, visible: Visible
+    con: Connection, vocabulary: Vocabulary, needles: Needles, folder: str, sees: PathTest | None
 ) -> list[int] | None:
     """The notes worth a look, by path; None when that is all of them."""
     con.variants = {}
@@ -83,7 +84,7 @@ def _candidates(
         if folder:
             where, values = where + " and f.path >= ? and f.path < ?", [*values, folder + "/", folder + "0"]
         rows = con.rows(f"select f.id, f.path from files f where {where} order by f.path", values)
-        return [note for note, path in rows if visible is everything or visible(path)]
+        return [note for note, path in rows if sees is None or sees(path)]
 
 
 def _narrowed(con: Connection, vocabulary: Vocabulary, needles: Needles) -> list[int] | None:
@@ -115,27 +116,13 @@ def _member(con: Connection, joined: str, equal: str, piece: str) -> str | None:
     """An expression for the notes that can hold `piece`; None when any note can."""
     conditions = []
     for wanted in pieces_of_words(con, piece):
-        words = _words_with(joined, equal, wanted)
-        if words is None:
+        words = words_with(joined, wanted, MOST_WORDS + 1, equal)
+        if len(words) > MOST_WORDS:
             continue
         if not words:
             return _NOTHING
         conditions.append(" OR ".join(f'"{word}"' for word in words))
     return "(" + ") AND (".join(conditions) + ")" if conditions else None
-
-
-def _words_with(joined: str, equal: str, wanted: str) -> list[str] | None:
-    """The words of the vocabulary that hold a piece; None for too many."""
-    found: list[str] = []
-    inner = 1 if wanted.startswith("\n") else 0
-    at = equal.find(wanted)
-    while at >= 0:
-        if len(found) == MOST_WORDS:
-            return None
-        start, end = equal.rfind("\n", 0, at + inner) + 1, equal.find("\n", at + inner)
-        found.append(joined[start:end])
-        at = equal.find(wanted, end)
-    return found
 
 
 def pieces_of_words(con: Connection, piece: str) -> list[str]:

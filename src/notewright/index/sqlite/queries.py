@@ -2,11 +2,11 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-from notewright.index.base import Filed, LinkRow, Selection, Visible, everything
+from notewright.index.base import EVERYTHING, Filed, IndexedNote, LinkRow, Selection, Visibility
 from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection
 from notewright.notes.excerpts import line_around
 from notewright.notes.model import Heading
@@ -31,49 +31,71 @@ def _filed(row: tuple[Any, ...]) -> Filed:
     return Filed(NotePath(row[0]), *row[1:])
 
 
-def by_name(con: Connection, key: str) -> list[NotePath]:
-    return _paths(con, "n.kind=? and n.key in (?, ?)", (NAME, key, key + ".md"))
+def stamps(con: Connection) -> list[tuple[str, str]]:
+    return list(con.rows("select path, stamp from files order by path"))
 
 
-def by_names(con: Connection, keys: Iterable[str]) -> dict[str, list[NotePath]]:
+def count(con: Connection) -> tuple[int, int]:
+    notes, others = (con.number("select count(*) from files where note=?", (kind,)) for kind in (1, 0))
+    return notes, others
+
+
+def usage(con: Connection) -> tuple[int, int]:
+    """Kept by triggers: counting would read every file's row at each write."""
+    totals = dict(con.rows("select key, value from meta where key in ('files', 'bytes')"))
+    return totals["files"], totals["bytes"]
+
+
+def bearing(con: Connection, key: str) -> list[NotePath]:
+    return _called(con, NAME, key, key + ".md")
+
+
+def aliased(con: Connection, key: str) -> list[NotePath]:
+    return _called(con, ALIASED, key)
+
+
+def titled(con: Connection, key: str) -> list[NotePath]:
+    return _called(con, TITLED, key)
+
+
+def _called(con: Connection, kind: str, *keys: str) -> list[NotePath]:
+    rows = con.rows(
+        f"""select distinct f.path from names n join files f on f.id = n.file
+        where n.kind=? and n.key in ({",".join("?" * len(keys))}) order by f.path""",
+        (kind, *keys),
+    )
+    return [NotePath(path) for (path,) in rows]
+
+
+def bearing_each(con: Connection, keys: Sequence[str]) -> dict[str, list[NotePath]]:
     rows = con.rows(
         f"""select e.value, f.path from json_each(?) e
         cross join names n on n.key in (e.value, e.value || '.md') and n.kind = '{NAME}'
         cross join files f on f.id = n.file order by f.path""",
-        (json.dumps(list(keys)),),
+        (json.dumps(keys),),
     )
+    return _grouped(rows)
+
+
+def _grouped(rows: Iterable[tuple[str, str]]) -> dict[str, list[NotePath]]:
     found: defaultdict[str, list[NotePath]] = defaultdict(list)
     for key, path in rows:
         found[key].append(NotePath(path))
     return dict(found)
 
 
-def aliased(con: Connection, key: str) -> list[NotePath]:
-    return _paths(con, "n.kind=? and n.key=?", (ALIASED, key))
-
-
-def titled(con: Connection, key: str) -> list[NotePath]:
-    return _paths(con, "n.kind=? and n.key=?", (TITLED, key))
-
-
 def slugged(con: Connection, slug: str) -> list[NotePath]:
     """By path first, then by alias, by title, by last segment; the shorter path first."""
-    kinds = [f"{SLUGGED}{place}" for place in range(4)]
     rows = con.rows(
-        """select f.path, n.kind from names n join files f on f.id = n.file
-        where n.key=? and n.kind in (?, ?, ?, ?)""",
-        (slug, *kinds),
+        f"""select f.path, n.kind from names n join files f on f.id = n.file
+        where n.key=? and n.kind between '{SLUGGED}0' and '{SLUGGED}3'""",
+        (slug,),
     )
     ordered = sorted(rows, key=lambda row: (row[1], len(row[0]), row[0]))
     return [NotePath(path) for path in dict.fromkeys(path for path, _ in ordered)]
 
 
-def _paths(con: Connection, where: str, values: Iterable[object]) -> list[NotePath]:
-    sql = f"select distinct f.path from names n join files f on f.id = n.file where {where} order by f.path"
-    return [NotePath(path) for (path,) in con.rows(sql, values)]
-
-
-def names_like(con: Connection, key: str, *, limit: int, visible: Visible = everything) -> list[NotePath]:
+def names_like(con: Connection, key: str, limit: int = 200, visible: Visibility = EVERYTHING) -> list[NotePath]:
     """Names that share most runs of three letters with the key, then those most alike as a whole. A name that may not
     be seen takes nobody's place."""
     runs = list(dict.fromkeys(key[at : at + 3] for at in range(max(1, len(key) - 2))))[:24]
@@ -86,7 +108,7 @@ def names_like(con: Connection, key: str, *, limit: int, visible: Visible = ever
     most = asked = max(limit, 50)
     while True:
         rows = con.rows(sql, (*runs, *some, asked)).fetchall()
-        seen = [(str(path), note) for path, note in rows if visible(str(path))][:most]
+        seen = [(str(path), note) for path, note in rows if visible.sees(str(path))][:most]
         if len(seen) == most or len(rows) < asked:
             break
         asked *= 4
@@ -118,26 +140,7 @@ def alias_twins(con: Connection) -> list[tuple[str, list[NotePath]]]:
         (select key from names where kind='{ALIASED}' group by key having count(distinct file) > 1)
         order by n.key, f.path"""
     )
-    twins: defaultdict[str, list[NotePath]] = defaultdict(list)
-    for key, path in rows:
-        twins[key].append(NotePath(path))
-    return list(twins.items())
-
-
-def with_problem(con: Connection, problem: str) -> list[NotePath]:
-    rows = con.rows("select path from files where problem is not null and problem=? order by path", (problem,))
-    return [NotePath(path) for (path,) in rows]
-
-
-def ending(con: Connection, suffixes: Iterable[str]) -> list[NotePath]:
-    """Names are kept by key, which knows no case."""
-    found: set[str] = set()
-    for suffix in suffixes:
-        key = path_key(suffix)
-        found |= {path for (path,) in con.rows(
-            f"""select f.path from names n join files f on f.id = n.file
-            where n.kind='{NAME}' and substr(n.key, -length(?)) = ?""", (key, key))}  # fmt: skip
-    return [NotePath(path) for path in sorted(found)]
+    return list(_grouped(rows).items())
 
 
 # ---- listings -----------------------------------------------------------------------------------------
@@ -152,7 +155,7 @@ _ORDERS = {
 
 
 def select(con: Connection, selection: Selection) -> tuple[list[Filed], int]:
-    each = selection.visible is not everything or selection.among is not None
+    each = selection.visible != EVERYTHING or selection.among is not None
     where, values = _where(con, selection, by_path=each and selection.sort == "path")
     if where is None:
         return [], 0
@@ -168,11 +171,11 @@ def select(con: Connection, selection: Selection) -> tuple[list[Filed], int]:
 
 def _seen(con: Connection, selection: Selection, where: str, values: list[object]) -> tuple[list[Filed], int]:
     """The page of what the reader may see: paths decide, and only the page is read in full."""
-    among, visible = selection.among, selection.visible
+    among, sees = selection.among, selection.visible.test
     ids = [
         note
         for note, path in con.rows(f"select f.id, f.path from files f where {where}", values)
-        if (among is None or path in among) and visible(path)
+        if (among is None or path in among) and (sees is None or sees(path))
     ]
     end = None if selection.limit is None else selection.offset + selection.limit
     page = ids[selection.offset : end]
@@ -186,12 +189,19 @@ def _where(con: Connection, selection: Selection, *, by_path: bool) -> tuple[str
     where, values = ["1"], list[object]()
     if selection.notes_only:
         where.append("f.path like '%.md'" if by_path else "f.note = 1")
-    if not selection.recursive:
-        where.append("f.folder = ?")
-        values.append(selection.folder)
-    elif selection.folder:
-        where.append("f.path >= ? and f.path < ?")
-        values += [selection.folder + "/", selection.folder + "0"]
+    if selection.folder or not selection.recursive:
+        inside = "(f.path >= ? and f.path < ?)" if selection.recursive else "f.folder = ?"
+        values += [selection.folder + "/", selection.folder + "0"] if selection.recursive else [selection.folder]
+        if selection.folder_note:
+            inside = f"({inside} or f.path = ?)"
+            values.append(selection.folder + ".md")
+        where.append(inside)
+    if selection.suffixes:
+        where.append("(" + " or ".join("f.path like ?" for _ in selection.suffixes) + ")")
+        values += [f"%{suffix}" for suffix in selection.suffixes]
+    if selection.problem is not None:
+        where.append("f.problem is not null and f.problem = ?")
+        values.append(selection.problem)
     if selection.since_ns is not None:
         where.append("f.modified > ?")
         values.append(selection.since_ns)
@@ -202,6 +212,10 @@ def _where(con: Connection, selection: Selection, *, by_path: bool) -> tuple[str
     for tag in selection.tags:
         where.append("f.id in (select file from tags where key = ?)")
         values.append(tag_key(tag))
+    if selection.tag_tree is not None:
+        key = tag_key(selection.tag_tree)
+        where.append("f.id in (select file from tags where key = ? or (key >= ? and key < ?))")
+        values += [key, key + "/", key + "0"]
     if selection.prefix_words:
         expression = prefixes(con, selection.prefix_words)
         if expression is None:
@@ -219,15 +233,16 @@ def prefixes(con: Connection, words: Iterable[str]) -> str | None:
     return f"{{title alias head body place tag}} : ({wanted})" if wanted else None
 
 
-def folders(con: Connection, below: str, *, visible: Visible) -> list[tuple[str, int]]:
+def folders(con: Connection, below: str = "", visible: Visibility = EVERYTHING) -> list[tuple[str, int]]:
     """Every folder below one with files in it or below, and how many of them are notes."""
     own: dict[str, int] = {}
     where, values = ("where folder >= ? and folder < ?", (below + "/", below + "0")) if below else ("", ())
-    if visible is everything:
+    sees = visible.test
+    if sees is None:
         own = dict(con.rows(f"select folder, sum(note) from files {where} group by folder", values))
     else:
         for folder, path, note in con.rows(f"select folder, path, note from files {where}", values):
-            if visible(path):
+            if sees(path):
                 own[folder] = own.get(folder, 0) + note
     counts: dict[str, int] = {}
     for folder, count in own.items():
@@ -243,11 +258,12 @@ _LINK = """select l.source, f.path, l.kind, l.target, l.subpath, l.display, l.li
   from links l join files f on f.id = l.source"""
 
 
-def links_from(con: Connection, path: str) -> list[LinkRow]:
-    return _links(con, f"{_LINK} where l.source = (select id from files where path=?) order by l.id", (path,))
+def links_from(con: Connection, paths: Sequence[str]) -> list[LinkRow]:
+    sources = "select id from files where path in (select value from json_each(?))"
+    return _links(con, f"{_LINK} where l.source in ({sources}) order by f.path, l.id", (json.dumps(paths),))
 
 
-def links_toward(con: Connection, keys: Iterable[str]) -> list[LinkRow]:
+def links_toward(con: Connection, keys: Sequence[str]) -> list[LinkRow]:
     return _links(
         con,
         f"""{_LINK} where l.id in (
@@ -255,17 +271,7 @@ def links_toward(con: Connection, keys: Iterable[str]) -> list[LinkRow]:
           union select id from links where slug is not key and slug in (select value from json_each(?1))
           union select id from links where whole is not null and whole in (select value from json_each(?1)))
         order by f.path, l.id""",
-        (json.dumps(list(keys)),),
-    )
-
-
-def all_links(con: Connection, after: str, limit: int) -> list[LinkRow]:
-    """The links of the next so many notes after this path."""
-    return _links(
-        con,
-        f"""{_LINK} where l.source in (select id from files where note=1 and path > ? order by path limit ?)
-        order by f.path, l.id""",
-        (after, limit),
+        (json.dumps(keys),),
     )
 
 
@@ -290,49 +296,48 @@ def _texts(con: Connection, notes: Iterable[int]) -> dict[int, str]:
 # ---- what is in a note --------------------------------------------------------------------------------
 
 
-def headings(con: Connection, path: str) -> list[Heading]:
-    return stored_headings(_of_text(con, "headings", path) or "[]")
+def notes(con: Connection, numbers: Sequence[int]) -> dict[int, IndexedNote]:
+    rows = con.rows(
+        """select f.id, f.path, f.title, f.modified, t.headings, t.text from files f join texts t on t.id = f.id
+        where f.id in (select value from json_each(?))""",
+        (json.dumps(numbers),),
+    )
+    return {
+        note: IndexedNote(NotePath(path), title, modified, _headings(headings), text)
+        for note, path, title, modified, headings, text in rows
+    }
 
 
-def stored_headings(stored: str) -> list[Heading]:
+def _headings(stored: str) -> list[Heading]:
     return [
         Heading(level, text, line, start, end, bool(top)) for level, text, line, start, end, top in json.loads(stored)
     ]
 
 
-def properties(con: Connection, path: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_of_text(con, "properties", path) or "{}")
-    return found
-
-
-def property_of(con: Connection, key: str, paths: Iterable[str]) -> dict[str, Any]:
+def property_of(con: Connection, key: str, paths: Sequence[str]) -> dict[str, Any]:
     rows = con.rows(
         """select f.path, t.properties -> ? from json_each(?) e
         join files f on f.path = e.value join texts t on t.id = f.id where t.properties -> ? is not null""",
-        (f"$.{json.dumps(key)}", json.dumps(list(paths)), f"$.{json.dumps(key)}"),
+        (f"$.{json.dumps(key)}", json.dumps(paths), f"$.{json.dumps(key)}"),
     )
     return {path: json.loads(value) for path, value in rows}
 
 
 def text(con: Connection, path: str) -> str | None:
-    return _of_text(con, "text", path)
-
-
-def _of_text(con: Connection, column: str, path: str) -> str | None:
-    found = con.value(f"select t.{column} from texts t join files f on f.id = t.id where f.path=?", (path,))
+    found = con.value("select t.text from texts t join files f on f.id = t.id where f.path=?", (path,))
     return found if isinstance(found, str) else None
 
 
 # ---- tags ---------------------------------------------------------------------------------------------
 
 
-def tags(con: Connection, *, visible: Visible) -> dict[str, int]:
-    """Every tag as most notes spell it, with the number of its notes."""
-    if visible is everything:
+def tags(con: Connection, visible: Visibility = EVERYTHING) -> dict[str, int]:
+    sees = visible.test
+    if sees is None:
         rows = list(con.rows("select key, name, count(*) from tags group by key, name"))
     else:
         found = con.rows("select t.key, t.name, f.path from tags t join files f on f.id = t.file")
-        counted = Counter((key, name) for key, name, path in found if visible(path))
+        counted = Counter((key, name) for key, name, path in found if sees(path))
         rows = [(key, name, count) for (key, name), count in counted.items()]
     spelled: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for key, name, count in rows:
@@ -341,16 +346,7 @@ def tags(con: Connection, *, visible: Visible) -> dict[str, int]:
     return dict(sorted(chosen.items()))
 
 
-def tagged(con: Connection, key: str) -> list[NotePath]:
-    rows = con.rows(
-        """select distinct f.path from tags t join files f on f.id = t.file
-        where t.key = ? or (t.key >= ? and t.key < ?) order by f.path""",
-        (key, key + "/", key + "0"),
-    )
-    return [NotePath(path) for (path,) in rows]
-
-
-def tags_of(con: Connection, paths: Iterable[str]) -> dict[str, list[str]]:
+def tags_of(con: Connection, paths: Sequence[str]) -> dict[str, list[str]]:
     """The tags of each of these, as spelled first, in their order."""
     found: dict[str, list[str]] = {path: [] for path in paths}
     rows = con.rows(
@@ -361,23 +357,3 @@ def tags_of(con: Connection, paths: Iterable[str]) -> dict[str, list[str]]:
     for path, name in rows:
         found[path].append(name)
     return found
-
-
-# ---- all of it, for comparing ---------------------------------------------------------------------------
-
-
-def everything_stored(con: Connection) -> Iterator[tuple[str, dict[str, list[Any]]]]:
-    """For each path in order all that is stored of it, without the numbers that depend on the order of filing."""
-    for file, path in list(con.rows("select id, path from files order by path")):
-        yield (
-            path,
-            {
-                "file": [row[1:] for row in con.rows("select * from files where id=?", (file,))],
-                "text": [row[1:] for row in con.rows("select * from texts where id=?", (file,))],
-                "names": sorted(con.rows("select kind, key from names where file=?", (file,))),
-                "tags": [
-                    tuple(row) for row in con.rows("select key, name from tags where file=? order by rowid", (file,))
-                ],
-                "links": [row[2:13] for row in con.rows("select * from links where source=? order by id", (file,))],
-            },
-        )

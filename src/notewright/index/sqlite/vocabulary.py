@@ -118,16 +118,17 @@ class Vocabulary:
         return words_with(self.joined(con), piece, most)
 
 
-def words_with(joined: str, piece: str, most: int) -> list[str]:
-    """The lines of `joined` that hold `piece`, at most so many; line ends in it are the ends of a word."""
+def words_with(joined: str, piece: str, most: int, equal: str = "") -> list[str]:
+    """The lines of `joined` that hold `piece`, at most so many; line ends in it are the ends of a word. It is looked
+    for in `equal`, if given: the same lines with some characters exchanged."""
     found: list[str] = []
-    at = joined.find(piece)
+    searched = equal or joined
+    at = searched.find(piece)
     inner = 1 if piece.startswith("\n") else 0
     while at >= 0 and len(found) < most:
-        start = joined.rfind("\n", 0, at + inner) + 1
-        end = joined.find("\n", at + inner)
+        start, end = searched.rfind("\n", 0, at + inner) + 1, searched.find("\n", at + inner)
         found.append(joined[start:end])
-        at = joined.find(piece, end)
+        at = searched.find(piece, end)
     return found
 
 

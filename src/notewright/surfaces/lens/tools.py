@@ -94,7 +94,8 @@ def glob(call: Call, args: Args) -> Answer:
     found = sorted(
         full_name(ws, filed.path)
         for ws in call.workspaces
-        for filed in listing(ws, _documents(ws, matches, glob_pieces(pattern)))[0]
+        for filed in listing(ws, _documents(ws, glob_pieces(pattern)))[0]
+        if matches(full_name(ws, filed.path))
     )
     return whole(found, "pattern") if found else Answer.of("No matches found.")
 
@@ -105,9 +106,9 @@ def _scoped(matches: Callable[[str], bool], scope: str) -> Callable[[str], bool]
     return lambda path: path.startswith(inside) and (matches(path) or (bool(scope) and matches(path[len(inside) :])))
 
 
-def _documents(ws: Workspace, matches: Callable[[str], bool], pieces: tuple[str, ...]) -> Selection:
+def _documents(ws: Workspace, pieces: tuple[str, ...]) -> Selection:
     holding = tuple(piece for piece in pieces if piece not in ws.name)
-    return Selection(holding=holding, visible=lambda path: ws.access.sees(path) and matches(f"{ws.name}/{path}"))
+    return Selection(holding=holding, visible=ws.access.visibility)
 
 
 def get_links(call: Call, args: Args) -> str:

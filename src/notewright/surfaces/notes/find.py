@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from notewright.engine.find.grep import PATTERN_SECONDS, Grep, Matches
 from notewright.engine.find.grep import grep as grep_notes
-from notewright.engine.find.search import parse_query
+from notewright.engine.find.search import Hit, Hits, parse_query
 from notewright.engine.find.search import search as search_notes
 from notewright.engine.read import FolderListing, list_folder, listing
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid
-from notewright.index.base import Hit, Hits, Query, Selection
+from notewright.index.base import Query, Selection
 from notewright.surfaces.arguments import OffsetPage, Places, day, since_time
 from notewright.surfaces.base import Args, Call
 from notewright.surfaces.notes import render as words
@@ -155,6 +155,6 @@ def _entries(places: Places, levels: Sequence[tuple[Workspace, FolderListing]], 
 
 
 def _workspaces(call: Call) -> str:
-    counts = [(ws.name, listing(ws, Selection(limit=1, visible=ws.access.sees))[1]) for ws in call.workspaces]
+    counts = [(ws.name, listing(ws, Selection(limit=1, visible=ws.access.visibility))[1]) for ws in call.workspaces]
     lines = [f"{name}/ ({words.amount(count, 'note')})" for name, count in counts]
     return words.bounded([f"{len(counts)} workspaces:", *lines], "name one of them as folder")

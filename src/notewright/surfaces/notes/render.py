@@ -10,9 +10,9 @@ from notewright.engine.changes.history import FileDiff
 from notewright.engine.find.context import ContextPack, Passage
 from notewright.engine.find.grep import LineMatch
 from notewright.engine.find.links import ResolvedLink
+from notewright.engine.find.search import Hit, Hits
 from notewright.engine.move import Moved, RenamedInside
 from notewright.engine.read import Reading
-from notewright.index.base import Hit, Hits
 from notewright.ledger.base import Change
 from notewright.notes.model import Note
 from notewright.notes.parse.headings import sections

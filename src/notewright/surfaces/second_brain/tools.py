@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, ClassVar, overload
 
 from notewright.accounts.limits import Window
@@ -15,7 +16,7 @@ from notewright.engine.read import fetch, listing
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import change_path, change_text, delete, put
 from notewright.errors import Ambiguous, Exists, Invalid, NotFound, Problem, TooLarge
-from notewright.index.base import Selection
+from notewright.index.base import PathGlob, Selection
 from notewright.notes.edits.edit import Replace, apply
 from notewright.notes.glob import glob_matcher, glob_pieces
 from notewright.notes.path import NotePath, path_problem
@@ -213,14 +214,13 @@ def glob(call: Call, args: Args) -> Answer:
         raise Invalid("Invalid glob pattern: it is empty", what="pattern")
     limit = _bounded(args, "max_results", 100)
     with _called("glob"):
-        matches = glob_matcher(pattern)
-    sees = ws.access.sees
+        wanted = PathGlob(pattern)
     chosen = Selection(
         notes_only=False,
         sort="modified",
         limit=limit,
         holding=glob_pieces(pattern),
-        visible=lambda path: matches(path) and sees(path),
+        visible=replace(ws.access.visibility, globs=(wanted,)),
     )
     found, total = listing(ws, chosen)
     rows = [{"path": one.path, "size": one.size, "modified": stamp(one.modified_ns / 1e9)} for one in found]

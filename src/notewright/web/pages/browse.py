@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from starlette.responses import Response
 
 from notewright.api.workspaces import count_notes
-from notewright.engine.find.search import parse_query
+from notewright.engine.find.search import Hit, parse_query
 from notewright.engine.find.search import search as search_notes
 from notewright.engine.read import folder_path, list_folder, listing
 from notewright.engine.workspace import Workspace, with_timeout
-from notewright.index.base import Hit, Selection
+from notewright.index.base import Selection
 from notewright.web.addresses import folder_url, note_url, workspace_url
 from notewright.web.frame import PageRequest
 
@@ -44,7 +44,7 @@ def folder(asked: PageRequest) -> Response:
     offset, limit = max(start - len(folders), 0), max(end - max(start, len(folders)), 0)
     chosen = Selection(
         folder=here, recursive=False, notes_only=False, sort="path", limit=max(limit, 1), offset=offset,
-        visible=ws.access.sees,
+        visible=ws.access.visibility,
     )  # fmt: skip
     files, total = listing(ws, chosen)
     return asked.page(

@@ -5,6 +5,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from notewright.index.base import IndexedNote
+
 LENGTH = 200  # characters of a snippet, wide ones counted twice
 LINES = 400  # of a section that are looked at
 LONGEST_LINE = 20_000
@@ -35,6 +37,36 @@ def folded(text: str) -> str:
 def _folded(char: str) -> str:
     base = unicodedata.normalize("NFD", char)[0].lower()
     return base if len(base) == 1 else char
+
+
+def shown_section(
+    note: IndexedNote, number: int, pattern: re.Pattern[str] | None
+) -> tuple[str | None, int, str, Marks]:
+    """Heading, first line and snippet of the section with this number; of the whole note where it has no words."""
+    headings = [heading for heading in note.headings if heading.top]
+    number = min(number, len(headings))
+    end = headings[number].start if number < len(headings) else len(note.text)
+    if number == 0:
+        heading, line, section = None, 1, _body(note.text[:end])
+    else:
+        above = headings[number - 1]
+        heading, line, section = above.text, above.line, note.text[above.end : end]
+        section = section if section.strip() else note.text[above.start : end]
+    for text in (section, _body(note.text), note.text):
+        shown, marks = snippet(text, pattern)
+        if shown:
+            break
+    return heading, line, shown, marks
+
+
+def _body(text: str) -> str:
+    """Without the frontmatter, if anything else is there."""
+    text = text.removeprefix("\ufeff")
+    if text.startswith("---"):
+        close = text.find("\n---", 3)
+        if close >= 0:
+            text = text[text.find("\n", close + 1) + 1 or len(text) :]
+    return text
 
 
 def snippet(section: str, pattern: re.Pattern[str] | None) -> tuple[str, Marks]:

@@ -10,14 +10,16 @@
     then a tenth of what the neighbours by links have is spread over each note.
 
 Numbers from bm25 are larger for better matches here. A ranking made elsewhere (by meaning, say) joins as one more
-`Evidence` in `fuse`.
+`ScoreList` in `rank`.
 """
 
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
+
+from notewright.index.base import Occurrences, SearchEvidence, WordMatches
 
 NOTE, SECTION = 0.5, 0.25  # of each of: as written, by stems
 MENTION, SAID = 0.3, 1.0
@@ -30,31 +32,48 @@ _TITLE, _BODY, _SAID = 1.6, 0.4, 0.5  # the weight of one occurrence
 _LEAST = 1e-6  # what a word in half of all notes or more still tells, as in FTS5
 
 
-@dataclass(frozen=True, slots=True)
-class Occurrences:
-    """Where the words of a question stand in a note: for each its places in the body and how often in the title, and
-    which of them are in its tags."""
-
-    body: Mapping[int, Sequence[int]]
-    title: Mapping[int, int]
-    tags: Sequence[int] = ()
-
-    def weight(self, word: int) -> float:
-        return _BODY * len(self.body.get(word, ())) + _TITLE * self.title.get(word, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class ScoreList(NamedTuple):
     """One list of notes with what they score in it."""
 
     weight: float
     scores: Mapping[int, float]
 
 
-def fuse(evidence: Iterable[Evidence]) -> dict[int, float]:
-    """All evidence added up."""
+class Ranking(NamedTuple):
+    """Scores of notes, and for each the number of its best section."""
+
+    scores: dict[int, float]
+    sections: dict[int, int]
+
+
+def rank(evidence: SearchEvidence) -> Ranking:
+    """Everything but the neighbours, which are those of the best."""
+    lists: list[ScoreList] = []
+    sections: dict[int, int] = {}
+    for words in evidence.by_words:
+        share = 2 / len(evidence.by_words)  # where no word has other forms, both ways are one
+        best = best_sections(words.found, words.starts, evidence.total, words.having)
+        sections.update({note: which for note, (_, which) in best.items()})
+        lists += [
+            ScoreList(NOTE * share, words.scores),
+            ScoreList(SECTION * share, {note: score for note, (score, _) in best.items()}),
+        ]
+    words, sentences = evidence.by_words[-1], evidence.sentences
+    rarities = [rarity(evidence.total, count) for count in words.having]
+    gains = mention_scores(sentences.said, words.found, sentences.lengths, rarities)
+    lists += [
+        ScoreList(MENTION, damp_unmatched(sentences.best, words.scores)),
+        ScoreList(SAID, damp_unmatched(gains, words.scores)),
+        ScoreList(1.0, name_scores(evidence)),
+        ScoreList(TAGGED, tag_scores(words, rarities)),
+    ]
+    return Ranking(fuse(lists), sections)
+
+
+def fuse(lists: Iterable[ScoreList]) -> dict[int, float]:
+    """All of them added up."""
     scores: defaultdict[int, float] = defaultdict(float)
-    for part in evidence:
+    for part in lists:
         for note, score in part.scores.items():
             scores[note] += part.weight * score
     return dict(scores)
@@ -190,7 +209,7 @@ def mention_scores(
         norm, own = _norm(lengths.get(note, usual), usual), notes.get(note)
         gains[note] = 0.0
         for word, times in words.items():
-            before = own.weight(word) if own else 0.0
+            before = _BODY * len(own.body.get(word, ())) + _TITLE * own.title.get(word, 0) if own else 0.0
             gains[note] += _gain(rarities[word], before + _SAID * times, norm) - _gain(rarities[word], before, norm)
     return gains
 
@@ -200,7 +219,41 @@ def damp_unmatched(scores: Mapping[int, float], speaking: Container[int]) -> dic
     return {note: score if note in speaking else SILENT * score for note, score in scores.items()}
 
 
+# ---- names and tags -----------------------------------------------------------------------------------
+
+
+def name_scores(evidence: SearchEvidence) -> dict[int, float]:
+    """Notes whose whole name is in the question, each with how much the words of that name tell."""
+    words = evidence.by_words[-1]
+    rarities = [name_rarity(evidence.total, count) for count in words.having]
+    found = {
+        note: sum(rarities[word] for word in where.title) for note, where in words.found.items() if where.whole_title
+    }
+    for note, is_filename, numbers in evidence.names:
+        score = (1.0 if is_filename else OTHER_NAME) * sum({rarities[number] for number in numbers})
+        found[note] = max(found.get(note, 0.0), score)
+    return found
+
+
+def tag_scores(words: WordMatches, rarities: Sequence[float]) -> dict[int, float]:
+    """Notes tagged with words of the question: how much these tell, as far as the question is about nothing else."""
+    whole = sum(rarities)
+    told = {note: sum(rarities[word] for word in found.tags) for note, found in words.found.items() if found.tags}
+    return {note: much * (much / whole) ** 2 for note, much in told.items()}
+
+
 # ---- neighbours ---------------------------------------------------------------------------------------
+
+
+def neighbour_scores(scores: Mapping[int, float], links: Iterable[tuple[int, int]]) -> dict[int, float]:
+    """What the notes at the other ends of these links score, for the notes at either end."""
+    edges = set(links)
+    given: defaultdict[int, float] = defaultdict(float)
+    for source, target in edges:
+        if source < target or (target, source) not in edges:  # two that link to each other are neighbours once
+            given[target] += scores[source]
+            given[source] += scores.get(target, 0.0)
+    return given
 
 
 def spread(scores: Mapping[int, float], given: Mapping[int, float], degrees: Mapping[int, int]) -> dict[int, float]:

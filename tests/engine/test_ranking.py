@@ -2,9 +2,8 @@
 
 import pytest
 
-from notewright.index.ranking import (
-    Evidence,
-    Occurrences,
+from notewright.engine.find.ranking import (
+    ScoreList,
     best_sections,
     fuse,
     mention_scores,
@@ -12,10 +11,11 @@ from notewright.index.ranking import (
     rarity,
     spread,
 )
+from notewright.index.base import Occurrences
 
 
 def test_evidence_adds_up() -> None:
-    scores = fuse([Evidence(0.5, {1: 2.0, 2: 4.0}), Evidence(1.0, {2: 1.0, 3: 7.0})])
+    scores = fuse([ScoreList(0.5, {1: 2.0, 2: 4.0}), ScoreList(1.0, {2: 1.0, 3: 7.0})])
     assert scores == {1: 1.0, 2: 3.0, 3: 7.0}
 
 

@@ -1,6 +1,6 @@
 """Snippets show why a section was found."""
 
-from notewright.index.snippets import LENGTH, folded, pattern_of, snippet
+from notewright.engine.find.snippets import LENGTH, folded, pattern_of, snippet
 
 
 def shown(section: str, *words: str) -> tuple[str, list[str]]:

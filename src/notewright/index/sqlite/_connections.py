@@ -1,0 +1,198 @@
+"""Connections to the index that stands now: kept open between questions, renewed when it is damaged or replaced."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from json import JSONDecodeError
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from notewright.index.base import Generation
+from notewright.index.sqlite.evidence import noting_counts, noting_places
+from notewright.index.sqlite.generations import DAMAGE, Generations, Identity, in_words
+from notewright.index.sqlite.schema import Connection, open_index
+
+T = TypeVar("T")
+IDLE = 16  # connections kept open between questions
+TRIES = 4  # to answer, each with a new index where the one before was damaged
+
+
+class _Held(threading.local):
+    """The connection that a thread asks everything of, from one moment."""
+
+    con: Connection | None = None
+    identity: Identity = (0, 0)  # of the index it reads
+
+
+class IndexConnections:
+    """Whatever happens to the files of an index, it answers: from a new, empty one if need be."""
+
+    @in_words()
+    def __init__(self, folder: Path) -> None:
+        self.places = Generations(folder)
+        self._idle: list[tuple[Identity, Connection]] = []
+        self._lock = threading.Lock()
+        self._writing = threading.RLock()
+        self._writer: tuple[Identity, Connection] | None = None
+        self._whole: tuple[tuple[str, Identity], Generation] | None = None
+        self._held = _Held()
+        self.places.current()
+
+    def close(self) -> None:
+        with self._writing, self._lock:
+            for _, con in self._idle:
+                con.close()
+            self._idle.clear()
+            if self._writer:
+                self._writer[1].close()
+                self._writer = None
+
+    # ---- reading --------------------------------------------------------------------------------------
+
+    @in_words()
+    def ask(self, question: Callable[[Connection], T]) -> T:
+        """Answered by the index that stands now; one that turns out damaged is begun anew and asked again."""
+        for _ in range(TRIES - 1):
+            identity = self._held.identity if self._held.con is not None else self.places.current()
+            try:
+                return self._answer(identity, question)
+            except (*DAMAGE, apsw.SQLError, UnicodeDecodeError, JSONDecodeError) as error:
+                if not _is_damage(error):
+                    raise
+                self.places.discard(identity)
+        return self._answer(self.places.current(), question)
+
+    @contextmanager
+    def steady(self) -> Iterator[None]:
+        if self._held.con is not None:
+            yield  # inside another
+            return
+        identity, con = self._begin()
+        self._held.con, self._held.identity = con, identity
+        try:
+            yield
+        finally:
+            if self._held.con is con:
+                self._held.con = None
+                con.db.execute("rollback")
+                self._give_back(identity, con)
+
+    @in_words()
+    def _begin(self) -> tuple[Identity, Connection]:
+        """A connection whose transaction has begun; the moment it shows is that of the first question."""
+        tries = TRIES
+        while True:
+            identity = self.places.current()
+            try:
+                con = self._borrow(identity)
+                con.db.execute("begin")
+                return identity, con
+            except DAMAGE:
+                self.places.discard(identity)
+                tries -= 1
+                if not tries:
+                    raise
+
+    def generation(self) -> Generation:
+        """One that is whole stays so, and is known by its place: most calls ask for this, before and after."""
+        place = self.places.place()
+        known = self._whole
+        if known is not None and known[0] == place:
+            return known[1]
+        held, self._held.con = self._held.con, None  # the one that answers now, not the one of that moment
+        try:
+            answer = self.ask(_generation)
+        finally:
+            self._held.con = held
+        if answer.whole and place is not None:
+            self._whole = (place, answer)
+        return answer
+
+    def _answer(self, identity: Identity, question: Callable[[Connection], T]) -> T:
+        held, self._held.con = self._held.con, None
+        con = held or self._borrow(identity)
+        try:
+            answer = question(con)
+        except BaseException:  # nothing more is asked of it; `generation` tells whether the index was lost
+            con.close(force=True)
+            raise
+        if held is None:
+            self._give_back(identity, con)
+        self._held.con = held
+        return answer
+
+    def _borrow(self, identity: Identity) -> Connection:
+        with self._lock:
+            while self._idle:
+                known, con = self._idle.pop()
+                if known == identity:
+                    return con
+                con.close()
+        con = open_index(self.places.door)
+        con.db.register_fts5_function("places", noting_places(con))
+        con.db.register_fts5_function("counts", noting_counts(con))
+        con.db.create_scalar_function("folded", lambda *path: str(path[0]).casefold(), 1, deterministic=True)
+        return con
+
+    def _give_back(self, identity: Identity, con: Connection) -> None:
+        with self._lock:
+            if len(self._idle) < IDLE:
+                self._idle.append((identity, con))
+                return
+        con.close()
+
+    # ---- writing --------------------------------------------------------------------------------------
+
+    @in_words()
+    def write(self, change: Callable[[Connection], object]) -> None:
+        """One transaction, behind the gate: the index cannot be changed for another meanwhile."""
+        for attempt in range(3):
+            self.places.current()
+            with self._writing, self.places.gate():
+                identity = self.places.standing()
+                if identity is None:
+                    continue
+                try:
+                    con = self._write_connection(identity)
+                    with _transaction(con):
+                        change(con)
+                        con.rows("update meta set value=value+1 where key='serial'")
+                    return
+                except (*DAMAGE, apsw.SQLError) as error:
+                    self._writer = None
+                    if attempt == 2 or not _is_damage(error):
+                        raise
+            self.places.discard(identity)
+
+    def _write_connection(self, identity: Identity) -> Connection:
+        if self._writer is None or self._writer[0] != identity:
+            if self._writer is not None:
+                self._writer[1].close()
+            self._writer = (identity, open_index(self.places.door, writing=True))
+        return self._writer[1]
+
+
+def _generation(con: Connection) -> Generation:
+    known = dict(con.rows("select key, value from meta where key in ('name', 'wanting')"))
+    return Generation(str(known.get("name")), known.get("wanting") == 0)
+
+
+def _is_damage(error: Exception) -> bool:
+    """The index does not hold what we put into it: a table that somebody removed, bytes that are no longer text."""
+    return not isinstance(error, apsw.SQLError) or "no such" in str(error) or "malformed" in str(error)
+
+
+@contextmanager
+def _transaction(con: Connection) -> Iterator[None]:
+    """All of it or none. Begun by a statement: `with con.db` would wait for another writer without letting any other
+    thread of ours run, that writer perhaps among them."""
+    con.db.execute("begin immediate")
+    try:
+        yield
+        con.db.execute("commit")
+    except BaseException:
+        if con.db.in_transaction:
+            con.db.execute("rollback")
+        raise
