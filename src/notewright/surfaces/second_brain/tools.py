@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, ClassVar, overload
 
 from notewright.accounts.limits import Window
@@ -16,7 +15,7 @@ from notewright.engine.read import fetch, listing
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import change_path, change_text, delete, put
 from notewright.errors import Ambiguous, Exists, Invalid, NotFound, Problem, TooLarge
-from notewright.index.base import PathGlob, Selection
+from notewright.index.base import PathGlob, Selection, Visibility
 from notewright.notes.edits.edit import Replace, apply
 from notewright.notes.glob import glob_matcher, glob_pieces
 from notewright.notes.path import NotePath, path_problem
@@ -220,7 +219,7 @@ def glob(call: Call, args: Args) -> Answer:
         sort="modified",
         limit=limit,
         holding=glob_pieces(pattern),
-        visible=replace(ws.access.visibility, globs=(wanted,)),
+        visible=Visibility(ws.access.hide, globs=(wanted,)),
     )
     found, total = listing(ws, chosen)
     rows = [{"path": one.path, "size": one.size, "modified": stamp(one.modified_ns / 1e9)} for one in found]
