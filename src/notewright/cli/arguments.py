@@ -1,16 +1,15 @@
 """From what was typed to what the engine is asked with: the configuration, the workspace, times."""
 
 import argparse
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timedelta, tzinfo
+from datetime import tzinfo
 from typing import Any
 
 from notewright.config.load import CommandLine, Config, WorkspaceConfig, load
 from notewright.errors import Invalid, Problem
+from notewright.notes.times import parse_span, parse_time
 
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _TIMES = {
     "since": ("a time", "write 2026-05-04, 2026-05-04T10:00:00Z, 30m, 2h or 3d"),
     "expires": ("a time to come", "write 90d, 12h, 2027-01-31 or 2027-01-31T10:00:00Z"),
@@ -53,13 +52,11 @@ def chosen(args: argparse.Namespace) -> tuple[WorkspaceConfig, Config]:
 
 def moment(raw: str, zone: tzinfo, now: float, what: str = "since") -> float:
     """A time as people write it, in seconds since 1970: a date, RFC 3339, or a span (`2h`) before or after now."""
-    span = re.fullmatch(r"(\d{1,6})([mhdw])" if what == "since" else r"(\d{1,5})([mhdw])", raw)
-    if span:
-        seconds = timedelta(**{_UNITS[span[2]]: int(span[1])}).total_seconds()
-        return now - seconds if what == "since" else now + seconds
-    try:
-        when = datetime.fromisoformat(raw)
-    except ValueError:
+    span = parse_span(raw)
+    if span is not None:
+        return now - span if what == "since" else now + span
+    at = parse_time(raw, zone)
+    if at is None:
         called, hint = _TIMES[what]
-        raise Invalid(f"{raw!r} is not {called}", hint=hint, what=what) from None
-    return (when if when.tzinfo else when.replace(tzinfo=zone)).timestamp()
+        raise Invalid(f"{raw!r} is not {called}", hint=hint, what=what)
+    return at

@@ -4,7 +4,6 @@ what is answered."""
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import lru_cache
 from typing import Protocol
 
@@ -19,6 +18,7 @@ from notewright.notes.links.resolve import link_key
 from notewright.notes.model import Note
 from notewright.notes.parse.parser import is_costly, parse, parse_words
 from notewright.notes.path import NotePath, path_key, path_problem, with_md
+from notewright.notes.times import parse_time
 from notewright.stores.base import Entry, Stored
 
 _SHORT = 50_000  # characters of a text that is kept with its meaning
@@ -292,7 +292,8 @@ def created(ws: Workspace, files: Sequence[HasModified]) -> dict[str, float]:
     times: dict[str, float] = {}
     for filed in files:
         path = filed.path
-        moment = _moment(said[path], ws) if path in said else None
+        value = said.get(path)
+        moment = parse_time(value, ws.timezone) if isinstance(value, str) else None
         times[path] = moment or first.get(path) or filed.modified_ns / 1e9
     return times
 
@@ -302,16 +303,6 @@ def _told(ws: Workspace, path: NotePath) -> object:
     try:
         return read(ws, path).note.frontmatter.properties.get("created")
     except Problem:
-        return None
-
-
-def _moment(value: object, ws: Workspace) -> float | None:
-    if not isinstance(value, str):
-        return None
-    try:
-        moment = datetime.fromisoformat(value.strip())
-        return (moment if moment.tzinfo else moment.replace(tzinfo=ws.timezone)).timestamp()
-    except (ValueError, OverflowError):  # year 1 in a zone east of Greenwich
         return None
 
 

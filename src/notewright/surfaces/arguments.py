@@ -13,11 +13,10 @@ from notewright.engine.read import locate as locate_note
 from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
 from notewright.notes.path import NotePath
+from notewright.notes.times import parse_time
 from notewright.surfaces.base import Args, Call
 
 LONGEST = 4_096  # characters of a path; more is not quoted back
-_TIME = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d))?")
-_FURTHEST = 9e9  # seconds either way that every clock and index can count
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,15 +180,11 @@ def _mark(about: str) -> str:
 
 def since_time(raw: str, zone: ZoneInfo) -> float:
     """`YYYY-MM-DD` (midnight in the zone) or RFC 3339, as seconds since 1970."""
-    try:
-        moment = datetime.fromisoformat(raw.strip()) if _TIME.fullmatch(raw.strip()) else None
-        if moment is not None:
-            seconds = (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
-            return min(max(seconds, -_FURTHEST), _FURTHEST)
-    except (ValueError, OverflowError):
-        pass
-    shown = raw if len(raw) <= 100 else raw[:99] + "…"
-    raise Invalid(f"{shown!r} is not a time", hint="write YYYY-MM-DD or RFC 3339 with Z or an offset", what="since")
+    seconds = parse_time(raw, zone, strict=True)
+    if seconds is None:
+        shown = raw if len(raw) <= 100 else raw[:99] + "…"
+        raise Invalid(f"{shown!r} is not a time", hint="write YYYY-MM-DD or RFC 3339 with Z or an offset", what="since")
+    return seconds
 
 
 def stamp(seconds: float) -> str:

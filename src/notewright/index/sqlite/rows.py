@@ -7,7 +7,7 @@ are tuples of plain values that travel cheaply, and `prepared` by the one that h
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from notewright.notes.links.resolve import enumerate_slugs, slug_key
 from notewright.notes.model import Note
 from notewright.notes.parse.tags import tag_key
 from notewright.notes.path import path_key, without_md
+from notewright.notes.times import parse_time
 from notewright.notes.words import index_words, mentions
 
 _BLANKED = {code: " " for code in range(128) if not chr(code).isalnum()}  # what parts words in ASCII
@@ -59,13 +60,8 @@ def row_of(filing: Filing) -> Row:
 def created_ns(note: Note | None, otherwise: int) -> int:
     """The frontmatter's `created`, else the time given."""
     value = note.frontmatter.properties.get("created") if note else None
-    if not isinstance(value, str):
-        return otherwise
-    try:
-        moment = datetime.fromisoformat(value.strip())
-        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e9)
-    except (ValueError, OverflowError):
-        return otherwise
+    seconds = parse_time(value, UTC) if isinstance(value, str) else None
+    return otherwise if seconds is None else int(seconds * 1e9)
 
 
 def _other_names(note: Note) -> list[tuple[str, str]]:

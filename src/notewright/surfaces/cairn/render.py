@@ -6,7 +6,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from notewright.notes.edits.yaml import yaml_entry
 from notewright.notes.model import Note
 from notewright.notes.parse.tags import property_tags
 from notewright.notes.path import without_md
+from notewright.notes.times import parse_time
 from notewright.notes.words import query_words
 from notewright.surfaces.arguments import stamp
 from notewright.surfaces.base import Answer, Args, FailedCall, Style, still
@@ -163,12 +164,10 @@ def cursor(offset: int, shown: int, total: int) -> str | None:
 
 def since_ns(raw: str) -> int:
     """The last moment that does not count as after it: of what is written in whole seconds, the whole second."""
-    try:
-        moment = datetime.fromisoformat(raw.strip())
-        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        micros = round(aware.timestamp() * 1_000_000)
-    except (ValueError, OverflowError):
-        raise Invalid(f"Invalid date '{raw}'", what="date") from None
+    seconds = parse_time(raw, UTC)
+    if seconds is None:
+        raise Invalid(f"Invalid date '{raw}'", what="date")
+    micros = round(seconds * 1_000_000)
     last = micros * 1000 + (0 if micros % 1_000_000 else 999_999_999)
     return max(-LAST_NS, min(last, LAST_NS))
 
