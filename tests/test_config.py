@@ -274,13 +274,6 @@ def test_a_surface_is_one_of_six(here: Path) -> None:
         loaded(here, surface="obsidan")
 
 
-def test_workspaces_are_found_by_name_or_id(here: Path) -> None:
-    config = loaded(here, "Home Notes")
-    assert config.workspace("home-notes") is config.workspace("Home Notes")
-    with pytest.raises(NotFound, match="did you mean Home Notes"):
-        config.workspace("Home Note")
-
-
 def test_every_setting_says_what_it_is_for() -> None:
     for setting in (*SETTINGS, *WORKSPACE_SETTINGS):
         assert setting.help and setting.kind in ("text", "flag", "number", "list", "path")

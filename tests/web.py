@@ -19,12 +19,12 @@ from notewright.app import compose, compose_http
 from notewright.app.opening import open_library
 from notewright.config.load import Config
 from notewright.config.settings import SURFACES
-from notewright.mcp.late_library import OpenLibrary
+from notewright.engine.library import Library
 from notewright.surfaces.base import Surface
 
 
 def http_app(
-    opened: Callable[[], OpenLibrary],
+    opened: Callable[[], Library],
     surfaces: Sequence[Surface],
     config: Config | None = None,
     **settings: Any,

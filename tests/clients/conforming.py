@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.server.echo import Plain
 
+from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.errors import NotFound
 from notewright.surfaces.base import (
@@ -16,7 +17,6 @@ from notewright.surfaces.base import (
     Call,
     Contents,
     Image,
-    Library,
     Prompt,
     Resource,
     RpcError,

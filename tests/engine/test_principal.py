@@ -5,7 +5,7 @@ from tests.conftest import MakeWorkspace
 
 from notewright.accounts.base import Grant
 from notewright.accounts.sqlite import SqliteAccounts
-from notewright.engine.library import Principal, WorkspaceList, admit, new_token
+from notewright.engine.library import Library, Principal, admit, new_token
 from notewright.engine.write import create
 from notewright.errors import Forbidden, Invalid, NotFound, ReadOnly
 from notewright.notes.path import NotePath
@@ -14,8 +14,8 @@ NOTES = {"Tea.md": "Tea.", "Private/Key.md": "Key.", "Inbox/A.md": "A."}
 
 
 @pytest.fixture
-def shelf(workspace: MakeWorkspace) -> WorkspaceList:
-    return WorkspaceList([workspace(NOTES, "Main"), workspace(NOTES, "Other")])
+def shelf(workspace: MakeWorkspace) -> Library:
+    return Library.of([workspace(NOTES, "Main"), workspace(NOTES, "Other")])
 
 
 def test_a_token_is_kept_as_a_hash_alone() -> None:
@@ -69,7 +69,7 @@ def test_a_token_that_is_over_before_it_begins_is_not_made() -> None:
         new_token(SqliteAccounts.in_memory(), "a", Grant(), now=100.0, expires=100.0)
 
 
-def test_a_workspace_one_may_not_see_is_one_that_is_not_there(shelf: WorkspaceList) -> None:
+def test_a_workspace_one_may_not_see_is_one_that_is_not_there(shelf: Library) -> None:
     library = Principal("phone", Grant(workspaces=("other",))).library(shelf)
     assert [ws.name for ws in library.workspaces()] == ["Other"]
     assert library.default.name == "Other"
@@ -80,7 +80,7 @@ def test_a_workspace_one_may_not_see_is_one_that_is_not_there(shelf: WorkspaceLi
     assert str(hidden.value).replace("Main", "Nain") == str(absent.value)
 
 
-def test_who_may_use_no_workspace_is_told(shelf: WorkspaceList) -> None:
+def test_who_may_use_no_workspace_is_told(shelf: Library) -> None:
     library = Principal("phone", Grant(workspaces=("gone",))).library(shelf)
     assert library.workspaces() == ()
     with pytest.raises(NotFound, match="no workspace you may use"):

@@ -11,7 +11,7 @@ from tests.conftest import write_files
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
-from notewright.engine.library import WorkspaceList
+from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.ledger.base import Actor
 from notewright.surfaces.base import Answer, Call
@@ -32,7 +32,7 @@ class Desk:
     root: Path
 
     def __call__(self, tool: str, /, **args: Any) -> Answer:
-        return perform(SURFACE, Call(WorkspaceList([self.ws]), Actor("u", "c", "cairn", tool)), f"cairn_{tool}", args)
+        return perform(SURFACE, Call(Library.of([self.ws]), Actor("u", "c", "cairn", tool)), f"cairn_{tool}", args)
 
     def said(self, tool: str, /, **args: Any) -> str:
         """The text of an answer that is no refusal."""

@@ -13,7 +13,7 @@ from tests.conftest import write_files
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
-from notewright.engine.library import WorkspaceList
+from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.ledger.base import Actor
 from notewright.surfaces.base import Answer, Call, Session
@@ -42,7 +42,7 @@ class Desk:
 
     def __call__(self, tool: str, /, **args: Any) -> Answer:
         actor = Actor("ann", self.client, "notes", tool)
-        answer = perform(SURFACE, Call(WorkspaceList(self.workspaces), actor, self.session), tool, args)
+        answer = perform(SURFACE, Call(Library.of(self.workspaces), actor, self.session), tool, args)
         if answer.is_error:
             assert re.match(rf"({CODES}): \S.*[.:]($|\n)", answer.text), answer.text
         return answer

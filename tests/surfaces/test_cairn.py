@@ -12,7 +12,7 @@ from tests.surfaces.cairn_desk import JAMIE, NOON, PARTS, OpenDesk, desks
 
 from notewright import errors
 from notewright.engine.changes.history import list_changes, undo
-from notewright.engine.library import WorkspaceList
+from notewright.engine.library import Library
 from notewright.errors import Internal
 from notewright.ledger.base import Past
 from notewright.surfaces.base import Call, FailedCall, RpcError, missing_codes
@@ -104,13 +104,13 @@ def test_arguments_nobody_knows_are_ignored(cairn: OpenDesk) -> None:
 
 
 def test_what_we_did_not_expect_is_an_internal_error(cairn: OpenDesk) -> None:
-    failed = FailedCall(Internal("something went wrong here"), "cairn_read", {}, Call(WorkspaceList([cairn().ws])))
+    failed = FailedCall(Internal("something went wrong here"), "cairn_read", {}, Call(Library.of([cairn().ws])))
     assert SURFACE.style.problem(failed).text == "internal_error: something went wrong here"
 
 
 def test_an_index_that_is_not_ready_says_how_far_it_is(cairn: OpenDesk) -> None:
     problem = errors.Indexing("wait", done=3, total=9)
-    failed = FailedCall(problem, "cairn_read", {}, Call(WorkspaceList([cairn().ws])))
+    failed = FailedCall(problem, "cairn_read", {}, Call(Library.of([cairn().ws])))
     assert SURFACE.style.problem(failed).text == "internal_error: still indexing (3 of 9), try again"
 
 

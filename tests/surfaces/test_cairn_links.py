@@ -11,7 +11,7 @@ from tests.surfaces.cairn_desk import JAMIE, Desk, OpenDesk, desks
 
 from notewright.engine.access import Access
 from notewright.engine.changes.history import list_changes, undo
-from notewright.engine.library import WorkspaceList
+from notewright.engine.library import Library
 from notewright.engine.write import change_path, delete
 from notewright.ledger.base import Actor, Past
 from notewright.notes.path import NotePath
@@ -207,14 +207,14 @@ def test_an_answer_of_thousands_of_links_is_cut_and_says_so(cairn: OpenDesk, mon
 
 def test_a_client_that_gives_up_stops_the_walk(cairn: OpenDesk) -> None:
     asked = iter([False, False, True])
-    call = Call(WorkspaceList([cairn({"a": "[[b]]", "b": "[[c]]"}).ws]), Actor(), cancelled=lambda: next(asked))
+    call = Call(Library.of([cairn({"a": "[[b]]", "b": "[[c]]"}).ws]), Actor(), cancelled=lambda: next(asked))
     with pytest.raises(Cancelled):
         perform(SURFACE, call, "cairn_links", {"path": "a", "depth": 5, "direction": "out"})
 
 
 def test_notes_are_resources_of_the_bound_workspace(cairn: OpenDesk) -> None:
     desk = cairn({"p/a": "text"})
-    call = Call(WorkspaceList([desk.ws]), Actor())
+    call = Call(Library.of([desk.ws]), Actor())
     assert SURFACE.resources is not None
     assert SURFACE.resources.read(call, "note:///p/a.md").content == "text"
 

@@ -10,7 +10,7 @@ import pytest
 from tests.surfaces.cairn_desk import JAMIE, NOON, PARTS, STAMP, OpenDesk, desks
 
 from notewright import errors
-from notewright.engine.library import WorkspaceList
+from notewright.engine.library import Library
 from notewright.notes.path import NotePath
 from notewright.surfaces.base import Call, FailedCall
 from notewright.surfaces.cairn.tools import SURFACE
@@ -257,5 +257,5 @@ def test_a_patch_of_a_missing_note_makes_none(cairn: OpenDesk, op: str) -> None:
 
 def test_a_conflict_says_to_read_again(cairn: OpenDesk) -> None:
     problem = errors.Conflict("a.md changed", path=NotePath("x/a.md"), current="1")
-    failed = FailedCall(problem, "cairn_patch", {}, Call(WorkspaceList([cairn().ws])))
+    failed = FailedCall(problem, "cairn_patch", {}, Call(Library.of([cairn().ws])))
     assert SURFACE.style.problem(failed).text == "conflict: Note 'x/a' changed, read it again"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from notewright import errors
-from notewright.engine.library import WorkspaceList
+from notewright.engine.library import Library
 from notewright.ledger.base import Actor
 from notewright.surfaces.base import Answer, Call, RpcError, missing_codes
 from notewright.surfaces.lens.tools import SURFACE
@@ -32,7 +32,7 @@ def ask(workspace) -> Ask:
         },
         name="Lens",
     )
-    call = Call(WorkspaceList([edu, lens]), Actor("u", "c", "lens", ""))
+    call = Call(Library.of([edu, lens]), Actor("u", "c", "lens", ""))
 
     def asked(tool: str, /, **args: Any) -> Answer:
         return perform(SURFACE, call, tool, args)
@@ -126,7 +126,7 @@ def test_links_both_ways_cross_folders(ask: Ask) -> None:
 def test_a_link_may_name_another_folder_in_any_case_and_places_in_oneself_are_no_links(workspace) -> None:
     edu = workspace({"Welcome.md": "[[#top]] [[LENS/home#x]]\n"}, name="Lens Edu")
     lens = workspace({"Home.md": "[[lens edu/welcome]] [[Home]]\n"}, name="Lens")
-    call = Call(WorkspaceList([edu, lens]), Actor("u", "c", "lens", ""))
+    call = Call(Library.of([edu, lens]), Actor("u", "c", "lens", ""))
     assert perform(SURFACE, call, "get_links", {"file_path": "Lens Edu/Welcome.md"}).text == (
         "Backlinks (documents linking to this):\n- Lens/Home.md\n\n"
         "Forward links (documents this links to):\n- Lens/Home.md"

@@ -11,7 +11,7 @@ from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.find.context import about_note
 from notewright.engine.find.links import incoming, outgoing
-from notewright.engine.library import WorkspaceList
+from notewright.engine.library import Library
 from notewright.engine.read import listing, read
 from notewright.engine.workspace import Workspace
 from notewright.index.base import Selection
@@ -105,7 +105,7 @@ def test_a_mention_at_the_end_of_a_long_line_is_shown(desk_of: MakeDesk) -> None
 
 def test_cairn_cuts_the_line_around_the_link(desk_of: MakeDesk) -> None:
     desk = desk_of({"A.md": f"- {FILLER}[[{'B' * 10}]] {FILLER}", "BBBBBBBBBB.md": "x"})
-    call = Call(WorkspaceList(desk.workspaces), Actor("u", "c"))
+    call = Call(Library.of(desk.workspaces), Actor("u", "c"))
     answer = json.loads(perform(cairn.SURFACE, call, "cairn_links", {"path": "BBBBBBBBBB"}).text)
     context = answer["incoming"][0]["context"]
     assert "[[BBBBBBBBBB]]" in context and context.startswith("...") and context.endswith("...") and len(context) < 170

@@ -19,7 +19,7 @@ from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.config.octarine import Octarine
 from notewright.engine.changes.history import list_changes, undo
-from notewright.engine.library import WorkspaceList
+from notewright.engine.library import Library
 from notewright.engine.workspace import Limits, Workspace
 from notewright.ledger.base import Actor, Past
 from notewright.surfaces.base import Answer, Call, RpcError, Surface, missing_codes
@@ -45,7 +45,7 @@ class Desk:
 
     def call(self, tool: str, /, **args: Any) -> Answer:
         return perform(
-            self.surface, Call(WorkspaceList(self.workspaces), Actor("ann", "desk", "octarine", tool)), tool, args
+            self.surface, Call(Library.of(self.workspaces), Actor("ann", "desk", "octarine", tool)), tool, args
         )
 
     def data(self, tool: str, /, **args: Any) -> dict[str, Any]:

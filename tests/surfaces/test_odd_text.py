@@ -8,7 +8,7 @@ import pytest
 from tests.server.every_call import calls, surfaces
 from tests.surfaces.conftest import OpenVault
 
-from notewright.engine.library import WorkspaceList
+from notewright.engine.library import Library
 from notewright.errors import Problem
 from notewright.surfaces.base import Call, RpcError, Surface
 from notewright.surfaces.perform import perform
@@ -30,7 +30,7 @@ EVERY = [replace(surface, guard=None) for surface in surfaces()]  # no limit to 
 @pytest.mark.parametrize("word", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("surface", EVERY, ids=lambda surface: surface.name)
 def test_no_text_in_any_argument_is_our_fault(vault: OpenVault, surface: Surface, word: str) -> None:
-    library = WorkspaceList([vault({"Tea": "# Tea\n\nHot. [[Milk]]\n", "Milk": "White.\n"}).ws])
+    library = Library.of([vault({"Tea": "# Tea\n\nHot. [[Milk]]\n", "Milk": "White.\n"}).ws])
     for tool in surface.tools:
         for args in calls(tool, word):
             assert _code(surface, library, tool.name, args) != "internal", (tool.name, _short(args))
@@ -38,7 +38,7 @@ def test_no_text_in_any_argument_is_our_fault(vault: OpenVault, surface: Surface
 
 @pytest.mark.parametrize("surface", EVERY, ids=lambda surface: surface.name)
 def test_no_depth_of_any_argument_is_our_fault(vault: OpenVault, surface: Surface) -> None:
-    library = WorkspaceList([vault({"Tea": "Hot.\n"}).ws])
+    library = Library.of([vault({"Tea": "Hot.\n"}).ws])
     for tool in surface.tools:
         for name in (*tool.schema.get("properties", {}), "unknown"):
             needed = next(calls(tool, "Tea"))
@@ -49,11 +49,11 @@ def test_no_depth_of_any_argument_is_our_fault(vault: OpenVault, surface: Surfac
 @pytest.mark.parametrize("surface", EVERY, ids=lambda surface: surface.name)
 def test_a_name_that_is_no_text_is_no_tool(vault: OpenVault, surface: Surface) -> None:
     with pytest.raises(RpcError) as refused:
-        perform(surface, Call(WorkspaceList([vault().ws])), "\ud800", {})
+        perform(surface, Call(Library.of([vault().ws])), "\ud800", {})
     assert (refused.value.code, refused.value.message) == (-32602, "Unknown tool: \ufffd")
 
 
-def _code(surface: Surface, library: WorkspaceList, tool: str, args: dict[str, Any]) -> str:
+def _code(surface: Surface, library: Library, tool: str, args: dict[str, Any]) -> str:
     """What stood in the way of a call, if anything did."""
     told: list[Problem] = []
     try:

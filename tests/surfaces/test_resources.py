@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from notewright.engine.library import WorkspaceList
+from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound
 from notewright.surfaces.base import Call
@@ -34,7 +34,7 @@ class Files:
 
 def call(*names: str) -> Call:
     nothing = cast(Any, None)
-    return Call(WorkspaceList([Workspace(name, name.lower(), nothing, nothing, nothing) for name in names]))
+    return Call(Library.of([Workspace(name, name.lower(), nothing, nothing, nothing) for name in names]))
 
 
 def uris(call: Call, resources: NoteResources) -> list[str]:

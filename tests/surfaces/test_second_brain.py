@@ -16,7 +16,7 @@ from notewright.accounts.limits import MemoryRateLimits
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.changes.history import list_changes, undo
-from notewright.engine.library import WorkspaceList
+from notewright.engine.library import Library
 from notewright.engine.workspace import Limits, Workspace
 from notewright.ledger.base import Actor, Past
 from notewright.surfaces.base import Answer, Call, RpcError, Surface, missing_codes
@@ -37,7 +37,7 @@ class Brain:
         return perform(self.surface, self.caller(tool), tool, args)
 
     def caller(self, tool: str = "", transport: Any = "stdio") -> Call:
-        return Call(WorkspaceList([self.ws]), Actor(self.user, "desk", "second_brain", tool), transport=transport)
+        return Call(Library.of([self.ws]), Actor(self.user, "desk", "second_brain", tool), transport=transport)
 
     def __call__(self, tool: str, /, **args: Any) -> str:
         """What a call that works says."""

@@ -6,7 +6,7 @@ from notewright import errors
 from notewright.app import compose
 from notewright.config.load import CommandLine, load
 from notewright.config.settings import SURFACES
-from notewright.engine.library import WorkspaceList
+from notewright.engine.library import Library
 from notewright.errors import Problem
 from notewright.surfaces.base import Answer, BadArgument, Call, FailedCall, RpcError, missing_codes
 
@@ -31,7 +31,7 @@ DETAILS = {
 @pytest.mark.parametrize("kind", Problem.__subclasses__(), ids=lambda kind: kind.code)
 def test_every_problem_is_put_into_words_by_every_tool(name: str, kind: type[Problem]) -> None:
     surface = compose.surface_named(name, load(CommandLine((".",), None, {})))
-    call = Call(WorkspaceList([]))
+    call = Call(Library.of([]))
     for tool in surface.tools:
         args = {required: "x" for required in tool.schema.get("required", ())} | {"old_str": "x", "find": "x"}
         problem = kind("something is wrong", hint="do something else", **DETAILS.get(kind.code, {}))
@@ -53,7 +53,7 @@ def test_every_surface_answers_a_wrong_argument_and_an_unknown_tool(name: str) -
         surface.style.unknown_tool("no_such_tool")
     fault = BadArgument("limit must be integer", "type", "limit", "limit", "integer")
     try:
-        answer = surface.style.bad_arguments(FailedCall(fault, surface.tools[0].name, {}, Call(WorkspaceList([]))))
+        answer = surface.style.bad_arguments(FailedCall(fault, surface.tools[0].name, {}, Call(Library.of([]))))
     except RpcError as refused:
         assert refused.code == -32602
     else:

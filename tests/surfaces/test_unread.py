@@ -10,7 +10,7 @@ from notewright.app import compose
 from notewright.config.load import Config
 from notewright.engine.indexing import indexer, large_notes
 from notewright.engine.indexing.filing import LARGE
-from notewright.engine.library import WorkspaceList
+from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.surfaces.base import Call
 from notewright.surfaces.perform import perform
@@ -48,7 +48,7 @@ def unread(workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
 def test_what_is_found_comes_with_what_is_not_indexed_yet(name: str, unread: Workspace) -> None:
     surface = compose.surface_named(name, Config((), "", ""))
     tool, args = FINDING[name]
-    answer = perform(surface, Call(WorkspaceList((unread,))), tool, args)
+    answer = perform(surface, Call(Library.of((unread,))), tool, args)
     assert not answer.is_error, answer.text
     assert answer.blocks[-1] == SAID
     assert len(answer.blocks) > 1
@@ -56,9 +56,9 @@ def test_what_is_found_comes_with_what_is_not_indexed_yet(name: str, unread: Wor
 
 def test_a_change_is_answered_as_ever(unread: Workspace) -> None:
     surface = compose.surface_named("notes", Config((), "", ""))
-    answer = perform(surface, Call(WorkspaceList((unread,))), "write", {"path": "New", "content": "fresh\n"})
+    answer = perform(surface, Call(Library.of((unread,))), "write", {"path": "New", "content": "fresh\n"})
     assert len(answer.blocks) == 1
-    found = perform(surface, Call(WorkspaceList((unread,))), "search", {"query": "fresh"})
+    found = perform(surface, Call(Library.of((unread,))), "search", {"query": "fresh"})
     assert "New.md" in found.text
 
 
@@ -73,7 +73,7 @@ def test_a_rename_is_refused_with_the_notes_it_waits_for(
     name: str, tool: str, args: dict[str, str], unread: Workspace
 ) -> None:
     surface = compose.surface_named(name, Config((), "", ""))
-    answer = perform(surface, Call(WorkspaceList((unread,))), tool, args)
+    answer = perform(surface, Call(Library.of((unread,))), tool, args)
     assert answer.is_error
     assert "still indexing (2 of 3" in answer.text
     assert "Big.md" in answer.text

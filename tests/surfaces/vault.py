@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from notewright.engine.library import WorkspaceList
+from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.ledger.base import Actor
 from notewright.surfaces.base import Answer, Call, Session
@@ -30,7 +30,7 @@ class Vault:
     def answer(self, tool: str, /, **args: Any) -> Answer:
         """Whatever comes back, as it is on the wire."""
         return perform(
-            SURFACE, Call(WorkspaceList([self.ws]), Actor("ann", "test", "obsidian", tool), self.session), tool, args
+            SURFACE, Call(Library.of([self.ws]), Actor("ann", "test", "obsidian", tool), self.session), tool, args
         )
 
     def whole(self, tool: str, /, **args: Any) -> str:

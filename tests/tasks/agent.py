@@ -11,7 +11,7 @@ from typing import Any
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
-from notewright.engine.library import WorkspaceList
+from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.ledger.base import Actor
 from notewright.surfaces.base import Answer, Call, Session
@@ -34,7 +34,7 @@ class Agent:
 
     def ask(self, tool: str, /, **args: Any) -> Answer:
         actor = Actor("nora", self.name, "notes", tool)
-        answer = perform(SURFACE, Call(WorkspaceList([self.ws]), actor, self.session), tool, args)
+        answer = perform(SURFACE, Call(Library.of([self.ws]), actor, self.session), tool, args)
         self.calls += 1
         self.bytes += len(json.dumps(args, ensure_ascii=False).encode()) + len(answer.text.encode())
         return answer

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 from zoneinfo import ZoneInfo
@@ -17,22 +17,21 @@ from starlette.requests import Request
 from notewright.accounts.base import Accounts
 from notewright.api.schemas import Schema
 from notewright.config.load import Config
-from notewright.engine.library import NarrowedLibrary
+from notewright.engine.library import Library
 from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
 from notewright.errors import Invalid, NotFound, Unavailable
 from notewright.ledger.base import Actor
 from notewright.mcp.jsonrpc import parsed
 from notewright.mcp.thread_pool import ThreadPool
-from notewright.notes.daily import parse_time
+from notewright.notes.times import parse_span, parse_time
 from notewright.server.auth.authenticate import Visitor
 from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.ops.audit_log import AuditLog
-from notewright.surfaces.base import Library, Limiter
+from notewright.surfaces.base import Limiter
 from notewright.surfaces.perform import conforming, lenient
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)
-_SPANS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _FURTHEST = 9e9  # seconds either way that every clock and index can count
 
 
@@ -81,7 +80,7 @@ class ApiRequest:
         return self.visitor.principal.owner
 
     @property
-    def library(self) -> NarrowedLibrary:
+    def library(self) -> Library:
         """As this caller may use it."""
         return self.visitor.principal.library(self.site.library)
 
@@ -174,7 +173,7 @@ class CursorPage:
 
 def moment(raw: str, zone: ZoneInfo, what: str = "since") -> float:
     """`YYYY-MM-DD` (midnight in the zone) or RFC 3339, in seconds since 1970."""
-    at = parse_time(raw.strip().upper(), zone) if _TIME.fullmatch(raw.strip()) else None
+    at = parse_time(raw, zone) if _TIME.fullmatch(raw.strip()) else None
     if at is not None:
         return min(max(at, -_FURTHEST), _FURTHEST)
     raise Invalid(f"{raw!r} is not a time", hint="write YYYY-MM-DD or RFC 3339, as in 2026-05-04T10:00:00Z", what=what)
@@ -182,10 +181,8 @@ def moment(raw: str, zone: ZoneInfo, what: str = "since") -> float:
 
 def to_come(raw: str, now: float) -> float:
     """A time, or so long from now: `90d`, `12h`."""
-    span = re.fullmatch(r"(\d{1,5})([mhdw])", raw.strip(), re.ASCII)
-    if span is None:
-        return moment(raw, ZoneInfo("UTC"), "expires")
-    return now + timedelta(**{_SPANS[span[2]]: int(span[1])}).total_seconds()
+    span = parse_span(raw.strip())
+    return moment(raw, ZoneInfo("UTC"), "expires") if span is None else now + span
 
 
 def stamp(seconds: float) -> str:

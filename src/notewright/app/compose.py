@@ -22,9 +22,9 @@ from notewright.accounts.limits import MemoryRateLimits, RateLimits
 from notewright.app.opening import open_library, open_registry
 from notewright.config.load import Config, count_in
 from notewright.config.settings import SURFACES
+from notewright.engine.library import LateLibrary, Library
 from notewright.errors import Invalid, Problem, Unavailable
-from notewright.mcp.connection import ClientConnection
-from notewright.mcp.late_library import LateLibrary, OpenLibrary
+from notewright.mcp.dispatch import ClientConnection
 from notewright.mcp.stdio import server as stdio
 from notewright.mcp.stdio.fast_path import FastPath
 from notewright.mcp.stdio.writer import LineWriter
@@ -223,9 +223,9 @@ def _by_token(config: Config) -> bool:
         return not config["auth.issuer"] and bool(registry.tokens())
 
 
-def serve_stdio(opened: Callable[[], OpenLibrary], surfaces: Sequence[Surface]) -> NoReturn:
+def serve_stdio(opened: Callable[[], Library], surfaces: Sequence[Surface]) -> NoReturn:
     """Speak MCP on standard input and output until the input ends, and end the process. The library opens meanwhile."""
-    library = LateLibrary(opened, surfaces)
+    library = LateLibrary(opened, [surface.begin for surface in surfaces if surface.begin is not None])
     caller = ClientConnection(library, Session(initialized=False), "stdio", user())
 
     async def long_way(inbox: stdio.Inbox, out: LineWriter, lane: FastPath) -> None:

@@ -30,10 +30,10 @@ from notewright.app.compose import (
 from notewright.app.opening import OpenWorkspaces, open_library, open_registry
 from notewright.config.load import Config
 from notewright.config.settings import SURFACES
+from notewright.engine.library import LateLibrary, Library
 from notewright.engine.transfer.backup import BackupResult
 from notewright.engine.transfer.backup_schedule import Schedule
 from notewright.engine.transfer.restore import last_good_backup
-from notewright.mcp.late_library import LateLibrary, OpenLibrary
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server import mcp_endpoint
 from notewright.server.auth import protected_resource
@@ -67,7 +67,7 @@ class Site:
         self,
         config: Config,
         registry: Accounts | None = None,
-        opened: Callable[[], OpenLibrary] | None = None,
+        opened: Callable[[], Library] | None = None,
         counts: Path | None = None,
     ) -> None:
         """`opened` opens the library; without it, the workspaces of the configuration and those the owner added.

@@ -16,7 +16,7 @@ from notewright.accounts.sqlite import SqliteAccounts
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.access import Access
 from notewright.engine.indexing.indexer import Indexer
-from notewright.engine.library import WorkspaceList, effective_workspaces
+from notewright.engine.library import Library, effective_workspaces
 from notewright.engine.workspace import Limits, Workspace
 from notewright.errors import Invalid, Problem
 from notewright.index.sqlite.index import SqliteIndex
@@ -115,7 +115,7 @@ def enclosing(folder: str, config: Config) -> str | None:
     return None
 
 
-class OpenWorkspaces:
+class OpenWorkspaces(Library):
     """The workspaces of a configuration, open until closed. What the owner changes in the registry holds at the next
     question: no server has to be started again.
 
@@ -124,6 +124,7 @@ class OpenWorkspaces:
 
     def __init__(self, config: Config, registry: Accounts | None = None, heard: Heard | None = None) -> None:
         """`heard` is told of every change set that is done."""
+        super().__init__(self._now)
         self._config = config
         self._heard = heard
         self._registry = registry
@@ -132,21 +133,11 @@ class OpenWorkspaces:
         self._open: dict[str, Workspace] = {}  # by location
         self._leaving: list[Workspace] = []  # no longer served
         self._complained: dict[str, str] = {}  # what was said of those that cannot be opened
-        self._shelf = WorkspaceList(())
+        self._shelf: Sequence[Workspace] = ()
         self._pulse: int | None = None
         self._try_again = math.inf  # when what could not be opened is tried again
         with self._lock:
             self._follow(strict=True)
-
-    def workspaces(self) -> Sequence[Workspace]:
-        return self._now().workspaces()
-
-    @property
-    def default(self) -> Workspace:
-        return self._now().default
-
-    def named(self, id_or_name: str) -> Workspace:
-        return self._now().named(id_or_name)
 
     def reconfigure(self, config: Config) -> None:
         """From now on as this configuration says."""
@@ -154,7 +145,7 @@ class OpenWorkspaces:
             self._config = config
             self._follow()
 
-    def _now(self) -> WorkspaceList:
+    def _now(self) -> Sequence[Workspace]:
         if self._is_behind():
             with self._lock:
                 if self._is_behind():
@@ -184,7 +175,7 @@ class OpenWorkspaces:
         gone = [location for location, ws in self._open.items() if ws.store.identity not in named]
         closing = [self._open.pop(location) for location in gone]
         self._try_again = math.inf if len(shelf) == len(asked) else time.monotonic() + AGAIN_SECONDS
-        self._shelf, self._pulse = WorkspaceList(shelf), pulse
+        self._shelf, self._pulse = tuple(shelf), pulse
         if closing:  # calls that are under way still use them
             self._leaving += closing
             later = threading.Timer(CALL_SECONDS, self._let_go, [closing])

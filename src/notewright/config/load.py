@@ -81,14 +81,6 @@ class Config:
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
-    def workspace(self, name: str) -> WorkspaceConfig:
-        """The workspace of that name or id, or NotFound."""
-        for workspace in self.workspaces:
-            if name in (workspace.name, workspace.id):
-                return workspace
-        hint = near(name, [workspace.name for workspace in self.workspaces])
-        raise NotFound(f"there is no workspace {name!r}", hint=hint, what="workspace", workspace=name)
-
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:

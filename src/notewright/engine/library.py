@@ -8,11 +8,13 @@ import logging
 import os
 import re
 import secrets
+import threading
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, TypeVar
 
 from notewright.accounts.base import Accounts, Grant, Token, WorkspaceRecord
 from notewright.config.load import CHANGEABLE, Config, WorkspaceConfig, with_settings
@@ -24,47 +26,96 @@ from notewright.errors import Exists, Invalid, NotFound, Problem
 from notewright.notes.glob import glob_matcher
 from notewright.stores.subfolder import folder_beneath, segments_of
 
+log = logging.getLogger(__name__)
+PREFIX = "nw_"  # of a token
+LAST_USE_SECONDS = 300.0  # between two notes of a token's last use
+LONGEST_NAME = 100  # characters
+MOST_GLOBS = 100
+MOST = 1 << 53  # what every reader of JSON can count to
+_JOINERS = "\u200c\u200d"  # letters of some scripts and pictures need them
+Settings = Mapping[str, Any]
+W = TypeVar("W", Workspace, WorkspaceConfig)
 
-class WorkspaceList:
-    """Workspaces in the order they were named; never empty."""
 
-    def __init__(self, workspaces: Sequence[Workspace]) -> None:
-        self._all = tuple(workspaces)
+def by_id_or_name(among: Iterable[W], which: str) -> W | None:
+    """The one workspace that a word means."""
+    return next((one for one in among if which in (one.id, one.name)), None)
 
-    def workspaces(self) -> Sequence[Workspace]:
-        return self._all
+
+class Library:
+    """The workspaces a client may use, in the order they were named. `source` gives those there are now."""
+
+    def __init__(self, source: Callable[[], Sequence[Workspace]]) -> None:
+        self.workspaces = source
+
+    @staticmethod
+    def of(workspaces: Sequence[Workspace]) -> "Library":
+        return Library(lambda: workspaces)
+
+    def close(self) -> None:
+        """Let go of what it holds, if it holds anything."""
 
     @property
     def default(self) -> Workspace:
-        return self._all[0]
+        """The first named."""
+        if not (there := self.workspaces()):
+            raise NotFound("there is no workspace you may use", hint="ask the owner", what="workspace", workspace="")
+        return there[0]
 
-    def named(self, id_or_name: str) -> Workspace:
-        for workspace in self._all:
-            if id_or_name in (workspace.id, workspace.name):
-                return workspace
-        names = [workspace.name for workspace in self._all]
-        near = difflib.get_close_matches(id_or_name, names, n=3) or names[:3]
-        raise NotFound(
-            f"there is no workspace {id_or_name!r}",
-            hint=f"there is {', '.join(near)}",
-            what="workspace",
-            workspace=id_or_name,
-            nearest=near,
-        )
-
-    def only(self, id_or_name: str) -> "WorkspaceList":
-        """The same library bound to one workspace."""
-        return WorkspaceList([self.named(id_or_name)])
+    def named(self, which: str) -> Workspace:
+        """By id or display name; NotFound also for one the client may not see."""
+        there = self.workspaces()
+        found = by_id_or_name(there, which)
+        if found is not None:
+            return found
+        names = [workspace.name for workspace in there]
+        near = difflib.get_close_matches(which, names, n=3) or names[:3]
+        hint = f"there is {', '.join(near)}" if near else "ask the owner"
+        raise NotFound(f"there is no workspace {which!r}", hint=hint, what="workspace", workspace=which, nearest=near)
 
 
-PREFIX = "nw_"
-_REMEMBERED = 300.0  # seconds between two notes of a token's last use
+class LateLibrary(Library):
+    """The library that `opened` gives, opened in a thread of its own from `begin` on, or when somebody first asks.
 
+    Calls block until it is open; if opening fails, every call does. `beginnings` are called at once with each of its
+    workspaces."""
 
-class Workspaces(Protocol):
-    """Anything that has workspaces."""
+    def __init__(self, opened: Callable[[], Library], beginnings: Sequence[Callable[[Workspace], None]] = ()) -> None:
+        super().__init__(lambda: self.begin().result().workspaces())
+        self._opened = opened
+        self._beginnings = beginnings
+        self._opening: Future[Library] | None = None
+        self._lock = threading.Lock()
 
-    def workspaces(self) -> Sequence[Workspace]: ...
+    def begin(self) -> Future[Library]:
+        if self._opening is None:
+            with self._lock:
+                if self._opening is None:
+                    self._opening = Future()
+                    threading.Thread(target=self._open, args=[self._opening], name="open", daemon=True).start()
+        return self._opening
+
+    def _open(self, opening: Future[Library]) -> None:
+        try:
+            library = self._opened()
+        except BaseException as error:
+            opening.set_exception(error)
+            return
+        opening.set_result(library)
+        try:
+            for begin in self._beginnings:
+                for ws in library.workspaces():
+                    begin(ws)
+        except Exception:  # a surface that cannot begin now will when it is called
+            log.debug("a surface could not begin", exc_info=True)
+
+    def close(self) -> None:
+        """Closed if it was ever opened; what is not open by now is left to the end of the process."""
+        try:
+            if self._opening is not None and self._opening.exception(timeout=1) is None:
+                self._opening.result().close()
+        except TimeoutError:
+            log.warning("the library was not open yet when it was to be closed")
 
 
 @dataclass(frozen=True)
@@ -87,8 +138,15 @@ class Principal:
     def sees(self, workspace_id: str) -> bool:
         return self.grant.workspaces is None or workspace_id in self.grant.workspaces
 
-    def library(self, library: Workspaces) -> "NarrowedLibrary":
-        return NarrowedLibrary(library, self)
+    def library(self, library: "Library") -> "Library":
+        """The library as this caller may use it: a workspace they may not see is one that is not there. Made for one
+        request, it holds what there was when it was first asked."""
+
+        @functools.cache
+        def allowed() -> Sequence[Workspace]:
+            return tuple(self.narrow(ws) for ws in library.workspaces() if self.sees(ws.id))
+
+        return Library(allowed)
 
     def narrow(self, ws: Workspace) -> Workspace:
         """The workspace under both sets of rules: its own and this caller's."""
@@ -96,44 +154,6 @@ class Principal:
         if not (grant.read_only or grant.hide or grant.write_under != ("**",)):
             return ws
         return replace(ws, access=ws.access.narrowed(Access(grant.read_only, grant.hide, grant.write_under)))
-
-
-class NarrowedLibrary:
-    """A library as one caller may use it. A workspace they may not see is one that is not there."""
-
-    def __init__(self, library: Workspaces, principal: Principal) -> None:
-        self._library = library
-        self._principal = principal
-        self._allowed: Sequence[Workspace] | None = None
-
-    def workspaces(self) -> Sequence[Workspace]:
-        """Those there were when it was first asked: made for one request, it is one thing throughout."""
-        if self._allowed is None:
-            who = self._principal
-            self._allowed = tuple(who.narrow(ws) for ws in self._library.workspaces() if who.sees(ws.id))
-        return self._allowed
-
-    @property
-    def default(self) -> Workspace:
-        allowed = self.workspaces()
-        if not allowed:
-            raise NotFound("there is no workspace you may use", hint="ask the owner", what="workspace", workspace="")
-        return allowed[0]
-
-    def named(self, id_or_name: str) -> Workspace:
-        allowed = self.workspaces()
-        for workspace in allowed:
-            if id_or_name in (workspace.id, workspace.name):
-                return workspace
-        names = [workspace.name for workspace in allowed]
-        near = difflib.get_close_matches(id_or_name, names, n=3) or names[:3]
-        raise NotFound(
-            f"there is no workspace {id_or_name!r}",
-            hint=f"there is {', '.join(near)}" if near else "ask the owner",
-            what="workspace",
-            workspace=id_or_name,
-            nearest=near,
-        )
 
 
 def new_token(registry: Accounts, name: str, grant: Grant, *, now: float, expires: float | None = None) -> str:
@@ -163,19 +183,10 @@ def admit_digest(registry: Accounts, digest: str, now: float) -> Token | None:
     found = registry.token(digest)
     if found is None or not hmac.compare_digest(found.digest, digest) or not found.good(now):
         return None
-    if found.used is None or now - found.used > _REMEMBERED:
+    if found.used is None or now - found.used > LAST_USE_SECONDS:
         registry.used(digest, now)
         return replace(found, used=now)
     return found
-
-
-log = logging.getLogger(__name__)
-
-LONGEST_NAME = 100  # characters
-MOST_GLOBS = 100
-MOST = 1 << 53  # what every reader of JSON can count to
-_JOINERS = "\u200c\u200d"  # letters of some scripts and pictures need them
-Settings = Mapping[str, Any]
 
 
 # ---- what holds ---------------------------------------------------------------------------------------
@@ -191,7 +202,7 @@ def effective_workspaces(
     """
     if registry is None:
         return config.workspaces
-    records = {record.location: record for record in registry.records()}
+    records = _records(registry)
     served: list[WorkspaceConfig] = []
     for number, one in enumerate(config.workspaces):
         changed = _changed(one, records.get(one.location), config)
@@ -203,6 +214,10 @@ def effective_workspaces(
         if record.added and all(record.location != one.location for one in config.workspaces):
             served += _beside(served, record, config)
     return tuple(served)
+
+
+def _records(registry: Accounts) -> dict[str, WorkspaceRecord]:
+    return {record.location: record for record in registry.records()}
 
 
 @functools.lru_cache(maxsize=256)
@@ -234,9 +249,8 @@ def _beside(served: Sequence[WorkspaceConfig], record: WorkspaceRecord, config: 
 def find_workspace(config: Config, registry: Accounts, which: str, *, by_location: bool = False) -> WorkspaceConfig:
     """The workspace of that id or name; on the owner's own command line also that in a folder, served or not."""
     served = effective_workspaces(config, registry)
-    for one in served:
-        if which in (one.id, one.name):
-            return one
+    if one := by_id_or_name(served, which):
+        return one
     if by_location and (os.sep in which or os.path.isdir(which)):
         return _in_folder(config, registry, served, absolute(which, Path.cwd()))
     hint = near(which, [one.name for one in served])
@@ -247,11 +261,8 @@ def find_workspace(config: Config, registry: Accounts, which: str, *, by_locatio
 
 def _in_folder(config: Config, registry: Accounts, served: Sequence[WorkspaceConfig], location: str) -> WorkspaceConfig:
     """A server may have been told of it on its command line, which we cannot know."""
-    for one in served:
-        if one.location == location:
-            return one
-    record = next((record for record in registry.records() if record.location == location), None)
-    return _changed(_unchanged(config, location), record, config)
+    there = next((one for one in served if one.location == location), None)
+    return there or _changed(_unchanged(config, location), _records(registry).get(location), config)
 
 
 def _unchanged(config: Config, location: str) -> WorkspaceConfig:
@@ -271,10 +282,7 @@ def add_folder(
     place = absolute(location, Path.cwd())
     if not os.access(place, os.R_OK | os.X_OK):
         raise Invalid(f"{place} cannot be read", hint="name a folder that is yours", what="location")
-    with registry.together():
-        record = _new(config, registry, name, place, settings or {})
-        registry.put_record(record)
-    return find_workspace(config, registry, record.settings["id"])
+    return _add(config, registry, name, place, settings or {})
 
 
 def add_beneath(
@@ -287,10 +295,8 @@ def add_beneath(
         location = workspace_id(_good_name(name), _ids(config, registry))
     refuse_not_yet(location)
     segments = segments_of(location, root)
-    with folder_beneath(root, segments), registry.together():
-        record = _new(config, registry, name, "/".join((root, *segments)), settings or {})
-        registry.put_record(record)
-    return find_workspace(config, registry, record.settings["id"])
+    with folder_beneath(root, segments):
+        return _add(config, registry, name, "/".join((root, *segments)), settings or {})
 
 
 def _root(config: Config) -> str:
@@ -305,18 +311,19 @@ def _root(config: Config) -> str:
     return place
 
 
-def _new(config: Config, registry: Accounts, name: str, location: str, settings: Settings) -> WorkspaceRecord:
-    """The record of a workspace that is not served yet. What was set for its folder before still holds."""
-    served = effective_workspaces(config, registry)
-    before = next((record for record in registry.records() if record.location == location), WorkspaceRecord(location))
-    kept = dict(before.settings)
-    kept["name"] = _good_name(name)
-    kept.setdefault("id", workspace_id(kept["name"], _ids(config, registry)))
-    kept = _merged(kept, settings)
-    asked = with_settings(WorkspaceConfig("", "", location), kept)
-    _refuse_place(asked, served, config)
-    _refuse_clash(asked, served)
-    return WorkspaceRecord(location, kept, added=True)
+def _add(config: Config, registry: Accounts, name: str, location: str, settings: Settings) -> WorkspaceConfig:
+    """Record a workspace that is not served yet. What was set for its folder before still holds."""
+    with registry.together():
+        served = effective_workspaces(config, registry)
+        kept = dict(_records(registry).get(location, WorkspaceRecord(location)).settings)
+        kept["name"] = _good_name(name)
+        kept.setdefault("id", workspace_id(kept["name"], _ids(config, registry)))
+        kept = _merged(kept, settings)
+        asked = with_settings(WorkspaceConfig("", "", location), kept)
+        _refuse_place(asked, served, config)
+        _refuse_clash(asked, served)
+        registry.put_record(WorkspaceRecord(location, kept, added=True))
+    return find_workspace(config, registry, kept["id"])
 
 
 def _ids(config: Config, registry: Accounts) -> list[str]:
@@ -331,8 +338,7 @@ def change(
     """Another name, or other settings: None is what the configuration says. The id, and so every address, stays."""
     with registry.together():
         one = find_workspace(config, registry, which, by_location=by_location)
-        records = {record.location: record for record in registry.records()}
-        record = records.get(one.location, WorkspaceRecord(one.location))
+        record = _records(registry).get(one.location, WorkspaceRecord(one.location))
         known = record.added or one.location in {told.location for told in config.workspaces}
         settings = _merged(_renamed(dict(record.settings), one, changes, record.added, known), changes)
         changed = replace(record, settings=settings)
@@ -363,8 +369,8 @@ def drop(config: Config, registry: Accounts, which: str, *, by_location: bool = 
     """Serve it no longer. Its notes stay where they are, and so does their history."""
     with registry.together():
         one = find_workspace(config, registry, which, by_location=by_location)
-        added = any(record.added and record.location == one.location for record in registry.records())
-        if not added or any(one.location == named.location for named in config.workspaces):
+        record = _records(registry).get(one.location)
+        if record is None or not record.added or any(one.location == named.location for named in config.workspaces):
             hint = "take it out there, or start the server without it"
             raise Invalid(f"{one.name!r} is served because the configuration names it", hint=hint, what="workspace")
         registry.drop_record(one.location)
@@ -431,11 +437,9 @@ def _clash(one: WorkspaceConfig, others: Iterable[WorkspaceConfig]) -> Workspace
 
 
 def _refuse_clash(one: WorkspaceConfig, others: Iterable[WorkspaceConfig]) -> None:
-    other = _clash(one, others)
-    if other is not None:
-        raise Exists(
-            f"there is a workspace {other.name!r} ({other.id}) already", hint="choose another name", what="workspace"
-        )
+    if other := _clash(one, others):
+        said = f"there is a workspace {other.name!r} ({other.id}) already"
+        raise Exists(said, hint="choose another name", what="workspace")
 
 
 def _refuse_place(one: WorkspaceConfig, served: Sequence[WorkspaceConfig], config: Config) -> None:

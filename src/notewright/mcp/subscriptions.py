@@ -13,8 +13,9 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import ListenHandler, ResourcesListChanged, ResourceUpdated, ServerEvent
 from mcp.shared.exceptions import MCPError
 
+from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
-from notewright.surfaces.base import INTERNAL_ERROR, Library, Resources
+from notewright.surfaces.base import INTERNAL_ERROR, Resources
 
 MOST_STREAMS = 1000
 LOOK_SECONDS = 1.0  # between two looks whether a client may still listen

@@ -5,7 +5,7 @@ import re
 from calendar import isleap
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from math import floor
 
 from notewright.notes.path import with_md
@@ -69,15 +69,6 @@ def daily_path(settings: DailySettings, moment: datetime) -> str:
     name = format_moment(settings.format, moment)
     segments = [segment for segment in f"{settings.folder}/{name}".split("/") if segment]
     return with_md("/".join(segments))
-
-
-def parse_time(raw: str, zone: tzinfo) -> float | None:
-    """A date or time in ISO 8601 as seconds since 1970, in this zone where it names none; None for anything else."""
-    try:
-        moment = datetime.fromisoformat(raw)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 def fill_template(text: str, *, title: str, moment: datetime) -> str:

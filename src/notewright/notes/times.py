@@ -26,5 +26,5 @@ def parse_time(raw: str, zone: tzinfo, *, strict: bool = False) -> float | None:
 
 def parse_span(raw: str) -> float | None:
     """`30m`, `12h`, `90d`, `2w`."""
-    span = re.fullmatch(r"(\d{1,5})([mhdw])", raw)
+    span = re.fullmatch(r"(\d{1,5})([mhdw])", raw, re.ASCII)
     return timedelta(**{_UNITS[span[2]]: int(span[1])}).total_seconds() if span else None

@@ -5,104 +5,59 @@ is several times the work of a small call itself. Only requests pass here that a
 those that want to hear of progress, and the 2026 era take the long way and get the same answers.
 """
 
-import asyncio
-import logging
-import threading
-import time
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pydantic_core
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from notewright.errors import Problem
-from notewright.ledger.base import Actor
 from notewright.mcp import wire_format
-from notewright.mcp.connection import ClientConnection
-from notewright.mcp.jsonrpc import ENVELOPE
-from notewright.mcp.sdk_server import Counts
+from notewright.mcp.dispatch import CallOutcome, ClientConnection, Counts, ToolCalls, ToolRequest, answer, in_worker
 from notewright.mcp.thread_pool import ThreadPool
-from notewright.surfaces.base import INTERNAL_ERROR, Call, Cancelled, RpcError, Surface
-from notewright.surfaces.perform import flaw_of, perform
-
-log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class FastPathCall:
-    """A call that can be answered here, and how it ended: the code of the problem that stood in its way."""
-
-    request: int | str
-    tool: str
-    args: dict[str, Any]
-    code: str = ""
-
-    def refused(self, problem: Problem) -> None:
-        self.code = problem.code
+from notewright.surfaces.base import Answer, Surface
+from notewright.surfaces.perform import flaw_of
 
 
 class FastPathCalls:
     """The tools of one surface."""
 
     def __init__(self, surface: Surface, workers: ThreadPool, counts: Counts) -> None:
-        self._surface = surface
-        self._names = frozenset(tool.name for tool in surface.tools)
+        self._surface = surface.name
+        self._tools = ToolCalls([surface])
         self._looks = frozenset(tool.name for tool in surface.tools if tool.annotations.get("readOnlyHint"))
         self._workers = workers
         self._counts = counts
 
     @staticmethod
-    def takes(message: Any, headers: Headers) -> FastPathCall | None:
+    def takes(message: Any, headers: Headers) -> ToolRequest | None:
         """The call, if there is nothing about it that the SDK would have to look at."""
-        match message:
-            case {"method": "tools/call", "id": int() | str() as request, "params": {"name": str(tool), **rest}}:
-                args, meta = rest.get("arguments", {}), rest.get("_meta", {})
-            case _:
-                return None
-        if not isinstance(args, dict) or not isinstance(meta, dict) or ENVELOPE in meta:
+        asked = ToolRequest.of(message)
+        if asked is None or not _plain(headers):
             return None
-        if "progressToken" in meta and flaw_of(args) is None:  # else the SDK would call it no JSON
+        if "progressToken" in asked.meta and flaw_of(asked.args) is None:  # else the SDK would call it no JSON
             return None
-        if headers.get("mcp-protocol-version", wire_format.VERSIONS[0]) not in wire_format.VERSIONS or not _plain(
-            headers
-        ):
-            return None
-        return FastPathCall(request, tool, args)
+        version = headers.get("mcp-protocol-version", wire_format.VERSIONS[0])
+        return asked if version in wire_format.VERSIONS else None
 
-    async def answer(self, asked: FastPathCall, caller: ClientConnection) -> Response:
+    async def answer(self, asked: ToolRequest, caller: ClientConnection) -> Response:
         """Counted, in a worker thread."""
-        began = time.perf_counter()
-        self._counts.began()
-        try:
-            doing = self._workers.run_brief if asked.tool in self._looks else self._workers.run  # a write may wait long
-            return await doing(self._answer, asked, caller)
-        except asyncio.CancelledError:
-            asked.code = "cancelled"
-            raise
-        except Problem as problem:  # too many at once
-            asked.refused(problem)
-            return _error(asked, RpcError(INTERNAL_ERROR, str(problem)))
-        finally:
-            tool = asked.tool if asked.tool in self._names else "unknown"
-            self._counts.ended(self._surface.name, tool, asked.code or "ok", time.perf_counter() - began)
+        doing = self._workers.run_brief if asked.tool in self._looks else self._workers.run  # a write may wait long
+        tool = asked.tool if asked.tool in self._tools.known else "unknown"
+        outcome = await in_worker(doing, partial(self._respond, asked, caller), self._counts, self._surface, tool)
+        return outcome.value or _response(asked, CallOutcome(error=outcome.error))
 
-    def _answer(self, asked: FastPathCall, caller: ClientConnection) -> Response:
-        stop = caller.gone or threading.Event()
-        actor = Actor(caller.user, caller.session.client, self._surface.name, asked.tool)
-        call = Call(caller.library, actor, caller.session, caller.transport, stop.is_set, refused=asked.refused)
-        try:
-            if self._surface.handshake and not caller.session.initialized:
-                raise RpcError(INTERNAL_ERROR, wire_format.NOT_INITIALIZED)
-            return _told(asked, {"result": wire_format.result(perform(self._surface, call, asked.tool, asked.args))})
-        except RpcError as error:
-            asked.code = asked.code or "protocol"
-            return _error(asked, error)
-        except (Exception, Cancelled) as error:
-            asked.code = "cancelled" if isinstance(error, Cancelled) else "internal"
-            if not isinstance(error, Cancelled):
-                log.error("%s failed", asked.tool, exc_info=error)
-            return _error(asked, RpcError(INTERNAL_ERROR, "Internal error"))
+    def _respond(self, asked: ToolRequest, caller: ClientConnection) -> CallOutcome[Response]:
+        cancelled = bool if caller.gone is None else caller.gone.is_set
+        outcome = self._tools.call(caller, asked.tool, asked.args, cancelled)
+        return CallOutcome(_response(asked, outcome), code=outcome.code)
+
+
+def _response(asked: ToolRequest, outcome: CallOutcome[Answer]) -> Response:
+    body = pydantic_core.to_json({"jsonrpc": "2.0", "id": asked.request, **answer(outcome)})
+    error = outcome.error
+    status, headers = (error.status or 200, error.headers) if error is not None else (200, None)
+    return Response(body, status, headers, media_type="application/json")
 
 
 def _plain(headers: Headers) -> bool:
@@ -110,15 +65,3 @@ def _plain(headers: Headers) -> bool:
     accept = headers.get("accept", "*/*")
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     return kind == "application/json" and ("application/json" in accept or "*/*" in accept)
-
-
-def _error(asked: FastPathCall, error: RpcError) -> Response:
-    told = {"error": wire_format.error(error.code, error.message, error.data)}
-    return _told(asked, told, error.status or 200, error.headers)
-
-
-def _told(
-    asked: FastPathCall, told: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None
-) -> Response:
-    body = pydantic_core.to_json({"jsonrpc": "2.0", "id": asked.request, **told})
-    return Response(body, status, headers, media_type="application/json")

@@ -22,10 +22,10 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from notewright.config.settings import surface_name
-from notewright.engine.library import Principal, WorkspaceList
+from notewright.engine.library import Library, Principal
 from notewright.errors import Limited, Problem
 from notewright.mcp import sdk_server, wire_format
-from notewright.mcp.connection import ClientConnection
+from notewright.mcp.dispatch import ClientConnection
 from notewright.mcp.jsonrpc import client_name, flaw_in, is_message, request_id
 from notewright.mcp.subscriptions import ChangeStreams
 from notewright.mcp.thread_pool import ThreadPool
@@ -51,7 +51,7 @@ from notewright.server.request_body import DisconnectWatch, RequestBody, Turn, a
 from notewright.server.request_log import RequestLog
 from notewright.server.sessions import Sessions
 from notewright.server.slashes import other_spelling
-from notewright.surfaces.base import INVALID_PARAMS, INVALID_REQUEST, Library, RpcError, Session, Surface
+from notewright.surfaces.base import INVALID_PARAMS, INVALID_REQUEST, RpcError, Session, Surface
 
 MOST_BYTES = 64 << 20  # of one request
 SESSION = "mcp-session-id"
@@ -179,7 +179,7 @@ class _Endpoint:
 
     async def _bound(self, who: Principal, workspace_id: str) -> Library | None:
         workspaces = await self._staying.workers.run(who.library(self._library).workspaces)
-        return next((WorkspaceList([workspace]) for workspace in workspaces if workspace.id == workspace_id), None)
+        return next((Library.of([workspace]) for workspace in workspaces if workspace.id == workspace_id), None)
 
 
 @dataclass(frozen=True, slots=True)

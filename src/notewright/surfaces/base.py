@@ -43,6 +43,7 @@ from typing import Any, ClassVar, Literal, NoReturn, Protocol
 
 from notewright.accounts.limits import Window
 from notewright.engine.indexing.large_notes import say_unread
+from notewright.engine.library import Library
 from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
 from notewright.errors import Invalid, Problem
 from notewright.ledger.base import Actor
@@ -54,23 +55,6 @@ RATE_LIMITED = -32004
 Args = dict[str, Any]
 Schema = Mapping[str, Any]
 Transport = Literal["stdio", "http"]
-
-
-class Library(Protocol):
-    """All workspaces one client may use; never empty."""
-
-    def workspaces(self) -> Sequence[Workspace]:
-        """In the order they were named."""
-        ...
-
-    @property
-    def default(self) -> Workspace:
-        """The first named."""
-        ...
-
-    def named(self, id_or_name: str) -> Workspace:
-        """By id or display name; NotFound (`what="workspace"`) also for one the client may not see."""
-        ...
 
 
 class Session:
@@ -95,8 +79,11 @@ class Cancelled(BaseException):
     """The client gave up on this call: unwinds it, and nobody answers. Not an Exception, so that nothing catches it."""
 
 
-def _no_report(done: float, total: float | None, message: str | None) -> None:
-    return None
+Report = Callable[[float, float | None, str | None], None]  # of progress: done, total, in words
+
+
+def no_report(done: float, total: float | None, message: str | None) -> None:
+    """For a client that did not ask."""
 
 
 def _not_counted(problem: Problem) -> None:
@@ -112,7 +99,7 @@ class Call:
     session: Session = field(default_factory=Session)
     transport: Transport = "stdio"
     cancelled: Callable[[], bool] = bool  # bool() is False: nobody can cancel
-    report: Callable[[float, float | None, str | None], None] = _no_report
+    report: Report = no_report
     refused: Callable[[Problem], None] = _not_counted  # told why it will not happen, before the dialect says it
     _bound: list[Workspace] = field(default_factory=list, init=False, repr=False, compare=False)
     used: dict[str, Workspace] = field(default_factory=dict, init=False, repr=False, compare=False)  # by id
@@ -133,8 +120,8 @@ class Call:
         """Whose calls are counted together: the user, else the client."""
         return self.actor.user or self.actor.client
 
-    def named(self, id_or_name: str) -> Workspace:
-        return self._use(self.library.named(id_or_name))
+    def named(self, which: str) -> Workspace:
+        return self._use(self.library.named(which))
 
     def _use(self, workspace: Workspace) -> Workspace:
         return self.used.setdefault(workspace.id, with_timeout(workspace.by(self.actor), CALL_SECONDS))

@@ -10,12 +10,13 @@ from datetime import UTC, datetime
 from typing import Literal, Protocol
 from urllib.parse import quote, unquote
 
+from notewright.engine.library import Library
 from notewright.engine.read import fetch, listing
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound, TooLarge
 from notewright.index.base import Selection
 from notewright.notes.path import NotePath
-from notewright.surfaces.base import Call, Contents, Library, Resource, Template
+from notewright.surfaces.base import Call, Contents, Resource, Template
 
 PAGE = 100
 

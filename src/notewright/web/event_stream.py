@@ -19,12 +19,11 @@ from starlette.types import Receive, Scope, Send
 
 from notewright.accounts.base import Accounts
 from notewright.engine.changes.history import find_change, list_changes
-from notewright.engine.library import NarrowedLibrary
+from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.errors import Problem
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.http_status import STATUS
-from notewright.surfaces.base import Library
 from notewright.web.frame import HEADERS, render
 from notewright.web.pages.activity import ActivityRow, Filter
 
@@ -44,7 +43,7 @@ LATE = 10.0  # seconds between the time a change bears and its being done
 class OpenPage:
     """What one page shows, and what it has been told of."""
 
-    library: NarrowedLibrary
+    library: Library
     chosen: Filter
     after: float | None  # the newest change the page has; None: tell what comes from now on
     known: dict[str, set[str]] = field(default_factory=dict)

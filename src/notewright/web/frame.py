@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from notewright.api.request import SiteContext, stamp
-from notewright.engine.library import NarrowedLibrary
+from notewright.engine.library import Library
 from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
 from notewright.errors import Forbidden, Limited, NotFound, Problem
 from notewright.ledger.base import Actor
@@ -67,7 +67,7 @@ class PageRequest:
         return self.visitor
 
     @property
-    def library(self) -> NarrowedLibrary:
+    def library(self) -> Library:
         """As much of it as this visitor may see."""
         return self.guest.principal.library(self.site.library)
 

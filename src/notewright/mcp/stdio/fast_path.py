@@ -6,51 +6,29 @@ pass here that are exactly what they seem; all others, and the 2026 era, take th
 same answers.
 """
 
-import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from notewright.ledger.base import Actor
 from notewright.mcp import wire_format
-from notewright.mcp.connection import ClientConnection, Report, now_and_then, unheard
-from notewright.mcp.jsonrpc import ENVELOPE, Message, short_name
+from notewright.mcp.dispatch import ClientConnection, ToolCalls, ToolRequest, answer, seldom
+from notewright.mcp.jsonrpc import Message, short_name
 from notewright.mcp.stdio.leader_follower import Work
 from notewright.mcp.stdio.writer import LineWriter
-from notewright.surfaces.base import INTERNAL_ERROR, Call, Cancelled, RpcError, Surface, together
-from notewright.surfaces.perform import perform
-
-log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Asked:
-    """A call that takes the lane."""
-
-    request: int | str
-    tool: str
-    args: dict[str, Any]
-    token: int | str | None  # of those who want to know how far it is
-    given_up: bool = False
-
-    def stopped(self) -> bool:
-        return self.given_up
+from notewright.surfaces.base import Report, Surface, no_report
 
 
 class FastPath:
     """One client's way in. `began` is told when the client has been greeted: what takes long may begin now."""
 
     def __init__(
-        self, caller: ClientConnection, surfaces: Sequence[Surface], out: LineWriter, began: Callable[[], None]
+        self, caller: ClientConnection, surfaces: Sequence[Surface], out: LineWriter, began: Callable[[], object]
     ) -> None:
         self._caller = caller
-        self._first = surfaces[0]
-        self._tools = together(surfaces)
+        self._tools = ToolCalls(surfaces)
         self._offer = wire_format.Offer.of(surfaces)
         self._out = out
         self._began = began
-        self._running: dict[int | str, _Asked] = {}
+        self._running: dict[int | str, ToolRequest] = {}
         self._passed_by = False  # a request went the long way
         self.greeting: Message | None = None  # the `initialize` that was answered here
 
@@ -64,7 +42,9 @@ class FastPath:
                 if self._greet(message):
                     return True
             case {"method": "tools/list", "id": request} if self.greeting and not message.get("params"):
-                self._out.answer(request, {"result": wire_format.tools([tool for _, tool in self._tools.values()])})
+                self._out.answer(
+                    request, {"result": wire_format.tools([tool for _, tool in self._tools.known.values()])}
+                )
                 return True
             case {"method": "ping", "id": request} if self.greeting:
                 self._out.answer(request, {"result": {}})
@@ -99,46 +79,26 @@ class FastPath:
         return False
 
     def _call(self, message: Message) -> Work | None:
-        match message:
-            case {"id": request, "params": {"name": str(tool), **rest}}:
-                args, meta = rest.get("arguments", {}), rest.get("_meta", {})
-            case _:
-                return None
-        if not isinstance(args, dict) or not isinstance(meta, dict) or ENVELOPE in meta:
+        asked = ToolRequest.of(message)
+        if asked is None:
             return None
-        asked = self._running[request] = _Asked(request, tool, args, meta.get("progressToken"))
-        self._out.unanswered.add(request)
+        self._running[asked.request] = asked
+        self._out.unanswered.add(asked.request)
         return partial(self._do, asked)
 
-    def _do(self, asked: _Asked) -> Callable[[], None]:
-        outcome = self._outcome(asked)
+    def _do(self, asked: ToolRequest) -> Callable[[], None]:
+        outcome = self._tools.call(self._caller, asked.tool, asked.args, lambda: asked.given_up, self._report(asked))
         if self._running.get(asked.request) is asked:
             del self._running[asked.request]
-        return partial(self._out.answer, asked.request, None if asked.given_up else outcome)
+        return partial(self._out.answer, asked.request, None if asked.given_up else answer(outcome))
 
-    def _outcome(self, asked: _Asked) -> dict[str, Any] | None:
-        caller = self._caller
-        surface = self._tools[asked.tool][0] if asked.tool in self._tools else self._first
-        actor = Actor(caller.user, caller.session.client, surface.name, asked.tool)
-        call = Call(caller.library, actor, caller.session, caller.transport, asked.stopped, self._report(asked))
-        try:
-            if surface.handshake and not caller.session.initialized:
-                raise RpcError(INTERNAL_ERROR, wire_format.NOT_INITIALIZED)
-            return {"result": wire_format.result(perform(surface, call, asked.tool, asked.args))}
-        except Cancelled:
-            return None
-        except RpcError as error:
-            return {"error": wire_format.error(error.code, error.message, error.data)}
-        except BaseException:
-            log.exception("%s failed", asked.tool)
-            return {"error": wire_format.error(INTERNAL_ERROR, "Internal error")}
-
-    def _report(self, asked: _Asked) -> Report:
-        if type(asked.token) not in (int, str):
-            return unheard
+    def _report(self, asked: ToolRequest) -> Report:
+        token = asked.meta.get("progressToken")
+        if type(token) not in (int, str):
+            return no_report
 
         def tell(done: float, total: float | None, message: str | None) -> None:
             if not asked.given_up:
-                self._out.notify("notifications/progress", wire_format.progress(asked.token, done, total, message))
+                self._out.notify("notifications/progress", wire_format.progress(token, done, total, message))
 
-        return now_and_then(tell)
+        return seldom(tell)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from starlette.types import Scope
 
 from notewright.accounts.base import Accounts
-from notewright.engine.library import Principal
+from notewright.engine.library import Library, Principal
 from notewright.errors import Problem
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.auth.authenticate import AGAIN, Visitor
-from notewright.surfaces.base import Library
 
 ASK_AGAIN = 30.0  # seconds after which who listens is asked who they are, even if no rule was changed
 Stays = Callable[[], Awaitable[bool]]

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from notewright.engine.library import Principal
+from notewright.engine.library import Library, Principal
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.auth.authenticate import VISITOR, GuardedRoute, Narrow, visitor_of
 from notewright.server.ops import health
@@ -19,7 +19,6 @@ from notewright.server.ops.health import CachedProbe, WorkspaceHealth
 from notewright.server.ops.metrics import CONTENT_TYPE, CUT_OFF, REASONS, Metrics, ScrapedNumbers, space_of
 from notewright.server.request_context import NOW, RequestContext, refuse
 from notewright.server.request_log import RequestRecord
-from notewright.surfaces.base import Library
 
 access = logging.getLogger("notewright.access")
 COUNTS = "metrics"  # the numbers among the surfaces that a token may be narrowed to

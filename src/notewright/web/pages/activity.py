@@ -12,8 +12,8 @@ from notewright.engine.read import folder_path, former_names, locate
 from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import Invalid, Problem
 from notewright.ledger.base import Change, Past
-from notewright.notes.daily import parse_time
 from notewright.notes.path import path_problem
+from notewright.notes.times import parse_time
 from notewright.web.addresses import activity_url, change_url, note_url
 from notewright.web.frame import PageRequest
 

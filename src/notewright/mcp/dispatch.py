@@ -1,0 +1,196 @@
+"""One call, whichever wire it came over: who calls, what is done for them, and how it ended.
+
+The fast path of stdio, that of HTTP and the SDK's handlers read a request, ask here, and write the outcome down.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from notewright.engine.library import Library
+from notewright.errors import Invalid, NotFound, Problem
+from notewright.ledger.base import Actor
+from notewright.mcp import wire_format
+from notewright.mcp.jsonrpc import ENVELOPE
+from notewright.surfaces.base import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    RESOURCE_NOT_FOUND,
+    Answer,
+    Call,
+    Cancelled,
+    Report,
+    RpcError,
+    Session,
+    Surface,
+    Transport,
+    no_report,
+    together,
+)
+from notewright.surfaces.perform import perform
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+PROGRESS_SECONDS = 0.1  # between two notifications of progress
+PROBLEM_CODES = {NotFound.code: RESOURCE_NOT_FOUND, Invalid.code: INVALID_PARAMS}  # all others: INTERNAL_ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConnection:
+    """Who is at the other end of the wire, and what they may use."""
+
+    library: Library
+    session: Session
+    transport: Transport
+    user: str = ""
+    gone: threading.Event | None = None  # set when the client has left before its answer
+    refuse: Callable[[RpcError], None] | None = None  # told of a refusal that wants an HTTP status of its own
+    stays: Callable[[], Awaitable[bool]] | None = None  # whether they may still listen to what they listen to
+
+
+class Counts(Protocol):
+    """Who counts calls. `tool` is the name of a tool there is, `unknown`, or the method of another kind of call;
+    `outcome` is `ok`, a code of `errors`, `protocol` for a refusal that has none, or `cancelled`."""
+
+    def began(self) -> None: ...
+
+    def ended(self, surface: str, tool: str, outcome: str, seconds: float) -> None: ...
+
+
+@dataclass(slots=True)
+class CallOutcome(Generic[T]):
+    """What a call gave, or the error that the wire tells; and the code of the problem that stood in its way."""
+
+    value: T | None = None
+    error: RpcError | None = None
+    code: str = ""
+
+    def refused(self, problem: Problem) -> None:
+        self.code = problem.code
+
+    @classmethod
+    def of_problem(cls, problem: Problem) -> "CallOutcome[T]":
+        error = RpcError(PROBLEM_CODES.get(problem.code, INTERNAL_ERROR), str(problem))
+        return cls(error=error, code=problem.code)
+
+
+def run(
+    connection: ClientConnection,
+    actor: Actor,
+    work: Callable[[Call], T],
+    cancelled: Callable[[], bool],
+    report: Report = no_report,
+) -> CallOutcome[T]:
+    """`work`, and how it ended. Raises nothing: what we did not expect is logged and told as our fault."""
+    outcome = CallOutcome[T]()
+    call = Call(connection.library, actor, connection.session, connection.transport, cancelled, report, outcome.refused)
+    try:
+        outcome.value = work(call)
+    except RpcError as error:
+        outcome.error, outcome.code = error, outcome.code or "protocol"
+    except Problem as problem:
+        return CallOutcome.of_problem(problem)
+    except BaseException as error:  # a panic inside a compiled library is no Exception
+        outcome.error = RpcError(INTERNAL_ERROR, "Internal error")
+        outcome.code = "cancelled" if isinstance(error, Cancelled) else "internal"
+        if not isinstance(error, Cancelled):
+            log.error("%s failed", actor.tool or actor.surface, exc_info=error)
+    return outcome
+
+
+class ToolCalls:
+    """The tools of some surfaces, to be called by name; Invalid if two claim one name."""
+
+    def __init__(self, surfaces: Sequence[Surface]) -> None:
+        self._first = surfaces[0]
+        self.known = together(surfaces)
+
+    def surface(self, tool: str) -> Surface:
+        """Whose tool it is; the first one says that there is no such tool."""
+        return self.known[tool][0] if tool in self.known else self._first
+
+    def call(
+        self,
+        connection: ClientConnection,
+        tool: str,
+        args: dict[str, Any],
+        cancelled: Callable[[], bool],
+        report: Report = no_report,
+        *,
+        client: str | None = None,
+        initialized: bool = False,
+    ) -> CallOutcome[Answer]:
+        """`client` is what the client calls itself, where the session does not know it; `initialized`: the era knows no
+        handshake."""
+        surface, session = self.surface(tool), connection.session
+        actor = Actor(connection.user, session.client if client is None else client, surface.name, tool)
+        if surface.handshake and not initialized and not session.initialized:
+            return CallOutcome(error=RpcError(INTERNAL_ERROR, wire_format.NOT_INITIALIZED), code="protocol")
+        return run(connection, actor, lambda call: perform(surface, call, tool, args), cancelled, report)
+
+
+def answer(outcome: CallOutcome[Answer]) -> wire_format.Shape:
+    """The result or the error, as it stands in a response."""
+    if outcome.value is not None:
+        return {"result": wire_format.result(outcome.value)}
+    assert outcome.error is not None
+    return {"error": wire_format.error(outcome.error.code, outcome.error.message, outcome.error.data)}
+
+
+@dataclass(slots=True)
+class ToolRequest:
+    """A `tools/call` of the 2025 era that is exactly what it seems."""
+
+    request: int | str
+    tool: str
+    args: dict[str, Any]
+    meta: dict[str, Any]
+    given_up: bool = False
+
+    @classmethod
+    def of(cls, message: Any) -> "ToolRequest | None":
+        """None for one that has anything about it that the SDK should look at."""
+        match message:
+            case {"method": "tools/call", "id": int() | str() as request, "params": {"name": str(tool), **rest}}:
+                args, meta = rest.get("arguments", {}), rest.get("_meta", {})
+                if isinstance(args, dict) and isinstance(meta, dict) and ENVELOPE not in meta:
+                    return cls(request, tool, args, meta)
+        return None
+
+
+async def in_worker(
+    doing: Callable[[Callable[[], CallOutcome[T]]], Awaitable[CallOutcome[T]]],
+    work: Callable[[], CallOutcome[T]],
+    counts: Counts | None,
+    surface: str,
+    tool: str,
+) -> CallOutcome[T]:
+    """`work` in a worker thread, which `doing` finds, and counted."""
+    began, outcome = time.perf_counter(), CallOutcome[T](code="cancelled")
+    if counts is not None:
+        counts.began()
+    try:
+        outcome = await doing(work)
+    except Problem as problem:  # too many at once
+        outcome = CallOutcome.of_problem(problem)
+    finally:
+        if counts is not None:
+            counts.ended(surface, tool, outcome.code or "ok", time.perf_counter() - began)
+    return outcome
+
+
+def seldom(tell: Report) -> Report:
+    """`tell`, but not more often than anybody can read; the last step is always told."""
+    last = 0.0
+
+    def report(done: float, total: float | None, message: str | None) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= PROGRESS_SECONDS or done == total:
+            last = now
+            tell(done, total, message)
+
+    return report
