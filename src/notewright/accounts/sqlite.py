@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,11 @@ from typing import Any
 import apsw
 
 from notewright.accounts.base import Grant, Token, WorkspaceRecord
-from notewright.errors import Exists
+from notewright.errors import Busy, Exists
 from notewright.sqlite_file import open_file, set_up, words
 
-POLL_SECONDS = 0.002  # within which a change of another process is felt
+POLL_SECONDS = 0.002  # how often SQLite is asked whether another process wrote
+BUSY_MS = 10_000  # for which a writer waits for another
 _TOKEN = "name, digest, grant_json, created, expires, revoked, used"
 MIGRATIONS = (
     """
@@ -44,14 +45,20 @@ MIGRATIONS = (
 
 
 class SqliteAccounts:
-    """One connection, used by one thread at a time; other processes have their own on the same file."""
+    """One connection for writing and one for reading, each used by one thread at a time: a reader never waits for
+    whoever writes, in this process or another. Other processes have their own on the same file."""
 
-    def __init__(self, db: apsw.Connection) -> None:
+    def __init__(self, db: apsw.Connection, reader: apsw.Connection | None = None) -> None:
         self._db = db
         self._alone = threading.RLock()
+        self._reader = reader or db
+        self._reading = self._alone if reader is None else threading.RLock()
+        self._writer: int | None = None  # the thread that writes
         self._rules = 0  # changes of the rules, by anybody
         self._felt, self._felt_at = -1, -1.0  # when another process last wrote anything, and when we looked
         set_up(db, "the registry", "pragma synchronous = full; pragma secure_delete = on", MIGRATIONS)
+        for each in (db, self._reader):
+            each.set_busy_timeout(BUSY_MS)
 
     @classmethod
     def open(cls, folder: Path) -> "SqliteAccounts":
@@ -61,7 +68,7 @@ class SqliteAccounts:
         with words("the registry"):
             if file.stat().st_mode & 0o077:  # brought back from somewhere: who reads it can make cookies
                 file.chmod(0o600)
-        return cls(db)
+        return cls(db, open_file(file, "the registry"))
 
     @classmethod
     def in_memory(cls) -> "SqliteAccounts":
@@ -69,16 +76,17 @@ class SqliteAccounts:
         return cls(apsw.Connection(":memory:"))
 
     def close(self) -> None:
-        with self._alone:
+        with self._alone, self._reading:
             self._db.close()
+            self._reader.close()
 
     def pulse(self) -> int:
         now = time.monotonic()
         if now - self._felt_at > POLL_SECONDS:  # threads that all ask at once would wait for each other
-            with self._alone, words("the registry"):
-                felt = int(self._db.execute("pragma data_version").get)
+            with self._reading, words("the registry"):
+                felt = int(self._reader.execute("pragma data_version").get)
                 if felt != self._felt:
-                    self._rules = int(self._db.execute("select changes from rules").get)
+                    self._rules = max(self._rules, int(self._reader.execute("select changes from rules").get))
                 self._felt, self._felt_at = felt, now
         return self._rules
 
@@ -106,7 +114,16 @@ class SqliteAccounts:
         return self._write("update token set revoked = ? where name = ? and revoked is null", now, name)
 
     def used(self, digest: str, now: float) -> None:
-        self._write("update token set used = ? where digest = ?", now, digest, rules=False)
+        """Asked on the event loop, so it waits for nobody: while somebody else writes, this use is not remembered."""
+        if not self._alone.acquire(blocking=False):
+            return
+        try:
+            self._db.execute("pragma busy_timeout = 0; pragma synchronous = normal")
+            with suppress(Busy):
+                self._write("update token set used = ? where digest = ?", now, digest, rules=False)
+        finally:
+            self._db.execute(f"pragma busy_timeout = {BUSY_MS}; pragma synchronous = full")
+            self._alone.release()
 
     # Browsers
 
@@ -139,8 +156,8 @@ class SqliteAccounts:
         return bytes(self._rows(question, name)[0][0])
 
     def _rows(self, question: str, *values: str) -> list[Any]:
-        with self._alone, words("the registry"):
-            return self._db.execute(question, values).fetchall()
+        with self._read() as db:
+            return db.execute(question, values).fetchall()
 
     def _write(self, statement: str, *values: str | float | bytes, rules: bool = True) -> bool:
         """Whether it changed anything."""
@@ -149,12 +166,21 @@ class SqliteAccounts:
             return db.changes() > 0
 
     @contextmanager
+    def _read(self) -> Iterator[apsw.Connection]:
+        if self._writer == threading.get_ident():  # sees what it has written and not committed
+            yield self._db
+            return
+        with self._reading, words("the registry"):
+            yield self._reader
+
+    @contextmanager
     def _writing(self, *, rules: bool = True) -> Iterator[apsw.Connection]:
         with self._alone, words("the registry"):
             if self._db.in_transaction:  # a part of what is done together
                 yield self._db
                 return
             self._db.execute("begin immediate")
+            self._writer = threading.get_ident()
             try:
                 yield self._db
                 if rules:
@@ -163,6 +189,8 @@ class SqliteAccounts:
             except BaseException:
                 self._db.execute("rollback")
                 raise
+            finally:
+                self._writer = None
             self._db.execute("commit")
             self._rules = changes
 
