@@ -15,7 +15,7 @@ from notewright import errors
 from notewright.app.opening import open_library
 from notewright.config.load import CommandLine, load
 from notewright.server.ops import multiproc_metrics
-from notewright.server.ops.metrics import CUT_OFF, REASONS, Metrics, ScrapedNumbers, space_of
+from notewright.server.ops.metrics import CUT_OFF, REASONS, Metrics, ScrapedNumbers, workspace_numbers
 
 
 @pytest.fixture(scope="module")
@@ -189,8 +189,8 @@ def test_a_quota_is_told_where_there_is_one(tmp_path: Path) -> None:
     config = load(CommandLine((), str(file), {"state": str(tmp_path / "kept")}), environ={}, folder=str(tmp_path))
     library = open_library(config)
     try:
-        space = space_of(library.default, Path(config.state), Path(config.cache))
-        found = samples(Metrics().text(ScrapedNumbers([space])).decode())
+        space = workspace_numbers(library.default, Path(config.state), Path(config.cache))
+        found = samples(Metrics().text(ScrapedNumbers({"a": space})).decode())
         assert list(found["notewright_quota_bytes"].values()) == [5000]
         assert "notewright_quota_files" not in found
     finally:
@@ -199,8 +199,8 @@ def test_a_quota_is_told_where_there_is_one(tmp_path: Path) -> None:
 
 def test_the_last_backup_is_told_if_there_was_one() -> None:
     name = "notewright_backup_last_success_time_seconds"
-    assert samples(Metrics().text(ScrapedNumbers([], 1_700_000_000.0)).decode())[name] == {(): 1_700_000_000.0}
-    assert name not in samples(Metrics().text(ScrapedNumbers([])).decode())
+    assert samples(Metrics().text(ScrapedNumbers({}, 1_700_000_000.0)).decode())[name] == {(): 1_700_000_000.0}
+    assert name not in samples(Metrics().text(ScrapedNumbers({})).decode())
 
 
 def test_two_servers_in_one_process_count_apart() -> None:

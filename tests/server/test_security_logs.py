@@ -28,7 +28,7 @@ from notewright.engine.library import new_token
 from notewright.server.auth.authenticate import Authenticate, AuthSettings, GuardedRoute
 from notewright.server.ops.audit_log import AuditLog
 from notewright.server.request_context import RequestContext
-from notewright.server.request_log import RequestLog, RequestRecord
+from notewright.server.request_log import RequestLog
 
 pytestmark = pytest.mark.slow
 FORGED = "2026-01-01 ERROR notewright: the owner said so"
@@ -224,8 +224,8 @@ def test_what_fails_tells_its_caller_nothing_and_its_owner_no_secret(caplog: pyt
         raise RuntimeError(f"could not use {request.headers['authorization']} of /secret/place")
 
     class Nobody:
-        def finished(self, visit: RequestContext, passage: RequestRecord) -> None:
-            self.passage = passage
+        def finished(self, visit: RequestContext) -> None:
+            self.visit = visit
 
     doors = [GuardedRoute("/broken", broken, need="read")]
     site = Starlette(

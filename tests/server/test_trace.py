@@ -27,7 +27,7 @@ from notewright.mcp.thread_pool import ThreadPool
 from notewright.server import request_context as visit
 from notewright.server.ops.logs import JsonLines, TextLines
 from notewright.server.request_context import NOW, RequestContext
-from notewright.server.request_log import RequestLog, RequestRecord
+from notewright.server.request_log import RequestLog
 
 ID = re.compile(r"[0-9a-f]{16}")
 
@@ -164,7 +164,7 @@ def test_calls_at_once_each_log_their_own_request() -> None:
         return PlainTextResponse("ok")
 
     class Nobody:
-        def finished(self, visit: RequestContext, passage: RequestRecord) -> None:
+        def finished(self, visit: RequestContext) -> None:
             return None
 
     site = Starlette(routes=[Route("/", page)], middleware=[Middleware(RequestLog, Nobody())])
@@ -188,10 +188,10 @@ class Kept:
     """Remembers what it is told."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[RequestContext, RequestRecord]] = []
+        self.told: list[RequestContext] = []
 
-    def finished(self, visit: RequestContext, passage: RequestRecord) -> None:
-        self.told.append((visit, passage))
+    def finished(self, visit: RequestContext) -> None:
+        self.told.append(visit)
 
 
 def test_a_request_that_fails_is_logged_and_answered_with_where_to_look(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_request_that_fails_is_logged_and_answered_with_where_to_look(tmp_path
     assert answer.status_code == 500 and answer.headers["x-request-id"] == answer.json()["request"]
     assert "a secret" not in answer.text
     assert f"[{answer.json()['request']}]" in lines[0] and "RuntimeError: a secret" in lines[0]
-    assert [(passage.route, passage.status) for _, passage in kept.told] == [("/broken", 500), ("/halfway", 200)]
+    assert [(visit.route, visit.status) for visit in kept.told] == [("/broken", 500), ("/halfway", 200)]
 
 
 def test_the_first_reason_of_a_refusal_is_the_one() -> None:

@@ -6,9 +6,8 @@ line, and beyond many they are refused. Surfaces that have call limits of their 
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from starlette.responses import JSONResponse, Response
 
@@ -21,14 +20,16 @@ from notewright.surfaces.base import RATE_LIMITED, Limiter
 
 LEAST = 20  # calls at once that every client may have
 WAITING = 256  # calls of one caller that may stand in line
+UNLIMITED = 1 << 30
 
 
 @dataclass(slots=True)
 class _Line:
     """The calls of one caller."""
 
+    turns: asyncio.Semaphore
     running: int = 0
-    waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+    waiting: int = 0
 
 
 class ConcurrencyLimits:
@@ -54,49 +55,37 @@ class ConcurrencyLimits:
     @contextlib.asynccontextmanager
     async def turn(self, caller: str, *, counted: bool = True) -> AsyncIterator[None]:
         """Waits until the call may run, and holds its place while it does; Limited when it may not even wait."""
-        self._refuse_crowds(caller)
-        if counted and self._windows and self._limiter is not None:
-            self._limiter.count(f"http {caller}", self._windows)
-        line = self._lines.setdefault(caller, _Line())
-        await self._forward(caller, line)
-        try:
-            yield
-        finally:
-            self._next(caller, line)
-
-    def _refuse_crowds(self, caller: str) -> None:
-        line = self._lines.get(caller)
-        if line is not None and len(line.waiting) >= self._waiting:
+        line = self._lines.get(caller) or _Line(asyncio.Semaphore(self._at_once or UNLIMITED))
+        if line.waiting >= self._waiting:
             raise Limited(
-                f"{line.running} calls of yours run and {len(line.waiting)} wait",
+                f"{line.running} calls of yours run and {line.waiting} wait",
                 hint="try again in 1 second, with fewer calls at once",
                 retry_after=1,
                 limit=self._at_once + self._waiting,
                 window=0,
                 name="moment",
             )
-
-    async def _forward(self, caller: str, line: _Line) -> None:
-        if not self._at_once or line.running < self._at_once:
-            line.running += 1
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        line.waiting.append(turn)
+        if counted and self._windows and self._limiter is not None:
+            self._limiter.count(f"http {caller}", self._windows)
+        self._lines[caller] = line
+        line.waiting += 1
         try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._next(caller, line)  # it had just become our turn
+            await line.turns.acquire()
+        except BaseException:
+            self._forget(caller, line, waiting=1)
             raise
+        line.waiting -= 1
+        line.running += 1
+        try:
+            yield
+        finally:
+            line.turns.release()
+            self._forget(caller, line, running=1)
 
-    def _next(self, caller: str, line: _Line) -> None:
-        """Our place goes to whoever is first in line, else it is free."""
-        while line.waiting:
-            turn = line.waiting.popleft()
-            if not turn.done():
-                return turn.set_result(None)
-        line.running -= 1
-        if not line.running:
+    def _forget(self, caller: str, line: _Line, *, waiting: int = 0, running: int = 0) -> None:
+        line.waiting -= waiting
+        line.running -= running
+        if not line.waiting and not line.running:
             self._lines.pop(caller, None)
 
 

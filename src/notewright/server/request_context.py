@@ -14,7 +14,8 @@ from typing import Any
 class RequestContext:
     """What is known so far. `refused` is why it was turned away, `outcome` how its call of a tool ended.
 
-    `scope` is the request's own (ASGI): who asks, and from where, stands there as soon as it is known.
+    `scope` is the request's own (ASGI): who asks, and from where, stands there as soon as it is known. What follows
+    `refused` is known when it is over: what the wire saw of it.
     """
 
     id: str
@@ -23,6 +24,10 @@ class RequestContext:
     tool: str = ""
     outcome: str = ""
     refused: str = ""
+    route: str = ""  # the pattern of the route, never the path; "" where there is no such route
+    status: int = 0
+    seconds: float = 0.0
+    size: int = 0  # bytes of the answer's body
 
     @property
     def address(self) -> str:

@@ -5,7 +5,6 @@ import re
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from starlette.responses import JSONResponse
@@ -20,19 +19,8 @@ _GIVEN = re.compile(rb"[A-Za-z0-9-]{1,64}")
 _GONE = 499  # nobody waits for the answer any more
 
 
-@dataclass(slots=True)
-class RequestRecord:
-    """How a request went: what the wire saw of it."""
-
-    method: str
-    route: str = ""  # the pattern of the route, never the path; "" where there is no such route
-    status: int = 0
-    seconds: float = 0.0
-    size: int = 0  # bytes of the answer's body
-
-
 class RequestObserver(Protocol):
-    def finished(self, visit: RequestContext, passage: RequestRecord) -> None: ...
+    def finished(self, visit: RequestContext) -> None: ...
 
 
 def nobody(address: str) -> bool:
@@ -51,16 +39,16 @@ class RequestLog:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        visit, passage = RequestContext(self._id(scope), scope), RequestRecord(scope["method"])
+        visit = RequestContext(self._id(scope), scope)
         given = (HEADER, visit.id.encode())
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
-                passage.status = message["status"]
+                visit.status = message["status"]
                 told = [*message.get("headers", ()), given]
                 message = {**message, "headers": told if PLAIN in told else [*told, PLAIN]}
             elif message["type"] == "http.response.body":
-                passage.size += len(message.get("body", b""))
+                visit.size += len(message.get("body", b""))
             await send(message)
 
         began = time.perf_counter()
@@ -68,12 +56,12 @@ class RequestLog:
         try:
             await self._app(scope, receive, sent)
         except Exception:
-            await self._failed(passage, visit, scope, receive, sent)
+            await self._failed(visit, scope, receive, sent)
         finally:
-            passage.status = passage.status or _GONE
-            passage.seconds = time.perf_counter() - began
-            passage.route = getattr(scope.get("route"), "path", "")
-            self._watch.finished(visit, passage)
+            visit.status = visit.status or _GONE
+            visit.seconds = time.perf_counter() - began
+            visit.route = getattr(scope.get("route"), "path", "")
+            self._watch.finished(visit)
             NOW.reset(before)
 
     def _id(self, scope: Scope) -> str:
@@ -83,12 +71,10 @@ class RequestLog:
                 return str(value, "ascii")
         return secrets.token_hex(8)
 
-    async def _failed(
-        self, passage: RequestRecord, visit: RequestContext, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    async def _failed(self, visit: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
         """Our fault: whole in the log, and to the client no more than where to look for it."""
         log.exception("a request failed")
-        if passage.status:
+        if visit.status:
             raise  # half an answer is out: the server cuts the connection
         told = {"error": "internal", "error_description": "something went wrong here", "request": visit.id}
         await JSONResponse(told, 500)(scope, receive, send)

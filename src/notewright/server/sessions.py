@@ -14,7 +14,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from notewright.accounts.limits import MemoryRateLimits, RateLimits
 from notewright.surfaces.base import Session
@@ -28,10 +27,11 @@ _GREETED, _INITIALIZED = "greeted", "initialized"  # marks of a session: we said
 class _Shared(Session):
     """A session of which other workers know too. What they need not know is kept here only."""
 
-    def __init__(self, client: str, name: str, traffic: RateLimits) -> None:
+    def __init__(self, client: str, name: str, traffic: RateLimits, issued: float) -> None:
         self._name = name
         self._traffic = traffic
         self._ready = False
+        self.issued = self.used = issued
         super().__init__(client, initialized=False)
 
     @property
@@ -52,13 +52,6 @@ class _Shared(Session):
         return self._traffic.once(self._name, f"once {what}")
 
 
-@dataclass(slots=True)
-class _StoredSession:
-    session: Session
-    used: float
-    issued: float = 0.0
-
-
 class Sessions:
     """All sessions of one process. `scope` says for whom an id is good: a surface and a user."""
 
@@ -77,7 +70,7 @@ class Sessions:
         self._most = most
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: OrderedDict[str, _StoredSession] = OrderedDict()  # the longest unused first
+        self._kept: OrderedDict[str, _Shared] = OrderedDict()  # the longest unused first
 
     def open(self, scope: str, client: str) -> str:
         """A new id for a client that has just said hello."""
@@ -100,7 +93,7 @@ class Sessions:
         if not self._traffic.touch(name, idle=self._idle, age=self._clock() - issued):
             self._drop(name)
             return None
-        client = body[_TIME + _CHANCE :].decode("utf-8", "ignore") if kept is None else kept.session.client
+        client = body[_TIME + _CHANCE :].decode("utf-8", "ignore") if kept is None else kept.client
         return self._of(name, client, issued)
 
     def ours(self, scope: str, token: str) -> bool:
@@ -130,12 +123,12 @@ class Sessions:
         with self._lock:
             kept = self._kept.get(name)
             if kept is None:
-                kept = self._kept[name] = _StoredSession(_Shared(client, name, self._traffic), now, issued)
+                kept = self._kept[name] = _Shared(client, name, self._traffic, issued)
             kept.used = now
             self._kept.move_to_end(name)
             while len(self._kept) > self._most or now - next(iter(self._kept.values())).used > self._idle:
                 self._kept.popitem(last=False)
-            return kept.session
+            return kept
 
     def _drop(self, name: str) -> None:
         with self._lock:

@@ -4,11 +4,12 @@ Nothing here has a name that somebody chose: a workspace is a short hash of wher
 tool that we do not have is `unknown`. So the numbers may be kept by whoever runs the server, and there are few of them.
 """
 
+import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
@@ -20,7 +21,7 @@ from notewright import __version__
 from notewright.engine.workspace import Workspace
 from notewright.errors import Problem
 from notewright.server.ops import multiproc_metrics
-from notewright.server.ops.health import WorkspaceHealth, workspace_health
+from notewright.server.ops.health import workspace_health
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
@@ -96,68 +97,66 @@ class Metrics:
         return generate_latest(_Joined(counted, found, multiproc_metrics.processes(self._shared)))
 
 
-@dataclass(frozen=True, slots=True)
-class WorkspaceNumbers:
-    """The numbers of one workspace."""
+Numbers = Mapping[str, float | None]  # by the names of _GAUGES; None, or missing, is not known
 
-    label: str
-    standing: WorkspaceHealth
-    index_bytes: int
-    ledger_bytes: int
-    notes: int | None = None
-    files: int | None = None
-    files_bytes: int | None = None
-    quota_files: int | None = None
-    quota_bytes: int | None = None
+_GAUGES = {
+    "store_reachable": "1 if the notes can be listed.",
+    "index_fresh": "1 if the index is up to date.",
+    "index_stale": "1 if the index cannot follow.",
+    "index_done_files": "Files indexed so far (notes only, unless built).",
+    "index_total_files": "Files to be indexed, counted alike.",
+    "index_lag_files": "Files not in the index yet.",
+    "index_size_bytes": "Bytes of the index on disk.",
+    "ledger_size_bytes": "Bytes of the ledger on disk.",
+    "notes": "Notes in the index.",
+    "files": "Files in the index, notes included.",
+    "files_bytes": "Bytes of those files.",
+    "quota_files": "Files the workspace may have.",
+    "quota_bytes": "Bytes the workspace may have.",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ScrapedNumbers:
-    """What is looked up when somebody asks."""
+    """What is looked up when somebody asks: the numbers of each workspace, by its label."""
 
-    spaces: Sequence[WorkspaceNumbers]
+    spaces: Mapping[str, Numbers]
     backed_up: float | None = None  # seconds since 1970
 
 
-def space_of(ws: Workspace, state: Path, cache: Path) -> WorkspaceNumbers:
+def workspace_label(ws: Workspace) -> str:
+    return hashlib.sha256(ws.store.identity.encode()).hexdigest()[:8]
+
+
+def workspace_numbers(ws: Workspace, state: Path, cache: Path) -> Numbers:
     """Takes as long as the store and the index do. `state` and `cache` are where ledgers and indexes are kept."""
-    identity = ws.store.identity
-    space = WorkspaceNumbers(
-        label=hashlib.sha256(identity.encode()).hexdigest()[:8],
-        standing=workspace_health(ws),
-        index_bytes=folder_bytes(cache / identity),
-        ledger_bytes=folder_bytes(state / identity),
-        quota_files=ws.limits.quota_files,
-        quota_bytes=ws.limits.quota_bytes,
-    )
-    try:
-        files, files_bytes = ws.index.usage()
-        return replace(space, notes=ws.index.count()[0], files=files, files_bytes=files_bytes)
-    except Problem:  # a number that is missing is better than one that is wrong
-        return space
+    health = workspace_health(ws)
+    numbers: dict[str, float | None] = {
+        "store_reachable": health.reachable,
+        "index_fresh": health.index == "fresh",
+        "index_stale": health.index == "stale",
+        "index_done_files": health.done,
+        "index_total_files": health.total,
+        "index_lag_files": None if health.total is None else max(0, health.total - health.done),
+        "index_size_bytes": folder_bytes(cache / ws.store.identity),
+        "ledger_size_bytes": folder_bytes(state / ws.store.identity),
+        "quota_files": ws.limits.quota_files,
+        "quota_bytes": ws.limits.quota_bytes,
+    }
+    with contextlib.suppress(Problem):  # a number that is missing is better than one that is wrong
+        numbers["files"], numbers["files_bytes"] = ws.index.usage()
+        numbers["notes"] = ws.index.count()[0]
+    return numbers
 
 
 def folder_bytes(folder: Path) -> int:
     """What the files of a folder take on the disk."""
     total = 0
-    for file in _files(folder):
-        try:
-            total += file.stat(follow_symlinks=False).st_blocks * 512
-        except OSError:  # gone meanwhile
-            continue
+    for place, _, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(OSError):  # gone meanwhile
+                total += os.lstat(os.path.join(place, name)).st_blocks * 512
     return total
-
-
-def _files(folder: Path) -> Iterator["os.DirEntry[str]"]:
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    yield from _files(Path(entry.path))
-                else:
-                    yield entry
-    except OSError:
-        return
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,32 +178,12 @@ class _Joined(Collector):
                 yield _gauge("notewright_backup_last_success_time_seconds", help_text, {"": self.found.backed_up})
 
 
-def _lag(one: WorkspaceHealth) -> int | None:
-    return None if one.total is None else max(0, one.total - one.done)
-
-
-_GAUGES: tuple[tuple[str, str, Callable[[WorkspaceNumbers], float | None]], ...] = (
-    ("store_reachable", "1 if the notes can be listed.", lambda space: space.standing.reachable),
-    ("index_fresh", "1 if the index is up to date.", lambda space: space.standing.index == "fresh"),
-    ("index_stale", "1 if the index cannot follow.", lambda space: space.standing.index == "stale"),
-    ("index_done_files", "Files indexed so far (notes only, unless built).", lambda space: space.standing.done),
-    ("index_total_files", "Files to be indexed, counted alike.", lambda space: space.standing.total),
-    ("index_lag_files", "Files not in the index yet.", lambda space: _lag(space.standing)),
-    ("index_size_bytes", "Bytes of the index on disk.", lambda space: space.index_bytes),
-    ("ledger_size_bytes", "Bytes of the ledger on disk.", lambda space: space.ledger_bytes),
-    ("notes", "Notes in the index.", lambda space: space.notes),
-    ("files", "Files in the index, notes included.", lambda space: space.files),
-    ("files_bytes", "Bytes of those files.", lambda space: space.files_bytes),
-    ("quota_files", "Files the workspace may have.", lambda space: space.quota_files),
-    ("quota_bytes", "Bytes the workspace may have.", lambda space: space.quota_bytes),
-)
-
-
-def _of_spaces(spaces: Sequence[WorkspaceNumbers]) -> Iterator[Metric]:
+def _of_spaces(spaces: Mapping[str, Numbers]) -> Iterator[Metric]:
     """A gauge for each number. One that is not known is left out."""
     yield _gauge("notewright_workspaces", "Workspaces being served.", {"": len(spaces)})
-    for name, help_text, value in _GAUGES:
-        yield _gauge(f"notewright_{name}", help_text, {space.label: value(space) for space in spaces}, "workspace")
+    for name, help_text in _GAUGES.items():
+        values = {label: numbers.get(name) for label, numbers in spaces.items()}
+        yield _gauge(f"notewright_{name}", help_text, values, "workspace")
 
 
 def _of_processes(processes: Sequence[int]) -> Iterator[Metric]:

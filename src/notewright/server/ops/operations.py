@@ -16,9 +16,16 @@ from notewright.server.auth.authenticate import VISITOR, GuardedRoute, Narrow, v
 from notewright.server.ops import health
 from notewright.server.ops.audit_log import AuditLog
 from notewright.server.ops.health import CachedProbe, WorkspaceHealth
-from notewright.server.ops.metrics import CONTENT_TYPE, CUT_OFF, REASONS, Metrics, ScrapedNumbers, space_of
+from notewright.server.ops.metrics import (
+    CONTENT_TYPE,
+    CUT_OFF,
+    REASONS,
+    Metrics,
+    ScrapedNumbers,
+    workspace_label,
+    workspace_numbers,
+)
 from notewright.server.request_context import NOW, RequestContext, refuse
-from notewright.server.request_log import RequestRecord
 
 access = logging.getLogger("notewright.access")
 COUNTS = "metrics"  # the numbers among the surfaces that a token may be narrowed to
@@ -74,19 +81,19 @@ class Operations:
             user, via = str(facts.get("user", "")), str(facts.get("via", "page"))
             self.audit.signed_in(user, via=via, failed=what == "sign_in_failed")
 
-    def finished(self, visit: RequestContext, passage: RequestRecord) -> None:
+    def finished(self, visit: RequestContext) -> None:
         """A request is over."""
-        self.metrics.answered(passage.route, passage.status)
-        reason = visit.refused or REASONS.get(passage.status, "")
+        self.metrics.answered(visit.route, visit.status)
+        reason = visit.refused or REASONS.get(visit.status, "")
         if reason:
             self.metrics.refused(_KINDS.get(reason, reason))
-            self.audit.refused(visit, reason, passage.status)
+            self.audit.refused(visit, reason, visit.status)
         elif visit.outcome in _WATCHED:
-            self.audit.refused(visit, visit.outcome, passage.status)
+            self.audit.refused(visit, visit.outcome, visit.status)
         if visit.user:
             self.audit.came(visit)
         if access.isEnabledFor(logging.INFO):
-            _log(visit, passage, reason)
+            _log(visit, reason)
 
     def cut_off(self, status: int) -> None:
         """A connection was ended before there was a request to speak of: too large a head, too slow, no room."""
@@ -123,7 +130,8 @@ class Operations:
         return [health.workspace_health(ws) for ws in self._library.workspaces()]
 
     def _found(self) -> ScrapedNumbers:
-        return ScrapedNumbers([space_of(ws, *self._places) for ws in self._library.workspaces()], self._backed_up())
+        spaces = {workspace_label(ws): workspace_numbers(ws, *self._places) for ws in self._library.workspaces()}
+        return ScrapedNumbers(spaces, self._backed_up())
 
 
 def may_count(who: Principal) -> bool:
@@ -133,23 +141,23 @@ def may_count(who: Principal) -> bool:
     return sees_all or COUNTS in (grant.surfaces or ())
 
 
-def _log(visit: RequestContext, passage: RequestRecord, reason: str) -> None:
+def _log(visit: RequestContext, reason: str) -> None:
     """One line for each request: how it went, and of the person a hash."""
     call = f"{visit.surface}.{visit.tool}" if visit.tool else ""
     user = hashlib.sha256(visit.user.encode("utf-8", "replace")).hexdigest()[:16] if visit.user else ""
     facts = {
-        "method": passage.method if passage.method.isalpha() else "?",
-        "route": passage.route or "none",
-        "status": passage.status,
-        "ms": round(passage.seconds * 1000, 1),
-        "bytes": passage.size,
+        "method": visit.scope["method"] if visit.scope["method"].isalpha() else "?",
+        "route": visit.route or "none",
+        "status": visit.status,
+        "ms": round(visit.seconds * 1000, 1),
+        "bytes": visit.size,
         "surface": visit.surface,
         "tool": visit.tool,
         "outcome": visit.outcome,
         "refused": reason,
         "user": user,
     }
-    words = [f"{facts['method']} {facts['route']} {passage.status} {facts['ms']} ms {passage.size} bytes"]
+    words = [f"{facts['method']} {facts['route']} {visit.status} {facts['ms']} ms {visit.size} bytes"]
     words += [part for part in (call, visit.outcome, reason, f"user {user}" if user else "") if part]
     known = {name: value for name, value in facts.items() if value != ""}
     access.info("%s", ", ".join(words), extra={"facts": known})
