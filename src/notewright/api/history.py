@@ -5,7 +5,7 @@ from typing import Any
 
 from notewright.api import schemas
 from notewright.api.operation import OperationTable
-from notewright.api.request import ApiRequest, CursorPage, moment, stamp
+from notewright.api.request import ApiRequest, CursorPage, moment
 from notewright.api.schemas import CHANGE, DIFFERENCE, DRY_RUN, SINCE, UNDONE, fill, given, many, number, text, told
 from notewright.engine.changes.history import FileDiff, Undone, diff_change, find_change, preview_undo, undo
 from notewright.engine.changes.history import list_changes as past_changes
@@ -13,6 +13,7 @@ from notewright.engine.changes.history import undo_since as undo_changes_since
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid
 from notewright.ledger.base import Change, Past
+from notewright.surfaces.arguments import stamp
 
 DIFF_LINES = 2000
 HERE = "/api/v1/workspaces/{id}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from notewright.api import schemas
 from notewright.api.operation import OperationTable
-from notewright.api.request import ApiRequest, CursorPage, stamp
+from notewright.api.request import ApiRequest, CursorPage
 from notewright.api.schemas import fill, flag, given, many, number, text, told
 from notewright.engine.check import check
 from notewright.engine.find.links import links as links_of
@@ -17,6 +17,7 @@ from notewright.engine.workspace import Workspace
 from notewright.errors import Indexing, NotFound, TooLarge
 from notewright.index.base import Selection
 from notewright.notes.path import NotePath
+from notewright.surfaces.arguments import stamp
 
 MAX_BACKLINKS = 100
 MAX_LINKS = 1000  # each way

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 from zoneinfo import ZoneInfo
@@ -28,6 +27,7 @@ from notewright.server.auth.authenticate import Visitor
 from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.ops.audit_log import AuditLog
+from notewright.surfaces.arguments import stamp
 from notewright.surfaces.base import Limiter
 from notewright.surfaces.perform import conforming, lenient
 
@@ -183,15 +183,6 @@ def to_come(raw: str, now: float) -> float:
     """A time, or so long from now: `90d`, `12h`."""
     span = parse_span(raw.strip())
     return moment(raw, ZoneInfo("UTC"), "expires") if span is None else now + span
-
-
-def stamp(seconds: float) -> str:
-    """RFC 3339 in UTC. Files may bear times that no calendar has; they get the last one it has."""
-    try:
-        when = datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):
-        when = datetime(9999, 12, 31, tzinfo=UTC) if seconds > 0 else datetime(1, 1, 1, tzinfo=UTC)
-    return when.replace(microsecond=0).isoformat().replace("+00:00", "Z")
 
 
 def maybe_stamp(seconds: float | None) -> str | None:

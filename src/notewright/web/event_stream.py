@@ -11,11 +11,10 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import takewhile
 
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from notewright.accounts.base import Accounts
 from notewright.engine.changes.history import find_change, list_changes
@@ -36,6 +35,7 @@ MOST_STREAMS = 64
 MOST_NEWS = 100  # changes told at once; of more only how many
 FEW = 10
 MOST_UPDATES = 50
+UNBUFFERED = HEADERS | {"X-Accel-Buffering": "no"}
 LATE = 10.0  # seconds between the time a change bears and its being done
 
 
@@ -110,18 +110,6 @@ def _event(kind: str, value: dict[str, str], at: float | None = None) -> str:
     return f"{place}event: {kind}\ndata: {json.dumps(value)}\n\n"
 
 
-class _Stream(StreamingResponse):
-    """Gives its place back, even if its client went before it began."""
-
-    left: Callable[[], None]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self.left()
-
-
 class ActivityFeed:
     """The streams that are open. On the event loop alone; `close` ends them all."""
 
@@ -142,27 +130,29 @@ class ActivityFeed:
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def stream(self, look: OpenPage) -> Response:
+    def stream(self, look: OpenPage) -> ASGIApp:
         """A stream for one page; or the refusal of one too many, or of one that makes no sense."""
-        headers = HEADERS | {"X-Accel-Buffering": "no"}
-        if self._closed or len(self._open) >= self._most:
-            return Response("Too many pages are open", 503, {**headers, "Retry-After": "30"}, "text/plain")
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            if self._closed or len(self._open) >= self._most:
+                full = Response("Too many pages are open", 503, UNBUFFERED | {"Retry-After": "30"}, "text/plain")
+                return await full(scope, receive, send)
+            self._open[look] = asyncio.Event()
+            try:  # its place is given back even if its client goes before it begins
+                response = await self._begin(look)
+                await response(scope, receive, send)
+            finally:
+                del self._open[look]
+
+        return answer
+
+    async def _begin(self, look: OpenPage) -> Response:
         rules = self._registry.pulse()  # before anything is waited for: they were let in by these
-        self._open[look] = asyncio.Event()
         try:
             begun = await self._workers.run(look.news)  # what happened since the page was made
         except Problem as problem:
-            self._leave(look)
-            return Response(str(problem), STATUS[problem.code], headers, "text/plain")
-        except BaseException:
-            self._leave(look)
-            raise
-        told = _Stream(self._events(look, rules, begun), 200, headers, "text/event-stream")
-        told.left = partial(self._leave, look)
-        return told
-
-    def _leave(self, look: OpenPage) -> None:
-        self._open.pop(look, None)
+            return Response(str(problem), STATUS[problem.code], UNBUFFERED, "text/plain")
+        return StreamingResponse(self._events(look, rules, begun), 200, UNBUFFERED, "text/event-stream")
 
     def close(self) -> None:
         self._closed = True

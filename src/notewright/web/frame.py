@@ -14,13 +14,14 @@ from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from notewright.api.request import SiteContext, stamp
+from notewright.api.request import SiteContext
 from notewright.engine.library import Library
 from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
 from notewright.errors import Forbidden, Limited, NotFound, Problem
 from notewright.ledger.base import Actor
 from notewright.server.auth.authenticate import VISITOR, GuardedRoute, Need, Visitor, address_of, base_path, base_url
 from notewright.server.http_status import STATUS
+from notewright.surfaces.arguments import stamp
 from notewright.web import addresses
 from notewright.web.addresses import asset_url
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from notewright.api.request import SiteContext
 from notewright.server.auth.authenticate import GuardedRoute, base_path, visitor_of
@@ -46,8 +47,8 @@ def routes(site: SiteContext, feed: ActivityFeed) -> list[GuardedRoute]:
     ]
 
 
-def _events(site: SiteContext, feed: ActivityFeed) -> Callable[[Request], Awaitable[Response]]:
-    async def events(request: Request) -> Response:
+def _events(site: SiteContext, feed: ActivityFeed) -> Callable[[Request], Awaitable[ASGIApp]]:
+    async def events(request: Request) -> ASGIApp:
         addresses.BELOW.set(base_path(site.public_url))
         who = visitor_of(request).principal
         if not who.uses(PAGE):
@@ -58,6 +59,6 @@ def _events(site: SiteContext, feed: ActivityFeed) -> Callable[[Request], Awaita
         except ValueError:
             after = None
         chosen = activity.Filter.of(request.query_params)
-        return await feed.stream(OpenPage(who.library(site.library), chosen, after))
+        return feed.stream(OpenPage(who.library(site.library), chosen, after))
 
     return events
