@@ -5,6 +5,7 @@ The engine tells of changed paths in a thread of its own; here they become the U
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
@@ -19,18 +20,23 @@ from notewright.surfaces.base import INTERNAL_ERROR, Resources
 
 MOST_STREAMS = 1000
 LOOK_SECONDS = 1.0  # between two looks whether a client may still listen
-Heard = Callable[[Sequence[str] | None], None]  # changed URIs, decoded; None: anything may have changed
+Wanted = dict[str, str]  # URIs that a client asked about: decoded, and as it wrote them
+Heard = Callable[[Sequence[str]], None]  # those of them that changed, as the client wrote them
 
 
-def follow(library: Library, kinds: Sequence[Resources], heard: Heard) -> Callable[[], None]:
+def follow(library: Library, kinds: Sequence[Resources], wanted: Wanted, heard: Heard) -> Callable[[], None]:
     """Be told, on this event loop, of every change the library's client may see; call what is returned to stop."""
     loop = asyncio.get_running_loop()
 
+    def tell(uris: Sequence[str] | None) -> None:
+        heard([wanted[uri] for uri in (list(wanted) if uris is None else uris) if uri in wanted])
+
     def listener(workspace: Workspace) -> Callable[[frozenset[str] | None], None]:
-        def changed(paths: frozenset[str] | None) -> None:
+        def changed(paths: frozenset[str] | None) -> None:  # None: anything may have changed
             uris = None if paths is None else _uris(library, kinds, workspace, paths)
             if uris is None or uris:
-                _tell(loop, heard, uris)
+                with suppress(RuntimeError):  # the server has ended; the engine is about to
+                    loop.call_soon_threadsafe(tell, uris)
 
         return changed
 
@@ -48,21 +54,14 @@ def _uris(library: Library, kinds: Sequence[Resources], workspace: Workspace, pa
     return [unquote(kind.uri(library, workspace, path)) for kind in kinds for path in seen]
 
 
-def _tell(loop: asyncio.AbstractEventLoop, heard: Heard, uris: Sequence[str] | None) -> None:
-    try:
-        loop.call_soon_threadsafe(heard, uris)
-    except RuntimeError:  # the server has ended; the engine is about to
-        pass
-
-
 class Subscriptions:
-    """The subscriptions of one 2025-era client, by the URIs as it wrote them."""
+    """The subscriptions of one 2025-era client."""
 
     def __init__(self, library: Library, kinds: Sequence[Resources], send: Callable[[str], Awaitable[None]]) -> None:
         self._send = send
-        self._wanted: dict[str, str] = {}  # decoded -> as written
-        self._sending: set[asyncio.Task[None]] = set()
-        self._end = follow(library, kinds, self._heard)
+        self._wanted: Wanted = {}
+        self._sending: set[asyncio.Future[None]] = set()
+        self._end = follow(library, kinds, self._wanted, self._heard)
 
     def add(self, uri: str) -> None:
         self._wanted[unquote(uri)] = uri
@@ -70,15 +69,11 @@ class Subscriptions:
     def drop(self, uri: str) -> None:
         self._wanted.pop(unquote(uri), None)
 
-    def _heard(self, uris: Sequence[str] | None) -> None:
-        for uri in list(self._wanted) if uris is None else uris:
-            if uri in self._wanted:
-                task = asyncio.ensure_future(self._tell(self._wanted[uri]))
-                self._sending.add(task)
-                task.add_done_callback(self._sending.discard)
-
-    async def _tell(self, uri: str) -> None:
-        await self._send(uri)
+    def _heard(self, uris: Sequence[str]) -> None:
+        for uri in uris:
+            task = asyncio.ensure_future(self._send(uri))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
 
 
 class ChangeStreams:
@@ -125,19 +120,16 @@ async def _until_not(stays: Callable[[], Awaitable[bool]], then: Callable[[], No
 class _Bus:
     """What the SDK's handler listens to: this client's library, in this client's spelling."""
 
-    def __init__(self, library: Library, kinds: Sequence[Resources], wanted: dict[str, str]) -> None:
-        self._library = library
-        self._kinds = kinds
-        self._wanted = wanted
+    def __init__(self, library: Library, kinds: Sequence[Resources], wanted: Wanted) -> None:
+        self._library, self._kinds, self._wanted = library, kinds, wanted
 
     async def publish(self, event: ServerEvent) -> None:
         raise TypeError("changes come from the library")
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
-        def heard(uris: Sequence[str] | None) -> None:
-            for uri in self._wanted if uris is None else uris:
-                if uri in self._wanted:
-                    listener(ResourceUpdated(self._wanted[uri]))
+        def heard(uris: Sequence[str]) -> None:
+            for uri in uris:
+                listener(ResourceUpdated(uri))
             listener(ResourcesListChanged())
 
-        return follow(self._library, self._kinds, heard)
+        return follow(self._library, self._kinds, self._wanted, heard)
