@@ -12,6 +12,8 @@ from notewright import errors
 from notewright.app import compose
 from notewright.engine.workspace import NoIndexer, Workspace
 from notewright.errors import Limited, NotFound
+from notewright.index.base import Filed
+from notewright.notes.path import NotePath
 from notewright.surfaces.base import (
     INVALID_PARAMS,
     RATE_LIMITED,
@@ -27,7 +29,7 @@ from notewright.surfaces.base import (
     Surface,
     Tool,
 )
-from notewright.surfaces.resources import ListedResource, NoteResources
+from notewright.surfaces.resources import NoteResources
 
 
 class Plain(Style):
@@ -86,21 +88,19 @@ class Shelf:
         print("library closed", file=sys.stderr)
 
 
-class Files:
+class Files(NoteResources):
     """Three hundred files that are not there."""
 
     paths = tuple(f"n{number:03}.md" for number in range(300))
 
-    def page(self, workspace: Workspace, offset: int, limit: int) -> Sequence[ListedResource]:
-        return [ListedResource(path, 5, 0.0) for path in self.paths[offset : offset + limit]]
+    def files(self, workspace: Workspace, offset: int, limit: int | None) -> Sequence[Filed]:
+        paths = self.paths[offset:] if limit is None else self.paths[offset : offset + limit]
+        return [Filed(NotePath(path), "", "", 5, 0, "") for path in paths]
 
-    def read(self, workspace: Workspace, path: str) -> bytes:
+    def data(self, workspace: Workspace, path: str) -> bytes:
         if path not in self.paths:
             raise NotFound(f"no {path}", what="file")
         return f"# {path} é".encode()
-
-    def begun(self, workspace: Workspace, start: str, limit: int) -> Sequence[str]:
-        return [path for path in self.paths if path.startswith(start)][:limit]
 
 
 def echo(call: Call, args: Args) -> str:
@@ -164,7 +164,7 @@ TOOLS = (
     Tool("touch", "Changes a file.", one("path"), touch),
 )
 PROMPT = Prompt("greet", "Greets.", (Argument("name", "whom", True),), lambda call, args: f"Greet {args['name']}.")
-RESOURCES = NoteResources("note:///", Files())
+RESOURCES = Files("note:///")
 ECHO = Surface("echo", "Say things.", TOOLS, Plain(), (PROMPT,), RESOURCES)
 STRICT = Surface("strict", "", TOOLS, Strict(), sessions="required", handshake=True, sse=False)
 NOTES = Surface("notes", "", TOOLS, Plain())

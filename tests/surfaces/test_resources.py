@@ -7,19 +7,22 @@ import pytest
 from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound
+from notewright.index.base import Filed
+from notewright.notes.path import NotePath
 from notewright.surfaces.base import Call
-from notewright.surfaces.resources import ListedResource, NoteResources
+from notewright.surfaces.resources import NoteResources
 
 
-class Files:
+class Files(NoteResources):
     """The same few files in every workspace, with the workspace's name in them."""
 
     paths = ("A b/Tee #1.md", "logo.png", "note.md", "table.csv")
 
-    def page(self, workspace: Workspace, offset: int, limit: int) -> list[ListedResource]:
-        return [ListedResource(path, 3, 1_700_000_000.9) for path in self.paths[offset : offset + limit]]
+    def files(self, workspace: Workspace, offset: int, limit: int | None) -> list[Filed]:
+        paths = self.paths[offset:] if limit is None else self.paths[offset : offset + limit]
+        return [Filed(NotePath(path), "", "", 3, 1_700_000_000_900_000_000, "") for path in paths]
 
-    def read(self, workspace: Workspace, path: str) -> bytes:
+    def data(self, workspace: Workspace, path: str) -> bytes:
         if path not in self.paths:
             raise NotFound(f"no {path}", what="file")
         return (
@@ -27,9 +30,6 @@ class Files:
             if path == "logo.png"
             else f"\ufeff{workspace.name}: \xe9".encode() + b"\xff" * path.endswith("md")
         )
-
-    def begun(self, workspace: Workspace, start: str, limit: int) -> list[str]:
-        return [path for path in self.paths if path.startswith(start)]
 
 
 def call(*names: str) -> Call:
@@ -47,14 +47,14 @@ def uris(call: Call, resources: NoteResources) -> list[str]:
 
 
 def test_a_path_becomes_a_uri_and_back() -> None:
-    resources = NoteResources("note:///", Files())
+    resources = Files("note:///")
     assert uris(call("Main"), resources)[0] == "note:///A%20b/Tee%20%231.md"
     for spelled in ("note:///A%20b/Tee%20%231.md", "note:///A b/Tee #1.md", "note:///A%20b%2FTee%20%231.md"):
         assert resources.read(call("Main"), spelled).uri == spelled
 
 
 def test_with_several_workspaces_a_uri_begins_with_the_name_of_one() -> None:
-    resources, several = NoteResources("note:///", Files()), call("Lens", "Lens Edu")
+    resources, several = Files("note:///"), call("Lens", "Lens Edu")
     assert len(uris(several, resources)) == 8
     assert uris(several, resources)[-2] == "note:///Lens%20Edu/note.md"
     assert str(resources.read(several, "note:///Lens%20Edu/note.md").content).startswith("Lens Edu")
@@ -63,20 +63,20 @@ def test_with_several_workspaces_a_uri_begins_with_the_name_of_one() -> None:
 
 
 def test_a_surface_of_one_workspace_shows_the_first_and_no_name() -> None:
-    resources, several = NoteResources("file:///", Files(), whole_library=False), call("Main", "Other")
+    resources, several = Files("file:///", whole_library=False), call("Main", "Other")
     assert uris(several, resources)[2] == "file:///note.md"
     assert resources.templates[0].uri == "file:///{path}"
 
 
 def test_a_note_is_text_whatever_its_bytes_and_a_picture_is_not() -> None:
-    resources = NoteResources("note:///", Files())
+    resources = Files("note:///")
     assert resources.read(call("Main"), "note:///note.md").content == "Main: é\ufffd"
     assert resources.read(call("Main"), "note:///logo.png").content == b"\xff\xfe"
     assert resources.read(call("Main"), "note:///table.csv").mime == "text/csv"
 
 
 def test_a_path_is_completed_also_from_the_beginning_of_a_workspace_name() -> None:
-    resources, several = NoteResources("note:///", Files()), call("Lens", "Lens Edu")
+    resources, several = Files("note:///"), call("Lens", "Lens Edu")
     assert resources.complete(several, "note:///{path}", "path", "Lens E") == [f"Lens Edu/{p}" for p in Files.paths]
     assert resources.complete(several, "note:///{path}", "path", "Lens/no") == ["Lens/note.md"]
     assert resources.complete(several, "note:///{other}", "path", "") == []
@@ -85,4 +85,4 @@ def test_a_path_is_completed_also_from_the_beginning_of_a_workspace_name() -> No
 @pytest.mark.parametrize("cursor", ["", "x", "W10=", "Wy0xLDBd", "WyJhIiwwXQ==", "é"])
 def test_a_cursor_that_is_not_ours_is_refused(cursor: str) -> None:
     with pytest.raises(Invalid):
-        NoteResources("note:///", Files()).list(call("Main"), cursor)
+        Files("note:///").list(call("Main"), cursor)

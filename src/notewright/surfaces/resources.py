@@ -5,79 +5,20 @@ import binascii
 import json
 import mimetypes
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Literal, Protocol
+from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import quote, unquote
 
 from notewright.engine.library import Library
 from notewright.engine.read import fetch, listing
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound, TooLarge
-from notewright.index.base import Selection
+from notewright.index.base import Filed, Selection
 from notewright.notes.path import NotePath
+from notewright.surfaces.arguments import stamp
 from notewright.surfaces.base import Call, Contents, Resource, Template
 
 PAGE = 100
-
-
-@dataclass(frozen=True, slots=True)
-class ListedResource:
-    """A file as a listing shows it."""
-
-    path: str
-    size: int
-    modified: float  # seconds since 1970
-
-
-class ResourceSource(Protocol):
-    """Where the files come from; it answers only with what the workspace's caller may see."""
-
-    def page(self, workspace: Workspace, offset: int, limit: int) -> Sequence[ListedResource]:
-        """By path."""
-        ...
-
-    def read(self, workspace: Workspace, path: str) -> bytes:
-        """NotFound where nothing is; TooLarge beyond what an answer may hold."""
-        ...
-
-    def begun(self, workspace: Workspace, start: str, limit: int) -> Sequence[str]:
-        """Paths that begin so, or whose last part does, case ignored."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class IndexedFiles:
-    """The files the engine has filed: notes, or everything."""
-
-    notes_only: bool = True
-
-    def page(self, workspace: Workspace, offset: int, limit: int) -> Sequence[ListedResource]:
-        found, _ = listing(workspace, self._selection(workspace, offset, limit))
-        return [ListedResource(filed.path, filed.size, filed.modified_ns / 1e9) for filed in found]
-
-    def read(self, workspace: Workspace, path: str) -> bytes:
-        try:
-            data, limit = fetch(workspace, NotePath.parse(path)).data, workspace.limits.note_bytes
-        except Invalid:
-            raise NotFound(f"nothing can be at {path}", what="file", path=path) from None
-        if len(data) > limit:
-            raise TooLarge(f"{path} is larger than {limit} bytes", size=len(data), limit=limit)
-        return data
-
-    def begun(self, workspace: Workspace, start: str, limit: int) -> Sequence[str]:
-        wanted = start.lower()
-        found, _ = listing(workspace, self._selection(workspace, 0, None))
-        return [
-            filed.path
-            for filed in found
-            if filed.path.lower().startswith(wanted) or filed.path.rpartition("/")[2].lower().startswith(wanted)
-        ][:limit]
-
-    def _selection(self, workspace: Workspace, offset: int, limit: int | None) -> Selection:
-        return Selection(
-            notes_only=self.notes_only, sort="path", offset=offset, limit=limit, visible=workspace.access.visibility
-        )
 
 
 @dataclass(frozen=True)
@@ -88,15 +29,13 @@ class NoteResources:
     """
 
     base: str = "note:///"
-    source: ResourceSource = field(default_factory=IndexedFiles)
-    name: str = "Note"
-    description: str = "A note, by its path"
+    notes_only: bool = True
     audience: tuple[Literal["user", "assistant"], ...] = ()
     whole_library: bool = True
 
     @property
     def templates(self) -> tuple[Template, ...]:
-        return (Template(self.base + "{path}", self.name, self.description, audience=self.audience),)
+        return (Template(self.base + "{path}", "Note", "A note, by its path", audience=self.audience),)
 
     def list(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]:
         number, offset = _place(cursor)
@@ -104,7 +43,7 @@ class NoteResources:
         if not workspaces[number:]:
             return [], None
         workspace = workspaces[number]
-        listed = self.source.page(workspace, offset, PAGE + 1)
+        listed = self.files(workspace, offset, PAGE + 1)
         found = [self._resource(call.library, workspace, entry) for entry in listed[:PAGE]]
         if len(listed) > PAGE:
             return found, _cursor(number, offset + PAGE)
@@ -112,7 +51,7 @@ class NoteResources:
 
     def read(self, call: Call, uri: str) -> Contents:
         workspace, path = self._found(call, uri)
-        data, mime = self.source.read(workspace, path), _mime(path)
+        data, mime = self.data(workspace, path), _mime(path)
         if mime == "text/markdown":
             return Contents(uri, data.decode("utf-8", "replace").removeprefix("\ufeff"), mime)
         try:
@@ -128,8 +67,29 @@ class NoteResources:
             prefix = self._prefix(call.library, workspace)
             start = begun.removeprefix(prefix) if begun.startswith(prefix) else "" if prefix.startswith(begun) else None
             if start is not None:
-                found += [prefix + path for path in self.source.begun(workspace, start, PAGE + 1)]
+                found += [prefix + path for path in self._begun(workspace, start.lower())[: PAGE + 1]]
         return found
+
+    def _begun(self, workspace: Workspace, start: str) -> Sequence[str]:
+        """Paths that begin so, or whose last part does, case ignored."""
+        names = ((one.path, one.path.lower()) for one in self.files(workspace, 0, None))
+        return [path for path, name in names if name.startswith(start) or name.rpartition("/")[2].startswith(start)]
+
+    def files(self, workspace: Workspace, offset: int, limit: int | None) -> Sequence[Filed]:
+        """What the workspace's caller may see, by path."""
+        sees = workspace.access.sees
+        chosen = Selection(notes_only=self.notes_only, sort="path", offset=offset, limit=limit, visible=sees)
+        return listing(workspace, chosen)[0]
+
+    def data(self, workspace: Workspace, path: str) -> bytes:
+        """NotFound where nothing is; TooLarge beyond what an answer may hold."""
+        try:
+            data, limit = fetch(workspace, NotePath.parse(path)).data, workspace.limits.note_bytes
+        except Invalid:
+            raise NotFound(f"nothing can be at {path}", what="file", path=path) from None
+        if len(data) > limit:
+            raise TooLarge(f"{path} is larger than {limit} bytes", size=len(data), limit=limit)
+        return data
 
     def uri(self, library: Library, workspace: Workspace, path: str) -> str:
         return self.base + quote(self._prefix(library, workspace) + path)
@@ -141,10 +101,9 @@ class NoteResources:
         several = self.whole_library and len(library.workspaces()) > 1
         return f"{workspace.name}/" if several else ""
 
-    def _resource(self, library: Library, workspace: Workspace, entry: ListedResource) -> Resource:
-        modified = datetime.fromtimestamp(int(entry.modified), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        name = entry.path.rpartition("/")[2]
-        uri = self.uri(library, workspace, entry.path)
+    def _resource(self, library: Library, workspace: Workspace, entry: Filed) -> Resource:
+        uri, name = self.uri(library, workspace, entry.path), entry.path.rpartition("/")[2]
+        modified = stamp(entry.modified_ns / 1e9)
         return Resource(uri, name, _mime(entry.path), entry.size, modified, self.audience)
 
     def _found(self, call: Call, uri: str) -> tuple[Workspace, str]:

@@ -1,7 +1,7 @@
 """Lens's dialect: three tools that answer in plain text over all workspaces, each a folder of documents."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from notewright.engine.dialects.lens import back_across, forward_across, full_name
 from notewright.engine.read import exists, listing
@@ -20,10 +20,10 @@ from notewright.surfaces.base import (
     FailedCall,
     Style,
     Surface,
-    Tool,
     whole,
 )
 from notewright.surfaces.resources import NoteResources
+from notewright.surfaces.schema import LOOKS, field, takes_only, text, tool
 
 LINES = 2000
 LINE_CHARACTERS = 2000
@@ -69,10 +69,10 @@ def _document(call: Call, named: str) -> tuple[Workspace, NotePath]:
 
 
 def read(call: Call, args: Args) -> str:
+    """Read a document with line numbers: 2000 lines from the start unless offset and limit say otherwise."""
     first, count = max(1, _whole(args, "offset", 0)), _whole(args, "limit", LINES)
     ws, path = _document(call, args["file_path"])
-    text = read_note(ws, path).text
-    lines = text.split("\n")
+    lines = read_note(ws, path).text.split("\n")
     lines = lines[:-1] if lines[-1] == "" else lines
     shown = enumerate(lines[first - 1 : first - 1 + count], first)
     return "\n".join(f"{number:>6}\t{line.removesuffix(chr(13))[:LINE_CHARACTERS]}" for number, line in shown)
@@ -86,6 +86,7 @@ def _whole(args: Args, name: str, default: int) -> int:
 
 
 def glob(call: Call, args: Args) -> Answer:
+    """Find documents by path pattern (*, **, ?, [a-z], {a,b}). One path a line, in alphabetical order."""
     pattern = args["pattern"]
     if not pattern:
         raise Invalid("it is empty", what="pattern")
@@ -112,6 +113,7 @@ def _documents(ws: Workspace, pieces: tuple[str, ...]) -> Selection:
 
 
 def get_links(call: Call, args: Args) -> str:
+    """Documents that link to this one, and those it links to."""
     ws, path = _document(call, args["file_path"])
     back = back_across(call.workspaces, ws, path)
     forward = forward_across(call.workspaces, ws, path)
@@ -130,52 +132,31 @@ def _listed(paths: list[NotePath]) -> list[str]:
     return [f"- {path}" for path in paths] or ["- (none)"]
 
 
-def _schema(required: str, **properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": [required], "additionalProperties": False}
-
-
-def _said(kind: str, about: str) -> dict[str, Any]:
-    return {"type": kind, "description": about}
-
-
-FILE_PATH = _said("string", "Folder/Name.md")
-LOOKS = {"readOnlyHint": True, "openWorldHint": False}
+FILE_PATH = text("Folder/Name.md")
 SURFACE = Surface(
     "lens",
     "Shared documents. A path is the folder's name, then the document: `Lens/Cell Theory.md`. glob finds documents by "
     "name, read shows one with line numbers, get_links shows what links to it and what it links to.",
     (
-        Tool(
+        tool(
             "read",
-            "Read a document with line numbers: 2000 lines from the start unless offset and limit say otherwise.",
-            _schema(
+            read,
+            takes_only(
                 "file_path",
                 file_path=FILE_PATH,
-                offset=_said("number", "First line, from 1"),
-                limit=_said("number", "How many lines"),
+                offset=field("number", "First line, from 1"),
+                limit=field("number", "How many lines"),
             ),
-            read,
             LOOKS,
             by_index=False,
         ),
-        Tool(
+        tool(
             "glob",
-            "Find documents by path pattern (*, **, ?, [a-z], {a,b}). One path a line, in alphabetical order.",
-            _schema(
-                "pattern",
-                pattern=_said("string", "Such as **/*.md"),
-                path=_said("string", "Folder to look in; default all"),
-            ),
             glob,
+            takes_only("pattern", pattern=text("Such as **/*.md"), path=text("Folder to look in; default all")),
             LOOKS,
         ),
-        Tool(
-            "get_links",
-            "Documents that link to this one, and those it links to.",
-            _schema("file_path", file_path=FILE_PATH),
-            get_links,
-            LOOKS,
-        ),
+        tool("get_links", get_links, takes_only("file_path", file_path=FILE_PATH), LOOKS),
     ),
     Errors(),
     resources=NoteResources("note:///"),

@@ -18,13 +18,15 @@ from notewright.notes.edits.properties import AddTag, RemoveProperty, RemoveTag,
 from notewright.notes.edits.sections import AppendToSection, DeleteSection, PrependToSection, ReplaceSection
 from notewright.notes.path import NotePath, with_md, without_md
 from notewright.surfaces.arguments import LONGEST, NamedPath, Places, since_time
-from notewright.surfaces.base import Args, Call, Tool
+from notewright.surfaces.base import Args, Call
 from notewright.surfaces.notes import render as words
 from notewright.surfaces.notes import schema
 from notewright.surfaces.notes.read import recall, remember, shown
+from notewright.surfaces.schema import tool
 
 
 def write(call: Call, args: Args) -> str:
+    """Make a new note, or overwrite one whose version you read. Prefer edit for changes."""
     places = Places(call)
     ws, rest = places.split(args["path"])
     if not rest or args["path"].rstrip().endswith("/"):
@@ -78,6 +80,9 @@ def _what_changed(call: Call, place: NamedPath, seen: str, conflict: Conflict) -
 
 
 def edit(call: Call, args: Args) -> str:
+    """Change parts of a note, all or none, in order. Each edit is one of {replace, with, all?}, {append},
+    {prepend}, {section, with|append|prepend}, {section, delete: true}, {before|after: line, insert}. Answers a
+    diff."""
     places = Places(call)
     place = places.locate(args["path"])
     edits = [edit_of(one, number) for number, one in enumerate(args["edits"], 1)]
@@ -131,6 +136,7 @@ def edit_of(given: Args, number: int) -> Edit:
 
 
 def properties(call: Call, args: Args) -> str:
+    """Show or change frontmatter properties and tags; other lines stay as they are."""
     places = Places(call)
     place = places.locate(args["path"])
     path = places.show(place.ws, place.path)
@@ -162,6 +168,8 @@ def _properties(call: Call, place: NamedPath, path: str) -> str:
 
 
 def move(call: Call, args: Args) -> str:
+    """Rename or move a note, attachment or folder, or rename a tag or heading in all notes; every link to it is
+    rewritten in the same step."""
     places = Places(call)
     raw: str = args["from"]
     if max(len(raw), len(args["to"])) > LONGEST:
@@ -259,6 +267,7 @@ def _movable(places: Places, raw: str) -> tuple[Workspace, NotePath]:
 
 
 def delete(call: Call, args: Args) -> str:
+    """Move a note or attachment to the trash and say which notes link to it."""
     places = Places(call)
     place = _deletable(places, args["path"])
     dry_run = args.get("dry_run", False)
@@ -288,6 +297,7 @@ def _linked(sources: Sequence[str]) -> str:
 
 
 def daily(call: Call, args: Args) -> str:
+    """Read a day's note or append to it, under a heading if given; made from the user's template if missing."""
     places = Places(call)
     ws = call.named(args["workspace"]) if "workspace" in args else call.workspace
     asked = args.get("date", "today")
@@ -305,6 +315,7 @@ def daily(call: Call, args: Args) -> str:
 
 
 def undo(call: Call, args: Args) -> str:
+    """Take back one change, or all of yours since a time, as one change; says what stands in the way."""
     if ("change" in args) == ("since" in args):
         raise Invalid("give either change or since", hint="history shows the ids", what="change")
     places, dry_run = Places(call), args.get("dry_run", False)
@@ -358,13 +369,11 @@ def _undone(call: Call, ws: Workspace, args: Args, dry_run: bool) -> Undone:
 DESTRUCTIVE = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": False}
 SAFE = {**DESTRUCTIVE, "destructiveHint": False}
 TOOLS = (
-    Tool("write", schema.DESCRIPTIONS["write"], schema.WRITE, write, DESTRUCTIVE),
-    Tool("edit", schema.DESCRIPTIONS["edit"], schema.EDIT, edit, DESTRUCTIVE),
-    Tool(
-        "properties", schema.DESCRIPTIONS["properties"], schema.PROPERTIES, properties, {**SAFE, "idempotentHint": True}
-    ),
-    Tool("move", schema.DESCRIPTIONS["move"], schema.MOVE, move, SAFE),
-    Tool("delete", schema.DESCRIPTIONS["delete"], schema.DELETE, delete, DESTRUCTIVE),
-    Tool("daily", schema.DESCRIPTIONS["daily"], schema.DAILY, daily, SAFE),
-    Tool("undo", schema.DESCRIPTIONS["undo"], schema.UNDO, undo, DESTRUCTIVE),
+    tool("write", write, schema.WRITE, DESTRUCTIVE),
+    tool("edit", edit, schema.EDIT, DESTRUCTIVE),
+    tool("properties", properties, schema.PROPERTIES, {**SAFE, "idempotentHint": True}),
+    tool("move", move, schema.MOVE, SAFE),
+    tool("delete", delete, schema.DELETE, DESTRUCTIVE),
+    tool("daily", daily, schema.DAILY, SAFE),
+    tool("undo", undo, schema.UNDO, DESTRUCTIVE),
 )

@@ -21,6 +21,7 @@ from notewright.surfaces.notes import schema
 
 
 def search(call: Call, args: Args) -> str:
+    """Find notes by meaningful words or a whole question; ranked sections with the line to read. Start here."""
     places, page = Places(call), OffsetPage.of("search", args, 10, ("query", "folder", "tags", "since"))
     _refuse_empty(args)
     answers = [
@@ -83,6 +84,7 @@ def _found(asked: str, counts: Hits, shown: int) -> str:
 
 
 def grep(call: Call, args: Args) -> str:
+    """Every line that matches a regular expression. For exact strings, names, patterns; use search for topics."""
     places, limit, looked = Places(call), args.get("limit", 50), call.counting("notes looked into")
     asked = Grep(
         args["pattern"],
@@ -122,6 +124,7 @@ def _matched(found: Sequence[Matches], shown: int) -> tuple[str, int]:
 
 
 def list_(call: Call, args: Args) -> str:
+    """Folders and notes in a folder, or all that match a glob; newest or largest first if asked."""
     places, page = Places(call), OffsetPage.of("list", args, 100, ("folder", "glob", "sort"))
     raw, glob, sort = args.get("folder", ""), args.get("glob"), args.get("sort", "name")
     if places.several and not raw.strip().strip("/") and not glob:

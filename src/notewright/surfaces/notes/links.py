@@ -12,6 +12,8 @@ from notewright.surfaces.notes import render as words
 
 
 def links(call: Call, args: Args) -> str:
+    """What a note links to and what links to it, with the lines; broken and ambiguous links are marked. Of a
+    folder: only what is broken, and notes nothing links to."""
     places, direction = Places(call), args.get("direction", "both")
     if args["path"].rstrip().endswith("/"):
         return _loose_ends(places, args["path"])
@@ -67,6 +69,7 @@ def _mentions(places: Places, place: NamedPath) -> list[str]:
 
 
 def context(call: Call, args: Args) -> str:
+    """All that matters about a question or around a note, within a token budget, with places to cite."""
     places, budget, about = Places(call), args.get("budget", 4000), args["about"]
     place = _exactly(places, about)
     if place is not None:

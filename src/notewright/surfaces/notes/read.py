@@ -22,6 +22,7 @@ REMEMBERED_CHARS = 100_000  # of all of them together
 
 
 def read(call: Call, args: Args) -> Answer | str:
+    """The text of a note, one section, some lines, or its outline. Images come as images."""
     places = Places(call)
     place = places.locate(args["path"])
     with places.saying(place.ws):
@@ -113,6 +114,7 @@ def _key(place: NamedPath, version: str) -> str:
 
 
 def history(call: Call, args: Args) -> str:
+    """What was changed through this server: when, by whom, with which tool; or one change as a diff."""
     places = Places(call)
     if "change" in args:
         ws, one = _change(call, args["change"])

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from notewright.errors import codes
-from notewright.surfaces.base import Answer, BadArgument, FailedCall, Style, Surface, Tool
+from notewright.surfaces.base import Answer, BadArgument, FailedCall, Style, Surface
 from notewright.surfaces.notes import render as words
 from notewright.surfaces.notes import schema
 from notewright.surfaces.notes.change import TOOLS as CHANGING
@@ -11,6 +11,7 @@ from notewright.surfaces.notes.find import grep, list_, search
 from notewright.surfaces.notes.links import context, links
 from notewright.surfaces.notes.read import history, read
 from notewright.surfaces.resources import NoteResources
+from notewright.surfaces.schema import LOOKS, tool
 
 LONGEST_MESSAGE = 4_000  # characters of an error: it may quote what was given
 
@@ -46,19 +47,18 @@ class NotesStyle(Style):
         return Answer.error(f"invalid: {message}. Call {failed.tool} again with that corrected.")
 
 
-READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
 SURFACE = Surface(
     "notes",
     schema.INSTRUCTIONS,
     (
-        Tool("search", schema.DESCRIPTIONS["search"], schema.SEARCH, search, READ_ONLY),
-        Tool("grep", schema.DESCRIPTIONS["grep"], schema.GREP, grep, READ_ONLY),
-        Tool("read", schema.DESCRIPTIONS["read"], schema.READ, read, READ_ONLY, by_index=False),
-        Tool("list", schema.DESCRIPTIONS["list"], schema.LIST, list_, READ_ONLY),
-        Tool("links", schema.DESCRIPTIONS["links"], schema.LINKS, links, READ_ONLY),
-        Tool("context", schema.DESCRIPTIONS["context"], schema.CONTEXT, context, READ_ONLY),
+        tool("search", search, schema.SEARCH, LOOKS),
+        tool("grep", grep, schema.GREP, LOOKS),
+        tool("read", read, schema.READ, LOOKS, by_index=False),
+        tool("list", list_, schema.LIST, LOOKS),
+        tool("links", links, schema.LINKS, LOOKS),
+        tool("context", context, schema.CONTEXT, LOOKS),
         *CHANGING,
-        Tool("history", schema.DESCRIPTIONS["history"], schema.HISTORY, history, READ_ONLY, by_index=False),
+        tool("history", history, schema.HISTORY, LOOKS, by_index=False),
     ),
     NotesStyle(),
     resources=NoteResources("note:///"),

@@ -38,6 +38,7 @@ _GOOD_NAME = re.compile(r"(?![\s.])[^/\\\[\]#^|\x00-\x1f\x7f]+(?<!\s)(?<!\.md)")
 
 
 def create_note(call: Call, args: Args) -> str:
+    """Make a new note at the vault's root. Only tags that exist are taken."""
     ws, name = call.workspace, args["name"]
     properties = _properties(args.get("frontmatter", ""))
     tags = property_tags(properties)
@@ -81,6 +82,7 @@ def _new_path(ws: Workspace, folder: str, name: str) -> NotePath:
 
 
 def rename_note(call: Call, args: Args) -> str:
+    """Rename a note and rewrite every link to it."""
     ws, old, new = call.workspace, args["old_name"], args["new_name"]
     path = note_by_name(ws, old)
     place = _new_path(ws, path.folder, new)
@@ -89,6 +91,7 @@ def rename_note(call: Call, args: Args) -> str:
 
 
 def delete_note(call: Call, args: Args) -> str:
+    """Move a note to .trash and mark every [[link]] to it as (deleted)."""
     ws, name = call.workspace, args["name"]
     path = note_by_name(ws, name)
     gone = delete_marked(ws, path, _marked, policy=REWRITTEN, dry_run=args.get("dry_run", False))
@@ -113,16 +116,19 @@ def _edit(call: Call, args: Args, *edits: Edit) -> Edited:
 
 
 def append_note(call: Call, args: Args) -> str:
+    """Add text at the end, after a blank line."""
     _edit(call, args, Append(args["text"], separator="\n\n"))
     return said(name=args["name"], status="appended")
 
 
 def update_note(call: Call, args: Args) -> str:
+    """Replace the whole body; frontmatter stays."""
     _edit(call, args, ReplaceBody(args["content"]))
     return said(name=args["name"], status="updated")
 
 
 def replace_text(call: Call, args: Args) -> str:
+    """Replace exact text in the body: the first occurrence or all. Says how many."""
     ws, path = call.workspace, note_by_name(call.workspace, args["name"])
     if not args["old_text"]:
         raise NotFound("the text to replace is empty", what="text", path=path)
@@ -139,6 +145,7 @@ def replace_text(call: Call, args: Args) -> str:
 
 
 def insert_text(call: Call, args: Args) -> str:
+    """Insert lines before or after the first line that equals a text. Give exactly one of before, after."""
     before, after = args.get("before", ""), args.get("after", "")
     if bool(before) == bool(after):
         raise Invalid("Exactly one of 'before' or 'after' must be provided", what="before")
@@ -147,16 +154,19 @@ def insert_text(call: Call, args: Args) -> str:
 
 
 def append_section(call: Call, args: Args) -> str:
+    """Add text at the end of a section."""
     _edit(call, args, AppendToSection(args["section"], args["text"], EXACT))
     return said(name=args["name"], section=args["section"], status="appended")
 
 
 def update_section(call: Call, args: Args) -> str:
+    """Replace what stands below a heading, sub-headings included."""
     _edit(call, args, ReplaceSection(args["section"], args["content"], EXACT))
     return said(name=args["name"], section=args["section"], status="updated")
 
 
 def delete_section(call: Call, args: Args) -> str:
+    """Remove a heading with everything below it."""
     _edit(call, args, DeleteSection(args["section"], EXACT))
     return said(name=args["name"], section=args["section"], status="deleted")
 
@@ -165,6 +175,7 @@ def delete_section(call: Call, args: Args) -> str:
 
 
 def set_frontmatter(call: Call, args: Args) -> str:
+    """Set one top-level frontmatter key to a text; tags to a list of tags that exist."""
     ws, key, value = call.workspace, args["key"], args["value"]
     path = note_by_name(ws, args["name"])
     if key.lower() == "tags":
@@ -191,6 +202,7 @@ def _style(ws: Workspace, path: NotePath, key: str) -> ListStyle | None:
 
 
 def add_tag(call: Call, args: Args) -> str:
+    """Add one tag that exists in the vault."""
     ws, name, tag = call.workspace, args["name"], args["tag"]
     path = note_by_name(ws, name)
     properties = read(ws, path).note.frontmatter.properties
@@ -203,6 +215,7 @@ def add_tag(call: Call, args: Args) -> str:
 
 
 def remove_tag(call: Call, args: Args) -> str:
+    """Take one tag out of the frontmatter."""
     tag = args["tag"]
     edited = _edit(call, args, RemoveTag(tag, ignore_case=False))
     return said(name=args["name"], tags=_tags(edited), removed=edited.change_id is not None)

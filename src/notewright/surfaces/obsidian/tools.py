@@ -27,7 +27,7 @@ from notewright.notes.links.resolve import STEM
 from notewright.notes.model import Link
 from notewright.notes.parse.headings import HeadingRule
 from notewright.notes.path import NotePath
-from notewright.surfaces.base import Answer, Args, Call, Session, Surface, Tool
+from notewright.surfaces.base import Answer, Args, Call, Session, Surface
 from notewright.surfaces.obsidian import change
 from notewright.surfaces.obsidian.render import (
     INSTRUCTIONS,
@@ -41,6 +41,7 @@ from notewright.surfaces.obsidian.render import (
     takes,
 )
 from notewright.surfaces.perform import lenient
+from notewright.surfaces.schema import tool
 
 MODES = ("name", "name_partial", "content", "tag")
 LOGICS = ("and", "or")
@@ -103,22 +104,26 @@ def _read(call: Call, args: Args) -> Reading:
 
 
 def read_note(call: Call, args: Args) -> str:
+    """The whole text of a note, frontmatter included."""
     return _read(call, args).text
 
 
 def read_section(call: Call, args: Args) -> str:
+    """The text below one heading of a note."""
     note = _read(call, args).note
     section = section_of(note, args["section"], HeadingRule.EXACT)
     return note.text[section.body : section.end].strip()
 
 
 def get_headings(call: Call, args: Args) -> str:
+    """All headings of a note with their levels."""
     note = _read(call, args).note
     own = (heading for heading in note.headings if _HEADING.match(note.text, heading.start))
     return dumps([{"level": heading.level, "text": heading.text} for heading in own])
 
 
 def list_notes(call: Call, args: Args) -> str:
+    """Names of all notes, page by page."""
     limit, offset = max(args.get("limit", 100), 0), max(args.get("offset", 0), 0)
     names = [path.stem for path in all_named(call.workspace)]
     return said(names=names[offset : offset + limit], total=len(names), limit=limit, offset=offset)
@@ -128,6 +133,7 @@ def list_notes(call: Call, args: Args) -> str:
 
 
 def search_notes(call: Call, args: Args) -> Answer:
+    """Find notes by name (exact), name_partial, content of the body, or tag: comma-separated, children count."""
     ws, mode = call.workspace, _one_of(MODES, args.get("mode", "name_partial"), "search mode")
     rows = [{"name": path.stem, "path": full_path(ws, path)} for path in _found(ws, mode, args)]
     return rows_said(rows, "Narrow the query.")
@@ -157,6 +163,7 @@ def _one_of(valid: tuple[str, ...], given: str, what: str) -> str:
 
 
 def get_links(call: Call, args: Args) -> str:
+    """Names a note links to, and names of notes that link to it."""
     direction = _one_of(DIRECTIONS, args.get("direction", "both"), "direction")
     reading = _read(call, args)
     out = _outgoing(reading.note.links) if direction != "in" else []
@@ -165,6 +172,7 @@ def get_links(call: Call, args: Args) -> str:
 
 
 def get_note_metadata(call: Call, args: Args) -> str:
+    """Frontmatter and links of a note, without its text."""
     reading = _read(call, args)
     note = reading.note
     return said(
@@ -187,12 +195,14 @@ def _incoming(ws: Workspace, path: NotePath) -> list[str]:
 
 
 def find_broken_links(call: Call, args: Args) -> Answer:
+    """Every [[link]] to a note that is not there."""
     unmet = sorted(unresolved_links(call.workspace), key=lambda link: link[0].stem)
     rows = [{"source": path.stem, "target": target} for path, target in unmet]
     return rows_said(rows, "Narrow the list: repair some of these, then ask again.")
 
 
 def get_help(call: Call, args: Args) -> str:
+    """What tools there are, with their parameters."""
     told = [(tool.name, signature(tool.schema), tool.description) for tool in TOOLS]
     return dumps([{"name": name, "params": params, "description": about} for name, params, about in told])
 
@@ -201,93 +211,29 @@ def get_help(call: Call, args: Args) -> str:
 
 LOOKS, ADDS, AGAIN = {"readOnlyHint": True}, {"destructiveHint": False}, {"idempotentHint": True}
 NAME, SECTION = takes("name"), takes("name", "section")
-FOUND = takes("query", mode="name_partial", tag_logic="or")
 TOOLS = (
-    Tool("read_note", "The whole text of a note, frontmatter included.", NAME, read_note, LOOKS, by_index=False),
-    Tool(
-        "create_note",
-        "Make a new note at the vault's root. Only tags that exist are taken.",
-        takes("name", content="", frontmatter=""),
-        change.create_note,
-        ADDS,
-    ),
-    Tool("append_note", "Add text at the end, after a blank line.", takes("name", "text"), change.append_note, ADDS),
-    Tool(
-        "update_note",
-        "Replace the whole body; frontmatter stays.",
-        takes("name", "content"),
-        change.update_note,
-        AGAIN,
-    ),
-    Tool(
-        "delete_note",
-        "Move a note to .trash and mark every [[link]] to it as (deleted).",
-        takes("name", dry_run=False),
-        change.delete_note,
-    ),
-    Tool(
-        "rename_note",
-        "Rename a note and rewrite every link to it.",
-        takes("old_name", "new_name", dry_run=False),
-        change.rename_note,
-    ),
-    Tool(
-        "search_notes",
-        "Find notes by name (exact), name_partial, content of the body, or tag: comma-separated, children count.",
-        FOUND,
-        search_notes,
-        LOOKS,
-    ),
-    Tool(
-        "get_links",
-        "Names a note links to, and names of notes that link to it.",
-        takes("name", direction="both"),
-        get_links,
-        LOOKS,
-    ),
-    Tool("get_note_metadata", "Frontmatter and links of a note, without its text.", NAME, get_note_metadata, LOOKS),
-    Tool(
-        "set_frontmatter",
-        "Set one top-level frontmatter key to a text; tags to a list of tags that exist.",
-        takes("name", "key", "value"),
-        change.set_frontmatter,
-        AGAIN,
-    ),
-    Tool("add_tag", "Add one tag that exists in the vault.", takes("name", "tag"), change.add_tag, ADDS | AGAIN),
-    Tool("remove_tag", "Take one tag out of the frontmatter.", takes("name", "tag"), change.remove_tag, AGAIN),
-    Tool("list_notes", "Names of all notes, page by page.", takes(limit=100, offset=0), list_notes, LOOKS),
-    Tool(
-        "replace_text",
-        "Replace exact text in the body: the first occurrence or all. Says how many.",
-        takes("name", "old_text", "new_text", replace_all=False),
-        change.replace_text,
-    ),
-    Tool(
-        "insert_text",
-        "Insert lines before or after the first line that equals a text. Give exactly one of before, after.",
-        takes("name", "text", before="", after=""),
-        change.insert_text,
-        ADDS,
-    ),
-    Tool("read_section", "The text below one heading of a note.", SECTION, read_section, LOOKS, by_index=False),
-    Tool(
-        "append_section",
-        "Add text at the end of a section.",
-        takes("name", "section", "text"),
-        change.append_section,
-        ADDS,
-    ),
-    Tool("get_headings", "All headings of a note with their levels.", NAME, get_headings, LOOKS, by_index=False),
-    Tool(
-        "update_section",
-        "Replace what stands below a heading, sub-headings included.",
-        takes("name", "section", "content"),
-        change.update_section,
-        AGAIN,
-    ),
-    Tool("delete_section", "Remove a heading with everything below it.", SECTION, change.delete_section),
-    Tool("find_broken_links", "Every [[link]] to a note that is not there.", takes(), find_broken_links, LOOKS),
-    Tool("get_help", "What tools there are, with their parameters.", takes(), get_help, LOOKS, by_index=False),
+    tool("read_note", read_note, NAME, LOOKS, by_index=False),
+    tool("create_note", change.create_note, takes("name", content="", frontmatter=""), ADDS),
+    tool("append_note", change.append_note, takes("name", "text"), ADDS),
+    tool("update_note", change.update_note, takes("name", "content"), AGAIN),
+    tool("delete_note", change.delete_note, takes("name", dry_run=False)),
+    tool("rename_note", change.rename_note, takes("old_name", "new_name", dry_run=False)),
+    tool("search_notes", search_notes, takes("query", mode="name_partial", tag_logic="or"), LOOKS),
+    tool("get_links", get_links, takes("name", direction="both"), LOOKS),
+    tool("get_note_metadata", get_note_metadata, NAME, LOOKS),
+    tool("set_frontmatter", change.set_frontmatter, takes("name", "key", "value"), AGAIN),
+    tool("add_tag", change.add_tag, takes("name", "tag"), ADDS | AGAIN),
+    tool("remove_tag", change.remove_tag, takes("name", "tag"), AGAIN),
+    tool("list_notes", list_notes, takes(limit=100, offset=0), LOOKS),
+    tool("replace_text", change.replace_text, takes("name", "old_text", "new_text", replace_all=False)),
+    tool("insert_text", change.insert_text, takes("name", "text", before="", after=""), ADDS),
+    tool("read_section", read_section, SECTION, LOOKS, by_index=False),
+    tool("append_section", change.append_section, takes("name", "section", "text"), ADDS),
+    tool("get_headings", get_headings, NAME, LOOKS, by_index=False),
+    tool("update_section", change.update_section, takes("name", "section", "content"), AGAIN),
+    tool("delete_section", change.delete_section, SECTION),
+    tool("find_broken_links", find_broken_links, takes(), LOOKS),
+    tool("get_help", get_help, takes(), LOOKS, by_index=False),
 )
 SURFACE = Surface(
     "obsidian", INSTRUCTIONS, TOOLS, ObsidianStyle(), coerce=lenient, finish=with_context, guard=prepare, begin=begin

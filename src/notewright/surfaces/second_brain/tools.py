@@ -33,9 +33,9 @@ from notewright.surfaces.base import (
     Schema,
     Style,
     Surface,
-    Tool,
 )
-from notewright.surfaces.resources import IndexedFiles, NoteResources
+from notewright.surfaces.resources import NoteResources
+from notewright.surfaces.schema import CHANGES, LOOKS, field, flag, takes, text, tool
 from notewright.surfaces.second_brain.prompts import INSTRUCTIONS, PROMPTS
 
 WRITE_BYTES = 1_048_576
@@ -133,6 +133,7 @@ def _path(raw: str, name: str = "path") -> NotePath:
 
 
 def read(call: Call, args: Args) -> str:
+    """Read a file, whole, some of its lines, or its first bytes."""
     ws, path = call.workspace, _path(args["path"])
     lines = _range(args["range"]) if "range" in args else None
     most = _bounded(args, "max_bytes", None)
@@ -162,6 +163,7 @@ def _range(given: list[float]) -> slice:
 
 
 def write(call: Call, args: Args) -> Answer:
+    """Make a file or replace all of it. Use edit to change a part."""
     ws, path = call.workspace, _path(args["path"])
     data = args["content"].encode()
     if len(data) > WRITE_BYTES:
@@ -171,6 +173,7 @@ def write(call: Call, args: Args) -> Answer:
 
 
 def edit(call: Call, args: Args) -> Answer:
+    """Replace a text that occurs once, and/or move the file; or delete it."""
     ws, path = call.workspace, _path(args["path"])
     if args.get("delete"):
         delete(ws, path, trash=False)
@@ -208,6 +211,7 @@ def _told(ws: Workspace, said: str) -> Answer:
 
 
 def glob(call: Call, args: Args) -> Answer:
+    """Find files by name pattern; newest first, with size and date."""
     ws, pattern = call.workspace, args["pattern"]
     if not pattern.strip():
         raise Invalid("Invalid glob pattern: it is empty", what="pattern")
@@ -227,10 +231,11 @@ def glob(call: Call, args: Args) -> Answer:
 
 
 def grep(call: Call, args: Args) -> Answer:
+    """Find lines by regular expression in all files or below a path; case ignored."""
     ws, pattern, ignore_case = call.workspace, args["pattern"], True
-    for flag, means in (("(?-i)", False), ("(?i)", True)):
-        if pattern.startswith(flag):
-            pattern, ignore_case = pattern[len(flag) :], means
+    for prefix, means in (("(?-i)", False), ("(?i)", True)):
+        if pattern.startswith(prefix):
+            pattern, ignore_case = pattern[len(prefix) :], means
             break
     if not pattern:
         raise Invalid("Invalid regex pattern: it is empty", what="pattern")
@@ -297,59 +302,37 @@ def _array(rows: list[dict[str, Any]], total: int, late: bool = False) -> Answer
     return Answer.of(text, meta={"truncated": True, "total": total} if cut else None)
 
 
-TEXT, NUMBER = {"type": "string"}, {"type": "number"}
-
-
-def _schema(*required: str, **properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(required)}
-
-
-def _said(shape: dict[str, Any], about: str) -> dict[str, Any]:
-    return {**shape, "description": about}
-
-
-PATH = _said(TEXT, "Path from the root, extension included")
-READ = _schema(
+NUMBER = {"type": "number"}
+PATH = text("Path from the root, extension included")
+READ = takes(
     "path",
     path=PATH,
-    range={
-        "type": "array",
-        "items": NUMBER,
-        "minItems": 2,
-        "maxItems": 2,
-        "description": "First and last line, from 1",
-    },
-    max_bytes=_said(NUMBER, "Read no more than this"),
+    range=field("array", "First and last line, from 1", items=NUMBER, minItems=2, maxItems=2),
+    max_bytes=field("number", "Read no more than this"),
 )
-WRITE = _schema("path", "content", path=PATH, content=_said(TEXT, "The whole file, at most 1 MB"))
-EDIT = _schema(
+WRITE = takes("path", "content", path=PATH, content=text("The whole file, at most 1 MB"))
+EDIT = takes(
     "path",
     path=PATH,
-    old_str=_said(TEXT, "Text to replace; must be there exactly once"),
-    new_str=_said(TEXT, "What to put there; empty removes it"),
-    new_path=_said(TEXT, "Move the file here"),
-    delete=_said({"type": "boolean"}, "Remove the file; the rest is ignored"),
+    old_str=text("Text to replace; must be there exactly once"),
+    new_str=text("What to put there; empty removes it"),
+    new_path=text("Move the file here"),
+    delete=flag("Remove the file; the rest is ignored"),
 )
-GLOB = _schema(
+GLOB = takes("pattern", pattern=text("Such as projects/**/*.md"), max_results=field("number", "Default 100, most 1000"))
+GREP = takes(
     "pattern",
-    pattern=_said(TEXT, "Such as projects/**/*.md"),
-    max_results=_said(NUMBER, "Default 100, most 1000"),
+    pattern=text("Regular expression; begin with (?-i) to mind case"),
+    path=text("File, folder or glob to look in"),
+    max_matches=field("number", "Default 50, most 1000"),
+    context_lines=field("number", "Lines before and after"),
 )
-GREP = _schema(
-    "pattern",
-    pattern=_said(TEXT, "Regular expression; begin with (?-i) to mind case"),
-    path=_said(TEXT, "File, folder or glob to look in"),
-    max_matches=_said(NUMBER, "Default 50, most 1000"),
-    context_lines=_said(NUMBER, "Lines before and after"),
-)
-LOOKS = {"readOnlyHint": True, "openWorldHint": False}
-CHANGES = {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": False}
 TOOLS = (
-    Tool("read", "Read a file, whole, some of its lines, or its first bytes.", READ, read, LOOKS, by_index=False),
-    Tool("write", "Make a file or replace all of it. Use edit to change a part.", WRITE, write, CHANGES),
-    Tool("edit", "Replace a text that occurs once, and/or move the file; or delete it.", EDIT, edit, CHANGES),
-    Tool("glob", "Find files by name pattern; newest first, with size and date.", GLOB, glob, LOOKS),
-    Tool("grep", "Find lines by regular expression in all files or below a path; case ignored.", GREP, grep, LOOKS),
+    tool("read", read, READ, LOOKS, by_index=False),
+    tool("write", write, WRITE, CHANGES),
+    tool("edit", edit, EDIT, CHANGES),
+    tool("glob", glob, GLOB, LOOKS),
+    tool("grep", grep, GREP, LOOKS),
 )
 
 
@@ -372,9 +355,7 @@ def surface(limiter: Limiter | None = None) -> Surface:
         TOOLS,
         Numbered(),
         prompts=PROMPTS,
-        resources=NoteResources(
-            "file:///", source=IndexedFiles(notes_only=False), whole_library=False, audience=("user",)
-        ),
+        resources=NoteResources("file:///", notes_only=False, whole_library=False, audience=("user",)),
         coerce=_deleting,
         guard=guard,
         counts=limiter is not None,
