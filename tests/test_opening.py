@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from notewright.accounts.base import Accounts, WorkspaceRecord
-from notewright.app.opening import OpenWorkspaces, open_library, open_registry
+from notewright.app.opening import OpenWorkspaces, open_registry
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine import library
 from notewright.engine.read import read
@@ -37,7 +37,7 @@ def registry(config: Config) -> Iterator[Accounts]:
 
 @pytest.fixture
 def shelf(config: Config, registry: Accounts) -> Iterator[OpenWorkspaces]:
-    made = open_library(config, registry)
+    made = OpenWorkspaces(config, registry)
     yield made
     made.close()
 
@@ -85,7 +85,7 @@ def test_rules_hold_from_the_next_question_on(config: Config, registry: Accounts
 def test_an_owner_cannot_lift_what_was_said_at_the_start_for_all(tmp_path: Path, config: Config) -> None:
     closed = Config(config.workspaces, config.state, config.cache, {**config.values, "read_only": True})
     registry = open_registry(closed)
-    shelf = open_library(closed, registry)
+    shelf = OpenWorkspaces(closed, registry)
     library.change(closed, registry, "main", {"read_only": False})
     assert shelf.default.access.read_only
     shelf.close()
@@ -95,7 +95,7 @@ def test_an_owner_cannot_lift_what_was_said_at_the_start_for_all(tmp_path: Path,
 def test_whoever_has_no_registry_follows_the_one_that_comes_without_what_was_added(
     config: Config, tmp_path: Path
 ) -> None:
-    shelf = open_library(config)
+    shelf = OpenWorkspaces(config)
     assert names(shelf) == [("main", "Main")]
     assert not (Path(config.state) / "registry.db").exists()
     registry = open_registry(config)  # as another process does

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from notewright.app.opening import open_library
+from notewright.app.opening import OpenWorkspaces
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.ledger.base import Actor
 from notewright.surfaces.base import Call
@@ -29,7 +29,7 @@ def exchange() -> list[tuple[str, dict[str, object], str]]:
 def call(tmp_path: Path) -> Call:
     shutil.copytree(ROOT / "examples" / "notes", tmp_path / "notes")
     asked = WorkspaceConfig("Examples", "examples", str(tmp_path / "notes"))
-    shelf = open_library(Config((asked,), str(tmp_path / "state"), str(tmp_path / "cache")))
+    shelf = OpenWorkspaces(Config((asked,), str(tmp_path / "state"), str(tmp_path / "cache")))
     yield Call(shelf, Actor("reader", "readme", "notes", ""))
     shelf.close()
 

@@ -16,7 +16,7 @@ from tests.server.lines import HELLO
 
 from notewright.accounts.sqlite import SqliteAccounts
 from notewright.app import compose, compose_http
-from notewright.app.opening import open_library
+from notewright.app.opening import OpenWorkspaces
 from notewright.config.load import Config
 from notewright.config.settings import SURFACES
 from notewright.engine.library import Library
@@ -49,7 +49,7 @@ def http_app(
 def on_the_web(config: Config) -> Iterator[str]:
     """The address at which every surface is served, until the end of the block."""
     surfaces = [compose.surface_named(name, config) for name in SURFACES]
-    web = http_app(partial(open_library, config), surfaces)
+    web = http_app(partial(OpenWorkspaces, config), surfaces)
     server = uvicorn.Server(uvicorn.Config(web, log_level="error", timeout_graceful_shutdown=5))
     with socket.create_server(("127.0.0.1", 0)) as door:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})

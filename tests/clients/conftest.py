@@ -14,8 +14,7 @@ import uvicorn
 from tests.clients.conforming import CONFORMING
 from tests.server.echo import Shelf
 from tests.server.lines import NOTEWRIGHT, over_http
-
-from notewright.app import compose
+from tests.web import http_app
 
 HERE = Path(__file__).resolve().parent
 MODULES = HERE / "node_modules"
@@ -65,7 +64,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def conforming() -> Iterator[str]:
     """The address of the surface that the conformance suite asks for."""
-    site = compose.http_app(lambda: Shelf("Main"), [CONFORMING])
+    site = http_app(lambda: Shelf("Main"), [CONFORMING])
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(site, log_level="warning", timeout_graceful_shutdown=2))

@@ -21,7 +21,7 @@ from tests.server.lines import NOTEWRIGHT
 
 from notewright.accounts.base import Grant
 from notewright.accounts.sqlite import SqliteAccounts
-from notewright.app.opening import open_library
+from notewright.app.opening import OpenWorkspaces
 from notewright.config.load import CommandLine, load
 from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.library import new_token
@@ -363,7 +363,7 @@ def _taken_back(place: Path, before: dict[str, str]) -> Iterator[str]:
 @contextlib.contextmanager
 def _opened(place: Path) -> Iterator[Workspace]:
     asked = CommandLine((f"Main={place / 'notes'}",), None, {"state": str(place / "state")})
-    with contextlib.closing(open_library(load(asked))) as library:
+    with contextlib.closing(OpenWorkspaces(load(asked))) as library:
         yield library.default
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.server.watched import Watched, samples, watched
 
 from notewright import errors
-from notewright.app.opening import open_library
+from notewright.app.opening import OpenWorkspaces
 from notewright.config.load import CommandLine, load
 from notewright.server.ops import multiproc_metrics
 from notewright.server.ops.metrics import CUT_OFF, REASONS, Metrics, ScrapedNumbers, workspace_numbers
@@ -187,7 +187,7 @@ def test_a_quota_is_told_where_there_is_one(tmp_path: Path) -> None:
     file = tmp_path / "notewright.toml"
     file.write_text('[workspaces.Work]\nlocation = "notes"\nquota_bytes = 5000\n', encoding="utf-8")
     config = load(CommandLine((), str(file), {"state": str(tmp_path / "kept")}), environ={}, folder=str(tmp_path))
-    library = open_library(config)
+    library = OpenWorkspaces(config)
     try:
         space = workspace_numbers(library.default, Path(config.state), Path(config.cache))
         found = samples(Metrics().text(ScrapedNumbers({"a": space})).decode())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from notewright.app.opening import open_library
+from notewright.app.opening import OpenWorkspaces
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.config.octarine import Octarine
 from notewright.ledger.base import Actor
@@ -53,7 +53,7 @@ class Served:
 def served(request: pytest.FixtureRequest, shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     kept = tmp_path_factory.mktemp("kept")
     asked = WorkspaceConfig("Vault", "vault", str(shared / "vaults" / request.param / "vault"), read_only=True)
-    shelf = open_library(Config((asked,), str(kept / "state"), str(kept / "cache")))
+    shelf = OpenWorkspaces(Config((asked,), str(kept / "state"), str(kept / "cache")))
     yield Served(Call(shelf, Actor("u", "c")), shared / "truth" / request.param)
     shelf.close()
 

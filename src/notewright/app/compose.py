@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from notewright.accounts.base import Accounts
 from notewright.accounts.limits import MemoryRateLimits, RateLimits
-from notewright.app.opening import open_library, open_registry
+from notewright.app.opening import OpenWorkspaces, open_registry
 from notewright.config.load import Config, count_in
 from notewright.config.settings import SURFACES
 from notewright.engine.library import LateLibrary, Library
@@ -53,7 +53,7 @@ def serve(config: Config, reread: Reread | None = None) -> int:
     if config["http.port"] is None:
         asked = [surface_named(name, config) for name in dict.fromkeys(config["surface"])]
         together(asked)
-        serve_stdio(partial(open_library, config), asked)
+        serve_stdio(partial(OpenWorkspaces, config), asked)
     refuse_mistakes(config)
     host, port = config["http.host"], config["http.port"]
     with listening(host, port) as door:

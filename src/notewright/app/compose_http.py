@@ -27,7 +27,7 @@ from notewright.app.compose import (
     surface_named,
     user,
 )
-from notewright.app.opening import OpenWorkspaces, open_library, open_registry
+from notewright.app.opening import OpenWorkspaces, open_registry
 from notewright.config.load import Config
 from notewright.config.settings import SURFACES
 from notewright.engine.library import LateLibrary, Library
@@ -91,7 +91,7 @@ class Site:
         self._schedule: Schedule | None = None
 
     def _open(self) -> OpenWorkspaces:
-        self._shelf = open_library(self.config, self.registry, heard=self.audit.wrote)
+        self._shelf = OpenWorkspaces(self.config, self.registry, heard=self.audit.wrote)
         return self._shelf
 
     def __enter__(self) -> "Site":

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from notewright.accounts.base import Accounts
 from notewright.accounts.sqlite import SqliteAccounts
@@ -76,7 +76,7 @@ def _rules(asked: WorkspaceConfig) -> dict[str, Any]:
     """What may change while a workspace is open."""
     return {
         "access": Access(read_only=asked.read_only, hide=asked.hide, write_under=asked.write_under),
-        "timezone": _zone(asked.timezone),
+        "timezone": ZoneInfo(asked.timezone),
         "limits": Limits(asked.max_file_size, asked.quota_files, asked.quota_bytes),
     }
 
@@ -85,13 +85,6 @@ def _forgetting(ledger: Ledger, config: Config) -> Callable[[], None]:
     """What keeps the history within its bounds."""
     days, most = config["history.keep_days"], config["history.keep_bytes"]
     return lambda: ledger.trim(keep_days=days, keep_bytes=most, now=time.time())
-
-
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise Invalid(f"{name!r} is not a timezone", hint="use a name like Europe/Lisbon", what="timezone") from None
 
 
 def close_workspace(ws: Workspace) -> None:
@@ -235,8 +228,3 @@ def as_owned(config: Config, *, added: bool = True) -> Config:
         return replace(config, workspaces=effective_workspaces(config, registry, added=added))
     finally:
         registry.close()
-
-
-def open_library(config: Config, registry: Accounts | None = None, heard: Heard | None = None) -> OpenWorkspaces:
-    """Every workspace of the configuration, in order; with a registry also those that the owner added."""
-    return OpenWorkspaces(config, registry, heard)

@@ -204,12 +204,12 @@ class _Handlers:
         self, context: Context, params: wire.SubscriptionsListenRequestParams
     ) -> wire.SubscriptionsListenResult:
         connection = self._caller_of(context)
-        await self._open_library(context)
+        await self._OpenWorkspaces(context)
         kinds = [kind for _, kind in self._kinds]
         return await self._streams.listen(context, params, connection.library, kinds, connection.stays)
 
     async def subscribe(self, context: Context, params: wire.SubscribeRequestParams) -> wire.EmptyResult:
-        await self._open_library(context)
+        await self._OpenWorkspaces(context)
         self._subscriptions(context).add(str(params.uri))
         return wire.EmptyResult()
 
@@ -217,7 +217,7 @@ class _Handlers:
         self._subscriptions(context).drop(str(params.uri))
         return wire.EmptyResult()
 
-    async def _open_library(self, context: Context) -> None:
+    async def _OpenWorkspaces(self, context: Context) -> None:
         """Wait for it in a worker thread: afterwards nothing blocks the event loop."""
         await self._run(context, "", "", lambda call: call.workspaces)
 

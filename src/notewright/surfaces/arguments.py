@@ -61,7 +61,9 @@ class Places:
         if not paths:
             return problem
         either = re.compile(rf"(?<![\w/])(?:{'|'.join(map(re.escape, paths))})(?!\w)")
-        message, hint = (either.sub(lambda found: f"{ws.name}/{found[0]}", text) for text in _texts(problem))
+        message, hint = (
+            either.sub(lambda found: f"{ws.name}/{found[0]}", text) for text in (problem.message, problem.hint)
+        )
         return type(problem)(message, hint=hint, **details)
 
     def split(self, raw: str) -> tuple[Workspace, str]:
@@ -132,10 +134,6 @@ class Places:
             return [(ws, folder_path(ws, rest))]
 
 
-def _texts(problem: Problem) -> tuple[str, str]:
-    return problem.message, problem.hint
-
-
 @dataclass(frozen=True, slots=True)
 class OffsetPage:
     """Which part of a long answer is asked for."""
@@ -148,7 +146,7 @@ class OffsetPage:
     def of(cls, tool: str, args: Args, limit: int, question: Sequence[str]) -> "OffsetPage":
         """The page these arguments ask for; `question` names those that make it another question."""
         about = " ".join([tool, *(repr(args.get(name)) for name in question)])
-        return cls(about, cursor_offset(args.get("cursor"), about), args.get("limit", limit))
+        return cls(about, _cursor_offset(args.get("cursor"), about), args.get("limit", limit))
 
     @property
     def end(self) -> int:
@@ -156,15 +154,10 @@ class OffsetPage:
 
     def cursor(self, shown: int) -> str:
         """Where the next page begins, if so many of this one were shown."""
-        return cursor_to(self.offset + shown, self.about)
+        return f"{self.offset + shown:x}-{_mark(self.about)}"
 
 
-def cursor_to(offset: int, about: str) -> str:
-    """A cursor for the next page of exactly this question."""
-    return f"{offset:x}-{_mark(about)}"
-
-
-def cursor_offset(cursor: str | None, about: str) -> int:
+def _cursor_offset(cursor: str | None, about: str) -> int:
     """Where a cursor of ours continues; Invalid for one from elsewhere or for another question."""
     if not cursor:
         return 0

@@ -255,11 +255,6 @@ def still(problem: Problem) -> str:
     return f"; {say_unread(missing)}" if missing else ""
 
 
-def missing_codes(style: Style, codes: frozenset[str]) -> frozenset[str]:
-    """Codes that a dialect has no word for; a test of each surface proves there is none."""
-    return codes - frozenset(style.table)
-
-
 @dataclass(frozen=True, eq=False)
 class Tool:
     """One tool, as it stands in `tools/list`, and what it does.

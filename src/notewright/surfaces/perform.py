@@ -31,7 +31,7 @@ TOO_DEEP = "the arguments are nested too deeply"
 
 def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
     """Everything that happens to a call. Raises RpcError where the dialect wants a protocol error, or Cancelled."""
-    tool = tool_named(surface, name)
+    tool = next((tool for tool in surface.tools if tool.name == name), None)
     if tool is None:
         call.refused(Invalid("there is no such tool", what="tool"))
         return surface.style.unknown_tool(well_formed(name))
@@ -40,7 +40,8 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
             surface.guard(call, name)
         args = checked(tool, surface.coerce(tool.schema, args) if surface.coerce else args)
         call.stop_if_cancelled()
-        answer = _answer(tool.run(call, args))
+        given = tool.run(call, args)
+        answer = given if isinstance(given, Answer) else Answer((given,))
         if surface.finish is not None and not answer.is_error:
             answer = surface.finish(call, answer)
         looks = tool.by_index and tool.annotations.get("readOnlyHint")
@@ -50,7 +51,8 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
     except Exception as error:
         problem = _problem(error, name)
         call.refused(problem)
-        return clean(_refused(surface, FailedCall(problem, name, args, call)))
+        say = surface.style.bad_arguments if isinstance(problem, BadArgument) else surface.style.problem
+        return clean(say(FailedCall(problem, name, args, call)))
 
 
 def _with_unread(call: Call, answer: Answer) -> Answer:
@@ -65,29 +67,12 @@ def _with_unread(call: Call, answer: Answer) -> Answer:
     return Answer((*answer.blocks, said), meta=answer.meta)
 
 
-def tool_named(surface: Surface, name: str) -> Tool | None:
-    for tool in surface.tools:
-        if tool.name == name:
-            return tool
-    return None
-
-
-def _answer(given: str | Answer) -> Answer:
-    return given if isinstance(given, Answer) else Answer((given,))
-
-
 def _problem(error: Exception, tool: str) -> Problem:
     """What we did not expect goes to the log whole and to the client as nothing but our fault."""
     if isinstance(error, Problem):
         return error
     log.error("%s failed", tool, exc_info=error)
     return Internal("something went wrong here", hint="it is in the server's log")
-
-
-def _refused(surface: Surface, failed: FailedCall) -> Answer:
-    if isinstance(failed.problem, BadArgument):
-        return surface.style.bad_arguments(failed)
-    return surface.style.problem(failed)
 
 
 def clean(answer: Answer) -> Answer:

@@ -77,7 +77,7 @@ class NoteResources:
 
     def files(self, workspace: Workspace, offset: int, limit: int | None) -> Sequence[Filed]:
         """What the workspace's caller may see, by path."""
-        sees = workspace.access.sees
+        sees = workspace.access.visibility
         chosen = Selection(notes_only=self.notes_only, sort="path", offset=offset, limit=limit, visible=sees)
         return listing(workspace, chosen)[0]
 

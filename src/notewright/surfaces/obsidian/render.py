@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 
 from notewright.errors import Problem, codes
 from notewright.notes.path import NotePath
-from notewright.surfaces.base import Answer, Args, FailedCall, Style, still
+from notewright.surfaces.base import Answer, Args, FailedCall, Style, still, whole
 
-MOST_BYTES = 1 << 20  # of an answer that the dialect does not bound
 MOST_QUOTED = 1_000  # characters of an argument that a refusal repeats
 MOST_TAGS = 24_000  # characters of tags in the block
 
@@ -75,20 +74,9 @@ def dumps(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def rows_said(rows: Sequence[Mapping[str, Any]], advice: str) -> Answer:
-    """A list, whole if it is no larger than an answer may be, else cut at an entry and said to be."""
-    whole = dumps(rows)
-    if len(whole.encode(errors="replace")) <= MOST_BYTES:
-        return Answer.of(whole)
-    shown: list[Mapping[str, Any]] = []
-    left = MOST_BYTES
-    for row in rows:
-        left -= len(dumps(row).encode(errors="replace")) + 2
-        if left < 0:
-            break
-        shown.append(row)
-    cut = f"Cut: {len(shown)} of {len(rows)} shown. {advice}"
-    return Answer.of(dumps(shown), cut, meta={"truncated": True, "total": len(rows)})
+def rows_said(rows: Sequence[Mapping[str, Any]], narrow: str) -> Answer:
+    """A list, cut at an entry and said to be where it is larger than an answer may be."""
+    return whole([dumps(row) for row in rows], narrow, separator=", ", around=("[", "]"))
 
 
 # ---- refusals -----------------------------------------------------------------------------------------

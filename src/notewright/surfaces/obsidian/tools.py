@@ -136,7 +136,7 @@ def search_notes(call: Call, args: Args) -> Answer:
     """Find notes by name (exact), name_partial, content of the body, or tag: comma-separated, children count."""
     ws, mode = call.workspace, _one_of(MODES, args.get("mode", "name_partial"), "search mode")
     rows = [{"name": path.stem, "path": full_path(ws, path)} for path in _found(ws, mode, args)]
-    return rows_said(rows, "Narrow the query.")
+    return rows_said(rows, "query")
 
 
 def _found(ws: Workspace, mode: str, args: Args) -> list[NotePath]:
@@ -198,7 +198,7 @@ def find_broken_links(call: Call, args: Args) -> Answer:
     """Every [[link]] to a note that is not there."""
     unmet = sorted(unresolved_links(call.workspace), key=lambda link: link[0].stem)
     rows = [{"source": path.stem, "target": target} for path, target in unmet]
-    return rows_said(rows, "Narrow the list: repair some of these, then ask again.")
+    return rows_said(rows, "list: repair some of these, then ask again")
 
 
 def get_help(call: Call, args: Args) -> str:
