@@ -11,7 +11,6 @@ import os
 import select
 import threading
 from collections.abc import Callable
-from typing import Protocol
 
 READ = 1 << 16  # more would be fresh memory from the kernel for every read, which doubles the time of a small call
 
@@ -165,23 +164,28 @@ class _LineBuffer:
         return self._whole.popleft() if self._whole else b""
 
 
-class _Wakeup(Protocol):
-    """Wakes one of those who wait for it. All but `wait` are called by one thread at a time."""
+class _Bell:
+    """Wakes one of those who wait for it. All but `wait` are called by one thread at a time.
 
-    def wait(self) -> None: ...
-    def ring(self) -> None: ...
-    def ring_on_input(self) -> None: ...
-    def silence(self) -> None: ...
+    This one rings at once where it should ring when input comes: the next thread waits for the input in our place."""
+
+    def __init__(self) -> None:
+        self._rung = threading.Semaphore(0)
+
+    def wait(self) -> None:
+        self._rung.acquire()
+
+    def ring(self) -> None:
+        self._rung.release()
+
+    def ring_on_input(self) -> None:
+        self.ring()
+
+    def silence(self) -> None:
+        self._rung.acquire(blocking=False)
 
 
-def _bell(fd: int) -> _Wakeup:
-    try:
-        return _InputBell(fd)
-    except (AttributeError, OSError):  # no epoll here, or a plain file, which cannot be polled
-        return _PlainBell()
-
-
-class _InputBell:
+class _InputBell(_Bell):
     """Rings when input comes, and only if it was told to: who does not ask is not woken."""
 
     def __init__(self, fd: int) -> None:
@@ -210,20 +214,8 @@ class _InputBell:
         self._epoll.modify(self._set, select.EPOLLONESHOT)  # for nothing, and once: a hang-up is told in any case
 
 
-class _PlainBell:
-    """Rings at once: the next thread waits for input in our place."""
-
-    def __init__(self) -> None:
-        self._rung = threading.Semaphore(0)
-
-    def wait(self) -> None:
-        self._rung.acquire()
-
-    def ring(self) -> None:
-        self._rung.release()
-
-    def ring_on_input(self) -> None:
-        self.ring()
-
-    def silence(self) -> None:
-        self._rung.acquire(blocking=False)
+def _bell(fd: int) -> _Bell:
+    try:
+        return _InputBell(fd)
+    except (AttributeError, OSError):  # no epoll here, or a plain file, which cannot be polled
+        return _Bell()

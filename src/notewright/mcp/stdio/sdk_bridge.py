@@ -1,7 +1,6 @@
 """stdio through the SDK: for the 2026 era, and for what `fast_path.py` leaves to it."""
 
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import anyio
 import mcp_types as wire
@@ -20,7 +19,7 @@ GREETING = "notewright:greeting"  # the id under which the SDK is told of a hand
 
 async def serve(server: Server[Any], inbox: Inbox, out: LineWriter, lane: FastPath) -> None:
     """Until the input ends and what was asked is answered."""
-    reader, writer = _SdkReadStream(inbox, out, _greeted(lane)), _Writer(out)
+    reader, writer = _SdkReadStream(inbox, out, _greeted(lane)), _SdkWriteStream(out)
     modern = lane.greeting is None and inbox.opening["method"] != "initialize" and has_envelope(inbox.opening)
     loop = serve_dual_era_loop if modern else serve_loop  # the latter has one stream less to pass
     async with server.lifespan(server) as state:
@@ -33,7 +32,20 @@ def _greeted(lane: FastPath) -> list[Message]:
     return [lane.greeting | {"id": GREETING}, {"jsonrpc": "2.0", "method": "notifications/initialized"}]
 
 
-class _SdkReadStream:
+class _Stream:
+    """What the SDK's streams need beside `receive` or `send`: there is nothing to open or to close."""
+
+    async def aclose(self) -> None:
+        return None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        return None
+
+
+class _SdkReadStream(_Stream):
     """The inbox as the SDK's read stream."""
 
     def __init__(self, inbox: Inbox, out: LineWriter, before: list[Message]) -> None:
@@ -51,10 +63,7 @@ class _SdkReadStream:
             except ValueError:
                 self._out.refuse(given.get("id"), INVALID_REQUEST, "Invalid Request")
 
-    async def aclose(self) -> None:
-        return None
-
-    def __aiter__(self) -> "_SdkReadStream":
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> SessionMessage:
@@ -63,16 +72,8 @@ class _SdkReadStream:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> "_SdkReadStream":
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-
-class _Writer:
+class _SdkWriteStream(_Stream):
     """The client as the SDK's write stream."""
 
     def __init__(self, out: LineWriter) -> None:
@@ -88,14 +89,3 @@ class _Writer:
             self._out.settle(answered)
         if self._out.broken:
             raise anyio.BrokenResourceError
-
-    async def aclose(self) -> None:
-        return None
-
-    async def __aenter__(self) -> "_Writer":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None

@@ -12,6 +12,7 @@ import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
 from notewright.mcp.jsonrpc import Message, flaw_in, is_message, parsed, request_id
 from notewright.mcp.stdio.fast_path import FastPath
@@ -32,13 +33,14 @@ async def serve(
     """Serve one client on these two until its input ends or we are told to stop."""
     out = LineWriter(write_fd)
     inbox, lane = Inbox(out), lane_to(out)
-    with _ended_by_signals(inbox):
-        LineReaders(read_fd, LineRouter(lane, inbox, out).take, inbox.end, longest=MOST_BYTES, threads=threads).start()
-        if await inbox.something():
-            await long_way(inbox, out, lane)
-        else:
-            await inbox.drained()
-        await out.flushed(DRAIN_SECONDS)
+    for number in (signal.SIGTERM, signal.SIGINT):  # an end of input: calls in flight finish. Twice is at once
+        asyncio.get_running_loop().add_signal_handler(number, inbox.end)
+    LineReaders(read_fd, partial(route, lane, inbox, out), inbox.end, longest=MOST_BYTES, threads=threads).start()
+    if await inbox.something():
+        await long_way(inbox, out, lane)
+    else:
+        await inbox.drained()
+    await out.flushed(DRAIN_SECONDS)
 
 
 @contextlib.contextmanager
@@ -52,48 +54,28 @@ def own_wire() -> Iterator[tuple[int, int]]:
     yield read_fd, write_fd
 
 
-@contextlib.contextmanager
-def _ended_by_signals(inbox: "Inbox") -> Iterator[None]:
-    """SIGTERM and SIGINT are an end of input: calls in flight finish, everything is closed. Twice is at once."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, inbox.end)
+def route(lane: FastPath, inbox: "Inbox", out: LineWriter, line: bytes | None) -> Work | None:
+    """What becomes of a line: work for the thread that read it, a message for the SDK, or an answer at once."""
+    out.wait_for_room()
+    if line is None:
+        out.refuse(None, INVALID_REQUEST, f"A message may have {MOST_BYTES >> 20} MiB at most")
+        return None
     try:
-        yield
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-
-
-class LineRouter:
-    """What becomes of each line: work for the thread that read it, a message for the SDK, or an answer at once."""
-
-    def __init__(self, lane: FastPath, inbox: "Inbox", out: LineWriter) -> None:
-        self._lane = lane
-        self._inbox = inbox
-        self._out = out
-
-    def take(self, line: bytes | None) -> Work | None:
-        self._out.wait_for_room()
-        if line is None:
-            self._out.refuse(None, INVALID_REQUEST, f"A message may have {MOST_BYTES >> 20} MiB at most")
-            return None
-        try:
-            message = parsed(line)
-        except (ValueError, RecursionError):
-            self._out.refuse(None, PARSE_ERROR, "Parse error")
-            return None
-        if flaw := flaw_in(message):
-            if not is_message(message) or "id" in message:
-                self._out.refuse(request_id(message), INVALID_PARAMS, flaw)
-            return None
-        if not is_message(message):
-            self._out.refuse(request_id(message), INVALID_REQUEST, "Invalid Request")
-            return None
-        work = self._lane.take(message) if not self._inbox.ended else True
-        if work is False:
-            self._inbox.put(message)
-        return None if isinstance(work, bool) else work
+        message = parsed(line)
+    except (ValueError, RecursionError):
+        out.refuse(None, PARSE_ERROR, "Parse error")
+        return None
+    if flaw := flaw_in(message):
+        if not is_message(message) or "id" in message:
+            out.refuse(request_id(message), INVALID_PARAMS, flaw)
+        return None
+    if not is_message(message):
+        out.refuse(request_id(message), INVALID_REQUEST, "Invalid Request")
+        return None
+    work = lane.take(message) if not inbox.ended else True
+    if work is False:
+        inbox.put(message)
+    return None if isinstance(work, bool) else work
 
 
 class Inbox:
