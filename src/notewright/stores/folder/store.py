@@ -183,7 +183,7 @@ class FolderStore:
         return None
 
     def rebase(self, path: NotePath, data: bytes, *, seen: Version) -> bytes:
-        raise NotImplementedError("a folder recalls nothing")
+        raise NotFound(f"no earlier text of {path} is kept here", what="version", path=path)
 
     def _refuse_twin(self, root: int, path: NotePath, seen: Version | None) -> None:
         """A name that is there in another spelling: the file system would take it for this one."""
