@@ -8,6 +8,7 @@ import pytest
 from tests.tasks.agent import at_work
 
 from notewright.engine.indexing.filing import file_paths, file_unless_written, read_for_index
+from notewright.engine.workspace import Workspace
 from notewright.engine.write import edit_note
 from notewright.notes.edits.edit import Append
 from notewright.notes.path import NotePath
@@ -15,19 +16,38 @@ from notewright.notes.path import NotePath
 A, B = NotePath("A.md"), NotePath("B.md")
 
 
+def stamps(ws: Workspace) -> dict[str, str]:
+    return {path: filed.stamp for path in (A, B) if (filed := ws.index.filed(path))}
+
+
+def test_a_change_of_ours_in_the_very_moment_of_filing_stays(workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    ws = workspace({"A.md": "old\n"})
+    ws.follower.wait(10)
+    before, read, lock = stamps(ws), read_for_index(ws.store, ws.store.stat(A)), ws.store.lock
+
+    def lock_late(*args: object, **options: object) -> object:
+        monkeypatch.undo()
+        edit_note(ws, A, [Append("new\n")])
+        return lock()
+
+    monkeypatch.setattr(ws.store, "lock", lock_late)
+    file_unless_written(ws.store, ws.index, before, [read])
+    assert ws.index.text(A) == "old\nnew\n"
+
+
 def test_what_was_read_before_a_change_of_ours_does_not_come_over_it(workspace) -> None:
     ws = workspace({"A.md": "old\n"})
     ws.follower.wait(10)
-    read = read_for_index(ws.store, ws.store.stat(A))
+    before, read = stamps(ws), read_for_index(ws.store, ws.store.stat(A))
     edit_note(ws, A, [Append("new\n")])
-    file_unless_written(ws.store, ws.index, [read])
+    file_unless_written(ws.store, ws.index, before, [read])
     assert ws.index.text(A) == "old\nnew\n"
 
 
 def test_what_was_gone_when_it_was_looked_at_and_is_there_again_stays(workspace) -> None:
     ws = workspace({"A.md": "here\n"})
     ws.follower.wait(10)
-    file_unless_written(ws.store, ws.index, (), drop=[A, B])
+    file_unless_written(ws.store, ws.index, stamps(ws), (), drop=[A, B])
     assert ws.index.text(A) == "here\n"
 
 
@@ -36,7 +56,7 @@ def test_what_went_since_it_was_read_is_forgotten(workspace, tmp_path: Path) -> 
     ws.follower.wait(10)
     read = read_for_index(ws.store, ws.store.stat(A))
     os.remove(tmp_path / "Main" / "A.md")
-    file_unless_written(ws.store, ws.index, [read])
+    file_unless_written(ws.store, ws.index, stamps(ws), [read])
     assert ws.index.filed(A) is None
 
 

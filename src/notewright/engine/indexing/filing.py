@@ -83,19 +83,27 @@ def batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
         yield batch
 
 
-def file_unless_written(store: Store, index: Index, read: Iterable[Filing], drop: Iterable[str] = ()) -> None:
-    """File what was read without the store's lock. A change set of ours may have been written and filed since: what is
-    no longer as it was read is looked at again, so that the older text does not come over the newer one."""
-    found = list(read)
+def file_unless_written(
+    store: Store, index: Index, before: Mapping[str, str], read: Iterable[Filing], drop: Iterable[str] = ()
+) -> None:
+    """File what was read without the store's lock. What is no longer as it was read is looked at once more. A change
+    set of ours may have been written and filed since: where the index has another stamp than `before`, which it had
+    before they were read, the older text does not come over the newer one."""
+    put, gone = [], []
+    for path, known in (*((one.path, one) for one in read), *((NotePath(path), None) for path in drop)):
+        fresh = _as_it_is(store, path, known)
+        if fresh is None:
+            gone.append(path)
+        else:
+            put.append(fresh)
     with store.lock():
-        put, gone = [], []
-        for path, known in (*((one.path, one) for one in found), *((NotePath(path), None) for path in drop)):
-            fresh = _as_it_is(store, path, known)
-            if fresh is None:
-                gone.append(path)
-            else:
-                put.append(fresh)
-        index.file(put, drop=gone)
+        same = {path for path in (*(one.path for one in put), *gone) if _stamp(index, path) == before.get(path)}
+        index.file([one for one in put if one.path in same], drop=[path for path in gone if path in same])
+
+
+def _stamp(index: Index, path: NotePath) -> str | None:
+    filed = index.filed(path)
+    return None if filed is None else filed.stamp
 
 
 def _as_it_is(store: Store, path: NotePath, known: Filing | None) -> Filing | None:
@@ -118,11 +126,14 @@ def file_paths(
     """Bring the index up to date with these files; what was put into it, without the notes. `sights`: the caller holds
     the store's lock, and knows this of them."""
     locked, sights = sights is not None, sights or {}
+    before: dict[str, str] = {}
     done: list[Filing] = []
     put: list[Filing] = []
     drop: list[str] = []
     for path in dict.fromkeys(paths):
         known = index.filed(path)
+        if known is not None:
+            before[path] = known.stamp
         stored = sights.get(path)
         entry = stored.entry if stored else None if path in sights else _entry(store, path)
         if entry is None:
@@ -137,9 +148,9 @@ def file_paths(
             put.append(fresh)
             done.append(replace(fresh, note=None))
             if sum(one.size for one in put if one.note) > TOGETHER_BYTES:
-                _file(store, index, put, drop, locked)
+                _file(store, index, before, put, drop, locked)
                 put, drop = [], []
-    _file(store, index, put, drop, locked)
+    _file(store, index, before, put, drop, locked)
     return done
 
 
@@ -168,11 +179,13 @@ def _holds(store: Store, path: NotePath, version: str) -> bool:
         return False
 
 
-def _file(store: Store, index: Index, put: list[Filing], drop: list[str], locked: bool) -> None:
+def _file(
+    store: Store, index: Index, before: Mapping[str, str], put: list[Filing], drop: list[str], locked: bool
+) -> None:
     if locked:
         index.file(put, drop=drop)
     elif put or drop:
-        file_unless_written(store, index, put, drop)
+        file_unless_written(store, index, before, put, drop)
 
 
 def refile(ws: Workspace, paths: Iterable[NotePath], sights: Mapping[NotePath, Stored | None]) -> None:

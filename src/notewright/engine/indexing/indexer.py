@@ -400,12 +400,12 @@ class Indexer:
         drop = difference.drop
         for batch in batches(sorted(left, key=lambda entry: entry.path in known)):
             put = self._put_off(read_many_for_index(self._store, batch, large=False))
-            file_unless_written(self._store, self._index, put, drop)
+            file_unless_written(self._store, self._index, known, put, drop)
             drop = ()
             if self._stop.is_set():
                 return
         if drop:
-            file_unless_written(self._store, self._index, (), drop)
+            file_unless_written(self._store, self._index, known, (), drop)
 
     def _build(self, about: int, report: Callable[[int, int | None], None]) -> None:
         """Listed when changes are already written down for it: what comes between would be in neither."""
