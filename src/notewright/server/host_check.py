@@ -42,25 +42,28 @@ class HostCheck:
         self._public = urlsplit(public_url or "").netloc.lower()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket"):
+        refused = self._refusal(scope) if scope["type"] == "http" else None
+        if refused is None:
             return await self._app(scope, receive, send)
+        reason, status, words = refused
+        request_context.refuse(reason)
+        closing = {"Connection": "close"} if status == 400 else {}  # where the next request begins is not certain
+        await JSONResponse({"error": words}, status, closing)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> tuple[str, int, str] | None:
         headers = Headers(scope=scope)
         if "transfer-encoding" in headers and "content-length" in headers:
-            return await self._refuse("malformed", 400, "this request has two lengths", scope, receive, send)
+            return "malformed", 400, "this request has two lengths"
         host = ", ".join(headers.getlist("host")).strip().lower()
         name = _host_name(host)
         if not self._is_ours(name):
-            return await self._refuse(
-                "host", 421, "this server does not answer to that Host name", scope, receive, send
-            )
-        safe = scope.get("method") in SAFE
+            return "host", 421, "this server does not answer to that Host name"
         origin = ", ".join(headers.getlist("origin")) if "origin" in headers else None
-        read = self._may_read(origin, name) or scope["path"].startswith(PUBLIC)
-        if not (read if safe else self._may_change(origin, host)):
-            return await self._refuse(
-                "origin", 403, "this server does not answer pages of that Origin", scope, receive, send
-            )
-        await self._app(scope, receive, send)
+        if scope["method"] in SAFE:
+            allowed = self._may_read(origin, name) or scope["path"].startswith(PUBLIC)
+        else:
+            allowed = self._may_change(origin, host)
+        return None if allowed else ("origin", 403, "this server does not answer pages of that Origin")
 
     def _may_read(self, origin: str | None, called: str) -> bool:
         """No page at all, a page of ours, or one that the owner named. Of addresses only the one that was called is
@@ -85,14 +88,6 @@ class HostCheck:
 
     def _is_ours(self, name: str) -> bool:
         return name in self._hosts or (self._addresses and _is_address(name))
-
-    async def _refuse(self, reason: str, status: int, words: str, scope: Scope, receive: Receive, send: Send) -> None:
-        request_context.refuse(reason)
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008, "reason": words})
-        else:
-            closing = {"Connection": "close"} if status == 400 else {}  # where the next request begins is not certain
-            await JSONResponse({"error": words}, status, closing)(scope, receive, send)
 
 
 def _is_address(name: str) -> bool:

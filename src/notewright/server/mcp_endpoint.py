@@ -8,17 +8,20 @@ import contextlib
 import json
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import JSONResponse, Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from notewright.config.settings import surface_name
@@ -50,7 +53,6 @@ from notewright.server.ops.operations import Operations
 from notewright.server.request_body import DisconnectWatch, RequestBody, Turn, again, nothing_more, read_body
 from notewright.server.request_log import RequestLog
 from notewright.server.sessions import Sessions
-from notewright.server.slashes import other_spelling
 from notewright.surfaces.base import INVALID_PARAMS, INVALID_REQUEST, RpcError, Session, Surface
 
 MOST_BYTES = 64 << 20  # of one request
@@ -91,9 +93,18 @@ def app(
     called on the event loop, ends the requests that would not end by themselves; it calls `leave`.
     """
     streams = ChangeStreams()
-    desk = _Desk(sessions, workers, streams, operations, turns, rules.most_bytes)
     staying = Revalidation(library, rules.entry.registry, workers)
-    served = {surface.name: _Served(surface, desk) for surface in surfaces}
+
+    def serve(surface: Surface) -> _Served:
+        server = sdk_server.build([surface], _caller, workers, streams, push=False, counts=operations)
+        most = rules.most_bytes
+        streaming, plain = (
+            StreamableHTTPSessionManager(server, stateless=True, json_response=json, max_request_body_size=most)
+            for json in (False, True)
+        )
+        return _Served(surface, sessions, turns, FastPathCalls(surface, workers, operations), streaming, plain)
+
+    served = {surface.name: serve(surface) for surface in surfaces}
 
     def to(path: str, surface: str | None = None) -> GuardedRoute:
         endpoint = _Endpoint(library, served, staying, surface)
@@ -118,7 +129,7 @@ def app(
 
     site = Starlette(routes=routes, lifespan=lifespan, middleware=_passed(rules, routes, operations))
     site.router.redirect_slashes = False
-    site.router.default = other_spelling(routes, base_path(rules.entry.public_url))
+    site.router.default = _other_spelling(routes, base_path(rules.entry.public_url))
     site.state.leave = leaving
     return site
 
@@ -143,6 +154,25 @@ def _passed(rules: Rules, routes: Sequence[GuardedRoute], operations: Operations
         *([pages] if rules.origins else []),
         Middleware(Authenticate, rules.entry, routes),
     ]
+
+
+def _other_spelling(routes: Sequence[BaseRoute], below: str) -> ASGIApp:
+    """What answers a request for which there is no route: a slash too many or too few leads to the one that was meant.
+
+    Starlette's own redirect names the host and path it was asked by, which behind a proxy are not those of the client;
+    `below` is the path that clients have to put before ours.
+    """
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        meant = path.rstrip("/") if path.endswith("/") else f"{path}/"
+        there = scope["type"] == "http" and not meant.startswith("//") and len(meant) > 1
+        if not there or all(route.matches({**scope, "path": meant})[0] == Match.NONE for route in routes):
+            raise HTTPException(404)
+        query = scope.get("query_string", b"").decode("latin-1")
+        await RedirectResponse(below + quote(meant) + (f"?{query}" if query else ""))(scope, receive, send)
+
+    return answer
 
 
 class _Endpoint:
@@ -183,31 +213,15 @@ class _Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class _Desk:
-    """What all surfaces share."""
-
-    sessions: Sessions
-    workers: ThreadPool
-    streams: ChangeStreams
-    operations: Operations
-    turns: ConcurrencyLimits
-    most_bytes: int
-
-
 class _Served:
     """One surface over HTTP."""
 
-    def __init__(self, surface: Surface, desk: _Desk) -> None:
-        self._surface = surface
-        self._sessions = desk.sessions
-        self._turns = desk.turns
-        most = desk.most_bytes
-        self._quick = FastPathCalls(surface, desk.workers, desk.operations)
-        server = sdk_server.build([surface], _caller, desk.workers, desk.streams, push=False, counts=desk.operations)
-        self._streaming, self._plain = (
-            StreamableHTTPSessionManager(server, stateless=True, json_response=plain, max_request_body_size=most)
-            for plain in (False, True)
-        )
+    _surface: Surface
+    _sessions: Sessions
+    _turns: ConcurrencyLimits
+    _quick: FastPathCalls
+    _streaming: StreamableHTTPSessionManager
+    _plain: StreamableHTTPSessionManager
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -341,7 +355,7 @@ class _Reply:
     headers: dict[str, str]
     refused: RpcError | None = None
     start: Message | None = None
-    done: bool = field(default=False)
+    done: bool = False
 
     def refuse(self, error: RpcError) -> None:
         self.refused = error
