@@ -68,7 +68,7 @@ class HostCheck:
     def _may_read(self, origin: str | None, called: str) -> bool:
         """No page at all, a page of ours, or one that the owner named. Of addresses only the one that was called is
         ours: anybody can have a page at an address."""
-        if origin is None or self._named(origin):
+        if origin is None or self._is_listed(origin):
             return True
         try:
             name = urlsplit(origin).hostname or ""
@@ -78,12 +78,12 @@ class HostCheck:
 
     def _may_change(self, origin: str | None, host: str) -> bool:
         """The same, where a page is ours only if its port is, too: other ports of this machine are other people's."""
-        if origin is None or self._named(origin):
+        if origin is None or self._is_listed(origin):
             return True
         scheme, _, place = origin.lower().partition("://")
         return scheme in ("http", "https") and place in (host, self._public)
 
-    def _named(self, origin: str) -> bool:
+    def _is_listed(self, origin: str) -> bool:
         return origin.lower().rstrip("/") in self._origins
 
     def _is_ours(self, name: str) -> bool:

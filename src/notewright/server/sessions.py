@@ -27,11 +27,11 @@ _GREETED, _INITIALIZED = "greeted", "initialized"  # marks of a session: we said
 class _Shared(Session):
     """A session of which other workers know too. What they need not know is kept here only."""
 
-    def __init__(self, client: str, name: str, traffic: RateLimits, issued: float) -> None:
+    def __init__(self, client: str, name: str, traffic: RateLimits) -> None:
         self._name = name
         self._traffic = traffic
         self._ready = False
-        self.issued = self.used = issued
+        self.used = 0.0
         super().__init__(client, initialized=False)
 
     @property
@@ -79,22 +79,19 @@ class Sessions:
         body = issued.to_bytes(_TIME, "big") + os.urandom(_CHANCE) + named
         token = base64.urlsafe_b64encode(self._signature(scope, body) + body).decode().rstrip("=")
         self._traffic.once(_name(scope, token), _GREETED)
-        self._of(_name(scope, token), client, issued / 1000)
+        self._of(_name(scope, token), client)
         return token
 
     def find(self, scope: str, token: str) -> Session | None:
         """The session of this id, used again; None if it is not ours, was ended, or was idle for too long."""
-        name = _name(scope, token)
-        kept = self._kept.get(name)  # its signature was good
-        body = self._body(scope, token) if kept is None else b""
+        body = self._body(scope, token)
         if body is None:
             return None
-        issued = int.from_bytes(body[:_TIME], "big") / 1000 if kept is None else kept.issued
+        name, issued = _name(scope, token), int.from_bytes(body[:_TIME], "big") / 1000
         if not self._traffic.touch(name, idle=self._idle, age=self._clock() - issued):
             self._drop(name)
             return None
-        client = body[_TIME + _CHANCE :].decode("utf-8", "ignore") if kept is None else kept.client
-        return self._of(name, client, issued)
+        return self._of(name, body[_TIME + _CHANCE :].decode("utf-8", "ignore"))
 
     def ours(self, scope: str, token: str) -> bool:
         """Whether it was made here, be it alive or not."""
@@ -117,13 +114,13 @@ class Sessions:
         self._drop(_name(scope, token))
         return True
 
-    def _of(self, name: str, client: str, issued: float = 0.0) -> Session:
+    def _of(self, name: str, client: str) -> Session:
         """What this process keeps for a session."""
         now = self._clock()
         with self._lock:
             kept = self._kept.get(name)
             if kept is None:
-                kept = self._kept[name] = _Shared(client, name, self._traffic, issued)
+                kept = self._kept[name] = _Shared(client, name, self._traffic)
             kept.used = now
             self._kept.move_to_end(name)
             while len(self._kept) > self._most or now - next(iter(self._kept.values())).used > self._idle:

@@ -101,8 +101,8 @@ class Operations:
 
     def doors(self, workers: ThreadPool) -> list[GuardedRoute]:
         """Health and readiness for anybody, numbers for those who may come in."""
-        standings = CachedProbe(self._standings, workers)
-        found = CachedProbe(self._found, workers, wait=SCRAPE_SECONDS)
+        standings = CachedProbe(self._workspace_health, workers)
+        found = CachedProbe(self._scrape, workers, wait=SCRAPE_SECONDS)
 
         async def alive(_: Request) -> Response:
             return JSONResponse({"status": "ok"})
@@ -126,10 +126,10 @@ class Operations:
             GuardedRoute("/metrics", numbers, need="read"),
         ]
 
-    def _standings(self) -> Sequence[WorkspaceHealth]:
+    def _workspace_health(self) -> Sequence[WorkspaceHealth]:
         return [health.workspace_health(ws) for ws in self._library.workspaces()]
 
-    def _found(self) -> ScrapedNumbers:
+    def _scrape(self) -> ScrapedNumbers:
         spaces = {workspace_label(ws): workspace_numbers(ws, *self._places) for ws in self._library.workspaces()}
         return ScrapedNumbers(spaces, self._backed_up())
 
