@@ -17,7 +17,16 @@ from tests.server.site import Page, Site, site
 from notewright.errors import Unavailable
 from notewright.server.auth import jwks
 from notewright.server.auth.claims import Header, Untrusted, signed_claims
-from notewright.server.auth.jwks import FRESH, GAP, GRACE, Provider, client, fitting_keys, is_safe, signing_keys
+from notewright.server.auth.jwks import (
+    FRESH_SECONDS,
+    RETRY_SECONDS,
+    STALE_SECONDS,
+    Provider,
+    client,
+    fitting_keys,
+    is_safe,
+    signing_keys,
+)
 
 OAUTH, OPENID, JWKS = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration", "/jwks"
 SIGNERS = keys()
@@ -137,7 +146,7 @@ def test_an_answer_without_end_and_one_that_is_packed_are_given_up(issuing: Site
     whole = json.dumps({"keys": public(SIGNERS)}).encode()
     for page in (
         Page(b" " * 65536, endless=True),
-        Page(b" " * (jwks.MOST_BYTES + 1) + whole),
+        Page(b" " * (jwks.MAX_BYTES + 1) + whole),
         Page(gzip.compress(whole), headers={"Content-Encoding": "gzip"}),
         Page(b"[" * 100_000),
         Page(b"[1]"),
@@ -151,7 +160,7 @@ def test_an_answer_without_end_and_one_that_is_packed_are_given_up(issuing: Site
 
 
 def test_an_issuer_that_does_not_answer_is_not_waited_for_long(issuing: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jwks, "PATIENCE", 0.2)
+    monkeypatch.setattr(jwks, "TIMEOUT_SECONDS", 0.2)
     issuing.pages[JWKS] = None
     begun = time.monotonic()
     assert ask(issuing.address) == "Unavailable"
@@ -167,7 +176,7 @@ def test_keys_elsewhere_are_fetched_only_from_a_safe_place(issuing: Site) -> Non
 def test_keys_are_fetched_once_in_ten_minutes(issuing: Site) -> None:
     async def conversation(provider: Provider, clock: Clock) -> list[int]:
         counted = []
-        for later in (0, 1, FRESH - 2, 1, 1, FRESH):
+        for later in (0, 1, FRESH_SECONDS - 2, 1, 1, FRESH_SECONDS):
             clock.at += later
             assert await found(provider) == "1"
             counted.append(issuing.visits[JWKS])
@@ -179,11 +188,11 @@ def test_keys_are_fetched_once_in_ten_minutes(issuing: Site) -> None:
 def test_a_key_that_is_not_known_is_looked_for_once_in_half_a_minute(issuing: Site) -> None:
     async def conversation(provider: Provider, clock: Clock) -> list[tuple[str, int]]:
         heard = []
-        for later in (0, 0, GAP - 1, 1, 0):
+        for later in (0, 0, RETRY_SECONDS - 1, 1, 0):
             clock.at += later
             heard.append((await found(provider, OTHER), issuing.visits[JWKS]))
         issuing.put(JWKS, {"keys": public(keys(generation=2))})
-        clock.at += GAP
+        clock.at += RETRY_SECONDS
         heard.append((await found(provider, OTHER), issuing.visits[JWKS]))
         return [*heard, (await found(provider, KEY), issuing.visits[JWKS])]
 
@@ -196,7 +205,7 @@ def test_known_keys_outlive_their_issuer_by_a_day(issuing: Site) -> None:
     async def conversation(provider: Provider, clock: Clock) -> list[str]:
         heard = [await found(provider)]
         issuing.pages.clear()
-        for later in (FRESH, 3600.0, GRACE - FRESH - 3601, 2.0):
+        for later in (FRESH_SECONDS, 3600.0, STALE_SECONDS - FRESH_SECONDS - 3601, 2.0):
             clock.at += later
             heard.append(await found(provider))
         return heard
@@ -210,7 +219,7 @@ def test_an_issuer_that_comes_back_is_asked_again(issuing: Site) -> None:
         heard = [await found(provider)]
         issuing.pages = pages
         heard.append(await found(provider))  # too soon
-        clock.at += GAP
+        clock.at += RETRY_SECONDS
         return [*heard, await found(provider)]
 
     assert talk(issuing.address, conversation) == ["Unavailable", "Unavailable", "1"]
@@ -220,11 +229,11 @@ def test_while_an_issuer_is_down_it_is_tried_now_and_then_and_nobody_waits(issui
     async def conversation(provider: Provider, clock: Clock) -> int:
         assert await found(provider) == "1"
         issuing.pages[JWKS] = Page(b"", 500)
-        clock.at += FRESH
+        clock.at += FRESH_SECONDS
         assert await found(provider) == "1"  # waited, and was told that there is nothing new
         issuing.pages[JWKS] = None  # who waits for this one, waits long
         async with asyncio.timeout(4):
-            clock.at += GAP - 1
+            clock.at += RETRY_SECONDS - 1
             assert await found(provider) == "1"
             assert issuing.visits[JWKS] == 2
             clock.at += 1

@@ -434,7 +434,7 @@ def test_of_very_many_findings_the_first_are_shown_and_all_are_counted() -> None
 
 
 def test_a_check_that_takes_long_is_not_waited_for_and_not_begun_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "PATIENCE", 0.05)
+    monkeypatch.setattr(health, "WAIT_SECONDS", 0.05)
     go, begun = threading.Event(), list[str]()
 
     def slow(ws: Workspace) -> list[Finding]:

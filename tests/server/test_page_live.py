@@ -167,7 +167,7 @@ def test_a_filter_that_makes_no_sense_is_refused_and_a_place_that_makes_none_is_
 
 
 def test_very_many_changes_at_once_are_only_counted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("notewright.web.event_stream.MOST_NEWS", 3)
+    monkeypatch.setattr("notewright.web.event_stream.MAX_NEWS", 3)
     agent = site.agent()
     for number in range(6):
         append(agent, "Tea.md", f"{number}\n")

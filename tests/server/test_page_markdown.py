@@ -183,6 +183,6 @@ def test_hostile_structure_is_laid_out_in_time(text: str) -> None:
 
 
 def test_a_text_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("notewright.web.markdown.SECONDS", 0.0)
+    monkeypatch.setattr("notewright.web.markdown.RENDER_SECONDS", 0.0)
     with pytest.raises(TooSlow):
         shown("a\n\nb\n" * 100)

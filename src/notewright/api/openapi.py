@@ -65,7 +65,7 @@ def _operation(one: Operation) -> dict[str, Any]:
     if one.uploads:
         said["requestBody"] = {"required": True, "content": {"application/zip": {"schema": {}}}}
     elif one.body is not None:
-        content = {"application/json": {"schema": _named(one.body)}}
+        content = {"application/json": {"schema": _reference(one.body)}}
         said["requestBody"] = {"required": bool(one.body.get("required")), "content": content}
     return said
 
@@ -90,10 +90,10 @@ def _answer(one: Operation) -> dict[str, Any]:
 
 
 def _json(about: str, shape: Schema) -> dict[str, Any]:
-    return {"description": about, "content": {"application/json": {"schema": _named(shape)}}}
+    return {"description": about, "content": {"application/json": {"schema": _reference(shape)}}}
 
 
-def _named(shape: Any) -> Any:
+def _reference(shape: Any) -> Any:
     """A shape by its name where it has one."""
     for name, known in NAMED.items():
         if shape is known:
@@ -103,5 +103,5 @@ def _named(shape: Any) -> Any:
 
 def _inside(shape: Any) -> Any:
     if isinstance(shape, Mapping):
-        return {key: _named(value) for key, value in shape.items()}
-    return [_named(item) for item in shape] if isinstance(shape, list) else shape
+        return {key: _reference(value) for key, value in shape.items()}
+    return [_reference(item) for item in shape] if isinstance(shape, list) else shape

@@ -18,8 +18,8 @@ from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.surfaces.base import INTERNAL_ERROR, Resources
 
-MOST_STREAMS = 1000
-LOOK_SECONDS = 1.0  # between two looks whether a client may still listen
+MAX_STREAMS = 1000
+RECHECK_SECONDS = 1.0  # between two looks whether a client may still listen
 Wanted = dict[str, str]  # URIs that a client asked about: decoded, and as it wrote them
 Heard = Callable[[Sequence[str]], None]  # those of them that changed, as the client wrote them
 
@@ -79,7 +79,7 @@ class Subscriptions:
 class ChangeStreams:
     """The 2026-era streams of changes that are open: each until its client goes, or all until we do."""
 
-    def __init__(self, most: int = MOST_STREAMS) -> None:
+    def __init__(self, most: int = MAX_STREAMS) -> None:
         self._most = most
         self._open: set[ListenHandler] = set()
 
@@ -113,7 +113,7 @@ class ChangeStreams:
 
 async def _until_not(stays: Callable[[], Awaitable[bool]], then: Callable[[], None]) -> None:
     while await stays():
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(RECHECK_SECONDS)
     then()
 
 

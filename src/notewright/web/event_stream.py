@@ -28,15 +28,15 @@ from notewright.web.pages.activity import ActivityRow, Filter
 
 log = logging.getLogger(__name__)
 
-TICK = 0.5  # seconds between two looks
-HEARTBEAT = 15.0
-LONGEST = 600.0  # seconds of one stream: then the browser comes again, and is asked again who it is
-MOST_STREAMS = 64
-MOST_NEWS = 100  # changes told at once; of more only how many
-FEW = 10
-MOST_UPDATES = 50
+POLL_SECONDS = 0.5  # seconds between two looks
+HEARTBEAT_SECONDS = 15.0
+MAX_STREAM_SECONDS = 600.0  # seconds of one stream: then the browser comes again, and is asked again who it is
+MAX_STREAMS = 64
+MAX_NEWS = 100  # changes told at once; of more only how many
+FIRST_LOOK = 10
+MAX_UPDATES = 50
 UNBUFFERED = HEADERS | {"X-Accel-Buffering": "no"}
-LATE = 10.0  # seconds between the time a change bears and its being done
+LATE_SECONDS = 10.0  # seconds between the time a change bears and its being done
 
 
 @dataclass(eq=False)
@@ -54,16 +54,16 @@ class OpenPage:
         found: list[ActivityRow] = []
         for ws in self.chosen.among(workspaces):
             found += self._new(ws)
-        if len(found) > MOST_NEWS:
-            return [_event("many", {"said": f"More than {MOST_NEWS} changes at once"})]
+        if len(found) > MAX_NEWS:
+            return [_event("many", {"said": f"More than {MAX_NEWS} changes at once"})]
         several = len(workspaces) > 1
         found.sort(key=lambda row: row.change.at)
-        return [text for row in found for text in _told(row, several)]
+        return [text for row in found for text in _row_events(row, several)]
 
     def _new(self, ws: Workspace) -> list[ActivityRow]:
         """Everything above the newest that is known. Mostly that is one change or two: few are looked at first."""
         known = self.known.get(ws.id)
-        for limit in (FEW, MOST_NEWS + 1):
+        for limit in (FIRST_LOOK, MAX_NEWS + 1):
             newest = [ActivityRow(ws, change) for change in list_changes(ws, self.chosen.past(ws, limit))]
             new = list(takewhile(lambda row: not self._has(row, known), newest))
             if len(new) < limit:
@@ -75,18 +75,18 @@ class OpenPage:
         """Whether the page knows it; at first, whether it had it when it was made."""
         if known is not None:
             return row.change.id in known
-        return self.after is None or row.change.at <= self.after - LATE
+        return self.after is None or row.change.at <= self.after - LATE_SECONDS
 
 
-def _told(row: ActivityRow, several: bool) -> Iterator[str]:
-    yield _event("change", _shown(row, several), row.change.at)
+def _row_events(row: ActivityRow, several: bool) -> Iterator[str]:
+    yield _event("change", _row_record(row, several), row.change.at)
     for old in _taken_back(row.ws, row.change.undoes):
-        yield _event("update", _shown(old, several))
+        yield _event("update", _row_record(old, several))
 
 
 def _taken_back(ws: Workspace, names: Iterable[str], deep: bool = True) -> Iterator[ActivityRow]:
     """Changes whose rows say something else now: those an undo took back, and those that stand again by it."""
-    for name in list(names)[:MOST_UPDATES]:
+    for name in list(names)[:MAX_UPDATES]:
         try:
             change = find_change(ws, name)
         except Problem:
@@ -96,7 +96,7 @@ def _taken_back(ws: Workspace, names: Iterable[str], deep: bool = True) -> Itera
             yield from _taken_back(ws, change.undoes, deep=False)
 
 
-def _shown(row: ActivityRow, several: bool) -> dict[str, str]:
+def _row_record(row: ActivityRow, several: bool) -> dict[str, str]:
     who = row.change.actor.client or row.change.actor.user or "somebody"
     return {
         "key": row.key,
@@ -119,9 +119,9 @@ class ActivityFeed:
         workers: ThreadPool,
         registry: Accounts,
         *,
-        most: int = MOST_STREAMS,
-        tick: float = TICK,
-        heartbeat: float = HEARTBEAT,
+        most: int = MAX_STREAMS,
+        tick: float = POLL_SECONDS,
+        heartbeat: float = HEARTBEAT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._library, self._workers, self._registry = library, workers, registry
@@ -164,7 +164,7 @@ class ActivityFeed:
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
         try:
-            end = self._clock() + LONGEST
+            end = self._clock() + MAX_STREAM_SECONDS
             woken.set()  # for what was made since `begun`
             yield "".join(["retry: 1000\n: here we are\n\n", *begun])
             while self._clock() < end:

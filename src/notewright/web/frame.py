@@ -41,7 +41,7 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
     "Cache-Control": "no-store",
 }
-MOST_FIELDS = 200  # of one form
+MAX_FORM_FIELDS = 200  # of one form
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class PageRequest:
     def acting(self, ws: Workspace, tool: str = "undo") -> Workspace:
         return with_timeout(ws.by(Actor(self.guest.principal.user, "browser", PAGE, tool)), CALL_SECONDS)
 
-    def said(self, name: str) -> str:
+    def form_value(self, name: str) -> str:
         """A field of the form, "" where it is missing."""
         return (self.form.get(name) or [""])[0]
 
@@ -121,14 +121,14 @@ def page_route(site: SiteContext, path: str, show: Show, *, need: Need = "read",
         asked = PageRequest(site, request, visitor, await _form(request) if post else {})
         try:
             async with site.turns.turn((visitor and visitor.principal.user) or address_of(request.scope)):
-                return await site.workers.run(_shown, asked, show, post)
+                return await site.workers.run(_show, asked, show, post)
         except Problem as problem:
             return refusal(asked, problem)
 
     return GuardedRoute(path, endpoint, need=need, methods=["POST" if post else "GET"])
 
 
-def _shown(asked: PageRequest, show: Show, post: bool) -> Response:
+def _show(asked: PageRequest, show: Show, post: bool) -> Response:
     if asked.visitor is not None and not asked.visitor.principal.uses(PAGE):
         raise Forbidden("this token is for tools, not for the page", hint="sign in with another one", by="rule")
     if post:
@@ -140,7 +140,7 @@ def _refuse_foreign(asked: PageRequest) -> None:
     """A form that is not one of ours, or was made for somebody else."""
     visit = asked.visitor.visit if asked.visitor else "sign-in"
     ours = asked.request.headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
-    if not ours or not asked.site.cookies.check(visit, asked.said("csrf")):
+    if not ours or not asked.site.cookies.check(visit, asked.form_value("csrf")):
         raise Forbidden("this form was not made for you, or is too old", hint="open the page again", by="rule")
 
 
@@ -150,7 +150,7 @@ async def _form(request: Request) -> dict[str, list[str]]:
     except ClientDisconnect:
         body = ""
     fields: dict[str, list[str]] = {}
-    for name, value in parse_qsl(body, keep_blank_values=True)[:MOST_FIELDS]:
+    for name, value in parse_qsl(body, keep_blank_values=True)[:MAX_FORM_FIELDS]:
         fields.setdefault(name, []).append(value)
     return fields
 

@@ -37,9 +37,9 @@ WELL_KNOWN = "/.well-known/oauth-protected-resource"
 MCP_PATH = re.compile(r"/mcp|/mcp/([\w-]+)|/w/[\w-]{1,64}/mcp/([\w-]+)|/[\w-]{1,64}/mcp", re.ASCII)
 SMALL = 1 << 20  # bytes of a request that carries no notes
 GUESSES = (Window(30, 60.0, "minute"),)  # of one address, before it has to wait
-MOST_WAITING = 10_000
+MAX_WAITING = 10_000
 FORWARDED = ("x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-host")  # what proxies and tunnels add
-LONG_AGO = 300.0  # seconds after which the last use of a token is noted again
+USE_NOTED_SECONDS = 300.0  # seconds after which the last use of a token is noted again
 Need = Literal["open", "read", "write", "owner"]
 
 
@@ -82,7 +82,7 @@ class OwnTokens:
         if pulse != self._pulse:
             self._pulse, self._known = pulse, {}
         found = self._known.get(digest)
-        if found is None or not found.good(now) or now - (found.used or 0) > LONG_AGO:
+        if found is None or not found.good(now) or now - (found.used or 0) > USE_NOTED_SECONDS:
             found = admit_digest(self._registry, digest, now)
             if found is None:
                 return None
@@ -204,7 +204,7 @@ class FailedGuesses:
         try:
             self._limiter.count(f"guess {address}", GUESSES)
         except Limited as problem:
-            if len(self._waiting) >= MOST_WAITING:
+            if len(self._waiting) >= MAX_WAITING:
                 self._waiting.clear()
             self._waiting[address] = time.monotonic() + problem.details["retry_after"], problem
             raise

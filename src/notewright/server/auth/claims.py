@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import jwt
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-LEEWAY = 30.0  # seconds that the issuer's clock may be ahead of ours
+LEEWAY_SECONDS = 30.0  # seconds that the issuer's clock may be ahead of ours
 _TYPED = frozenset({"at+jwt", "application/at+jwt"})
 _UNTYPED = frozenset({"", "jwt", "application/jwt"})
 _OF_OTHERS = ("nonce", "at_hash", "c_hash", "s_hash", "events")  # of ID tokens and logout tokens
@@ -113,7 +113,7 @@ def _times(said: Mapping[str, Any], now: float, *, required: bool) -> float:
         raise Untrusted("The access token does not say when it expires")
     if expires is not None and expires <= now:
         raise Untrusted("The access token has expired")
-    if max(begins or now, issued or now) > now + LEEWAY:
+    if max(begins or now, issued or now) > now + LEEWAY_SECONDS:
         raise Untrusted("The access token is not good yet")
     return math.inf if expires is None else expires
 

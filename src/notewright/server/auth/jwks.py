@@ -25,14 +25,14 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 JwkFields = dict[str, Any]
 
-FRESH = 600.0  # seconds for which an answer is simply used
-GRACE = 86_400.0  # seconds for which it is used while there is no newer one
-GAP = 30.0  # seconds between two tries that outsiders can bring about
-SOON = 2.0  # seconds between two tries while there is nothing to go by
-PATIENCE = 5.0  # seconds for one answer
-MOST_BYTES = 512 << 10  # of one answer
-MOST_KEYS = 64
-MOST_TRIED = 8  # of them on one token
+FRESH_SECONDS = 600.0  # seconds for which an answer is simply used
+STALE_SECONDS = 86_400.0  # seconds for which it is used while there is no newer one
+RETRY_SECONDS = 30.0  # seconds between two tries that outsiders can bring about
+FIRST_RETRY_SECONDS = 2.0  # seconds between two tries while there is nothing to go by
+TIMEOUT_SECONDS = 5.0  # seconds for one answer
+MAX_BYTES = 512 << 10  # of one answer
+MAX_KEYS = 64
+MAX_TRIED = 8  # of them on one token
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _FAMILIES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 _CURVES = {"ES256": ["P-256"], "ES384": ["P-384"], "ES512": ["P-521"], "EdDSA": ["Ed25519", "Ed448"]}
@@ -45,7 +45,7 @@ class NoAnswer(Exception):
 def client() -> httpx2.AsyncClient:
     """For requests to the issuer. A redirect is not followed: where to ask stands in the settings and nowhere else."""
     limits = httpx2.Limits(max_connections=16, max_keepalive_connections=4)
-    return httpx2.AsyncClient(follow_redirects=False, timeout=PATIENCE, limits=limits)
+    return httpx2.AsyncClient(follow_redirects=False, timeout=TIMEOUT_SECONDS, limits=limits)
 
 
 async def answer(
@@ -56,14 +56,17 @@ async def answer(
     headers = {"accept": "application/json", "accept-encoding": "identity"}
     method = "GET" if form is None else "POST"
     try:
-        async with asyncio.timeout(PATIENCE), http.stream(method, url, data=form, headers=headers, auth=auth) as came:
+        async with (
+            asyncio.timeout(TIMEOUT_SECONDS),
+            http.stream(method, url, data=form, headers=headers, auth=auth) as came,
+        ):
             if came.status_code != 200:
                 raise NoAnswer(f"{url} answered with status {came.status_code}")
             body = b""
             async for piece in came.aiter_raw():
                 body += piece
-                if len(body) > MOST_BYTES:
-                    raise NoAnswer(f"{url} answered with more than {MOST_BYTES} bytes")
+                if len(body) > MAX_BYTES:
+                    raise NoAnswer(f"{url} answered with more than {MAX_BYTES} bytes")
         said = json.loads(body)
     except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ValueError, RecursionError) as error:
         raise NoAnswer(f"{url} gave no answer ({type(error).__name__})") from error
@@ -78,13 +81,13 @@ class CachedFetch(Generic[T]):
     def __init__(self, fetch: Callable[[], Awaitable[T]], ticks: Callable[[], float] = time.monotonic) -> None:
         self._fetch, self._ticks = fetch, ticks
         self._value: T | None = None
-        self._since = self._tried = self._pressed = -GRACE
+        self._since = self._tried = self._pressed = -STALE_SECONDS
         self._failed = False
         self._task: asyncio.Task[None] | None = None
 
     async def get(self) -> T:
         """The value; Unavailable if there is none that may still be used."""
-        if self._age() >= FRESH and not self._failed_just_now():
+        if self._age() >= FRESH_SECONDS and not self._failed_just_now():
             task = self._begin()
             if self._value is None or not self._failed:  # an issuer that stays down makes nobody wait again
                 await asyncio.shield(task)
@@ -92,7 +95,7 @@ class CachedFetch(Generic[T]):
 
     async def pressed(self) -> T:
         """A value as new as an outsider can make us fetch one."""
-        if self._ticks() - self._pressed >= GAP:
+        if self._ticks() - self._pressed >= RETRY_SECONDS:
             self._pressed = self._ticks()
             self._begin()
         if self._task is not None:  # who waits may go away; the fetch goes on for the others
@@ -110,11 +113,11 @@ class CachedFetch(Generic[T]):
         return self._ticks() - self._since
 
     def _failed_just_now(self) -> bool:
-        gap = SOON if self._value is None else GAP
+        gap = FIRST_RETRY_SECONDS if self._value is None else RETRY_SECONDS
         return self._task is None and self._failed and self._ticks() - self._tried < gap
 
     def _usable(self) -> T:
-        if self._value is None or self._age() >= GRACE:
+        if self._value is None or self._age() >= STALE_SECONDS:
             raise Unavailable("the issuer of access tokens does not answer", hint="try again in a minute")
         return self._value
 
@@ -200,7 +203,7 @@ def signing_keys(said: Mapping[str, Any]) -> list[JwkFields]:
     if not isinstance(keys, list):
         raise NoAnswer("the issuer's keys are not in the form of RFC 7517")
     public = [key for key in keys if isinstance(key, dict) and key.get("kty") in _FAMILIES.values()]
-    return [key for key in public if key.get("use", "sig") == "sig" and _verifies(key)][:MOST_KEYS]
+    return [key for key in public if key.get("use", "sig") == "sig" and _verifies(key)][:MAX_KEYS]
 
 
 def _verifies(key: JwkFields) -> bool:
@@ -211,7 +214,7 @@ def _verifies(key: JwkFields) -> bool:
 def fitting_keys(keys: Sequence[JwkFields], header: Header) -> list[jwt.PyJWK]:
     """Those by the name that the token gives, and of the kind that its algorithm needs."""
     named = (_key_for(header.algorithm, key) for key in keys if header.kid in (None, key.get("kid")))
-    return list(islice((key for key in named if key is not None), MOST_TRIED))
+    return list(islice((key for key in named if key is not None), MAX_TRIED))
 
 
 def _key_for(algorithm: str, key: JwkFields) -> jwt.PyJWK | None:

@@ -12,7 +12,7 @@ from notewright.errors import Problem
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.auth.authenticate import AGAIN, Visitor
 
-ASK_AGAIN = 30.0  # seconds after which who listens is asked who they are, even if no rule was changed
+ASK_AGAIN_SECONDS = 30.0  # seconds after which who listens is asked who they are, even if no rule was changed
 Stays = Callable[[], Awaitable[bool]]
 
 
@@ -33,7 +33,7 @@ class Revalidation:
             pulse, now = self.registry.pulse(), time.monotonic()
             if pulse == asked_at and now < soon:
                 return True
-            asked_at, soon = pulse, now + ASK_AGAIN
+            asked_at, soon = pulse, now + ASK_AGAIN_SECONDS
             try:
                 visitor = await scope[AGAIN]()
                 rules = await self.workers.run(_hidden, who.library(self.library))

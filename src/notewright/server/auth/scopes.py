@@ -75,11 +75,11 @@ def rights(ours: frozenset[str]) -> Rights | None:
     """What these allow; None if that is nothing at all. A narrowing nobody fits leaves nothing, never everything."""
     if not ours & _RIGHTS:
         return None
-    workspaces, surfaces = _named(ours, "workspace:"), _named(ours, "surface:")
+    workspaces, surfaces = _values_of(ours, "workspace:"), _values_of(ours, "surface:")
     surfaces = None if surfaces is None else tuple(map(surface_name, surfaces))
     narrowed = Grant(workspaces, surfaces, read_only=not ours & {WRITE, ADMIN})
     return Rights(narrowed, admin=ADMIN in ours)
 
 
-def _named(ours: frozenset[str], prefix: str) -> tuple[str, ...] | None:
+def _values_of(ours: frozenset[str], prefix: str) -> tuple[str, ...] | None:
     return tuple(sorted(name.removeprefix(prefix) for name in ours if name.startswith(prefix))) or None

@@ -18,7 +18,7 @@ from notewright.web.addresses import activity_url, change_url, note_url
 from notewright.web.frame import PageRequest
 
 PAGE_ROWS = 50
-MOST_NAMED = 4  # notes of one change
+MAX_NAMED = 4  # notes of one change
 _FURTHEST = 9e9  # seconds that every clock can count
 
 
@@ -48,11 +48,11 @@ class ActivityRow:
     def notes(self) -> list[tuple[str, str | None]]:
         """The first of them, with where they are; nowhere, if this change deleted them."""
         gone = {step.path for step in self.change.steps if step.after is None}
-        return [(path, None if path in gone else note_url(self.ws, path)) for path in self.paths[:MOST_NAMED]]
+        return [(path, None if path in gone else note_url(self.ws, path)) for path in self.paths[:MAX_NAMED]]
 
     @property
     def more(self) -> int:
-        return max(len(self.paths) - MOST_NAMED, 0)
+        return max(len(self.paths) - MAX_NAMED, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from notewright.web.frame import PageRequest
 PAGE_ENTRIES = 200
 PAGE_HITS = 20
 LAST_PAGE = 500
-LONGEST = 1_000  # letters of a search
+MAX_QUERY_CHARS = 1_000  # letters of a search
 
 
 def workspaces(asked: PageRequest) -> Response:
@@ -85,7 +85,7 @@ class HitRow:
 
 def search(asked: PageRequest) -> Response:
     ws, page = asked.ws, page_of(asked)
-    words = asked.query.get("q", "").strip()[:LONGEST]
+    words = asked.query.get("q", "").strip()[:MAX_QUERY_CHARS]
     if not words:
         return asked.page("search.html", here="notes", ws=ws, words="", hits=None, found=[], newer=None, older=None)
     query = replace(parse_query(words), limit=PAGE_HITS, offset=(page - 1) * PAGE_HITS)

@@ -17,9 +17,9 @@ from notewright.web.addresses import at, change_url, workspace_url
 from notewright.web.frame import PageRequest, moment
 from notewright.web.pages.activity import ActivityRow, since_time
 
-MOST_LINES = 1_000  # of all differences of one page together
-MOST_LETTERS = 2_000  # of one line
-MOST_FILES = 200
+MAX_LINES = 1_000  # of all differences of one page together
+MAX_CHARS = 2_000  # of one line
+MAX_FILES = 200
 MARKS = {"+": "added", "-": "removed", "@": "place"}
 
 
@@ -40,16 +40,16 @@ def _words(line: str) -> str:
     place = re.match(r"@@ -\d+(?:,\d+)? \+(\d+)", line)
     if place:
         return f"Line {max(int(place[1]), 1)}"
-    return line if len(line) <= MOST_LETTERS else f"{line[:MOST_LETTERS]} … ({len(line) - MOST_LETTERS:,} more letters)"
+    return line if len(line) <= MAX_CHARS else f"{line[:MAX_CHARS]} … ({len(line) - MAX_CHARS:,} more letters)"
 
 
 def _differences(found: tuple[FileDiff, ...]) -> dict[str, object]:
-    return {"differences": [Shown.of(each) for each in found[:MOST_FILES]], "unshown": max(len(found) - MOST_FILES, 0)}
+    return {"differences": [Shown.of(each) for each in found[:MAX_FILES]], "unshown": max(len(found) - MAX_FILES, 0)}
 
 
 def change(asked: PageRequest) -> Response:
     one = find_change(asked.ws, asked.params["change"])
-    found = diff_change(asked.ws, one.id, max_lines=MOST_LINES)
+    found = diff_change(asked.ws, one.id, max_lines=MAX_LINES)
     return asked.page(
         "change.html",
         here="activity",
@@ -99,7 +99,7 @@ def undo_since(asked: PageRequest) -> Response:
 
 
 def undo_since_now(asked: PageRequest) -> Response:
-    chosen = _Since.of(asked.ws, lambda name: asked.said(name) if name in asked.form else None)
+    chosen = _Since.of(asked.ws, lambda name: asked.form_value(name) if name in asked.form else None)
     return _done(asked, chosen.undo(asked.ws, False))
 
 
@@ -143,16 +143,16 @@ def _preview(
             "undo.html", 409, here="activity", ws=asked.ws, **values | _obstacles(asked.ws, problem), **_differences(())
         )
     seen = [ActivityRow(asked.ws, change) for change in _visible(asked.ws, undone.changes)]
-    shown = _differences(preview_undo(asked.ws, undone, max_lines=MOST_LINES))
+    shown = _differences(preview_undo(asked.ws, undone, max_lines=MAX_LINES))
     values |= {"problem": None, "changes": [] if one else seen, "may": may_write(asked.ws)}
-    values["kept"] = [each.path for each in undone.kept[:MOST_FILES]]
+    values["kept"] = [each.path for each in undone.kept[:MAX_FILES]]
     return asked.page("undo.html", here="activity", ws=asked.ws, **values, **shown)
 
 
 def _visible(ws: Workspace, changes: tuple[Change, ...]) -> list[Change]:
     """As this visitor may see them."""
     found = []
-    for each in changes[:MOST_FILES]:
+    for each in changes[:MAX_FILES]:
         try:
             found.append(find_change(ws, each.id))
         except Problem:
@@ -162,7 +162,7 @@ def _visible(ws: Workspace, changes: tuple[Change, ...]) -> list[Change]:
 
 def _obstacles(ws: Workspace, problem: Conflict) -> dict[str, object]:
     obstacles = problem.details.get("obstacles", ())
-    return {"problem": problem, "may": False, "obstacles": obstacles[:MOST_FILES]}
+    return {"problem": problem, "may": False, "obstacles": obstacles[:MAX_FILES]}
 
 
 def _done(asked: PageRequest, undone: Undone) -> Response:

@@ -16,7 +16,7 @@ from notewright.web.addresses import at, workspace_url
 from notewright.web.frame import PAGE, PageRequest
 
 DAYS = {"30": 30, "90": 90, "365": 365}  # without one it does not expire
-MOST_PATTERNS = 100
+MAX_PATTERNS = 100
 WAYS = (*SURFACES, PAGE, "api", "metrics")  # what a token can be narrowed to
 ABOUT = {
     "notes": "our own: search, read, edit, history, undo",
@@ -111,8 +111,8 @@ def _state(token: Token, now: float) -> str:
 
 def add_token(asked: PageRequest) -> Response:
     """A new token, told on this page and never again."""
-    now, name = time.time(), asked.said("name").strip()
-    days = DAYS.get(asked.said("days"))
+    now, name = time.time(), asked.form_value("name").strip()
+    days = DAYS.get(asked.form_value("days"))
     try:
         expires = now + days * 86_400 if days else None
         secret = new_token(asked.site.registry, name, _grant(asked), now=now, expires=expires)
@@ -132,21 +132,21 @@ def _grant(asked: PageRequest) -> Grant:
     return Grant(
         workspaces=workspaces or None,
         surfaces=surfaces or None,
-        read_only=bool(asked.said("read_only")),
-        hide=_patterns(asked.said("hide")),
-        write_under=_patterns(asked.said("write_under")) or ("**",),
+        read_only=bool(asked.form_value("read_only")),
+        hide=_patterns(asked.form_value("hide")),
+        write_under=_patterns(asked.form_value("write_under")) or ("**",),
     )
 
 
 def _patterns(text: str) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
-    if len(found) > MOST_PATTERNS:
-        raise Invalid(f"more than {MOST_PATTERNS} patterns are too many", hint="use folders with /**", what="hide")
+    if len(found) > MAX_PATTERNS:
+        raise Invalid(f"more than {MAX_PATTERNS} patterns are too many", hint="use folders with /**", what="hide")
     return found
 
 
 def revoke_token(asked: PageRequest) -> Response:
-    name = asked.said("name")
+    name = asked.form_value("name")
     if not asked.site.registry.revoke(name, time.time()):
         raise NotFound(f"there is no token {name!r} to revoke", hint="it may be revoked already", what="token")
     asked.site.audit.admin("token_revoked", user=asked.guest.principal.user, token=name)

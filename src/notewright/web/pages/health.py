@@ -22,11 +22,11 @@ from notewright.web.frame import PageRequest
 
 log = logging.getLogger(__name__)
 
-FRESH = 60.0  # seconds
-PATIENCE = 1.5  # seconds a page waits
-MOST_EACH = 500  # findings of one kind
-MOST_KEPT = 64  # results, of workspaces as somebody may see them
-MOST_RUNNING = 2
+FRESH_SECONDS = 60.0  # seconds
+WAIT_SECONDS = 1.5  # seconds a page waits
+MAX_EACH = 500  # findings of one kind
+MAX_KEPT = 64  # results, of workspaces as somebody may see them
+MAX_RUNNING = 2
 KINDS = {
     "broken_link": "Links that lead nowhere",
     "ambiguous_link": "Links that could mean several notes",
@@ -66,7 +66,7 @@ def grouped(findings: Iterable[Finding]) -> tuple[FindingGroup, ...]:
     kinds: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
     for finding in findings:
         kinds.setdefault(finding.kind, []).append(finding)
-    return tuple(FindingGroup(kind, len(all_), tuple(all_[:MOST_EACH])) for kind, all_ in kinds.items() if all_)
+    return tuple(FindingGroup(kind, len(all_), tuple(all_[:MAX_EACH])) for kind, all_ in kinds.items() if all_)
 
 
 @dataclass(eq=False)
@@ -91,13 +91,13 @@ class Checks:
         """The latest result, and since when a newer one is being made."""
         with self._lock:
             result, run = self._results.get(key), self._running.get(key)
-            fresh = result is not None and time.time() - result.at < FRESH
-            if run is None and not fresh and len(self._running) < MOST_RUNNING:
+            fresh = result is not None and time.time() - result.at < FRESH_SECONDS
+            if run is None and not fresh and len(self._running) < MAX_RUNNING:
                 run = self._running[key] = _RunningCheck(time.time())
                 threading.Thread(target=self._work, args=(ws, key, run), name="check", daemon=True).start()
         if run is None:
             return result, None if fresh else time.time()
-        ended = run.done.wait(PATIENCE)
+        ended = run.done.wait(WAIT_SECONDS)
         with self._lock:
             return self._results.get(key, result), None if ended else run.begun
 
@@ -113,7 +113,7 @@ class Checks:
             del self._running[key]
             self._results[key] = result
             self._results.move_to_end(key)
-            while len(self._results) > MOST_KEPT:
+            while len(self._results) > MAX_KEPT:
                 self._results.popitem(last=False)
         run.done.set()
 

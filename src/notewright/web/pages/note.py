@@ -26,12 +26,12 @@ from notewright.web.markdown import LinkTargets, TooSlow, anchor, rendered
 from notewright.web.pages.activity import ActivityRow
 from notewright.web.pages.browse import crumbs
 
-MOST_BYTES = 1_000_000  # of a note that is rendered; of a larger one so many letters are shown as they are
-MOST_LINKS = 200
-MOST_PROPERTIES = 200
-MOST_LETTERS = 500  # of a property
+MAX_BYTES = 1_000_000  # of a note that is rendered; of a larger one so many letters are shown as they are
+MAX_LINKS = 200
+MAX_PROPERTIES = 200
+MAX_CHARS = 500  # of a property
 PAST_ROWS = 10
-PATIENCE = 2.0  # seconds for the index
+INDEX_SECONDS = 2.0  # seconds for the index
 MAX_FILE_BYTES = 100_000_000  # of a file that is sent
 
 
@@ -56,7 +56,7 @@ class NoteLinks:
 def note(asked: PageRequest) -> Response:
     ws = asked.ws
     try:
-        path = _named(ws, asked.params["path"])
+        path = _find_file(ws, asked.params["path"])
     except NotFound as problem:
         if "folder" in problem.details:
             return asked.go(folder_url(ws, problem.details["folder"]))
@@ -67,7 +67,7 @@ def note(asked: PageRequest) -> Response:
         return asked.go(note_url(ws, path))
     reading = read(ws, path)
     around = _around(ws, path)
-    large = reading.size > MOST_BYTES
+    large = reading.size > MAX_BYTES
     found = None if large else reading.note
     resolve = _resolver(ws, path, [link.target for link in found.links] if found else [], around.ready)
     targets = LinkTargets(resolve, partial(note_url, ws), partial(file_url, ws))
@@ -83,27 +83,27 @@ def note(asked: PageRequest) -> Response:
         reading=reading,
         large=large,
         body=body,
-        plain=reading.text.removeprefix("\ufeff")[:MOST_BYTES] if body is None else None,
-        cut=body is None and len(reading.text) > MOST_BYTES,
+        plain=reading.text.removeprefix("\ufeff")[:MAX_BYTES] if body is None else None,
+        cut=body is None and len(reading.text) > MAX_BYTES,
         problem=found.frontmatter.problem if found else None,
         properties=list(_properties(found, targets)) if found else [],
         around=around,
-        most=MOST_LINKS,
+        most=MAX_LINKS,
         past=[ActivityRow(ws, change) for change in list_changes(ws, Past(path=path, limit=PAST_ROWS))],
     )
 
 
-def _named(ws: Workspace, raw: str) -> NotePath:
+def _find_file(ws: Workspace, raw: str) -> NotePath:
     """The file at this path, or the one note that bears this name."""
     if not path_problem(raw) and ws.access.sees(raw) and exists(ws, NotePath(raw)):
         return NotePath(raw)
     if path_problem(raw):
         raise NotFound("there is no such note", hint="search may find it", what="note")
-    return locate(with_timeout(ws, PATIENCE), raw)
+    return locate(with_timeout(ws, INDEX_SECONDS), raw)
 
 
 def _around(ws: Workspace, path: NotePath) -> NoteLinks:
-    quick = with_timeout(ws, PATIENCE)
+    quick = with_timeout(ws, INDEX_SECONDS)
     try:
         report = links_of(quick, path)
         return NoteLinks(report.incoming, report.outgoing)
@@ -132,13 +132,13 @@ def _render(reading: Reading, targets: LinkTargets) -> str | None:
 def _properties(note: Note, targets: LinkTargets) -> Iterator[tuple[str, list[Piece]]]:
     """Each property with its parts; a part that is a link leads where the link does."""
     by_key = {link.key: link for link in note.links if link.key is not None}
-    for name, value in list(note.frontmatter.properties.items())[:MOST_PROPERTIES]:
+    for name, value in list(note.frontmatter.properties.items())[:MAX_PROPERTIES]:
         listed = isinstance(value, list)
         parts = {f"{name}.{at}": part for at, part in enumerate(value)} if listed else {name: value}
         pieces = [
             _linked(by_key[key], targets) if key in by_key else Piece(_words(part)) for key, part in parts.items()
         ]
-        yield str(name), pieces[:MOST_LINKS]
+        yield str(name), pieces[:MAX_LINKS]
 
 
 def _linked(link: Link, targets: LinkTargets) -> Piece:
@@ -151,7 +151,7 @@ def _words(value: Any) -> str:
     if value is None:
         return ""
     said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return said if len(said) <= MOST_LETTERS else f"{said[:MOST_LETTERS]} … ({len(said) - MOST_LETTERS:,} more letters)"
+    return said if len(said) <= MAX_CHARS else f"{said[:MAX_CHARS]} … ({len(said) - MAX_CHARS:,} more letters)"
 
 
 # ---- files --------------------------------------------------------------------------------------------

@@ -23,8 +23,8 @@ def _page(asked: PageRequest, onward: str, problem: str = "", status: int = 200)
 
 def sign_in_now(asked: PageRequest) -> Response:
     """A cookie for the token that was typed. Guesses are few: so many a minute from one address."""
-    onward = own_path(asked.said("next"))
-    token = admit(asked.site.registry, asked.said("token").strip(), time.time())
+    onward = own_path(asked.form_value("next"))
+    token = admit(asked.site.registry, asked.form_value("token").strip(), time.time())
     if token is None or (token.grant.surfaces is not None and PAGE not in token.grant.surfaces):
         return _refused(asked, onward, known=token is not None)
     asked.site.audit.signed_in(token.name)
