@@ -14,11 +14,12 @@ from zoneinfo import ZoneInfo
 from notewright.accounts.base import Accounts
 from notewright.accounts.sqlite import SqliteAccounts
 from notewright.config.load import Config, WorkspaceConfig
+from notewright.config.locations import refuse_not_yet
 from notewright.engine.access import Access
 from notewright.engine.indexing.indexer import Indexer
 from notewright.engine.library import Library, effective_workspaces
 from notewright.engine.workspace import Limits, Workspace
-from notewright.errors import Invalid, Problem
+from notewright.errors import Problem
 from notewright.index.sqlite.index import SqliteIndex
 from notewright.ledger.base import Change, Ledger
 from notewright.ledger.sqlite import SqliteLedger
@@ -39,8 +40,7 @@ def open_workspace(
     Without `watch` the index is brought up to date once, for a command that ends soon; without `follow` it is left as
     it is, for one that asks it nothing and writes nothing.
     """
-    if asked.kind != "folder":
-        raise Invalid(f"{asked.location} is not a folder", hint="this version serves folders", what="location")
+    refuse_not_yet(asked.location)
     store = FolderStore(Path(asked.location))
     ledger = SqliteLedger.open(Path(config.state) / store.identity)
     cache = Path(config.cache) / store.identity

@@ -16,7 +16,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from notewright.config.locations import (
     absolute,
-    kind_of,
     refuse_inside,
     refuse_not_yet,
     refuse_overlap,
@@ -47,7 +46,7 @@ class WorkspaceConfig:
 
     name: str
     id: str
-    location: str  # an absolute folder, `s3://bucket/prefix`, or `live:` and an absolute folder
+    location: str  # an absolute folder
     timezone: str = "UTC"
     read_only: bool = False
     hide: tuple[str, ...] = ()
@@ -56,16 +55,6 @@ class WorkspaceConfig:
     quota_files: int | None = None
     quota_bytes: int | None = None
     bootstrap: str | None = None
-
-    @property
-    def kind(self) -> str:
-        """folder, s3 or live."""
-        return kind_of(self.location)
-
-    @property
-    def folder(self) -> str | None:
-        """The folder on this machine, if it is in one."""
-        return None if self.kind == "s3" else self.location.removeprefix("live:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +103,7 @@ def load(asked: CommandLine, *, environ: Mapping[str, str] | None = None, folder
     state, cache = _folders(values["state"], variables, here)
     for workspace in workspaces:
         for ours in (state, cache):
-            refuse_inside(ours, workspace.folder or "/dev/null", chosen=values["state"] is not None)
+            refuse_inside(ours, workspace.location, chosen=values["state"] is not None)
     return Config(tuple(workspaces), state, cache, values, octarine)
 
 

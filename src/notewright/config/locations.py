@@ -35,18 +35,12 @@ def absolute(location: str, beside: Path) -> str:
     return place
 
 
-def kind_of(location: str) -> str:
-    """folder, s3 or live."""
-    start = location[:5].lower()
-    return "s3" if start == "s3://" else "live" if start == "live:" else "folder"
-
-
 def refuse_not_yet(location: str) -> None:
     """Invalid for what a later version will keep notes in."""
-    kind = kind_of(location)
-    if kind != "folder":
-        what = "buckets (s3://…)" if kind == "s3" else "live documents (live:…)"
-        hint = "name a folder on this machine" + (", without live:" if kind == "live" else "")
+    kind = location[:5].lower()
+    if kind in ("s3://", "live:"):
+        what = "buckets (s3://…)" if kind == "s3://" else "live documents (live:…)"
+        hint = "name a folder on this machine" + (", without live:" if kind == "live:" else "")
         raise Invalid(f"{location[:200]!r}: {what} are not in this version", hint=hint, what="location")
 
 
@@ -78,7 +72,7 @@ def refuse_overlap(places: Iterable[tuple[str, str]]) -> None:
 
 
 def _comparable(location: str) -> str:
-    return location.removeprefix("live:").rstrip("/") + "/"
+    return location.rstrip("/") + "/"
 
 
 def refuse_inside(place: str, folder: str, *, chosen: bool) -> None:

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar
 
 from notewright.accounts.limits import Window
 from notewright.engine.changes.quotas import quota_share
@@ -136,7 +136,7 @@ def read(call: Call, args: Args) -> str:
     """Read a file, whole, some of its lines, or its first bytes."""
     ws, path = call.workspace, _path(args["path"])
     lines = _range(args["range"]) if "range" in args else None
-    most = _bounded(args, "max_bytes", None)
+    most = _count(args, "max_bytes")
     _refuse_huge(size_of(ws, path), whole=lines is None and most is None)
     text = fetch(ws, path).data.decode(errors="replace")
     if lines is not None:
@@ -215,7 +215,7 @@ def glob(call: Call, args: Args) -> Answer:
     ws, pattern = call.workspace, args["pattern"]
     if not pattern.strip():
         raise Invalid("Invalid glob pattern: it is empty", what="pattern")
-    limit = _bounded(args, "max_results", 100)
+    limit = min(_count(args, "max_results") or 100, MOST)
     with _called("glob"):
         wanted = PathGlob(pattern)
     chosen = Selection(
@@ -239,7 +239,7 @@ def grep(call: Call, args: Args) -> Answer:
             break
     if not pattern:
         raise Invalid("Invalid regex pattern: it is empty", what="pattern")
-    lines = _bounded(args, "context_lines", 0, least=0)
+    lines = min(_count(args, "context_lines", least=0) or 0, MOST)
     asked = Grep(
         pattern,
         dialect="python-like",
@@ -247,7 +247,7 @@ def grep(call: Call, args: Args) -> Answer:
         path=_scope(args["path"]) if args.get("path") else None,
         files=True,
         context=lines,
-        limit=_bounded(args, "max_matches", 50),
+        limit=min(_count(args, "max_matches") or 50, MOST),
         spans=0,
         cancelled=call.cancelled,
     )
@@ -279,18 +279,12 @@ def _called(kind: str) -> Iterator[None]:
         raise Invalid(f"Invalid {kind} pattern: {wrong.message}", hint=wrong.hint, what="pattern") from None
 
 
-@overload
-def _bounded(args: Args, name: str, default: int, *, least: int = 1) -> int: ...
-@overload
-def _bounded(args: Args, name: str, default: None) -> int | None: ...
-def _bounded(args: Args, name: str, default: int | None, *, least: int = 1) -> int | None:
-    """A whole number that is not too small; one that is too large is as large as can be."""
-    number = args.get(name, default)
-    if number is None:
-        return None
-    if not isinstance(number, int) or number < least:
+def _count(args: Args, name: str, *, least: int = 1) -> int | None:
+    """A whole number that is not too small, if it was given."""
+    number = args.get(name)
+    if number is not None and (not isinstance(number, int) or number < least):
         raise Invalid(f"{name} must be a whole number, at least {least}", what=name)
-    return number if default is None else min(number, MOST)
+    return number
 
 
 def _array(rows: list[dict[str, Any]], total: int, late: bool = False) -> Answer:
