@@ -50,7 +50,7 @@ class NoteResources:
         return found, _cursor(number + 1, 0) if workspaces[number + 1 :] else None
 
     def read(self, call: Call, uri: str) -> Contents:
-        workspace, path = self._found(call, uri)
+        workspace, path = self._resolve(call, uri)
         data, mime = self.data(workspace, path), _mime(path)
         if mime == "text/markdown":
             return Contents(uri, data.decode("utf-8", "replace").removeprefix("\ufeff"), mime)
@@ -106,7 +106,7 @@ class NoteResources:
         modified = stamp(entry.modified_ns / 1e9)
         return Resource(uri, name, _mime(entry.path), entry.size, modified, self.audience)
 
-    def _found(self, call: Call, uri: str) -> tuple[Workspace, str]:
+    def _resolve(self, call: Call, uri: str) -> tuple[Workspace, str]:
         """The workspace and path a URI names; the path may be encoded or not."""
         named = unquote(uri.removeprefix(self.base)) if uri.startswith(self.base) else ""
         for workspace in self._workspaces(call):

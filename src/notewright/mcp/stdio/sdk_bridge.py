@@ -32,7 +32,7 @@ def _greeted(lane: FastPath) -> list[Message]:
     return [lane.greeting | {"id": GREETING}, {"jsonrpc": "2.0", "method": "notifications/initialized"}]
 
 
-class _Stream:
+class _SdkStream:
     """What the SDK's streams need beside `receive` or `send`: there is nothing to open or to close."""
 
     async def aclose(self) -> None:
@@ -45,7 +45,7 @@ class _Stream:
         return None
 
 
-class _SdkReadStream(_Stream):
+class _SdkReadStream(_SdkStream):
     """The inbox as the SDK's read stream."""
 
     def __init__(self, inbox: Inbox, out: LineWriter, before: list[Message]) -> None:
@@ -73,7 +73,7 @@ class _SdkReadStream(_Stream):
             raise StopAsyncIteration from None
 
 
-class _SdkWriteStream(_Stream):
+class _SdkWriteStream(_SdkStream):
     """The client as the SDK's write stream."""
 
     def __init__(self, out: LineWriter) -> None:

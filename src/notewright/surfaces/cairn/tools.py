@@ -40,7 +40,7 @@ DEEPEST = 10
 SORTS = {"modified": "modified", "created": "created", "alpha": "name"}
 
 
-def _named(raw: str) -> str:
+def _bare_name(raw: str) -> str:
     """A path as a caller wrote it, in its one form: no `.md`, no outer slashes, `""` for nothing. Blanks are part of a
     name: without them it would be another note's."""
     name = without_md(raw.strip("/")).strip("/") if raw.strip() else ""
@@ -51,13 +51,13 @@ def _named(raw: str) -> str:
 
 
 def _path(raw: str) -> NotePath:
-    name = _named(raw)
+    name = _bare_name(raw)
     if not name:
         raise Invalid(f"Invalid path '{raw}': it is empty", what="path")
     return NotePath(name + ".md")
 
 
-def _place(ws: Workspace, raw: str) -> NotePath:
+def _writable_path(ws: Workspace, raw: str) -> NotePath:
     """Where a note may be written: any path that is there, else one that works everywhere."""
     path = _path(raw)
     if ws.access.sees(path) and exists(ws, path):
@@ -94,7 +94,7 @@ def write(call: Call, args: Args) -> str:
     """Make a note or replace all of it. To change a part, use cairn_patch."""
     ws = call.workspace
     tags, aliases = args.get("tags", ()), args.get("aliases", ())
-    done = write_stamped(ws, _place(ws, args["path"]), args["content"], tags=tags, aliases=aliases)
+    done = write_stamped(ws, _writable_path(ws, args["path"]), args["content"], tags=tags, aliases=aliases)
     found = sum(link.kind in ("wikilink", "embed") for link in parse(done.path, done.text).links)
     return words.answer(path=without_md(done.path), created=done.created, links_found=found)
 
@@ -173,7 +173,7 @@ class Search:
         asked = cls(
             args.get("query", "").strip(),
             tuple(tag for given in args.get("tags", ()) if (tag := given.strip().lstrip("#"))),
-            _named(args.get("path_prefix", "")),
+            _bare_name(args.get("path_prefix", "")),
             _path(target) if target else None,
             words.since_ns(since) if since else None,
             *words.page(args),
@@ -233,7 +233,7 @@ def _end(near: NearbyNote) -> dict[str, str]:
 
 def list_notes(call: Call, args: Args) -> str:
     """List notes at or below a path: title, type and date of each. No bodies."""
-    ws, prefix, (offset, limit) = call.workspace, _named(args.get("path_prefix", "")), words.page(args)
+    ws, prefix, (offset, limit) = call.workspace, _bare_name(args.get("path_prefix", "")), words.page(args)
     chosen = Selection(sort=SORTS[args.get("sort", "modified")], limit=limit, offset=offset)
     found, total = note_summaries(ws, chosen, prefix, deep=args.get("recursive", not prefix))
     rows = [

@@ -1,18 +1,22 @@
-"""The tools of `notes` that find: by words, by pattern, by folder."""
+"""The tools of `notes` that find: by words, by pattern, by folder, by links."""
 
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from notewright.engine.check import broken_links, mentions
+from notewright.engine.find.context import about_note, about_words
 from notewright.engine.find.grep import PATTERN_SECONDS, Grep, Matches
 from notewright.engine.find.grep import grep as grep_notes
+from notewright.engine.find.links import LinkReport, ResolvedLink
+from notewright.engine.find.links import links as links_of
 from notewright.engine.find.search import Hit, Hits, parse_query
 from notewright.engine.find.search import search as search_notes
-from notewright.engine.read import FolderListing, list_folder, listing
+from notewright.engine.read import FolderListing, list_folder, listing, locate
 from notewright.engine.workspace import Workspace
-from notewright.errors import Invalid
+from notewright.errors import Ambiguous, Invalid, NotFound
 from notewright.index.base import Query, Selection
-from notewright.surfaces.arguments import OffsetPage, Places, day, since_time
+from notewright.surfaces.arguments import NamedPath, OffsetPage, Places, day, since_time
 from notewright.surfaces.base import Args, Call
 from notewright.surfaces.notes import render as words
 from notewright.surfaces.notes import schema
@@ -28,25 +32,25 @@ def search(call: Call, args: Args) -> str:
         (ws, search_notes(ws, _query(ws, folder, args, page.end)))
         for ws, folder in places.folders(args.get("folder", ""))
     ]
-    counts, ranked = _together([found for _, found in answers]), _ranked(answers)
+    counts, ranked = _add_counts([found for _, found in answers]), _rank(answers)
     hits = ranked[page.offset : page.end]
     if not hits:
-        return "Nothing more." if page.offset else words.nothing(args["query"], counts.nearest, _narrowed(args))
+        return "Nothing more." if page.offset else words.nothing(args["query"], counts.nearest, _conditions(args))
     items = [
         words.hit(number, places.show(ws, hit.path), hit, ws.timezone)
         for number, (ws, hit) in enumerate(hits, page.offset + 1)
     ]
     more = counts.cut or len(ranked) > page.end
     left = max(counts.total - page.offset, len(hits) + 1) if more else len(hits)
-    return words.paged(_found(args["query"], counts, len(hits)), items, page, left, "more note")
+    return words.paged(_head_line(args["query"], counts, len(hits)), items, page, left, "more note")
 
 
 def _refuse_empty(args: Args) -> None:
-    if not args["query"].strip() and not _narrowed(args):
+    if not args["query"].strip() and not _conditions(args):
         raise Invalid("query is empty", hint="give words or a question", what="query")
 
 
-def _narrowed(args: Args) -> list[str]:
+def _conditions(args: Args) -> list[str]:
     return [name for name in ("folder", "tags", "since") if args.get(name)]
 
 
@@ -62,18 +66,18 @@ def _query(ws: Workspace, folder: str, args: Args, limit: int) -> Query:
     )
 
 
-def _ranked(answers: Sequence[tuple[Workspace, Hits]]) -> list[tuple[Workspace, Hit]]:
+def _rank(answers: Sequence[tuple[Workspace, Hits]]) -> list[tuple[Workspace, Hit]]:
     return sorted(((ws, hit) for ws, found in answers for hit in found.items), key=lambda pair: -pair[1].score)
 
 
-def _together(found: Sequence[Hits]) -> Hits:
+def _add_counts(found: Sequence[Hits]) -> Hits:
     """The counts of several workspaces as one."""
     nearest = tuple(dict.fromkeys(near for one in found for near in one.nearest))
     total, with_all = sum(one.total for one in found), sum(one.with_all for one in found)
     return Hits((), total, with_all, any(one.cut for one in found), nearest)
 
 
-def _found(asked: str, counts: Hits, shown: int) -> str:
+def _head_line(asked: str, counts: Hits, shown: int) -> str:
     """Conditions alone rank nothing: then the newest come first."""
     if parse_query(asked).words:
         return words.found(counts, shown)
@@ -101,7 +105,7 @@ def grep(call: Call, args: Args) -> str:
         asked = replace(asked, until=time.monotonic() + PATTERN_SECONDS)
     found = [(ws, grep_notes(ws, replace(asked, folder=folder))) for ws, folder in folders]
     shown = [(places.show(ws, hit.path), hit) for ws, one in found for hit in one.items][:limit]
-    head, left = _matched([one for _, one in found], len(shown))
+    head, left = _count_matches([one for _, one in found], len(shown))
     if not shown:
         return head
     rest = "narrow the pattern, folder or glob"
@@ -110,7 +114,7 @@ def grep(call: Call, args: Args) -> str:
     return words.bounded([head, *words.matching(shown)], rest, last)
 
 
-def _matched(found: Sequence[Matches], shown: int) -> tuple[str, int]:
+def _count_matches(found: Sequence[Matches], shown: int) -> tuple[str, int]:
     """How many lines match, in words, and how many of them are not shown."""
     lines, notes = sum(one.total_lines for one in found), sum(one.total_notes for one in found)
     late = any(one.late for one in found)
@@ -128,7 +132,7 @@ def list_(call: Call, args: Args) -> str:
     places, page = Places(call), OffsetPage.of("list", args, 100, ("folder", "glob", "sort"))
     raw, glob, sort = args.get("folder", ""), args.get("glob"), args.get("sort", "name")
     if places.several and not raw.strip().strip("/") and not glob:
-        return _workspaces(call)
+        return _list_workspaces(call)
     levels = [(ws, list_folder(ws, folder, glob=glob, sort=sort, limit=page.end)) for ws, folder in places.folders(raw)]
     folders = [
         f"{places.show(ws, path)}/ ({words.amount(count, 'note')})"
@@ -136,12 +140,12 @@ def list_(call: Call, args: Args) -> str:
         for path, count in level.folders
     ]
     total = sum(level.total for _, level in levels)
-    entries = [*folders, *_entries(places, levels, sort)][page.offset : page.end]
-    head = _inside(raw, glob, len(folders), total) + (":" if entries else ".")
+    entries = [*folders, *_render_entries(places, levels, sort)][page.offset : page.end]
+    head = _describe_folder(raw, glob, len(folders), total) + (":" if entries else ".")
     return words.paged(head, entries, page, len(folders) + total - page.offset, "more entry", "more entries")
 
 
-def _inside(raw: str, glob: str | None, folders: int, total: int) -> str:
+def _describe_folder(raw: str, glob: str | None, folders: int, total: int) -> str:
     where = words.shortened(raw.strip().strip("/"), 200)
     if glob:
         return f"{words.amount(total, 'file')} like {words.shortened(glob, 200)}" + (f" in {where}" if where else "")
@@ -149,7 +153,7 @@ def _inside(raw: str, glob: str | None, folders: int, total: int) -> str:
     return f"{held} in {where}" if where else f"{held} at the top"
 
 
-def _entries(places: Places, levels: Sequence[tuple[Workspace, FolderListing]], sort: str) -> list[str]:
+def _render_entries(places: Places, levels: Sequence[tuple[Workspace, FolderListing]], sort: str) -> list[str]:
     """`path  date  size`, sorted over all workspaces."""
     files = [(places.show(ws, filed.path), filed, at, ws.timezone) for ws, level in levels for filed, at in level.files]
     if len(levels) > 1 and sort != "name":
@@ -157,7 +161,91 @@ def _entries(places: Places, levels: Sequence[tuple[Workspace, FolderListing]], 
     return [f"{path}  {day(at, zone)}  {words.size(filed.size)}" for path, filed, at, zone in files]
 
 
-def _workspaces(call: Call) -> str:
+def _list_workspaces(call: Call) -> str:
     counts = [(ws.name, listing(ws, Selection(limit=1, visible=ws.access.visibility))[1]) for ws in call.workspaces]
     lines = [f"{name}/ ({words.amount(count, 'note')})" for name, count in counts]
     return words.bounded([f"{len(counts)} workspaces:", *lines], "name one of them as folder")
+
+
+# ---- by links -----------------------------------------------------------------------------------------
+
+
+def links(call: Call, args: Args) -> str:
+    """What a note links to and what links to it, with the lines; broken and ambiguous links are marked. Of a
+    folder: only what is broken, and notes nothing links to."""
+    places, direction = Places(call), args.get("direction", "both")
+    if args["path"].rstrip().endswith("/"):
+        return _broken_links(places, args["path"])
+    place = places.locate(args["path"])
+    ws = place.ws
+    with places.saying(ws):
+        report = links_of(ws, place.path, direction, args.get("depth", 1))
+    lines = [f"{places.show(ws, place.path)}: {_count_links(report, direction)}"]
+    lines += [words.link("←", places.show(ws, one.source), one, f"L{one.line}") for one in report.incoming]
+    lines += [_render_outgoing(places, place, one) for one in report.outgoing]
+    if args.get("mentions"):
+        lines += _render_mentions(places, place)
+    return words.bounded(lines, "ask for one direction, or depth=1")
+
+
+def _render_outgoing(places: Places, place: NamedPath, one: ResolvedLink) -> str:
+    """Where it leads; a link of another note, found on the way, says in which it stands."""
+    where = f"L{one.line}" if one.source == place.path else f"{places.show(place.ws, one.source)} L{one.line}"
+    target = places.show(place.ws, one.path) if one.path else one.target or "itself"
+    return words.link("→", target, one, where)
+
+
+def _broken_links(places: Places, raw: str) -> str:
+    """`Projects/`, or `/` for everything: what is wrong with the links of a folder."""
+    found = [(ws, broken_links(ws, folder)) for ws, folder in places.folders(raw)]
+    links = [(ws, one) for ws, ends in found for one in ends.links]
+    orphans = [places.show(ws, path) for ws, ends in found for path in ends.orphans]
+    late = any(ends.late for _, ends in found)
+    counts = {status: sum(one.status == status for _, one in links) for status in ("broken", "ambiguous")}
+    said = f"{words.amount(counts['broken'], 'broken link')}, {counts['ambiguous']} ambiguous"
+    said += ", as far as time allowed" if late else f", {words.amount(len(orphans), 'note')} that nothing links to"
+    lines = [f"{raw.strip().strip('/') or 'Everything'}: {said}"]
+    for ws, one in links:
+        shown = one.target + one.subpath
+        lines.append(words.link("→", shown, one, f"{places.show(ws, one.source)} L{one.line}", subpath=False))
+    return words.bounded([*lines, *(f"○ {path}" for path in orphans)], "name a smaller folder")
+
+
+def _count_links(report: LinkReport, direction: str) -> str:
+    """`3 links in, 2 out, 1 broken`, of what was asked for."""
+    counts = {"in": len(report.incoming), "out": len(report.outgoing)}
+    said = [f"{count} {way}" for way, count in counts.items() if direction in ("both", way)]
+    for status in ("broken", "ambiguous"):
+        number = sum(link.status == status for link in report.outgoing)
+        said += [f"{number} {status}"] if number else []
+    return f"links {', '.join(said)}"
+
+
+def _render_mentions(places: Places, place: NamedPath) -> list[str]:
+    named = mentions(place.ws, place.path)
+    lines = [f"~ {places.show(place.ws, one.path)} (L{one.line}): {one.context.marked}" for one in named]
+    return [f"{words.amount(len(named), 'mention')} without a link{':' if named else ''}", *lines]
+
+
+def context(call: Call, args: Args) -> str:
+    """All that matters about a question or around a note, within a token budget, with places to cite."""
+    places, budget, about = Places(call), args.get("budget", 4000), args["about"]
+    place = _named_exactly(places, about)
+    if place is not None:
+        pack, named = about_note(place.ws, place.path, budget), places.show(place.ws, place.path)
+    else:
+        pack, named = about_words(call.workspaces, about, budget), f"“{words.shortened(about.strip(), 80)}”"
+    if not pack.passages and not pack.left_out:
+        return words.nothing(about, pack.nearest)
+    return "\n".join(words.passages(pack, named, lambda one: places.show(one.ws, one.path)))
+
+
+def _named_exactly(places: Places, about: str) -> NamedPath | None:
+    """The file, if the words are the path of one (`.md` optional); a bare name is taken for words."""
+    try:
+        ws, rest = places.split(about)
+        found = locate(ws, rest) if rest else None
+    except (NotFound, Invalid, Ambiguous):
+        return None
+    wanted = rest.lower()
+    return NamedPath(ws, found) if found and found.lower() in (wanted, wanted + ".md") else None

@@ -7,8 +7,7 @@ from notewright.surfaces.base import Answer, BadArgument, FailedCall, Style, Sur
 from notewright.surfaces.notes import render as words
 from notewright.surfaces.notes import schema
 from notewright.surfaces.notes.change import TOOLS as CHANGING
-from notewright.surfaces.notes.find import grep, list_, search
-from notewright.surfaces.notes.links import context, links
+from notewright.surfaces.notes.find import context, grep, links, list_, search
 from notewright.surfaces.notes.read import history, read
 from notewright.surfaces.resources import NoteResources
 from notewright.surfaces.schema import LOOKS, tool

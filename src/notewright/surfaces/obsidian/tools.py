@@ -29,17 +29,8 @@ from notewright.notes.parse.headings import HeadingRule
 from notewright.notes.path import NotePath
 from notewright.surfaces.base import Answer, Args, Call, Session, Surface
 from notewright.surfaces.obsidian import change
-from notewright.surfaces.obsidian.render import (
-    INSTRUCTIONS,
-    OWN_TAG,
-    ObsidianStyle,
-    block,
-    dumps,
-    rows_said,
-    said,
-    signature,
-    takes,
-)
+from notewright.surfaces.obsidian import render as words
+from notewright.surfaces.obsidian.render import takes
 from notewright.surfaces.perform import lenient
 from notewright.surfaces.schema import tool
 
@@ -59,7 +50,7 @@ def context(ws: Workspace, patience: float) -> str:
 
     def made() -> str:
         patient = with_timeout(ws, patience)
-        return block(described(patient, OWN_TAG), tags_of_properties(patient))
+        return words.block(described(patient, words.OWN_TAG), tags_of_properties(patient))
 
     return is_tracked(ws, "obsidian context", made)
 
@@ -119,14 +110,14 @@ def get_headings(call: Call, args: Args) -> str:
     """All headings of a note with their levels."""
     note = _read(call, args).note
     own = (heading for heading in note.headings if _HEADING.match(note.text, heading.start))
-    return dumps([{"level": heading.level, "text": heading.text} for heading in own])
+    return words.dumps([{"level": heading.level, "text": heading.text} for heading in own])
 
 
 def list_notes(call: Call, args: Args) -> str:
     """Names of all notes, page by page."""
     limit, offset = max(args.get("limit", 100), 0), max(args.get("offset", 0), 0)
     names = [path.stem for path in all_named(call.workspace)]
-    return said(names=names[offset : offset + limit], total=len(names), limit=limit, offset=offset)
+    return words.said(names=names[offset : offset + limit], total=len(names), limit=limit, offset=offset)
 
 
 # ---- finding ------------------------------------------------------------------------------------------
@@ -135,11 +126,11 @@ def list_notes(call: Call, args: Args) -> str:
 def search_notes(call: Call, args: Args) -> Answer:
     """Find notes by name (exact), name_partial, content of the body, or tag: comma-separated, children count."""
     ws, mode = call.workspace, _one_of(MODES, args.get("mode", "name_partial"), "search mode")
-    rows = [{"name": path.stem, "path": full_path(ws, path)} for path in _found(ws, mode, args)]
-    return rows_said(rows, "query")
+    rows = [{"name": path.stem, "path": full_path(ws, path)} for path in _find_paths(ws, mode, args)]
+    return words.rows_said(rows, "query")
 
 
-def _found(ws: Workspace, mode: str, args: Args) -> list[NotePath]:
+def _find_paths(ws: Workspace, mode: str, args: Args) -> list[NotePath]:
     query = args["query"]
     if mode == "tag":
         logic = _one_of(LOGICS, args.get("tag_logic", "or"), "tag_logic")
@@ -168,14 +159,14 @@ def get_links(call: Call, args: Args) -> str:
     reading = _read(call, args)
     out = _outgoing(reading.note.links) if direction != "in" else []
     back = _incoming(call.workspace, reading.path) if direction != "out" else []
-    return said(name=args["name"], outgoing=out, incoming=back)
+    return words.said(name=args["name"], outgoing=out, incoming=back)
 
 
 def get_note_metadata(call: Call, args: Args) -> str:
     """Frontmatter and links of a note, without its text."""
     reading = _read(call, args)
     note = reading.note
-    return said(
+    return words.said(
         name=args["name"],
         frontmatter=note.frontmatter.properties,
         outgoing=_outgoing(note.links),
@@ -198,13 +189,13 @@ def find_broken_links(call: Call, args: Args) -> Answer:
     """Every [[link]] to a note that is not there."""
     unmet = sorted(unresolved_links(call.workspace), key=lambda link: link[0].stem)
     rows = [{"source": path.stem, "target": target} for path, target in unmet]
-    return rows_said(rows, "list: repair some of these, then ask again")
+    return words.rows_said(rows, "list: repair some of these, then ask again")
 
 
 def get_help(call: Call, args: Args) -> str:
     """What tools there are, with their parameters."""
-    told = [(tool.name, signature(tool.schema), tool.description) for tool in TOOLS]
-    return dumps([{"name": name, "params": params, "description": about} for name, params, about in told])
+    told = [(tool.name, words.signature(tool.schema), tool.description) for tool in TOOLS]
+    return words.dumps([{"name": name, "params": params, "description": about} for name, params, about in told])
 
 
 # ---- the surface --------------------------------------------------------------------------------------
@@ -236,5 +227,12 @@ TOOLS = (
     tool("get_help", get_help, takes(), LOOKS, by_index=False),
 )
 SURFACE = Surface(
-    "obsidian", INSTRUCTIONS, TOOLS, ObsidianStyle(), coerce=lenient, finish=with_context, guard=prepare, begin=begin
+    "obsidian",
+    words.INSTRUCTIONS,
+    TOOLS,
+    words.ObsidianStyle(),
+    coerce=lenient,
+    finish=with_context,
+    guard=prepare,
+    begin=begin,
 )

@@ -84,11 +84,11 @@ class Envelope(Style):
         if problem.code == "limited":
             told = problem.details
             limits = {"limit": told["limit"], "window": told["window"], "retryAfter": told["retry_after"]}
-            return self._refused(failed, "RATE_LIMIT_EXCEEDED", limits)
+            return self._refuse(failed, "RATE_LIMIT_EXCEEDED", limits)
         if problem.code == "invalid" and problem.details.get("what") not in OF_INVALID:
             self.protocol_error(INVALID_PARAMS, f"Invalid params: {problem.message}")
-        code, reason = self._judged(problem, failed.tool)
-        return self._refused(failed, code, _details(failed.args, reason or problem.message))
+        code, reason = self._judge(problem, failed.tool)
+        return self._refuse(failed, code, _details(failed.args, reason or problem.message))
 
     def bad_arguments(self, failed: FailedCall) -> Answer:
         fault = failed.problem
@@ -98,9 +98,9 @@ class Envelope(Style):
             code = "INVALID_NOTE_PATH"
         if code is None:
             self.protocol_error(INVALID_PARAMS, f"Invalid params: {fault.message}")
-        return self._refused(failed, code, _details(failed.args, fault.message))
+        return self._refuse(failed, code, _details(failed.args, fault.message))
 
-    def _judged(self, problem: Problem, tool: str) -> tuple[str, str]:
+    def _judge(self, problem: Problem, tool: str) -> tuple[str, str]:
         """The code and the reason: what the problem is about can matter more than its kind."""
         details = problem.details
         match problem.code, details.get("what"):
@@ -118,7 +118,7 @@ class Envelope(Style):
                 return OF_INVALID[str(what)], details.get("reason", "")
         return self.table[problem.code]
 
-    def _refused(self, failed: FailedCall, code: str, details: dict[str, Any]) -> Answer:
+    def _refuse(self, failed: FailedCall, code: str, details: dict[str, Any]) -> Answer:
         if code in WATCHED or details.get("reason") in (TRAVERSAL, OUTSIDE):
             log.warning("%s refused to %r: %s %r", failed.tool, failed.call.caller, code, details)
         error = {"success": False, "error": MESSAGES[code], "code": code, "details": details}

@@ -20,18 +20,7 @@ from notewright.notes.glob import glob_matcher
 from notewright.notes.path import NotePath, path_problem
 from notewright.stores.base import Entry
 from notewright.surfaces.base import MOST_BYTES, Answer, Args, Call, Limiter, Surface, Tool, whole
-from notewright.surfaces.octarine.render import (
-    TRAVERSAL,
-    Envelope,
-    as_json,
-    highlight,
-    line_around,
-    metadata,
-    note_info,
-    preview,
-    result,
-    success,
-)
+from notewright.surfaces.octarine import render as words
 from notewright.surfaces.schema import CHANGES, LOOKS, field, flag, takes, text, tool
 
 CALLS = {  # in a minute
@@ -57,7 +46,7 @@ def _workspaces(call: Call, raw: str | None) -> Callable[[], list[Workspace]]:
     if not found and (not raw or _UNSAFE.search(raw) or _CONTROL.search(raw) or raw.strip(" .") != raw):
         raise _invalid("workspace", "A workspace is named by one plain name")
     if not found and ("/" in raw or ".." in raw):
-        raise _invalid("workspace", TRAVERSAL if ".." in raw else "A workspace is named by one plain name")
+        raise _invalid("workspace", words.TRAVERSAL if ".." in raw else "A workspace is named by one plain name")
 
     def known() -> list[Workspace]:
         if not found:
@@ -69,7 +58,7 @@ def _workspaces(call: Call, raw: str | None) -> Callable[[], list[Workspace]]:
 
 def _path(raw: str) -> NotePath:
     """A path from the workspace's root, whether it begins with `/` or not."""
-    reason = _fault(raw)
+    reason = _path_fault(raw)
     if reason:
         raise _invalid("path", reason)
     return NotePath(raw.removeprefix("/"))
@@ -79,9 +68,9 @@ def _folder(raw: str) -> str:
     return "" if raw in ("", "/") else _path(raw.removesuffix("/"))
 
 
-def _fault(raw: str) -> str | None:
+def _path_fault(raw: str) -> str | None:
     if ".." in re.split(r"[/\\]", raw):
-        return TRAVERSAL
+        return words.TRAVERSAL
     if raw.startswith(("//", "\\\\")) or re.match(r"/?[A-Za-z]:", raw):
         return "Paths of a whole machine are not allowed"
     if raw == "~" or (raw.startswith("~") and "/" in raw):
@@ -104,10 +93,10 @@ def read_note(call: Call, args: Args) -> str:
     known, path = _workspaces(call, args["workspace"]), _path(args["note_path"])
     (ws,) = known()
     stored = fetch_copy(ws, path)
-    return success(
+    return words.success(
         {
             "content": decode(stored.data)[0],
-            "metadata": metadata(stored.entry, created(ws, [stored.entry])[path]),
+            "metadata": words.metadata(stored.entry, created(ws, [stored.entry])[path]),
             "encoding": "utf-8",
             "hash": hashlib.sha256(stored.data).hexdigest(),
         }
@@ -127,7 +116,7 @@ def write_note(call: Call, args: Args) -> str:
     done = replace_with_copy(ws, path, data, **options)
     told = {"path": path, "operation": "created" if done.created else "updated", "size": done.size}
     backup = {} if done.backup is None else {"backup": done.backup}
-    return success({**told, "hash": hashlib.sha256(data).hexdigest(), **backup})
+    return words.success({**told, "hash": hashlib.sha256(data).hexdigest(), **backup})
 
 
 # ---- searching ----------------------------------------------------------------------------------------
@@ -136,7 +125,7 @@ def write_note(call: Call, args: Args) -> str:
 def search_notes(settings: Octarine, call: Call, args: Args) -> Answer:
     """Find notes that hold a text, frontmatter included, with every match's line and column."""
     started = time.perf_counter()
-    known, asked = _workspaces(call, args.get("workspace")), _asked(settings, call, args)
+    known, asked = _workspaces(call, args.get("workspace")), _parse_query(settings, call, args)
     offset, limit = args.get("offset", 0), min(args.get("limit", settings.search_limit), MOST_RESULTS)
     found = rank_texts(known(), asked, args.get("sort_by", "relevance"), offset=offset, limit=limit)
     shown = _ResultPage(found, settings.preview_length, args.get("include_content", True))
@@ -148,10 +137,10 @@ def search_notes(settings: Octarine, call: Call, args: Args) -> Answer:
         "executionTime": round((time.perf_counter() - started) * 1000),
         "hasMore": offset + len(found.notes) < found.total,
     }
-    return _cut(success(data), found.late, shown.cut)
+    return _say_cut(words.success(data), found.late, shown.cut)
 
 
-def _asked(settings: Octarine, call: Call, args: Args) -> Find:
+def _parse_query(settings: Octarine, call: Call, args: Args) -> Find:
     query, regex = args["query"], args.get("regex", False)
     if (query or regex) and not query.strip():
         raise _invalid("query", "Query is empty")
@@ -178,9 +167,9 @@ class _ResultPage:
         for one in self.found.notes:
             call.stop_if_cancelled()
             text = one.text
-            around = preview(text, one.found.first, self.preview_length) if self.content else ""
+            around = words.preview(text, one.found.first, self.preview_length) if self.content else ""
             places = find_places(one.ws, self.found.asked, text) if one.found.matches else iter(())
-            shown.append(result(one, around, self._highlights(text, places)))
+            shown.append(words.result(one, around, self._highlights(text, places)))
         return shown
 
     def _highlights(self, text: str, places: Iterable[TextMatch]) -> list[dict[str, Any]]:
@@ -190,12 +179,12 @@ class _ResultPage:
             if shown and self.room < 0:
                 self.cut = True
                 break
-            shown.append(highlight(place, line_around(text, place) if self.content else ""))
+            shown.append(words.highlight(place, words.line_around(text, place) if self.content else ""))
             self.room -= 60 + len(shown[-1]["context"].encode(errors="replace"))
         return shown
 
 
-def _cut(text: str, late: bool, cut: bool) -> Answer:
+def _say_cut(text: str, late: bool, cut: bool) -> Answer:
     """An answer that lacks something says so beside the envelope."""
     said = ["Cut: time ran out before every note was looked at. Narrow the query."] if late else []
     said += ["Cut: not all highlights are shown. Narrow the query or the limit."] if cut else []
@@ -215,7 +204,7 @@ def list_notes(settings: Octarine, call: Call, args: Args) -> Answer:
     entries = _matching(call, walked, matches, len(folder) + 1 if folder else 0)
     times = created(ws, [entry for entry in entries if not is_folder(entry)])
     _sort(entries, times, args.get("sort_by", "name"), args.get("sort_order", "asc"))
-    return _listed(folder, entries, times)
+    return _render_listing(folder, entries, times)
 
 
 def _matching(call: Call, walked: Iterable[Entry], matches: Callable[[str], bool], start: int) -> list[Entry]:
@@ -227,12 +216,12 @@ def _matching(call: Call, walked: Iterable[Entry], matches: Callable[[str], bool
     return found
 
 
-def _listed(folder: str, entries: list[Entry], times: dict[str, float]) -> Answer:
+def _render_listing(folder: str, entries: list[Entry], times: dict[str, float]) -> Answer:
     folders = sum(map(is_folder, entries))
     size = sum(entry.size for entry in entries if not is_folder(entry))
     totals = {"totalFiles": len(entries) - folders, "totalDirectories": folders, "totalSize": size}
-    rest = as_json({"directory": folder, **totals})
-    notes = [as_json(note_info(entry, times.get(entry.path))) for entry in entries]
+    rest = words.as_json({"directory": folder, **totals})
+    notes = [words.as_json(words.note_info(entry, times.get(entry.path))) for entry in entries]
     around = '{"success":true,"data":{"notes":[', f"],{rest[1:]}}}"
     return whole(notes, "directory or the filter", separator=",", around=around)
 
@@ -340,4 +329,4 @@ def surface(limiter: Limiter | None = None, settings: Octarine | None = None) ->
             limiter.count(f"octarine {tool} {call.caller}", [windows[tool]])
 
     counts = limiter is not None and held.rate_limits
-    return Surface("octarine", INSTRUCTIONS, _tools(held), Envelope(), guard=guard, counts=counts)
+    return Surface("octarine", INSTRUCTIONS, _tools(held), words.Envelope(), guard=guard, counts=counts)

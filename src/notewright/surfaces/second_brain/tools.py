@@ -169,7 +169,7 @@ def write(call: Call, args: Args) -> Answer:
     if len(data) > WRITE_BYTES:
         raise TooLarge("Content exceeds 1MB limit", size=len(data), limit=WRITE_BYTES)
     put(ws, path, data)
-    return _told(ws, f"Successfully wrote {len(data)} bytes to {path}")
+    return _with_quota_warning(ws, f"Successfully wrote {len(data)} bytes to {path}")
 
 
 def edit(call: Call, args: Args) -> Answer:
@@ -182,11 +182,11 @@ def edit(call: Call, args: Args) -> Answer:
     if "new_path" in args:
         new = _path(args["new_path"], "new_path")
         change_path(ws, path, new, change)
-        return _told(ws, f"Successfully moved {path} to {new}")
+        return _with_quota_warning(ws, f"Successfully moved {path} to {new}")
     if change is None:
         raise Invalid("No operation specified (provide old_str/new_str, new_path, or delete)", what="path")
     change_text(ws, path, change)
-    return _told(ws, f"Successfully edited {path}")
+    return _with_quota_warning(ws, f"Successfully edited {path}")
 
 
 def _change(path: NotePath, old: str | None, new: str | None) -> Callable[[str], str] | None:
@@ -201,7 +201,7 @@ def _change(path: NotePath, old: str | None, new: str | None) -> Callable[[str],
     return lambda text: apply(text, Replace(old, new), path)
 
 
-def _told(ws: Workspace, said: str) -> Answer:
+def _with_quota_warning(ws: Workspace, said: str) -> Answer:
     """The answer, with a warning where the workspace is nearly full."""
     used = quota_share(ws)
     if used is None or used < WARN_AT:
@@ -216,7 +216,7 @@ def glob(call: Call, args: Args) -> Answer:
     if not pattern.strip():
         raise Invalid("Invalid glob pattern: it is empty", what="pattern")
     limit = min(_count(args, "max_results") or 100, MOST)
-    with _called("glob"):
+    with _naming("glob"):
         wanted = PathGlob(pattern)
     chosen = Selection(
         notes_only=False,
@@ -251,7 +251,7 @@ def grep(call: Call, args: Args) -> Answer:
         spans=0,
         cancelled=call.cancelled,
     )
-    with _called("regex"):
+    with _naming("regex"):
         found = grep_notes(ws, asked)
     rows = []
     for one in found.items:
@@ -265,13 +265,13 @@ def _scope(raw: str) -> str:
     if re.search(r"(^|/)(\.|/|$)|[\x00-\x1f\x7f]", scope) or len(scope) > PATH_CHARACTERS:
         raise Invalid(f"Invalid path {_short(raw)!r}: name a file or folder from the root, or a glob", what="path")
     if re.search(r"[*?\[{]", scope):
-        with _called("glob"):
+        with _naming("glob"):
             glob_matcher(scope)
     return scope
 
 
 @contextmanager
-def _called(kind: str) -> Iterator[None]:
+def _naming(kind: str) -> Iterator[None]:
     """What is wrong with a pattern, in the dialect's words."""
     try:
         yield
@@ -330,7 +330,7 @@ TOOLS = (
 )
 
 
-def _deleting(schema: Schema, args: Args) -> Args:
+def _drop_when_deleting(schema: Schema, args: Args) -> Args:
     """Where a file is to be deleted nothing else matters, not even what cannot be."""
     deleting = schema is EDIT and args.get("delete") is True
     return {name: args[name] for name in ("path", "delete") if name in args} if deleting else args
@@ -350,7 +350,7 @@ def surface(limiter: Limiter | None = None) -> Surface:
         Numbered(),
         prompts=PROMPTS,
         resources=NoteResources("file:///", notes_only=False, whole_library=False, audience=("user",)),
-        coerce=_deleting,
+        coerce=_drop_when_deleting,
         guard=guard,
         counts=limiter is not None,
         sessions="required",
