@@ -5,11 +5,11 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
-from notewright.engine.find.links import ResolvedLink, all_links, broken, incoming, link_seen, resolver
+from notewright.engine.find.links import ResolvedLink, incoming, resolved_links
+from notewright.engine.indexing.ready import from_snapshot, wait
 from notewright.engine.read import read
-from notewright.engine.workspace import Workspace, by_whole_index
+from notewright.engine.workspace import Workspace
 from notewright.errors import Problem
 from notewright.index.base import Needles, Selection
 from notewright.notes.excerpts import Excerpt, line_around, sentence_around
@@ -29,14 +29,14 @@ class Finding:
 
 def check(ws: Workspace) -> list[Finding]:
     """Everything worth telling, by path and line. Changes nothing."""
-    ws.follower.wait(ws.limits.index_seconds)
+    wait(ws)
     entries = [entry for entry in ws.store.entries() if entry.kind != "folder" and ws.access.sees(entry.path)]
     found = [*_links(ws), *_names(entries), *_aliases(ws), *_contents(ws), *_index(ws, entries), *_unlisted(ws)]
     return sorted(found, key=lambda finding: (finding.path, finding.line or 0, finding.kind))
 
 
 def _links(ws: Workspace) -> Iterator[Finding]:
-    for link in broken(ws):
+    for link in _broken(ws):
         written = f"[[{link.target}{link.subpath}]]"
         if link.status == "broken":
             yield Finding("broken_link", link.source, link.line, f"{written} leads nowhere")
@@ -44,6 +44,11 @@ def _links(ws: Workspace) -> Iterator[Finding]:
             yield Finding(
                 "ambiguous_link", link.source, link.line, f"{written} could mean several notes; it means {link.path}"
             )
+
+
+@from_snapshot
+def _broken(ws: Workspace) -> list[ResolvedLink]:
+    return [link for link in resolved_links(ws) if link.status != "ok"]
 
 
 def _names(entries: list[Entry]) -> Iterator[Finding]:
@@ -99,9 +104,6 @@ def _unlisted(ws: Workspace) -> Iterator[Finding]:
             yield Finding("file", path, None, why)
 
 
-TOGETHER = 5_000  # links
-
-
 @dataclass(frozen=True, slots=True)
 class BrokenLinks:
     """Of one folder and everything below it. `late`: time ran out, and there may be more links; orphans are unknown."""
@@ -111,17 +113,14 @@ class BrokenLinks:
     late: bool
 
 
+@from_snapshot
 def broken_links(ws: Workspace, folder: str) -> BrokenLinks:
     """One look at every link of the workspace."""
-    return by_whole_index(ws, lambda: _loose_ends(ws, folder))
-
-
-def _loose_ends(ws: Workspace, folder: str) -> BrokenLinks:
     until = time.monotonic() + ws.limits.seconds
     inside = f"{folder}/" if folder else ""
     loose: list[ResolvedLink] = []
     linked: set[NotePath] = set()
-    for seen in _all_seen(ws):
+    for seen in resolved_links(ws):
         if time.monotonic() > until:
             return BrokenLinks(tuple(loose), (), True)
         if seen.status != "ok" and seen.source.startswith(inside):
@@ -130,14 +129,6 @@ def _loose_ends(ws: Workspace, folder: str) -> BrokenLinks:
             linked.add(seen.path)
     notes, _ = ws.index.select(Selection(folder=folder, visible=ws.access.visibility))
     return BrokenLinks(tuple(loose), tuple(note.path for note in notes if note.path not in linked), False)
-
-
-def _all_seen(ws: Workspace) -> Iterator[ResolvedLink]:
-    """Every link there is, some thousands at a time: their names are looked up together."""
-    rows = all_links(ws)
-    while batch := list(islice(rows, TOGETHER)):
-        means = resolver(ws, expected=[row.target for row in batch])
-        yield from (link_seen(row, means(row.target, row.source)) for row in batch)
 
 
 MOST = 200
@@ -150,6 +141,7 @@ class UnlinkedMention:
     context: Excerpt  # the line, with the name in it
 
 
+@from_snapshot
 def mentions(ws: Workspace, path: NotePath) -> list[UnlinkedMention]:
     """Lines of notes that do not link to this one and yet name it, by its name or an alias; bounded."""
     linked = {path, *(link.source for link in incoming(ws, path))}

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
 
-from notewright.engine.indexing import before_index
+from notewright.engine.indexing import before_index, ready
 from notewright.engine.symlinks import sees_through_symlinks
-from notewright.engine.workspace import Workspace, by_whole_index
+from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
 from notewright.index.base import Filed, PathGlob, Selection
 from notewright.ledger.base import Past
@@ -132,13 +132,13 @@ def _as_typed(raw: str) -> list[NotePath]:
 
 def _named(ws: Workspace, path: NotePath) -> Sequence[NotePath]:
     """Files the words could mean: the same path but for case, else that name or path ending, else that alias."""
-    if not before_index.is_fresh(ws):
+    if not ready.is_fresh(ws):
         found = _ending_in(
             path, [p for p in before_index.by_name(ws, link_key(path)) if ws.access.sees(p) and exists(ws, p)]
         )
         if found:
             return found
-        ws.follower.wait(ws.limits.index_seconds)
+        ready.wait(ws)
     with ws.index.steady():
         found = _ending_in(path, [p for p in ws.index.bearing(link_key(path)) if ws.access.sees(p)])
         return found or [p for p in dict.fromkeys(ws.index.aliased(path_key(path))) if ws.access.sees(p)]
@@ -217,7 +217,7 @@ def _nearest_folders(ws: Workspace, path: NotePath, count: int = 3) -> list[str]
         return max(difflib.SequenceMatcher(None, wanted, name).ratio() for name in names)
 
     try:
-        ws.follower.wait(ws.limits.index_seconds)
+        ready.wait(ws)
     except Problem:
         return []
     found = [name for name, _ in ws.index.folders(visible=ws.access.visibility)][:2000]
@@ -228,9 +228,9 @@ def listing(ws: Workspace, selection: Selection) -> tuple[list[Filed], int]:
     """Files, sorted and paged, as this reader may see them, and how many there are in all."""
     if selection.sort not in ("path", "name", "modified", "created", "size"):
         raise Invalid(f"cannot sort by {selection.sort!r}", hint="sort by name, modified, created or size", what="sort")
-    if before_index.can_select(selection) and not before_index.is_fresh(ws):
+    if before_index.can_select(selection) and not ready.is_fresh(ws):
         return before_index.select(ws, selection)
-    return by_whole_index(ws, lambda: ws.index.select(selection))
+    return ready.snapshot(ws, lambda: ws.index.select(selection))
 
 
 def list_folder(
@@ -263,7 +263,7 @@ def _subfolders(ws: Workspace, inside: str) -> Iterator[tuple[str, int]]:
     visible = ws.access.visibility
     told = (
         ws.index.folders(below=inside[:-1], visible=visible)
-        if before_index.is_fresh(ws)
+        if ready.is_fresh(ws)
         else before_index.folders(ws, visible)
     )
     for folder, count in told:

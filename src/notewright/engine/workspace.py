@@ -3,11 +3,10 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from notewright.engine.access import Access
-from notewright.errors import Indexing
 from notewright.index.base import Index, Progress
 from notewright.ledger.base import Actor, Change, Ledger
 from notewright.locks import Coordination, NoCoordination
@@ -128,20 +127,3 @@ class Workspace:
 def with_timeout(ws: Workspace, seconds: float) -> Workspace:
     """The same notes for somebody who waits for the index no longer than this."""
     return replace(ws, limits=replace(ws.limits, index_seconds=seconds))
-
-
-_Answer = TypeVar("_Answer")
-
-
-def by_whole_index(ws: Workspace, ask: Callable[[], _Answer]) -> _Answer:
-    """An answer of an index that knew every note from the first question to the last, and of one moment: a rename filed
-    in between would show links as they were and names as they are. One that is deleted in between is waited for and
-    asked again: an empty one would answer as if there were nothing."""
-    for _ in range(4):
-        ws.follower.wait(ws.limits.index_seconds)
-        asked = ws.index.generation()
-        with ws.index.steady():
-            answer = ask()
-        if asked.whole and ws.index.generation() == asked:
-            return answer
-    raise Indexing("the index is being built again", hint="try again in a moment", done=0, total=None)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from notewright.engine.changes.commit import Drop, Edited, Plan, Put, commit, commit_latest, edit, text_of
 from notewright.engine.dialects.copies import TRASH
 from notewright.engine.find.links import incoming
+from notewright.engine.indexing.ready import is_fresh
 from notewright.engine.read import exists, missing
 from notewright.engine.workspace import Workspace
-from notewright.errors import Conflict, Exists, Forbidden, Indexing, Invalid, NotFound, Problem, TooLarge
+from notewright.errors import Conflict, Exists, Forbidden, Invalid, NotFound, Problem, TooLarge
 from notewright.notes.edits.edit import Edit, apply, apply_all, may_apply_again
 from notewright.notes.links.resolve import link_key
 from notewright.notes.path import NotePath, name_problem, path_key
@@ -103,11 +104,7 @@ def _siblings(ws: Workspace, place: NotePath) -> list[NotePath]:
 
 def _bearing(ws: Workspace, place: NotePath) -> Sequence[NotePath]:
     """Files with this name, spelled anyhow: from the index, for a folder may hold ten thousand of others."""
-    try:
-        ws.follower.wait(0)
-    except Indexing:
-        return _siblings(ws, place)
-    return ws.index.bearing(link_key(place.name))
+    return ws.index.bearing(link_key(place.name)) if is_fresh(ws) else _siblings(ws, place)
 
 
 def admit(ws: Workspace, path: NotePath, size: int) -> None:
@@ -140,11 +137,7 @@ def create(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> 
 
 def _is_indexed(ws: Workspace, path: NotePath) -> bool:
     """A file is there, as far as the index knows: the store is not asked, for a write that makes a file asks it."""
-    try:
-        ws.follower.wait(0)
-    except Indexing:
-        return exists(ws, path)
-    return ws.index.filed(path) is not None and exists(ws, path)
+    return (not is_fresh(ws) or ws.index.filed(path) is not None) and exists(ws, path)
 
 
 def _taken(path: NotePath) -> Exists:

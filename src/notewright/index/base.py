@@ -167,15 +167,6 @@ class WordMatches:
     starts: dict[int, list[int]] = field(default_factory=dict)  # words before each section of a note, and in all
 
 
-@dataclass(frozen=True, slots=True)
-class SentenceMatches:
-    """What the sentences in which others link to a note say of it."""
-
-    best: Mapping[int, float]  # bm25 of the best sentence
-    said: Mapping[int, Mapping[int, int]]  # how often which word of the question
-    lengths: Mapping[int, int]  # of these notes and those found by their own words, in words
-
-
 class NameMatch(NamedTuple):
     """A note one of whose names holds nothing but words of the question."""
 
@@ -190,7 +181,9 @@ class SearchEvidence:
 
     total: int  # notes there are
     by_words: tuple[WordMatches, ...] = ()  # as written, and by stems where a word has other forms; () for no match
-    sentences: SentenceMatches = SentenceMatches({}, {}, {})
+    best_mention: Mapping[int, float] = field(default_factory=dict)  # bm25 of the best sentence that links to a note
+    said: Mapping[int, Mapping[int, int]] = field(default_factory=dict)  # how often which word, by all of them
+    lengths: Mapping[int, int] = field(default_factory=dict)  # of notes, in words
     names: tuple[NameMatch, ...] = ()
     forms: tuple[str, ...] = ()  # of all words and phrases, in lower case without accents
     any_of: int = 0  # notes with any of the words, counted up to a bound
@@ -276,12 +269,10 @@ class Build(Protocol):
 
     def finish(self) -> None:
         """Everything is filed: make it ready to answer (secondary indexes, full text)."""
-        ...
 
     def swap(self, again: Callable[[Iterable[str]], Iterable[Filing]]) -> None:
         """Put it in the old one's place, for every process. What was `touched` meanwhile is asked for again first; a
         touched path that `again` does not answer is gone. The caller holds the store's lock."""
-        ...
 
 
 class Index(Names, Protocol):
@@ -289,27 +280,21 @@ class Index(Names, Protocol):
 
     def file(self, filings: Iterable[Filing], *, drop: Iterable[str] = ()) -> None:
         """Put these in place of what was known of them and forget the dropped: one transaction."""
-        ...
 
     def touched(self, paths: Iterable[str]) -> None:
         """These were changed by us: a build under way in any process must read them again."""
-        ...
 
     def rebuilding(self, total: int) -> AbstractContextManager[Build]:
         """Fill a new index; leaving without `swap` throws it away."""
-        ...
 
     def steady(self) -> AbstractContextManager[None]:
         """What this thread asks inside is answered from one moment, whatever is filed meanwhile."""
-        ...
 
     def generation(self) -> Generation:
         """Which index answers now. The same and whole before and after some questions: so were their answers."""
-        ...
 
     def settled(self, name: str) -> None:
         """The index of that name was filled and equals the store: it is whole, if it still is the one that answers."""
-        ...
 
     def progress(self) -> Progress: ...
 
@@ -321,80 +306,62 @@ class Index(Names, Protocol):
 
     def select(self, selection: Selection) -> tuple[list[Filed], int]:
         """The page asked for, and how many there are in all."""
-        ...
 
     def stamps(self) -> list[tuple[str, str]]:
         """(path, stamp) of every file, in code point order of the path."""
-        ...
 
     def count(self) -> tuple[int, int]:
         """(notes, other files)."""
-        ...
 
     def usage(self) -> tuple[int, int]:
         """(files, bytes) in all, hidden ones included: for quotas."""
-        ...
 
     def folders(self, below: str = "", visible: Visibility = EVERYTHING) -> list[tuple[str, int]]:
         """Every folder below one that holds files, with how many notes are in it and below."""
-        ...
 
     def bearing_each(self, keys: Sequence[str]) -> dict[str, list[NotePath]]:
         """`bearing` for many keys at once; what nothing bears is left out."""
-        ...
 
     def names_like(self, key: str, limit: int = 200, visible: Visibility = EVERYTHING) -> list[NotePath]:
         """Notes whose names share letters with this key, best first: for suggestions."""
-        ...
 
     def other_names(self, path: str) -> list[str]:
         """The title and aliases of a note: what else it may be linked by."""
-        ...
 
     def alias_twins(self) -> list[tuple[str, list[NotePath]]]:
         """Aliases that several notes claim."""
-        ...
 
     # ---- what is in notes ----
 
     def links_from(self, paths: Sequence[str]) -> list[LinkRow]:
         """The links of these notes, by path and line."""
-        ...
 
     def links_toward(self, keys: Sequence[str]) -> list[LinkRow]:
         """Links whose target's last segment (or whole slug) has one of these keys."""
-        ...
 
     def tags(self, visible: Visibility = EVERYTHING) -> dict[str, int]:
         """Every tag, as most notes spell it, with its number of notes."""
-        ...
 
     def tags_of(self, paths: Sequence[str]) -> dict[str, list[str]]: ...
 
     def property_of(self, key: str, paths: Sequence[str]) -> dict[str, Any]:
         """One property of many notes, of those that have it."""
-        ...
 
     def text(self, path: str) -> str | None:
         """The text as indexed."""
-        ...
 
     def bodies(self, needles: Needles, folder: str = "", visible: Visibility = EVERYTHING) -> Iterator[list[Body]]:
         """Notes that may match, in batches of a few megabytes, in path order, narrowed by the words of the index."""
-        ...
 
     # ---- what a search is made of (`engine/find/search.py`) ----
 
     def evidence(self, query: Query, depth: int, narrow: bool = True) -> SearchEvidence:
         """What there is for a ranking, the best `depth` notes of each kind. `narrow`: the rarest words choose."""
-        ...
 
     def neighbours(self, notes: Sequence[int]) -> list[tuple[int, int]]:
         """(source, target) of links of these notes to others."""
-        ...
 
     def degrees(self, notes: Sequence[int], visible: Visibility = EVERYTHING) -> dict[int, int]:
         """How many links lead from and to each of these notes that may be seen."""
-        ...
 
     def notes(self, numbers: Sequence[int]) -> dict[int, IndexedNote]: ...

@@ -8,23 +8,22 @@ are outside the workspace and its quotas: what is deleted makes room, and copies
 import stat
 from collections.abc import Iterable, Mapping
 
+from notewright.engine.indexing.ready import is_fresh
 from notewright.engine.workspace import Workspace
-from notewright.errors import Indexing, Quota
+from notewright.errors import Quota
 from notewright.ledger.base import Step
 
 
 def usage(ws: Workspace) -> tuple[int, int]:
     """(files, bytes) in all, hidden ones included. While the index does not know every file, all are listed."""
-    try:
-        ws.follower.wait(0)
-    except Indexing:
-        sizes = [
-            entry.size
-            for entry in ws.store.entries()
-            if entry.kind in ("file", "placeholder") or (entry.kind == "symlink" and stat.S_ISREG(entry.mode or 0))
-        ]
-        return len(sizes), sum(sizes)
-    return ws.index.usage()
+    if is_fresh(ws):
+        return ws.index.usage()
+    sizes = [
+        entry.size
+        for entry in ws.store.entries()
+        if entry.kind in ("file", "placeholder") or (entry.kind == "symlink" and stat.S_ISREG(entry.mode or 0))
+    ]
+    return len(sizes), sum(sizes)
 
 
 def is_bounded(ws: Workspace) -> bool:

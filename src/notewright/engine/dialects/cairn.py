@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from notewright.engine.changes.commit import Plan, Put, commit_latest, read_or_none
+from notewright.engine.indexing.ready import from_snapshot, wait
 from notewright.engine.read import created, decode, exists, listing, missing
-from notewright.engine.workspace import Workspace, by_whole_index
+from notewright.engine.workspace import Workspace
 from notewright.engine.write import TRIES, admit, change_text, create, new_path
 from notewright.errors import Exists, Invalid, NotFound, TooLarge
 from notewright.index.base import Filed, Selection
@@ -31,6 +32,7 @@ class NoteSummary:
     modified: float  # seconds since 1970
 
 
+@from_snapshot
 def note_summaries(
     ws: Workspace, chosen: Selection, prefix: str = "", *, deep: bool = True
 ) -> tuple[list[NoteSummary], int]:
@@ -38,10 +40,6 @@ def note_summaries(
 
     `prefix` is a path without `.md`: the note of that name and those below it, not `deep` only one step below.
     """
-    return by_whole_index(ws, lambda: _cards(ws, chosen, prefix, deep))
-
-
-def _cards(ws: Workspace, chosen: Selection, prefix: str, deep: bool) -> tuple[list[NoteSummary], int]:
     asked = replace(chosen, folder=prefix, recursive=deep, folder_note=bool(prefix), visible=ws.access.visibility)
     found, total = _by_birth(ws, asked) if chosen.sort == "created" else listing(ws, asked)
     paths = [filed.path for filed in found]
@@ -91,7 +89,7 @@ def write_stamped(
     Exists with the details `alias` and `path` where another note has an alias that this one did not have before.
     """
     admit(ws, path, 0)
-    ws.follower.wait(ws.limits.index_seconds)
+    wait(ws)
     if not exists(ws, path):
         path = new_path(ws, path)
     text = joined(path, content, tags, aliases)
@@ -115,7 +113,7 @@ def write_stamped(
 
 def patch_stamped(ws: Workspace, path: NotePath, edit: Edit) -> StampedWrite:
     """Edit a note that is there. Aliases as in `write_stamped`."""
-    ws.follower.wait(ws.limits.index_seconds)
+    wait(ws)
     added: list[int] = []
 
     def change(text: str) -> str:

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from notewright.engine.find.links import WRITTEN_AS_NAMES
+from notewright.engine.indexing.ready import wait
 from notewright.engine.workspace import Workspace
 from notewright.notes.links.resolve import Meaning, lens, meaning, name_keys
 from notewright.notes.path import NotePath
-
-WRITTEN = frozenset({"wikilink", "embed", "frontmatter"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def forward_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePat
     """Where the wikilinks of a note lead, each once, in code point order; not those to nothing or to a place in it."""
     source = full_name(ws, path)
     with _from_one_moment(workspaces):
-        rows = [row for row in ws.index.links_from([path]) if row.kind in WRITTEN and row.target.strip()]
+        rows = [row for row in ws.index.links_from([path]) if row.kind in WRITTEN_AS_NAMES and row.target.strip()]
         found = {_meant(workspaces, row.target, source).path for row in rows}
     return sorted(one for one in found if one is not None)
 
@@ -65,7 +65,7 @@ def back_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) 
 def _from_one_moment(workspaces: Sequence[Workspace]) -> Iterator[None]:
     """Every index is fresh, and answers as of now until the end."""
     for ws in workspaces:
-        ws.follower.wait(ws.limits.index_seconds)
+        wait(ws)
     with ExitStack() as stack:
         for ws in workspaces:
             stack.enter_context(ws.index.steady())
@@ -74,7 +74,7 @@ def _from_one_moment(workspaces: Sequence[Workspace]) -> Iterator[None]:
 
 def _candidates(ws: Workspace, keys: tuple[str, ...]) -> Iterator[tuple[NotePath, str]]:
     for row in ws.index.links_toward(keys):
-        if row.kind in WRITTEN and ws.access.sees(row.source):
+        if row.kind in WRITTEN_AS_NAMES and ws.access.sees(row.source):
             yield full_name(ws, row.source), row.target
 
 

@@ -5,16 +5,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from notewright.engine.find.links import all_links
-from notewright.engine.read import exists, missing
-from notewright.engine.workspace import Workspace, by_whole_index
-from notewright.errors import Indexing, NotFound
+from notewright.engine.find.links import WRITTEN_AS_NAMES, resolved_links
+from notewright.engine.indexing import before_index
+from notewright.engine.indexing.ready import from_snapshot, is_fresh
+from notewright.engine.read import exists, listing, missing
+from notewright.engine.workspace import Workspace
+from notewright.errors import NotFound
 from notewright.index.base import Selection
+from notewright.notes.links.resolve import STEM
 from notewright.notes.parse.tags import property_tags
 from notewright.notes.path import NotePath, path_key, path_problem
 from notewright.stores.base import Store
-
-WRITTEN_AS_NAMES = frozenset(("wikilink", "embed", "frontmatter"))  # kinds of links that name a note in brackets
 
 _Made = TypeVar("_Made")
 _kept: WeakKeyDictionary[Store, dict[tuple[object, ...], Any]] = WeakKeyDictionary()
@@ -50,42 +51,38 @@ def note_by_name(ws: Workspace, name: str) -> NotePath:
         raise NotFound(f"there is no {name}", what="note", path=name)
     if _at_root(ws, name):
         return NotePath(place)  # no path is shorter
-    for path in _by_length(_indexed(ws, name) if _is_fresh(ws) else ()):
+    for path in sorted(_named(ws, name), key=lambda path: (len(path), path)):
         if exists(ws, path):
             return path
-    for path in _by_length(_walked(ws, name)):  # made a moment ago, by somebody else
-        return path
+    for folder, _ in ws.index.folders(visible=ws.access.visibility):  # made outside where nothing watches
+        if exists(ws, path := NotePath(f"{folder}/{place}")) and ws.access.sees(path):
+            return path
     raise missing(ws, NotePath(place))
 
 
 def is_taken(ws: Workspace, name: str) -> bool:
     """Does any note, in whatever folder, have exactly this name?"""
-    return _at_root(ws, name) or bool(all_with_name(ws, name))
+    return _at_root(ws, name) or bool(_named(ws, name))
 
 
 def all_with_name(ws: Workspace, name: str) -> list[NotePath]:
     """Every note with exactly this name."""
-    return by_name(_indexed(ws, name) if _is_fresh(ws) else _walked(ws, name))
+    return by_name(_named(ws, name))
+
+
+def _named(ws: Workspace, name: str) -> list[NotePath]:
+    key = path_key(name)
+    bearing = ws.index.bearing(key) if is_fresh(ws) else before_index.by_name(ws, key)
+    return [path for path in bearing if path.is_note and path.stem == name and ws.access.sees(path)]
 
 
 def all_named(ws: Workspace) -> list[NotePath]:
     """Every note, by name and then by path. While the index is not there yet, whatever the store lists."""
-    if not _is_fresh(ws):
-        return by_name(entry.path for entry in ws.store.entries() if entry.path.is_note and ws.access.sees(entry.path))
-    found, _ = ws.index.select(Selection(visible=ws.access.visibility))
-    return by_name(filed.path for filed in found)
+    return by_name(filed.path for filed in listing(ws, Selection(visible=ws.access.visibility))[0])
 
 
 def by_name(paths: Iterable[NotePath]) -> list[NotePath]:
     return sorted(paths, key=lambda path: (path.stem, path))
-
-
-def _is_fresh(ws: Workspace) -> bool:
-    try:
-        ws.follower.wait(0)
-    except Indexing:
-        return False
-    return True
 
 
 def _at_root(ws: Workspace, name: str) -> bool:
@@ -93,37 +90,16 @@ def _at_root(ws: Workspace, name: str) -> bool:
     return ws.access.sees(place) and exists(ws, place)
 
 
-def _indexed(ws: Workspace, name: str) -> Iterator[NotePath]:
-    return (path for path in ws.index.bearing(path_key(name)) if _is_named(ws, path, name))
-
-
-def _walked(ws: Workspace, name: str) -> Iterator[NotePath]:
-    return (entry.path for entry in ws.store.entries() if _is_named(ws, entry.path, name))
-
-
-def _is_named(ws: Workspace, path: NotePath, name: str) -> bool:
-    return path.is_note and path.stem == name and ws.access.sees(path)
-
-
-def _by_length(paths: Iterable[NotePath]) -> list[NotePath]:
-    return sorted(paths, key=lambda path: (len(path), path))
-
-
 # ---- links by name ------------------------------------------------------------------------------------
 
 
+@from_snapshot
 def unresolved_links(ws: Workspace) -> list[tuple[NotePath, str]]:
     """Links in brackets to a name that nothing has: where they stand and what they say, each once, in order."""
-    return by_whole_index(ws, lambda: _unmet_names(ws))
-
-
-def _unmet_names(ws: Workspace) -> list[tuple[NotePath, str]]:
-    files, _ = ws.index.select(Selection(notes_only=False, visible=ws.access.visibility))
-    stems = {filed.path.stem for filed in files}
     unmet = (
-        (row.source, row.target)
-        for row in all_links(ws)
-        if row.kind in WRITTEN_AS_NAMES and row.target and row.target not in stems
+        (link.source, link.target)
+        for link in resolved_links(ws, STEM)
+        if link.kind in WRITTEN_AS_NAMES and link.status == "broken"
     )
     return list(dict.fromkeys(unmet))
 
@@ -131,28 +107,25 @@ def _unmet_names(ws: Workspace) -> list[tuple[NotePath, str]]:
 # ---- tags in properties -------------------------------------------------------------------------------
 
 
+@from_snapshot
 def tags_of_properties(ws: Workspace) -> list[str]:
     """Every tag of every note's properties, as spelled, by code point. Tags in the text do not count."""
-    return by_whole_index(ws, lambda: sorted({tag for _, tags in _tagged(ws) for tag in tags}))
+    return sorted({tag for _, tags in _tagged(ws) for tag in tags})
 
 
+@from_snapshot
 def unknown_tags(ws: Workspace, tags: Sequence[str]) -> list[str]:
     """Those of these tags that no note's properties hold yet; none is strange where there are no tags at all."""
-    return by_whole_index(ws, lambda: _strange_tags(ws, tags))
-
-
-def _strange_tags(ws: Workspace, tags: Sequence[str]) -> list[str]:
     strange = [tag for tag in tags if not any(tag in held for _, held in _holding(ws, tag))]
     return strange if strange and any(held for _, held in _tagged(ws)) else []
 
 
 def with_tags(ws: Workspace, tags: Sequence[str], *, every: bool) -> list[NotePath]:
     """Notes whose properties hold any, or every one, of these tags or a tag below it; case counts."""
-    if every and not tags:
-        return all_named(ws)
-    return by_whole_index(ws, lambda: _with_tags(ws, tags, every))
+    return all_named(ws) if every and not tags else _with_tags(ws, tags, every)
 
 
+@from_snapshot
 def _with_tags(ws: Workspace, tags: Sequence[str], every: bool) -> list[NotePath]:
     found = [{path for path, held in _holding(ws, tag) if any(_below(one, tag) for one in held)} for tag in tags]
     return by_name(set.intersection(*found) if every else set().union(*found))
@@ -178,12 +151,9 @@ def _with_held(ws: Workspace, paths: Sequence[NotePath]) -> Iterator[tuple[NoteP
     return ((path, property_tags({"tags": held[path]})) for path in paths if path in held)
 
 
+@from_snapshot
 def described(ws: Workspace, tag: str) -> list[tuple[NotePath, Any]]:
     """Notes whose properties hold exactly this tag, by name, each with its property `description` or None."""
-    return by_whole_index(ws, lambda: _described(ws, tag))
-
-
-def _described(ws: Workspace, tag: str) -> list[tuple[NotePath, Any]]:
     paths = by_name(path for path, held in _holding(ws, tag) if tag in held)
     descriptions = ws.index.property_of("description", paths)
     return [(path, descriptions.get(path)) for path in paths]

@@ -11,10 +11,19 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 from weakref import WeakKeyDictionary
 
-from notewright.engine.dialects.obsidian import WRITTEN_AS_NAMES
-from notewright.engine.find.links import ResolvedLink, SeenNames, all_keys, incoming, link_seen, outgoing, resolver
+from notewright.engine.find.links import (
+    WRITTEN_AS_NAMES,
+    ResolvedLink,
+    SeenNames,
+    all_keys,
+    incoming,
+    link_seen,
+    outgoing,
+    resolver,
+)
+from notewright.engine.indexing.ready import snapshot
 from notewright.engine.read import decode, exists, missing
-from notewright.engine.workspace import Workspace, by_whole_index
+from notewright.engine.workspace import Workspace
 from notewright.ledger.base import Change, Ledger, Past
 from notewright.notes.links.resolve import LinkPolicy, PlainNames, meaning, names_of
 from notewright.notes.model import Note
@@ -48,7 +57,7 @@ class Neighbourhood:
 def linking(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
     """The first link of each note to this one, by path; to a note that is not there, those that are known by it."""
     ws.access.may_see(path)
-    return by_whole_index(ws, lambda: _linking(ws, path, policy))
+    return snapshot(ws, lambda: _linking(ws, path, policy))
 
 
 def _linking(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
@@ -64,7 +73,7 @@ def _linking(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[Resolved
 def linked(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
     """The first link of a note to each other end, in order; where it leads nowhere, `path` is what that is known by."""
     ws.access.may_see(path)
-    return by_whole_index(ws, lambda: _linked(ws, path, policy))
+    return snapshot(ws, lambda: _linked(ws, path, policy))
 
 
 def _linked(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
@@ -105,7 +114,7 @@ def neighbourhood(
                 cut = cut or spread.cut
         return Neighbourhood(near.get("in", ()), near.get("out", ()), cut)
 
-    return by_whole_index(ws, found)
+    return snapshot(ws, found)
 
 
 @dataclass(slots=True)

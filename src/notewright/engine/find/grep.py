@@ -14,8 +14,9 @@ from itertools import accumulate, chain, islice
 from notewright.engine.find._regex_reader import Dialect
 from notewright.engine.find.deadline import OutOfTime, Patience, Span
 from notewright.engine.find.patterns import Matcher, compile_pattern
+from notewright.engine.indexing.ready import snapshot
 from notewright.engine.read import folder_path
-from notewright.engine.workspace import Workspace, by_whole_index
+from notewright.engine.workspace import Workspace
 from notewright.errors import Problem
 from notewright.index.base import Body, Needles, PathGlob, Selection, Visibility
 from notewright.notes.glob import glob_prefix
@@ -86,7 +87,7 @@ def grep(ws: Workspace, asked: Grep) -> Matches:
     named = folder_path(ws, asked.folder)
     accepted = _accepted(ws, asked, named)
     folder = named or glob_prefix(asked.path or "")
-    return by_whole_index(ws, lambda: _matches(ws, asked, matcher, folder, accepted))
+    return snapshot(ws, lambda: _matches(ws, asked, matcher, folder, accepted))
 
 
 def _matches(ws: Workspace, asked: Grep, matcher: Matcher, folder: str, accepted: Visibility) -> Matches:
@@ -253,7 +254,7 @@ class TextMatch:
 def find_text(ws: Workspace, asked: Find) -> FoundTexts:
     """Which notes hold it, and how often. An empty text is in every note, no times. `places` shows where."""
     matcher = _finder(asked)
-    return by_whole_index(ws, lambda: _found(ws, asked, matcher))
+    return snapshot(ws, lambda: _found(ws, asked, matcher))
 
 
 def _found(ws: Workspace, asked: Find, matcher: Matcher) -> FoundTexts:
@@ -319,7 +320,7 @@ def holding(ws: Workspace, text: str) -> list[NotePath]:
         bodies = _candidates(ws, matcher, "", patience)
         return [body.path for body in bodies if not text or _in_body(body, matcher, patience)]
 
-    return by_whole_index(ws, found)
+    return snapshot(ws, found)
 
 
 def _in_body(body: Body, matcher: Matcher, patience: Patience) -> bool:

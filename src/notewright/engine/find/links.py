@@ -5,13 +5,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from notewright.engine.workspace import Workspace, by_whole_index
+from notewright.engine.indexing.ready import snapshot
+from notewright.engine.workspace import Workspace
 from notewright.index.base import LinkRow, PathTest, Selection
 from notewright.notes.excerpts import Excerpt, sentence_around
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Meaning, Names, link_key, meaning, name_keys, slug_key
 from notewright.notes.path import NotePath, without_md
 
-NOTES_AT_ONCE = 2_000  # whose links are read together
+WRITTEN_AS_NAMES = frozenset(("wikilink", "embed", "frontmatter"))  # kinds of links that name a note in brackets
+NOTES_AT_ONCE = 2_000  # whose links are read and resolved together
 MOST_NAMES = 4_096  # looked up and remembered while one answer is made
 
 
@@ -48,31 +50,12 @@ class LinkReport:
     incoming: tuple[ResolvedLink, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class SeenNames:
-    """The names a reader may see: a link to a hidden note is a link to nothing."""
+    """Names as a reader sees them, each looked up once for an answer: a link to a hidden note is a link to nothing, and
+    thousands of links may say the same."""
 
-    names: Names
-    sees: PathTest
-
-    def bearing(self, key: str) -> Sequence[NotePath]:
-        return [path for path in self.names.bearing(key) if self.sees(path)]
-
-    def aliased(self, key: str) -> Sequence[NotePath]:
-        return [path for path in self.names.aliased(key) if self.sees(path)]
-
-    def titled(self, key: str) -> Sequence[NotePath]:
-        return [path for path in self.names.titled(key) if self.sees(path)]
-
-    def slugged(self, slug: str) -> Sequence[NotePath]:
-        return [path for path in self.names.slugged(slug) if self.sees(path)]
-
-
-class KnownNames:
-    """Names that are looked up once for an answer: thousands of links may say the same."""
-
-    def __init__(self, names: Names) -> None:
-        self._names = names
+    def __init__(self, names: Names, sees: PathTest | None) -> None:
+        self._names, self._sees = names, sees
         self._known: dict[tuple[str, str], Sequence[NotePath]] = {}
 
     def bearing(self, key: str) -> Sequence[NotePath]:
@@ -89,15 +72,18 @@ class KnownNames:
 
     def learn(self, keys: Iterable[str], found: Mapping[str, Sequence[NotePath]]) -> None:
         """What bears these keys, looked up together."""
-        self._known.update((("bearing", key), found.get(key, ())) for key in keys)
+        self._known.update((("bearing", key), self._seen(found.get(key, ()))) for key in keys)
 
     def _once(self, kind: str, key: str, ask: Callable[[str], Sequence[NotePath]]) -> Sequence[NotePath]:
         found = self._known.get((kind, key))
         if found is None:
             if len(self._known) >= MOST_NAMES:
                 self._known.clear()
-            found = self._known[kind, key] = ask(key)
+            found = self._known[kind, key] = self._seen(ask(key))
         return found
+
+    def _seen(self, paths: Sequence[NotePath]) -> Sequence[NotePath]:
+        return paths if self._sees is None else [path for path in paths if self._sees(path)]
 
 
 def resolver(
@@ -105,11 +91,10 @@ def resolver(
 ) -> Callable[[str, NotePath], Meaning]:
     """What a target written in a source means, remembered for as long as the answer is being made. `expected` are
     targets that will be asked for."""
-    names = KnownNames(SeenNames(ws.index, ws.access.sees) if ws.access.hide else ws.index)
-    keys = {link_key(target.strip()) for target in expected}
+    names = SeenNames(ws.index, ws.access.visibility.test)
+    keys = list({link_key(target.strip()) for target in expected})
     if keys:
-        borne = ws.index.bearing_each(list(keys))
-        names.learn(keys, {key: [path for path in paths if ws.access.sees(path)] for key, paths in borne.items()})
+        names.learn(keys, ws.index.bearing_each(keys))
     known: dict[tuple[str, NotePath], Meaning] = {}
 
     def asked(target: str, source: NotePath) -> Meaning:
@@ -126,7 +111,7 @@ def resolver(
 def outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> tuple[ResolvedLink, ...]:
     """Every link of a note in order, with where it leads."""
     ws.access.may_see(path)
-    return by_whole_index(ws, lambda: _outgoing(ws, path, policy))
+    return snapshot(ws, lambda: _outgoing(ws, path, policy))
 
 
 def _outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy) -> tuple[ResolvedLink, ...]:
@@ -140,7 +125,7 @@ def incoming(
 ) -> tuple[ResolvedLink, ...]:
     """Every link that leads to a note, by the note it stands in and its line; its `own` links to itself on request."""
     ws.access.may_see(path)
-    return by_whole_index(ws, lambda: _incoming(ws, path, policy, own))
+    return snapshot(ws, lambda: _incoming(ws, path, policy, own))
 
 
 def _incoming(ws: Workspace, path: NotePath, policy: LinkPolicy, own: bool) -> tuple[ResolvedLink, ...]:
@@ -185,7 +170,7 @@ def links(ws: Workspace, path: NotePath, direction: str = "both", depth: int = 1
         )
         return LinkReport(path, tuple(out), tuple(back))
 
-    return by_whole_index(ws, report)
+    return snapshot(ws, report)
 
 
 def _spread(
@@ -206,21 +191,11 @@ def _spread(
                     waiting.append((link.path, level + 1))
 
 
-def broken(ws: Workspace, policy: LinkPolicy = OBSIDIAN) -> list[ResolvedLink]:
-    """Every link that leads nowhere or not to one note for certain, note by note."""
-    return by_whole_index(ws, lambda: list(_broken(ws, policy)))
-
-
-def _broken(ws: Workspace, policy: LinkPolicy) -> Iterator[ResolvedLink]:
-    means = resolver(ws, policy)
-    for row in all_links(ws):
-        meant = means(row.target, row.source)
-        if meant.path is None or meant.ambiguous:
-            yield link_seen(row, meant)
-
-
-def all_links(ws: Workspace) -> Iterator[LinkRow]:
-    """Every link of every note this reader may see, by source and line."""
+def resolved_links(ws: Workspace, policy: LinkPolicy = OBSIDIAN) -> Iterator[ResolvedLink]:
+    """Every link of every note this reader may see, by note and line: their names are looked up some notes at a time.
+    To be asked within one `snapshot`."""
     notes, _ = ws.index.select(Selection(visible=ws.access.visibility))
     for start in range(0, len(notes), NOTES_AT_ONCE):
-        yield from ws.index.links_from([filed.path for filed in notes[start : start + NOTES_AT_ONCE]])
+        rows = ws.index.links_from([filed.path for filed in notes[start : start + NOTES_AT_ONCE]])
+        means = resolver(ws, policy, [row.target for row in rows])
+        yield from (link_seen(row, means(row.target, row.source)) for row in rows)

@@ -58,11 +58,11 @@ def rank(evidence: SearchEvidence) -> Ranking:
             ScoreList(NOTE * share, words.scores),
             ScoreList(SECTION * share, {note: score for note, (score, _) in best.items()}),
         ]
-    words, sentences = evidence.by_words[-1], evidence.sentences
+    words = evidence.by_words[-1]
     rarities = [rarity(evidence.total, count) for count in words.having]
-    gains = mention_scores(sentences.said, words.found, sentences.lengths, rarities)
+    gains = mention_scores(evidence.said, words.found, evidence.lengths, rarities)
     lists += [
-        ScoreList(MENTION, damp_unmatched(sentences.best, words.scores)),
+        ScoreList(MENTION, damp_unmatched(evidence.best_mention, words.scores)),
         ScoreList(SAID, damp_unmatched(gains, words.scores)),
         ScoreList(1.0, name_scores(evidence)),
         ScoreList(TAGGED, tag_scores(words, rarities)),

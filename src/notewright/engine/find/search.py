@@ -6,7 +6,8 @@ from heapq import nlargest
 
 from notewright.engine.find.ranking import Ranking, neighbour_scores, rank, spread
 from notewright.engine.find.snippets import pattern_of, shown_section
-from notewright.engine.workspace import Workspace, by_whole_index
+from notewright.engine.indexing.ready import snapshot
+from notewright.engine.workspace import Workspace
 from notewright.index.base import EVERYTHING, Index, Query, SearchEvidence
 from notewright.notes.path import NotePath
 from notewright.notes.query import parse_terms
@@ -60,7 +61,7 @@ def parse_query(text: str) -> Query:
 def search(ws: Workspace, query: Query) -> Hits:
     """Ranked notes, each with its best section, as far as this reader may see."""
     asked = replace(query, visible=ws.access.visibility)
-    return by_whole_index(ws, lambda: _search(ws.index, asked))
+    return snapshot(ws, lambda: _search(ws.index, asked))
 
 
 def _search(index: Index, query: Query) -> Hits:

@@ -6,7 +6,6 @@ from itertools import islice
 from stat import S_ISREG
 
 from notewright.engine.workspace import Workspace
-from notewright.errors import Indexing
 from notewright.index.base import Filed, Selection, Visibility
 from notewright.notes.path import NotePath, path_key, without_md
 from notewright.stores.base import Entry
@@ -17,15 +16,6 @@ _ORDERS: dict[str, Callable[[Entry], tuple[object, ...]]] = {
     "modified": lambda entry: (-entry.modified_ns, entry.path),
     "size": lambda entry: (-entry.size, entry.path),
 }
-
-
-def is_fresh(ws: Workspace) -> bool:
-    """Can the index answer now?"""
-    try:
-        ws.follower.wait(0)
-    except Indexing:
-        return False
-    return True
 
 
 def can_select(selection: Selection) -> bool:

@@ -14,10 +14,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Protocol
+from typing import IO
 
 from notewright.errors import Internal
 from notewright.index.base import Filing
@@ -35,51 +34,35 @@ HASH_BYTES = 16_000_000  # words FTS5 gathers before it writes them down
 Write = Callable[[Callable[[Connection], object]], None]
 
 
-class Filler(Protocol):
-    """Takes rows of files that are not there yet."""
-
-    def add(self, rows: list[Row]) -> None: ...
-
-    def finish(self) -> None: ...
-
-    def stop(self) -> None: ...
+@contextmanager
+def building(places: Generations, write: Write, total: int) -> Iterator["SqliteBuild"]:
+    """A build. Everything else goes on meanwhile; leaving without `swap` leaves no trace."""
+    with places.building(total) as tally:
+        write(lambda con: _keep_journal(con, True))
+        build = SqliteBuild(places, tally, total)
+        try:
+            yield build
+        finally:
+            build.stop()
+            if not build.swapped:
+                write(lambda con: _keep_journal(con, None))
 
 
 class SqliteBuild:
-    """Implements `Build`. Everything else goes on meanwhile; leaving without `swap` leaves no trace."""
+    """Implements `Build`."""
 
-    def __init__(self, places: Generations, write: Write, total: int) -> None:
-        self._places, self._write, self._total = places, write, total
-        self._stack = ExitStack()
-        self._tally: BuildProgressFile
-        self._place: Path
-        self._filler: Filler
-        self._beside: Identity | None = None
-        self._swapped = False
+    def __init__(self, places: Generations, tally: BuildProgressFile, total: int) -> None:
+        self._places, self._tally = places, tally
+        self._beside: Identity | None = places.standing()
+        self._place = places.fresh()
+        file = self._place / "index.db"
+        self._filler = Here(file) if total < SMALL else Elsewhere(file)
+        self.swapped = False
 
-    def __enter__(self) -> "SqliteBuild":
-        self._tally = self._stack.enter_context(self._places.building(self._total))
-        try:
-            self._write(_begin_journal)
-            self._beside = self._places.standing()
-            self._place = self._places.fresh()
-            file = self._place / "index.db"
-            self._filler = Here(file) if self._total < SMALL else Elsewhere(file)
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._filler.stop()
-            if not self._swapped:
-                shutil.rmtree(self._place, ignore_errors=True)
-                self._write(_end_journal)
-        finally:
-            self._stack.close()
+    def stop(self) -> None:
+        self._filler.stop()
+        if not self.swapped:
+            shutil.rmtree(self._place, ignore_errors=True)
 
     def file(self, filings: Iterable[Filing]) -> None:
         rows: list[Row] = []
@@ -112,7 +95,7 @@ class SqliteBuild:
             finally:
                 made.close()
             self._places.point(self._place)
-            self._swapped = True
+            self.swapped = True
 
     def _touched(self) -> list[str] | None:
         if self._beside is None or self._places.standing() != self._beside:
@@ -124,14 +107,9 @@ class SqliteBuild:
             old.close()
 
 
-def _begin_journal(con: Connection) -> None:
+def _keep_journal(con: Connection, kept: bool | None) -> None:
     con.rows("delete from touched")
-    con.rows("update meta set value=1 where key='building'")
-
-
-def _end_journal(con: Connection) -> None:
-    con.rows("update meta set value=null where key='building'")
-    con.rows("delete from touched")
+    con.rows("update meta set value=? where key='building'", (kept,))
 
 
 def _file_again(made: Connection, touched: Iterable[str], again: Callable[[Iterable[str]], Iterable[Filing]]) -> None:
@@ -193,26 +171,24 @@ class Elsewhere:
 
     def __init__(self, file: Path) -> None:
         command = [sys.executable, "-P", "-m", "notewright.index.sqlite.build", str(file)]
-        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._child.stdin is not None and self._child.stdout is not None
+        self._input, self._output = self._child.stdin, self._child.stdout
 
     def add(self, rows: list[Row]) -> None:
-        batch = marshal.dumps([tuple(row) for row in rows])
+        self._send(marshal.dumps([tuple(row) for row in rows]))
+
+    def _send(self, batch: bytes) -> None:
         try:
-            self._input.write(len(batch).to_bytes(8, "big"))
-            _write_all(self._input, batch)
+            self._input.write(len(batch).to_bytes(8, "big") + batch)
+            self._input.flush()
         except BrokenPipeError:
             raise Internal("the process that writes the index ended") from None
 
-    @property
-    def _input(self) -> IO[bytes]:
-        assert self._child.stdin is not None
-        return self._child.stdin
-
     def finish(self) -> None:
-        self._input.write(bytes(8))
+        self._send(b"")
         self._input.close()
-        assert self._child.stdout is not None
-        if self._child.stdout.read() != b"done":
+        if self._output.read() != b"done":
             raise Internal("the process that writes the index did not finish")
         self._child.wait()
 
@@ -220,15 +196,9 @@ class Elsewhere:
         if self._child.poll() is None:
             self._child.kill()
         self._child.wait()
-        for pipe in (self._child.stdin, self._child.stdout):
-            if pipe is not None:
-                pipe.close()
-
-
-def _write_all(file: IO[bytes], data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) :]
+        self._output.close()
+        with suppress(BrokenPipeError):  # what was not sent need not be
+            self._input.close()
 
 
 def main(file: Path) -> None:

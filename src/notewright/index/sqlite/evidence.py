@@ -16,7 +16,6 @@ from notewright.index.base import (
     NameMatch,
     Occurrences,
     SearchEvidence,
-    SentenceMatches,
     Visibility,
     WordMatches,
 )
@@ -61,7 +60,7 @@ def found_by(
     return SearchEvidence(
         total,
         tuple(reading.matches for reading in readings),
-        _mentions(con, readings[-1], accepts, depth),
+        *_mentions(con, readings[-1], accepts, depth),
         tuple(_names(con, readings[-1], question, accepts)),
         narrowed=len(chosen) < len(terms) or everywhere,
     )
@@ -186,7 +185,9 @@ def noting_counts(con: Connection) -> Callable[..., None]:
     return counts
 
 
-def _mentions(con: Connection, reading: _Reading, accepts: Accepts, depth: int) -> SentenceMatches:
+def _mentions(
+    con: Connection, reading: _Reading, accepts: Accepts, depth: int
+) -> tuple[dict[int, float], dict[int, dict[int, int]], dict[int, int]]:
     """The best sentence in which another note links to each, and what all these sentences say of it. What a note
     that may not be seen says is not said."""
     _asked(con, reading)
@@ -208,7 +209,7 @@ def _mentions(con: Connection, reading: _Reading, accepts: Accepts, depth: int) 
     allowed = accepts(list(best))
     told = {note: words for note, words in said_to.items() if note in allowed}
     lengths = {note: starts[-1] for note, starts in (reading.matches.starts | _starts(con, told)).items()}
-    return SentenceMatches({note: score for note, score in best.items() if note in allowed}, told, lengths)
+    return {note: score for note, score in best.items() if note in allowed}, told, lengths
 
 
 _Written = list[Any]  # said, source, target, the source's path, a note of that name or None

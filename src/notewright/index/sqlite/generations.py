@@ -9,8 +9,8 @@ Anything here can be deleted at any moment. What is missing is begun anew, empty
 """
 
 import contextlib
-import fcntl
 import json
+import math
 import os
 import secrets
 import shutil
@@ -23,9 +23,11 @@ import apsw
 
 from notewright.errors import Busy, NoSpace, Unavailable
 from notewright.index.sqlite.schema import VERSION, new_index
+from notewright.locks import EXCLUSIVE, SHARED, lock_in_turn
 
 Identity = tuple[int, int]  # device and inode of an index file: another one is another generation
 STALE_SECONDS = 7 * 86400.0  # a generation nobody points to, or of another form, that was not touched for so long
+LOOK_SECONDS = 0.1  # who looks how far a build is holds its lock for an instant
 _TRIES = 20  # so often somebody may delete an index while it is begun
 DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError)
 
@@ -132,19 +134,17 @@ class Generations:
 
     @contextlib.contextmanager
     def gate(self, *, alone: bool = False) -> Iterator[None]:
-        """Among those who write, or alone. Never held while waiting for anything but the disk."""
-        turn = self._locked(self.folder / "turn", fcntl.LOCK_EX)  # who wants to be alone lets nobody in meanwhile
-        try:
-            handle = self._locked(self.folder / "gate", fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        finally:
-            os.close(turn)
+        """Among those who write, or alone; in turn, so that who wants to be alone is not kept waiting by writers. Never
+        held while waiting for anything but the disk."""
+        handle = self._locked(self.folder / "gate", EXCLUSIVE if alone else SHARED)
         try:
             yield
         finally:
             os.close(handle)
 
-    def _locked(self, file: Path, kind: int) -> int:
+    def _locked(self, file: Path, kind: int, seconds: float = math.inf) -> int:
         """A lock on a file that is still there when it is held: the folder may be deleted meanwhile."""
+        until = time.monotonic() + seconds
         while True:
             try:
                 handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -152,7 +152,7 @@ class Generations:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 continue
             try:
-                fcntl.flock(handle, kind)
+                lock_in_turn(handle, kind, until)
                 if os.path.samestat(os.fstat(handle), os.stat(file)):
                     return handle
             except FileNotFoundError:
@@ -167,7 +167,10 @@ class Generations:
     @contextlib.contextmanager
     def building(self, total: int) -> Iterator["BuildProgressFile"]:
         """Be the one who builds; Busy while somebody else does."""
-        handle = self._builders_lock()
+        try:
+            handle = self._locked(self.folder / "building", EXCLUSIVE, LOOK_SECONDS)
+        except BlockingIOError:
+            raise Busy("the index is being built by another process", hint="wait until it is done") from None
         try:
             self._sweep_abandoned()
             yield BuildProgressFile(handle, total)
@@ -176,31 +179,20 @@ class Generations:
                 os.ftruncate(handle, 0)
             os.close(handle)
 
-    def _builders_lock(self) -> int:
-        for _ in range(20):  # who looks how far a build is holds the lock for an instant
-            try:
-                return self._locked(self.folder / "building", fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                time.sleep(0.005)
-        raise Busy("the index is being built by another process", hint="wait until it is done")
-
     def built(self) -> tuple[int, int] | None:
         """How far the build under way is, in whichever process; None without one."""
         try:
             with open(self.folder / "building", "rb") as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                return None
-        except BlockingIOError:
-            return self._told()
+                try:
+                    lock_in_turn(file.fileno(), SHARED, 0)
+                    return None
+                except BlockingIOError:
+                    done, total = json.loads(file.read())
+                    return int(done), int(total)
+        except ValueError:
+            return 0, 0  # it has just begun
         except OSError:
             return None
-
-    def _told(self) -> tuple[int, int]:
-        try:
-            done, total = json.loads((self.folder / "building").read_bytes())
-            return int(done), int(total)
-        except (OSError, ValueError):
-            return 0, 0
 
 
 class BuildProgressFile:

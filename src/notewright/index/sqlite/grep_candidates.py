@@ -76,15 +76,14 @@ def _candidates(
 ) -> list[int] | None:
     """The notes worth a look, by path; None when that is all of them."""
     con.variants = {}
-    with con.snapshot():
-        narrowed = _narrowed(con, vocabulary, needles)
-        if narrowed is None:
-            return None
-        where, values = "f.note = 1 and f.id in (select value from json_each(?))", [json.dumps(narrowed)]
-        if folder:
-            where, values = where + " and f.path >= ? and f.path < ?", [*values, folder + "/", folder + "0"]
-        rows = con.rows(f"select f.id, f.path from files f where {where} order by f.path", values)
-        return [note for note, path in rows if sees is None or sees(path)]
+    narrowed = _narrowed(con, vocabulary, needles)
+    if narrowed is None:
+        return None
+    where, values = "f.note = 1 and f.id in (select value from json_each(?))", [json.dumps(narrowed)]
+    if folder:
+        where, values = where + " and f.path >= ? and f.path < ?", [*values, folder + "/", folder + "0"]
+    rows = con.rows(f"select f.id, f.path from files f where {where} order by f.path", values)
+    return [note for note, path in rows if sees is None or sees(path)]
 
 
 def _narrowed(con: Connection, vocabulary: Vocabulary, needles: Needles) -> list[int] | None:

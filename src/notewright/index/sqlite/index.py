@@ -19,7 +19,7 @@ from notewright.index.base import (
 )
 from notewright.index.sqlite import evidence, queries
 from notewright.index.sqlite._connections import IndexConnections
-from notewright.index.sqlite.build import SqliteBuild
+from notewright.index.sqlite.build import building
 from notewright.index.sqlite.grep_candidates import narrowed_bodies
 from notewright.index.sqlite.rows import Row, put, row_of
 from notewright.index.sqlite.schema import Connection
@@ -84,7 +84,7 @@ class SqliteIndex:
         self._write(lambda con: con.rows(f"update meta set value=0 where key='wanting' and {this}", (name,)))
 
     def rebuilding(self, total: int) -> AbstractContextManager[Build]:
-        return SqliteBuild(self._connections.places, self._write, total)
+        return building(self._connections.places, self._write, total)
 
     # ---- questions ------------------------------------------------------------------------------------
 
@@ -113,11 +113,7 @@ class SqliteIndex:
     degrees = _question(evidence.degrees)
 
     def evidence(self, query: Query, depth: int, narrow: bool = True) -> SearchEvidence:
-        def answer(con: Connection) -> SearchEvidence:
-            with con.snapshot():
-                return gather_evidence(con, self._words(con), query, depth, narrow)
-
-        return self.ask(answer)
+        return self.ask(lambda con: gather_evidence(con, self._words(con), query, depth, narrow))
 
     def bodies(self, needles: Needles, folder: str = "", visible: Visibility = EVERYTHING) -> Iterator[list[Body]]:
         return narrowed_bodies(self.ask, self._words, needles, folder, visible)

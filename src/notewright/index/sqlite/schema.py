@@ -2,8 +2,7 @@
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -115,18 +114,6 @@ class Connection:
     def number(self, sql: str, bindings: Iterable[object] = ()) -> int:
         value = self.value(sql, bindings)
         return value if isinstance(value, int) else 0
-
-    @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """All statements inside see the same moment; the outermost of nested ones begins and ends it."""
-        if self.db.in_transaction:
-            yield
-            return
-        self.db.execute("begin")
-        try:
-            yield
-        finally:
-            self.db.execute("rollback")
 
     def close(self, *, force: bool = False) -> None:
         """Forced: even while a statement is being read."""

@@ -34,6 +34,10 @@ def stems_of(con: Connection, words: list[str]) -> list[str]:
     return [" ".join(con.stems(word)) or word for word in words]
 
 
+def notes_with(con: Connection, word: str) -> int:
+    return con.number("select doc from terms where term=?", (word,))
+
+
 class Vocabulary:
     """What is remembered of one generation's words between questions."""
 
@@ -87,7 +91,7 @@ class Vocabulary:
         known = self._counts.get(word)
         if known is not None and known[0] and 0 <= serial - known[1] <= notes // 500:
             return known[0]
-        count = con.number("select doc from terms where term=?", (word,))
+        count = notes_with(con, word)
         with self._lock:
             if len(self._counts) > 50_000:
                 self._counts.clear()
@@ -139,16 +143,12 @@ def near_spellings(con: Connection, vocabulary: Vocabulary, words: Sequence[str]
     for word in tokens[:8]:
         known = con.rows("select word from vocabulary where word in (select value from json_each(?))",
                          (json.dumps(_one_away(word)),))  # fmt: skip
-        close = sorted((form for (form,) in known), key=lambda form: -_notes_with(con, form))
+        close = sorted((form for (form,) in known), key=lambda form: -notes_with(con, form))
         if not close and len(word) > 3:
             alike = words_with(vocabulary.joined(con), "\n" + word[:3], 2_000)
             close = get_close_matches(word, alike, n=3, cutoff=0.7)
         found.update(dict.fromkeys(close[:3]))
     return list(found)[:most]
-
-
-def _notes_with(con: Connection, word: str) -> int:
-    return con.number("select doc from terms where term=?", (word,))
 
 
 def _one_away(word: str) -> list[str]:

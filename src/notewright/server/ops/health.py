@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
+from notewright.engine.indexing.ready import is_fresh
 from notewright.engine.workspace import Workspace
-from notewright.errors import Indexing, Problem
+from notewright.errors import Problem
 from notewright.mcp.thread_pool import ThreadPool
 
 log = logging.getLogger(__name__)
@@ -44,11 +45,7 @@ def workspace_health(ws: Workspace) -> WorkspaceHealth:
         return WorkspaceHealth("stale")
     if now.stale is not None:
         return WorkspaceHealth("stale", now.done, now.total, reachable)
-    try:
-        ws.follower.wait(0)
-    except Indexing:
-        return WorkspaceHealth("building", now.done, now.total, reachable)
-    return WorkspaceHealth("fresh", now.done, now.total, reachable)
+    return WorkspaceHealth("fresh" if is_fresh(ws) else "building", now.done, now.total, reachable)
 
 
 def _reachable(ws: Workspace) -> bool:

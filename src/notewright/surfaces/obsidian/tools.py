@@ -5,7 +5,6 @@ import time
 from contextlib import suppress
 
 from notewright.engine.dialects.obsidian import (
-    WRITTEN_AS_NAMES,
     all_named,
     all_with_name,
     by_name,
@@ -18,7 +17,7 @@ from notewright.engine.dialects.obsidian import (
 )
 from notewright.engine.dialects.obsidian import note_by_name as note_named
 from notewright.engine.find.grep import holding
-from notewright.engine.find.links import incoming
+from notewright.engine.find.links import WRITTEN_AS_NAMES, incoming
 from notewright.engine.read import Reading, read
 from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import Indexing, Invalid
