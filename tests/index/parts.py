@@ -55,7 +55,7 @@ def _stored(con: Connection) -> Iterator[tuple[str, dict[str, list[Any]]]]:
 
 
 def asked(question: str, **conditions: object) -> Query:
-    return Query(tuple(query_words(question)), question, **conditions)  # type: ignore[arg-type]
+    return Query(tuple(query_words(question)), question=question, **conditions)  # type: ignore[arg-type]
 
 
 def paths(index: Index, question: str = "", **conditions: object) -> list[str]:

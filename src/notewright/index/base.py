@@ -16,6 +16,7 @@ from notewright.notes.glob import glob_matcher
 from notewright.notes.links.resolve import Names
 from notewright.notes.model import Heading, Note
 from notewright.notes.path import NotePath
+from notewright.notes.query import SearchTerms
 
 PathTest = Callable[[str], bool]
 
@@ -126,19 +127,10 @@ class LinkRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """What is searched for: any of `words` ranks; everything else is a condition."""
+class Query(SearchTerms):
+    """What is searched for: any of `words`, cut by notes.words, ranks; everything else is a condition."""
 
-    words: tuple[str, ...] = ()  # as the person wrote them, cut by notes.words
     question: str = ""  # the raw words, for the frame and the name bonus
-    phrases: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()  # all, children included
-    without_tags: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ()  # substring of the path, case ignored
-    without_paths: tuple[str, ...] = ()
-    properties: tuple[tuple[str, str | None], ...] = ()
-    without_properties: tuple[tuple[str, str | None], ...] = ()
     folder: str = ""
     since_ns: int | None = None
     limit: int = 10

@@ -51,29 +51,33 @@ def note_by_name(ws: Workspace, name: str) -> NotePath:
         raise NotFound(f"there is no {name}", what="note", path=name)
     if _at_root(ws, name):
         return NotePath(place)  # no path is shorter
-    for path in sorted(_named(ws, name), key=lambda path: (len(path), path)):
-        if exists(ws, path):
-            return path
-    for folder, _ in ws.index.folders(visible=ws.access.visibility):  # made outside where nothing watches
-        if exists(ws, path := NotePath(f"{folder}/{place}")) and ws.access.sees(path):
-            return path
+    for asked in (_indexed, _listed):  # what somebody else made a moment ago is not in the index yet
+        for path in sorted(asked(ws, name), key=lambda path: (len(path), path)):
+            if exists(ws, path):
+                return path
     raise missing(ws, NotePath(place))
 
 
 def is_taken(ws: Workspace, name: str) -> bool:
     """Does any note, in whatever folder, have exactly this name?"""
-    return _at_root(ws, name) or bool(_named(ws, name))
+    return _at_root(ws, name) or bool(all_with_name(ws, name))
 
 
 def all_with_name(ws: Workspace, name: str) -> list[NotePath]:
     """Every note with exactly this name."""
-    return by_name(_named(ws, name))
+    return by_name(_indexed(ws, name) if is_fresh(ws) else _listed(ws, name))
 
 
-def _named(ws: Workspace, name: str) -> list[NotePath]:
-    key = path_key(name)
-    bearing = ws.index.bearing(key) if is_fresh(ws) else before_index.by_name(ws, key)
-    return [path for path in bearing if path.is_note and path.stem == name and ws.access.sees(path)]
+def _indexed(ws: Workspace, name: str) -> list[NotePath]:
+    return _called(ws, name, ws.index.bearing(path_key(name)) if is_fresh(ws) else ())
+
+
+def _listed(ws: Workspace, name: str) -> list[NotePath]:
+    return _called(ws, name, before_index.by_name(ws, path_key(name)))
+
+
+def _called(ws: Workspace, name: str, paths: Iterable[NotePath]) -> list[NotePath]:
+    return [path for path in paths if path.is_note and path.stem == name and ws.access.sees(path)]
 
 
 def all_named(ws: Workspace) -> list[NotePath]:

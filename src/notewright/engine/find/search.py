@@ -1,7 +1,7 @@
 """Searching: from the words a person typed to ranked sections."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from heapq import nlargest
 
 from notewright.engine.find.ranking import Ranking, neighbour_scores, rank, spread
@@ -44,18 +44,9 @@ class Hits:
 def parse_query(text: str) -> Query:
     """The search language: words, "phrases", -word, tag:x, path:x, [key:value], each also with a dash in front."""
     terms = parse_terms(text[:LONGEST])
-    return Query(
-        words=tuple(query_words(" ".join(terms.words))),
-        question=" ".join(terms.words),
-        phrases=terms.phrases,
-        without=terms.without,
-        tags=terms.tags,
-        without_tags=terms.without_tags,
-        paths=terms.paths,
-        without_paths=terms.without_paths,
-        properties=terms.properties,
-        without_properties=terms.without_properties,
-    )
+    question = " ".join(terms.words)
+    given = {one.name: getattr(terms, one.name) for one in fields(terms)}
+    return Query(**given | {"words": tuple(query_words(question)), "question": question})
 
 
 def search(ws: Workspace, query: Query) -> Hits:
