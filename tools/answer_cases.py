@@ -23,7 +23,7 @@ from notewright.notes.daily import DailySettings, daily_path
 from notewright.notes.edits.edit import line_at
 from notewright.notes.links import relabel
 from notewright.notes.links.rename import Rewritten, moves_of, plan_rename
-from notewright.notes.links.resolve import names_of, resolve
+from notewright.notes.links.resolve import PlainNames, resolve
 from notewright.notes.links.syntax import shown_text
 from notewright.notes.model import Link, Note
 from notewright.notes.parse import headings
@@ -43,7 +43,7 @@ class Vault:
         self.args: dict[str, Any] = case.get("args") or {}
         self.files: dict[str, Any] = case.get("files") or {}
         self.paths = [NotePath(path) for path in self.files]
-        self.names = names_of(self.paths)
+        self.names = PlainNames(self.paths)
 
     def text(self, path: str) -> str:
         held = self.files[path]

@@ -13,7 +13,6 @@ from notewright.notes.links.resolve import (
     lens,
     link_key,
     meaning,
-    names_of,
     resolve,
     slug_key,
 )
@@ -22,7 +21,7 @@ from notewright.notes.path import NotePath
 
 
 def names(*paths: str) -> PlainNames:
-    return names_of(NotePath(path) for path in paths)
+    return PlainNames(NotePath(path) for path in paths)
 
 
 def means(target: str, source: str, *paths: str, policy: LinkPolicy = OBSIDIAN) -> str | None:
@@ -126,15 +125,15 @@ def test_one_look_up_by_last_segment_is_enough() -> None:
             asked.append(key)
             return [NotePath("a/Tea.md")]
 
-    assert resolve("Tea", NotePath("x.md"), Counting({}, {}, {}, {})) == "a/Tea.md"
+    assert resolve("Tea", NotePath("x.md"), Counting()) == "a/Tea.md"
     assert asked == ["tea"]
 
 
 def cairn(target: str, **found: str) -> str | None:
-    tables = {kind: {} for kind in ("name", "alias", "title", "slug")}
+    names = PlainNames()
     for path, (kind, key) in ((path, pair.split("=", 1)) for path, pair in found.items()):
-        tables[kind].setdefault(key, []).append(NotePath(path + ".md"))
-    return resolve(target, NotePath("x.md"), PlainNames(*tables.values()), CAIRN)
+        names.known[kind, key].append(NotePath(path + ".md"))
+    return resolve(target, NotePath("x.md"), names, CAIRN)
 
 
 def test_cairn_tries_path_alias_title_segment_slug() -> None:
@@ -156,7 +155,9 @@ def test_a_slug_is_a_path_before_an_alias_before_a_title_before_a_last_segment()
     ]
     for left in range(len(notes)):  # whatever comes first in the order of the notes
         some = notes[left:][::-1]
-        assert names_of([note.path for note in some], some).slugged("tea-time") == [note.path for note in notes[left:]]
+        assert PlainNames([note.path for note in some], some).slugged("tea-time") == [
+            note.path for note in notes[left:]
+        ]
     assert enumerate_slugs(notes[1]) == [(0, "a"), (1, "tea-time"), (2, "by-alias"), (3, "a")]
     assert enumerate_slugs(parse(NotePath("d/!.md"), "# ?\n")) == [(0, "d")]
 

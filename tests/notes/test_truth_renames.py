@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from notewright.notes.links.rename import plan_rename, touched_keys
-from notewright.notes.links.resolve import PlainNames, link_key, names_of, resolve
+from notewright.notes.links.resolve import PlainNames, link_key, resolve
 from notewright.notes.model import Note
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
@@ -32,7 +32,7 @@ class Vault:
         self.paths = [NotePath(path) for path in files if not NotePath(path).is_hidden]
         self.texts = {p: (root / p).read_bytes().decode(errors="replace") for p in self.paths if p.is_note}
         self.notes: dict[NotePath, Note] = {path: parse(path, text) for path, text in self.texts.items()}
-        self.names: PlainNames = names_of(self.paths)
+        self.names: PlainNames = PlainNames(self.paths)
 
 
 @pytest.fixture(scope="module", params=VAULTS)

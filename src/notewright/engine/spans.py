@@ -5,6 +5,7 @@ import re
 
 from notewright.errors import Invalid, NotFound
 from notewright.notes.edits.sections import section_of
+from notewright.notes.edits.splices import lines_of
 from notewright.notes.model import Note
 
 _LINES = re.compile(r"(\d{1,9})(?:\s*(-)\s*(\d{0,9}))?")
@@ -35,7 +36,7 @@ def line_span(text: str, asked: str) -> tuple[int, int, str]:
     """`"10-40"`, `"40-"` or `"7"`, clipped to the text, with the lines that came of it in words."""
     match = _LINES.fullmatch(asked.strip())
     first = int(match[1]) if match else 0
-    total = len(_line_starts(text))
+    total = len(lines_of(text)) or 1
     last = first if match and not match[2] else int(match[3]) if match and match[3] else total
     if not match or first < 1 or (match[3] and last < first):
         raise Invalid(f"{asked!r} does not name lines", hint='write "10-40" or "40-"', what="lines")
@@ -48,15 +49,8 @@ def line_span(text: str, asked: str) -> tuple[int, int, str]:
 
 def span_of_lines(text: str, first: int, last: int) -> tuple[int, int]:
     """From the start of one line to the end of another, its ending included; both from 1."""
-    starts = _line_starts(text)
-    end = starts[last] if last < len(starts) else len(text)
-    return starts[min(first, len(starts)) - 1], end
-
-
-def _line_starts(text: str) -> list[int]:
-    """Where each line begins; a final line ending begins no line."""
-    starts = [0] + [match.end() for match in _END.finditer(text)]
-    return starts[:-1] if len(starts) > 1 and starts[-1] == len(text) else starts
+    lines = lines_of(text) or [(0, 0)]
+    return lines[min(first, len(lines)) - 1][0], lines[min(last, len(lines)) - 1][1]
 
 
 def line_count(text: str, end: int | None = None) -> int:

@@ -25,7 +25,7 @@ from notewright.engine.indexing.ready import snapshot
 from notewright.engine.read import decode, exists, missing
 from notewright.engine.workspace import Workspace
 from notewright.ledger.base import Change, Ledger, Past
-from notewright.notes.links.resolve import LinkPolicy, PlainNames, meaning, names_of
+from notewright.notes.links.resolve import LinkPolicy, PlainNames, meaning
 from notewright.notes.model import Note
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath, path_key, with_md
@@ -199,7 +199,7 @@ class _Gone:
     newest: str = ""  # the change up to which
     versions: dict[NotePath, str] = field(default_factory=dict)  # of the last bytes, the latest deletion last
     notes: dict[str, Note] = field(default_factory=dict)  # by version, without their texts
-    names: PlainNames = field(default_factory=lambda: names_of(()))
+    names: PlainNames = field(default_factory=PlainNames)
 
     def other_names(self, path: NotePath) -> tuple[str, ...]:
         note = self.notes.get(self.versions.get(path, ""))
@@ -247,7 +247,7 @@ def _learned(ledger: Ledger, known: _Gone, changes: Sequence[Change]) -> _Gone:
         if note is not None:
             notes[version] = note
     called = (replace(notes[version], path=path) for path, version in versions.items() if version in notes)
-    return _Gone(changes[0].id, versions, notes, names_of(versions, called))
+    return _Gone(changes[0].id, versions, notes, PlainNames(versions, called))
 
 
 def _follow(versions: dict[NotePath, str], change: Change) -> None:

@@ -4,7 +4,6 @@ Texts come from the index in batches and are searched joined, as bytes: one call
 that do not match. Only what matches is cut into lines.
 """
 
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -19,8 +18,8 @@ from notewright.engine.read import folder_path
 from notewright.engine.workspace import Workspace
 from notewright.errors import Problem
 from notewright.index.base import Body, Needles, PathGlob, Selection, Visibility
+from notewright.notes.edits.edit import front_of
 from notewright.notes.glob import glob_prefix
-from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
 
 BATCH_BYTES = 4_000_000
@@ -308,8 +307,6 @@ def _candidates(ws: Workspace, matcher: Matcher, folder: str, patience: Patience
 
 # ---- notes that hold some text ------------------------------------------------------------------------
 
-_FENCE = re.compile(rb"\n---[ \t]*(?:\r?\n|\Z)")
-
 
 def holding(ws: Workspace, text: str) -> list[NotePath]:
     """Notes whose body (not their frontmatter) holds this text, case ignored, by path."""
@@ -324,12 +321,8 @@ def holding(ws: Workspace, text: str) -> list[NotePath]:
 
 
 def _in_body(body: Body, matcher: Matcher, patience: Patience) -> bool:
-    """A candidate holds the text somewhere: whatever stands above the body ends at the first fence."""
-    data = body.data.removeprefix(MARK)
-    fence = _FENCE.search(data, 2) if data.startswith(b"---") else None
-    if fence is None and matcher.sure:
+    """A candidate holds the text somewhere: perhaps in the frontmatter, if it has one."""
+    if matcher.sure and not body.data.removeprefix(MARK).startswith(b"---"):
         return True
-    if matcher.count(data[fence.end() if fence else 0 :], patience)[0]:
-        return True
-    note = parse(body.path, body.text)
-    return matcher.count(note.body.encode(errors="replace"), patience)[0] > 0
+    text = body.text
+    return matcher.count(text[front_of(text).end :].encode(errors="replace"), patience)[0] > 0

@@ -21,7 +21,7 @@ from notewright.index.base import (
 )
 from notewright.index.sqlite.schema import ALIAS, ALIASED, BODY, MARK, NAME, TAG, TITLE, TITLED, Connection
 from notewright.index.sqlite.vocabulary import QueryWord
-from notewright.notes.links.resolve import names_of, resolve
+from notewright.notes.links.resolve import PlainNames, resolve
 from notewright.notes.path import NotePath, path_key
 from notewright.notes.words import index_words
 
@@ -243,7 +243,7 @@ def _resolved(con: Connection, target: str, source: NotePath, files: list[int]) 
     """Of several notes of one name the one the link means."""
     rows = con.rows("select id, path from files where id in (select value from json_each(?))", (json.dumps(files),))
     paths = {NotePath(path): note for note, path in rows}
-    chosen = resolve(target, source, names_of(paths))
+    chosen = resolve(target, source, PlainNames(paths))
     return {paths[chosen]} if chosen is not None else set()
 
 

@@ -222,30 +222,22 @@ class _LineMap:
             raise Invalid(f"line {edit.line} is gone: an edit before this one replaced it", what="line")
         return own_lines(text, place, edit.text)
 
-    def follow(self, made: Sequence[Splice]) -> None:
-        moved = _Moved(sorted(made))
-        self.starts = [moved.place(place, before=True) for place in self.starts]
-        self.ends = [moved.place(place, before=False) for place in self.ends]
+    def follow(self, splices: Sequence[Splice]) -> None:
+        """Move the lines as these splices do: what is inserted comes before a line's start, after its end."""
+        made = sorted(splices)
+        ends = [splice.end for splice in made]
+        shifts = [0, *accumulate(len(splice.new) - (splice.end - splice.start) for splice in made)]
 
+        def moved(place: int | None, *, start: bool) -> int | None:
+            count = 0 if place is None else bisect_right(ends, place)
+            if place is None or (count < len(made) and made[count].start < place):
+                return None  # it was replaced
+            while not start and count and made[count - 1].start == place:
+                count -= 1
+            return place + shifts[count]
 
-class _Moved:
-    """Where places are after some splices, in order."""
-
-    def __init__(self, made: Sequence[Splice]) -> None:
-        self.made = made
-        self.ends = [splice.end for splice in made]
-        self.shifts = [0, *accumulate(len(splice.new) - (splice.end - splice.start) for splice in made)]
-
-    def place(self, place: int | None, *, before: bool) -> int | None:
-        """What is inserted just there comes before a line's start, after its end. None: it was replaced."""
-        if place is None:
-            return None
-        count = bisect_right(self.ends, place)
-        if count < len(self.made) and self.made[count].start < place:
-            return None
-        while not before and count and self.made[count - 1].start == place:
-            count -= 1
-        return place + self.shifts[count]
+        self.starts = [moved(place, start=True) for place in self.starts]
+        self.ends = [moved(place, start=False) for place in self.ends]
 
 
 def own_lines(text: str, start: int, new: str, end: int | None = None) -> Splice:
@@ -257,7 +249,7 @@ def own_lines(text: str, start: int, new: str, end: int | None = None) -> Splice
 
 def front_of(text: str) -> Frontmatter:
     """The frontmatter alone: most edits need no more of a note."""
-    return frontmatter(flat_lines(text), 1 if text.startswith("\ufeff") else 0, text)
+    return frontmatter(flat_lines(text), text)
 
 
 def _only_frontmatter(text: str) -> bool:

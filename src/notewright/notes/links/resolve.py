@@ -8,7 +8,7 @@ question costs one look-up by the target's last segment.
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -258,52 +258,40 @@ def _best_first(found: Found) -> Meaning:
 # ---- names of a vault held in memory ------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class PlainNames:
-    """Names in dictionaries, for small vaults and for what a rename changes on top of an index."""
+    """The names of these paths, for small vaults; aliases, titles and slugs are known for `notes` alone."""
 
-    by_name: Mapping[str, Sequence[NotePath]]
-    by_alias: Mapping[str, Sequence[NotePath]]
-    by_title: Mapping[str, Sequence[NotePath]]
-    by_slug: Mapping[str, Sequence[NotePath]]
+    def __init__(self, paths: Iterable[NotePath] = (), notes: Iterable[Note] = ()) -> None:
+        self.known: defaultdict[tuple[str, str], list[NotePath]] = defaultdict(list)
+        for path in paths:
+            for key in name_keys(path):
+                self.known["name", key].append(path)
+        slugs: list[tuple[int, str, NotePath]] = []
+        for note in notes:
+            self.known["title", path_key(note.title)].append(note.path)
+            for alias in note.aliases:
+                self.known["alias", path_key(alias.strip())].append(note.path)
+            slugs += [(place, slug, note.path) for place, slug in enumerate_slugs(note)]
+        for _, slug, path in sorted(slugs, key=lambda entry: (entry[0], len(entry[2]), entry[2])):
+            if path not in self.known["slug", slug]:
+                self.known["slug", slug].append(path)
 
     def bearing(self, key: str) -> Sequence[NotePath]:
-        return self.by_name.get(key, ())
+        return self.known.get(("name", key), ())
 
     def aliased(self, key: str) -> Sequence[NotePath]:
-        return self.by_alias.get(key, ())
+        return self.known.get(("alias", key), ())
 
     def titled(self, key: str) -> Sequence[NotePath]:
-        return self.by_title.get(key, ())
+        return self.known.get(("title", key), ())
 
     def slugged(self, slug: str) -> Sequence[NotePath]:
-        return self.by_slug.get(slug, ())
+        return self.known.get(("slug", slug), ())
 
 
 def name_keys(path: NotePath, others: Iterable[str] = ()) -> tuple[str, ...]:
     """The keys under which `bearing` must find this path; with its other names, of all links that could mean it."""
     return tuple(dict.fromkeys([path_key(path.name), path_key(path.stem), *map(link_key, others)]))
-
-
-def names_of(paths: Iterable[NotePath], notes: Iterable[Note] = ()) -> PlainNames:
-    """The names of these paths; aliases, titles and slugs are known for `notes` alone."""
-    by_name: defaultdict[str, list[NotePath]] = defaultdict(list)
-    for path in paths:
-        for key in name_keys(path):
-            by_name[key].append(path)
-    by_alias: defaultdict[str, list[NotePath]] = defaultdict(list)
-    by_title: defaultdict[str, list[NotePath]] = defaultdict(list)
-    slugs: list[tuple[str, int, NotePath]] = []
-    for note in notes:
-        by_title[path_key(note.title)].append(note.path)
-        for alias in note.aliases:
-            by_alias[path_key(alias.strip())].append(note.path)
-        slugs += [(slug, place, note.path) for place, slug in enumerate_slugs(note)]
-    by_slug: defaultdict[str, list[NotePath]] = defaultdict(list)
-    for slug, _, path in sorted(slugs, key=lambda entry: (entry[1], len(entry[2]), entry[2])):
-        if path not in by_slug[slug]:
-            by_slug[slug].append(path)
-    return PlainNames(by_name, by_alias, by_title, by_slug)
 
 
 def enumerate_slugs(note: Note) -> list[tuple[int, str]]:

@@ -31,8 +31,9 @@ _TEXT = re.compile(
 _LONE = re.compile("[\ud800-\udfff]")  # half a pair, written as an escape: no file and no database takes it
 
 
-def frontmatter(text: str, start: int, original: str) -> Frontmatter:
-    """The block at `start`, if one begins there. Line endings of `text` are `\\n`, those of `original` as written."""
+def frontmatter(text: str, original: str) -> Frontmatter:
+    """The block a note begins with, if any. Line endings of `text` are `\\n`, those of `original` as written."""
+    start = int(text.startswith("\ufeff"))
     opening = _OPEN.match(text, start)
     closing = _CLOSE.search(text, opening.end()) if opening else None
     if opening is None or closing is None:

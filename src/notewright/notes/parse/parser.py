@@ -38,7 +38,7 @@ def is_costly(text: str) -> bool:
 def parse(path: NotePath, text: str) -> Note:
     """What `text` says. Never raises: what cannot be read is left out, and `frontmatter.problem` says why."""
     flat = flat_lines(text)
-    front = frontmatter(flat, 1 if flat.startswith("\ufeff") else 0, text)
+    front = frontmatter(flat, text)
     blocks = scan(flat, front.end)
     paragraphs = _paragraphs(flat, blocks)
     found = Inline(flat, blocks.definitions)
@@ -64,7 +64,7 @@ def parse(path: NotePath, text: str) -> Note:
 def parse_words(path: NotePath, text: str) -> Note:
     """The note without what would have to be looked for in its body: headings, links, tags, block ids."""
     flat = flat_lines(text)
-    front = frontmatter(flat, 1 if flat.startswith("\ufeff") else 0, text)
+    front = frontmatter(flat, text)
     title, aliases = _title(path, front.properties, ()), _aliases(front.properties)
     return Note(path, text, title, front, (), (), tuple(_own_tags(flat, front)), (), aliases)
 
