@@ -68,14 +68,11 @@ def parse_terms(query: str) -> SearchTerms:
     """The query as lists. Words of every alternative and of every phrase are words to rank by."""
     condition = parse_query(query)
     members = condition.of if isinstance(condition, All) else (condition,)
-    simple = [
-        each for each in members if isinstance(each, Term) or (isinstance(each, Not) and isinstance(each.of, Term))
-    ]
-    held = [each for each in simple if isinstance(each, Term)]
-    denied = [each.of for each in simple if isinstance(each, Not) and isinstance(each.of, Term)]
-    loose = [term for each in members if each not in simple for term in _positive(each)]
+    held = [each for each in members if isinstance(each, Term)]
+    denied = [each.of for each in members if isinstance(each, Not) and isinstance(each.of, Term)]
+    ranked = [*held, *(term for each in members if isinstance(each, All | Either) for term in _positive(each))]
     return SearchTerms(
-        words=_texts([*held, *loose], "word") + _texts([*held, *loose], "phrase"),
+        words=_texts(ranked, "word") + _texts(ranked, "phrase"),
         phrases=_texts(held, "phrase"),
         without=_texts(denied, "word") + _texts(denied, "phrase"),
         tags=_texts(held, "tag"),

@@ -253,10 +253,10 @@ class TextMatch:
 def find_text(ws: Workspace, asked: Find) -> FoundTexts:
     """Which notes hold it, and how often. An empty text is in every note, no times. `places` shows where."""
     matcher = _finder(asked)
-    return snapshot(ws, lambda: _found(ws, asked, matcher))
+    return snapshot(ws, lambda: _find_in_notes(ws, asked, matcher))
 
 
-def _found(ws: Workspace, asked: Find, matcher: Matcher) -> FoundTexts:
+def _find_in_notes(ws: Workspace, asked: Find, matcher: Matcher) -> FoundTexts:
     notes: list[FoundIn] = []
     patience = _patience(ws, asked)
     try:

@@ -192,14 +192,14 @@ def _region(note: Note, key: str) -> tuple[int, int] | None:
         found = _KEY.match(note.text, first, last)
         if found and start >= 0:
             break
-        if found and _named(found["key"]) == key:
+        if found and _key_text(found["key"]) == key:
             start, end = first, last
         elif start >= 0 and not _BLANK_OR_COMMENT.fullmatch(note.text, first, last):
             end = last
     return (start, end) if start >= 0 else None
 
 
-def _named(written: str) -> str:
+def _key_text(written: str) -> str:
     if written[0] == "'":
         return written[1:-1].replace("''", "'")
     if written[0] == '"':

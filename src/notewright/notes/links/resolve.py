@@ -113,13 +113,14 @@ def _path_suffix(asking: Asking) -> Found | None:
 
 
 def _at(place: str, asking: Asking) -> Found:
-    """What is at this path, case ignored; of twins the one spelled the same."""
-    for spelling in _spellings(place):
-        wanted = path_key(spelling)
-        found: Found = [((path != spelling,), path) for path in asking.named if path_key(path) == wanted]
-        if found:
-            return found
-    return []
+    """What is at this path, with or without `.md`."""
+    return next(filter(None, (_spelled(spelling, asking) for spelling in _spellings(place))), [])
+
+
+def _spelled(spelling: str, asking: Asking) -> Found:
+    """What has this path, case ignored; of twins the one spelled the same."""
+    wanted = path_key(spelling)
+    return [((path != spelling,), path) for path in asking.named if path_key(path) == wanted]
 
 
 def _spellings(target: str) -> tuple[str, str]:
@@ -146,11 +147,6 @@ def _bare_stem(asking: Asking) -> Found | None:
 def _same_path(asking: Asking) -> Found | None:
     wanted = with_md(asking.target)
     return [((), path) for path in asking.named if path == wanted] or None
-
-
-def _same_path_any_case(asking: Asking) -> Found | None:
-    wanted = path_key(with_md(asking.target))
-    return [((), path) for path in asking.named if path_key(path) == wanted] or None
 
 
 def _by(names: Callable[[Asking], Sequence[NotePath]]) -> Step:
@@ -180,7 +176,7 @@ def _below_own_root(asking: Asking) -> Found | None:
     return _document(posixpath.join(_root(asking), asking.target.lstrip("/")), asking)
 
 
-def _below_named_root(asking: Asking) -> Found | None:
+def _any_case_path(asking: Asking) -> Found | None:
     return _document(asking.target, asking)
 
 
@@ -196,9 +192,7 @@ def _anywhere(asking: Asking) -> Found | None:
 
 
 def _document(place: str, asking: Asking) -> Found | None:
-    spelling = with_md(place)
-    wanted = path_key(spelling)
-    return [((path != spelling,), path) for path in asking.named if path_key(path) == wanted] or None
+    return _spelled(with_md(place), asking) or None
 
 
 def _root(asking: Asking) -> str:
@@ -214,7 +208,7 @@ CAIRN = LinkPolicy(
     (
         _itself,
         _same_path,
-        _same_path_any_case,
+        _any_case_path,
         _by(lambda asking: asking.names.aliased(path_key(asking.target))),
         _by(lambda asking: asking.names.titled(path_key(asking.target))),
         _by(_segment),
@@ -225,7 +219,7 @@ CAIRN = LinkPolicy(
 
 def lens(roots: Sequence[str], *, strict_tree: bool = False) -> LinkPolicy:
     """Links across workspaces: every path begins with its workspace's name, and `roots` names them in order."""
-    steps: tuple[Step, ...] = (_itself, _beside, _below_own_root, _below_named_root)
+    steps: tuple[Step, ...] = (_itself, _beside, _below_own_root, _any_case_path)
     return LinkPolicy(steps if strict_tree else (*steps, _anywhere), tuple(roots))
 
 
