@@ -96,7 +96,7 @@ def _make_backup(
     before = next(backups.manifests(), None)
     others = _find_others(shelf, before) if before and before.date == today else []
     several = len(shelf) + len(others) > 1
-    day = backups.begin(today)
+    day = NewDay(backups, today)
     try:
         runs = [_WorkspaceBackup(ws, ws.id if several else "", day, before, report) for ws in shelf]
         for done, run in enumerate(runs):

@@ -130,14 +130,6 @@ class BackupFolder:
             raise UnreadableFile("damaged", "its bytes in the backup are not those that were backed up")
         return data, mode
 
-    def begin(self, date: str) -> "NewDay":
-        """A backup of that day, to be filled and put in place. Exists where a folder that is not ours has the name."""
-        there = self.path / date
-        if os.path.lexists(there) and date not in self.dates():
-            hint = "rename it, or choose another folder for backups"
-            raise Exists(f"{there} is in the way and is no backup of ours", hint=hint, path=date)
-        return NewDay(self, date)
-
     def remove(self, date: str) -> None:
         """Remove one day. Only what has a manifest of ours, and never half of it."""
         self.manifest(date)
@@ -194,9 +186,14 @@ class PlainFolder:
 
 
 class NewDay(PlainFolder):
-    """A backup being built beside its place. `finish` puts it there, `abandon` leaves everything as it was."""
+    """A backup being built beside its place. `finish` puts it there, `abandon` leaves everything as it was. Exists
+    where a folder that is not ours has the name of the day."""
 
     def __init__(self, backups: BackupFolder, date: str) -> None:
+        there = backups.path / date
+        if os.path.lexists(there) and date not in backups.dates():
+            hint = "rename it, or choose another folder for backups"
+            raise Exists(f"{there} is in the way and is no backup of ours", hint=hint, path=date)
         super().__init__(backups.path / f".{date}.partial", 0o700)
         self._backups, self._date = backups, date
         self._links = True

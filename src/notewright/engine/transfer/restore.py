@@ -65,7 +65,8 @@ def restore(
     shall be `exact`. In change sets, so that undo takes it back."""
     if ws.access.read_only:
         raise ReadOnly("this workspace is read-only", hint="allow writing, or restore into another folder")
-    with _open_backup(BackupFolder(source), date) as (place, manifest):
+    place = BackupFolder(source)
+    with _open_backup(place, date) as manifest:
         # One that was backed up alone may have had another name.
         part = manifest.parts[0] if len(manifest.parts) == 1 else _find_part(manifest, ws.id, ws.name)
         wanted = [path for _, path in _find_files((part,), paths)]
@@ -102,12 +103,12 @@ def restore_to(
 ) -> Restored:
     """Copy a backup into a folder that is new or empty: the same bytes, the same times. Of several workspaces the one
     named, else each into a folder of its own."""
-    backups, target = BackupFolder(source), PlainFolder(Path(os.path.realpath(Path(folder).expanduser())))
-    backups.check()
-    if target.root.is_relative_to(backups.path):
+    place, target = BackupFolder(source), PlainFolder(Path(os.path.realpath(Path(folder).expanduser())))
+    place.check()
+    if target.root.is_relative_to(place.path):
         raise Invalid(f"{target.root} is inside the folder of backups", hint="choose a folder elsewhere", what="into")
     created, skipped = list[str](), list[SkippedFile]()
-    with _open_backup(backups, date) as (place, manifest):
+    with _open_backup(place, date) as manifest:
         parts = manifest.parts if workspace is None else (_find_part(manifest, workspace),)
         todo = _find_files(parts, paths)
         if not dry_run:
@@ -136,7 +137,7 @@ def restore_to(
 
 
 @contextmanager
-def _open_backup(place: BackupFolder, date: str | None) -> Iterator[tuple[BackupFolder, Manifest]]:
+def _open_backup(place: BackupFolder, date: str | None) -> Iterator[Manifest]:
     """The backup of that day, or the newest, which nobody changes meanwhile."""
     place.check()
     with place.still():
@@ -147,7 +148,7 @@ def _open_backup(place: BackupFolder, date: str | None) -> Iterator[tuple[Backup
             near = difflib.get_close_matches(date, dates, n=3) or dates[-3:]
             hint = f"there is {', '.join(near)}"
             raise NotFound(f"there is no backup of {date}", hint=hint, what="backup", nearest=near)
-        yield place, place.manifest(date or dates[-1])
+        yield place.manifest(date or dates[-1])
 
 
 def _find_part(manifest: Manifest, *names: str) -> WorkspacePart:
