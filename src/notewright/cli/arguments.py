@@ -34,7 +34,7 @@ def usage(args: argparse.Namespace) -> Iterator[None]:
         raise
 
 
-def chosen(args: argparse.Namespace) -> tuple[WorkspaceConfig, Config]:
+def choose_workspace(args: argparse.Namespace) -> tuple[WorkspaceConfig, Config]:
     """The workspace of `--workspace`: one of the configuration or of the owner by its name, else a location; else this
     folder. What the owner changed of it holds."""
     from notewright.app import opening

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from notewright.app import opening
 from notewright.cli import printing
 from notewright.cli.arguments import configured, usage
-from notewright.cli.commands import opened, typed
+from notewright.cli.commands import open_chosen, strip_root
 from notewright.config.load import Config
 from notewright.config.locations import refuse_not_yet
 from notewright.engine.changes.batch_write import BatchResult, SkippedFile
@@ -52,15 +52,15 @@ def restore(args: argparse.Namespace) -> int:
         with printing.progress("Restoring") as report:
             restored = restore_to(args.into, source, workspace=args.workspace, paths=paths, report=report, **how)
     else:
-        with opened(args, indexed=False) as ws, printing.progress("Restoring") as report:
-            paths = [typed(ws, path) for path in args.paths]
+        with open_chosen(args, indexed=False) as ws, printing.progress("Restoring") as report:
+            paths = [strip_root(ws, path) for path in args.paths]
             restored = restore_backup(ws, source, paths=paths, exact=args.exact, report=report, **how)
     _print_restored(restored, args)
     return 1 if restored.skipped else 0
 
 
 def export(args: argparse.Namespace) -> int:
-    with opened(args, indexed=False, follow=False) as ws:
+    with open_chosen(args, indexed=False, follow=False) as ws:
         if args.file == "-":
             if sys.stdout.isatty():
                 args.usage = True
@@ -75,8 +75,8 @@ def export(args: argparse.Namespace) -> int:
 
 
 def import_(args: argparse.Namespace) -> int:
-    with opened(args, indexed=False) as ws, printing.progress("Importing") as report:
-        into = typed(ws, args.under)
+    with open_chosen(args, indexed=False) as ws, printing.progress("Importing") as report:
+        into = strip_root(ws, args.under)
         done = import_files(ws, args.source, into=into, overwrite=args.overwrite, dry_run=args.dry_run, report=report)
     _print_import(done, args)
     return 1 if _missed(done.skipped) else 0
@@ -100,7 +100,7 @@ def _place(args: argparse.Namespace, given: str | None, config: Config, flag: st
 def _shelf(args: argparse.Namespace, config: Config) -> Iterator[Sequence[Workspace]]:
     """All the workspaces of the configuration where none was named, open; else the one."""
     if args.workspace or not config.workspaces:
-        with opened(args, indexed=False, follow=False) as ws:
+        with open_chosen(args, indexed=False, follow=False) as ws:
             yield [ws]
         return
     with ExitStack() as closing:

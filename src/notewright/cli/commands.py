@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from notewright.app import opening
 from notewright.cli import printing
-from notewright.cli.arguments import chosen, moment
+from notewright.cli.arguments import choose_workspace, moment
 from notewright.engine.indexing.large_notes import wait_for_texts
 from notewright.engine.read import folder_path, locate
 from notewright.engine.workspace import Workspace
@@ -21,19 +21,19 @@ from notewright.errors import Indexing, NotFound, Unavailable
 from notewright.ledger.base import Actor, Past
 from notewright.notes.path import NotePath
 
-PATIENCE = 3600.0  # seconds a command waits for a first index; it says how far it is
+MAX_WAIT_SECONDS = 3600.0  # seconds a command waits for a first index; it says how far it is
 
 
 def search(args: argparse.Namespace) -> None:
     from notewright.engine.find.search import parse_query
     from notewright.engine.find.search import search as search_notes
 
-    with opened(args) as ws:
+    with open_chosen(args) as ws:
         query = parse_query(" ".join(args.words))
         since = _since(ws, args)
         query = replace(
             query,
-            folder=folder_path(ws, typed(ws, args.folder)),
+            folder=folder_path(ws, strip_root(ws, args.folder)),
             tags=(*query.tags, *(tag.removeprefix("#") for tag in args.tag)),
             since_ns=None if since is None else int(since * 1e9),
             limit=args.limit,
@@ -56,43 +56,43 @@ def grep(args: argparse.Namespace) -> None:
         context=args.context,
         limit=args.limit,
     )
-    with opened(args) as ws:
+    with open_chosen(args) as ws:
         printing.matches(grep_notes(ws, asked), args)
 
 
 def links(args: argparse.Namespace) -> None:
     from notewright.engine.find.links import links as links_of
 
-    with opened(args) as ws:
-        report = links_of(ws, locate(ws, typed(ws, args.path)), args.direction, args.depth)
+    with open_chosen(args) as ws:
+        report = links_of(ws, locate(ws, strip_root(ws, args.path)), args.direction, args.depth)
         printing.links(report, args)
 
 
 def rename(args: argparse.Namespace) -> None:
     from notewright.engine.move import move, rename_heading, rename_tag
 
-    with opened(args) as ws:
+    with open_chosen(args) as ws:
         if args.tag:
             tags = rename_tag(ws, args.old, args.new, dry_run=args.dry_run)
             printing.retagged(tags, args)
         elif args.heading is not None:
-            path = locate(ws, typed(ws, args.heading))
+            path = locate(ws, strip_root(ws, args.heading))
             done = rename_heading(ws, path, args.old, args.new, dry_run=args.dry_run)
             printing.headed(path, done, args)
         else:
-            old = _note_or_folder(ws, typed(ws, args.old))
+            old = _note_or_folder(ws, strip_root(ws, args.old))
             printing.moved(move(ws, old, _new_place(ws, old, args.new), dry_run=args.dry_run), args)
 
 
 def _new_place(ws: Workspace, old: NotePath, new: str) -> str:
     """A bare name stays in the folder; what has a slash is a path from the top."""
-    return f"{old.folder}/{new}" if old.folder and "/" not in new else typed(ws, new)
+    return f"{old.folder}/{new}" if old.folder and "/" not in new else strip_root(ws, new)
 
 
 def check(args: argparse.Namespace) -> int:
     from notewright.engine.check import check as check_workspace
 
-    with opened(args) as ws:
+    with open_chosen(args) as ws:
         found = check_workspace(ws)
         printing.findings(found, args)
     return 1 if found else 0
@@ -101,12 +101,12 @@ def check(args: argparse.Namespace) -> int:
 def log(args: argparse.Namespace) -> None:
     from notewright.engine.changes.history import diff_change, find_change, list_changes, purge
 
-    with opened(args, indexed=False) as ws:
+    with open_chosen(args, indexed=False) as ws:
         if args.change:
             change = find_change(ws, _whole_id(ws, args.change))
             printing.difference(change, diff_change(ws, change.id), ws, args)
             return
-        path = None if args.path is None else _path_of_past(ws, typed(ws, args.path))
+        path = None if args.path is None else _path_of_past(ws, strip_root(ws, args.path))
         if args.forget and path is not None:
             printing.forgotten(path, purge(ws, path), args)
             return
@@ -118,7 +118,7 @@ def undo(args: argparse.Namespace) -> None:
     from notewright.engine.changes.history import undo as undo_change
     from notewright.engine.changes.history import undo_since
 
-    with opened(args) as ws:
+    with open_chosen(args) as ws:
         if args.change:
             undone = undo_change(ws, _whole_id(ws, args.change), dry_run=args.dry_run)
         else:
@@ -128,7 +128,7 @@ def undo(args: argparse.Namespace) -> None:
 
 def index(args: argparse.Namespace) -> None:
     began = time.monotonic()
-    with opened(args, indexed=not args.rebuild) as ws:
+    with open_chosen(args, indexed=not args.rebuild) as ws:
         if args.rebuild:
             with suppress(Unavailable):  # an index that waits for notes that vanished: the folder is taken as it is
                 _until_ready(ws)
@@ -142,9 +142,9 @@ def index(args: argparse.Namespace) -> None:
 
 
 @contextmanager
-def opened(args: argparse.Namespace, *, indexed: bool = True, follow: bool = True) -> Iterator[Workspace]:
+def open_chosen(args: argparse.Namespace, *, indexed: bool = True, follow: bool = True) -> Iterator[Workspace]:
     """The workspace that was named, asked by this person, its index ready; `follow`: or on the way to be."""
-    workspace, config = chosen(args)
+    workspace, config = choose_workspace(args)
     around = None if args.workspace else opening.enclosing(workspace.location, config)
     if around is not None:
         what = f"this folder is inside the workspace {around}; --workspace {shlex.quote(around)} acts on all of it"
@@ -164,7 +164,7 @@ def _until_ready(ws: Workspace) -> None:
         return wait_for_texts(ws, 0.5)
     except Indexing:
         pass
-    until, said = time.monotonic() + PATIENCE, False
+    until, said = time.monotonic() + MAX_WAIT_SECONDS, False
     with printing.progress() as report:
         while True:
             try:
@@ -199,7 +199,7 @@ def _whole_id(ws: Workspace, raw: str) -> str:
     return begins[0] if len(begins) == 1 else raw
 
 
-def typed(ws: Workspace, raw: str) -> str:
+def strip_root(ws: Workspace, raw: str) -> str:
     """A path as people type or complete it in a shell, relative to the workspace: without `./`, and without the way to
     the workspace."""
     root = ws.store.full_path(NotePath("")).rstrip("/") + "/"

@@ -16,7 +16,7 @@ from notewright.stores.base import parents, version_of
 
 MOST_FILES = 2_000  # of one change set, for nobody else can write while it lasts
 MOST_BYTES = 64 << 20  # new and old ones together, for they are in memory and in the history
-LARGEST = 256 << 20  # a larger file is not kept in a history
+MAX_FILE_BYTES = 256 << 20  # a larger file is not kept in a history
 _STAYS = "it is too large to be kept for an undo, so it stays"
 MOST_REFUSALS = 20  # of single files by the file system, before the rest of a change set is given up too
 
@@ -134,8 +134,8 @@ class _BatchWriter:
         """New bytes and how much they weigh with the old ones; None where they are there already."""
         if isinstance(one, SkippedFile):
             raise UnreadableFile(one.reason, one.words)
-        if one.size > LARGEST:
-            why = f"it has {one.size:,} bytes, and more than {LARGEST:,} are not kept for an undo"
+        if one.size > MAX_FILE_BYTES:
+            why = f"it has {one.size:,} bytes, and more than {MAX_FILE_BYTES:,} are not kept for an undo"
             raise UnreadableFile("too_large", why if one.fetch else _STAYS)
         if one.fetch is None:
             return None, one.size

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 RETRY = timedelta(hours=1)  # after one that could not be made
 LOOK_AGAIN = timedelta(minutes=1)  # while another process makes it
-LONGEST_WAIT = 60.0  # seconds; a machine that slept, or whose clock was set, is noticed then
+MAX_WAIT_SECONDS = 60.0  # seconds; a machine that slept, or whose clock was set, is noticed then
 
 
 def next_backup(at: str, now: datetime) -> datetime:
@@ -64,7 +64,7 @@ class Schedule:
         keep_days: int = 30,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         told: Callable[[BackupResult], None] = lambda result: None,
-        longest_wait: float = LONGEST_WAIT,
+        longest_wait: float = MAX_WAIT_SECONDS,
     ) -> None:
         _parse_clock(at)
         self._shelf, self._to, self._at, self._keep_days = shelf, to, at, keep_days

@@ -20,8 +20,8 @@ from notewright.notes.path import NotePath
 
 MOST_ENTRIES = 200_000  # in a zip file
 MOST_BYTES = 4 << 30  # in a zip file, unpacked
-SWELLS = 200  # so many times larger than it is packed: text never is
-HONEST = 1 << 20  # bytes below which that is not looked at
+MAX_RATIO = 200  # so many times larger than it is packed: text never is
+UNCHECKED_BYTES = 1 << 20  # bytes below which that is not looked at
 _READ = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}  # the others unpack a piece of any size at once
 _ENCRYPTED, _UTF8 = 0x1 | 0x40 | 0x2000, 0x800
 _UNSPEAKABLE = re.compile("[\ud800-\udfff]")
@@ -101,7 +101,7 @@ def _against(info: zipfile.ZipInfo) -> tuple[str, str] | None:
         return "encrypted", "it is encrypted"
     if info.compress_type not in _READ:
         return "unreadable", "it is packed in a way that is not unpacked here; use deflate"
-    if info.file_size > HONEST and info.file_size > SWELLS * max(1, info.compress_size):
+    if info.file_size > UNCHECKED_BYTES and info.file_size > MAX_RATIO * max(1, info.compress_size):
         return "bomb", f"it would swell from {info.compress_size:,} to {info.file_size:,} bytes"
     return None
 
