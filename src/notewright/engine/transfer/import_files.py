@@ -158,26 +158,24 @@ class _Names:
 
     def __init__(self, ws: Workspace) -> None:
         self._ws = ws
-        self._files: dict[str, str] = {}
-        self._folders: dict[str, str] = {}
-        self._exact: set[str] = set()  # folders
+        self._kinds: dict[str, dict[str, str]] = {}  # file or folder, by the name's key and its spellings
 
     def add(self, path: NotePath) -> None:
-        self._files.setdefault(path_key(path), path)
-        for folder in parents(path):
-            if folder in self._exact:
+        for place in (path, *parents(path)):
+            spellings = self._kinds.setdefault(path_key(place), {})
+            if place in spellings:
                 break
-            self._exact.add(folder)
-            self._folders.setdefault(path_key(folder), folder)
+            spellings[place] = "file" if place == path else "folder"
 
     def refuse_twin(self, path: NotePath) -> None:
         for place in (*reversed(parents(path)), path):
-            file, folder = self._files.get(path_key(place)), self._folders.get(path_key(place))
-            same, other, kind = (file, folder, "folder") if place == path else (folder, file, "file")
-            if other is not None:
-                self._refuse(other, f"{other} is a {kind}")
-            if same is not None and same != place and place not in self._exact:
-                self._refuse(same, f"there is {same}, the same name in another spelling")
+            spellings = self._kinds.get(path_key(place), {})
+            for there, kind in spellings.items():
+                if kind == ("folder" if place == path else "file"):
+                    self._refuse(there, f"{there} is a {kind}")
+            if spellings and place not in spellings:
+                there = next(iter(spellings))
+                self._refuse(there, f"there is {there}, the same name in another spelling")
 
     def _refuse(self, there: str, words: str) -> NoReturn:
         """A name the caller may not see is not told."""
