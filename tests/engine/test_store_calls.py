@@ -9,6 +9,8 @@ from typing import Any, cast
 import pytest
 from tests.conftest import MakeWorkspace
 
+from notewright.engine.changes.history import undo
+from notewright.engine.indexing.filing import read_many_for_index
 from notewright.engine.move import move
 from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
@@ -86,3 +88,21 @@ def test_a_rename_reads_and_writes_each_linking_note_once(ws: Workspace) -> None
 def test_deleting_into_the_trash_asks_little(ws: Workspace) -> None:
     with at_most(ws, 6) as counted:
         delete(counted, NotePath("f/g/Deep.md"))
+
+
+def test_an_undo_reads_all_notes_at_once(ws: Workspace) -> None:
+    moved = move(ws, NotePath("Target.md"), "f/g/Other").change_id
+    with at_most(ws, 2 * 50 + 10) as counted:
+        undo(counted, moved or "")
+    assert requests_of(counted)["read"] == 0
+    assert "[[Target]]" in read(ws, NotePath("f/7.md")).text
+
+
+def test_the_index_is_filled_by_batches_of_reads(ws: Workspace) -> None:
+    with at_most(ws, 52) as counted:
+        assert len(list(read_many_for_index(counted.store, ws.store.entries()))) == 52
+    assert requests_of(counted)["read"] == 0
+
+
+def requests_of(ws: Workspace) -> Counter[str]:
+    return cast(Counted, ws.store).requests

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from notewright.engine.changes.commit import Drop, Plan, Put, read_or_none
+from notewright.engine.changes.commit import Drop, Plan, Put
 from notewright.engine.changes.merge import without_change
 from notewright.engine.workspace import Workspace
-from notewright.errors import Conflict
+from notewright.errors import Conflict, NotFound, Problem
 from notewright.ledger.base import Change, Past, Step
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, version_of
@@ -44,6 +44,7 @@ class UndoPlan:
                 yield path, before, after
 
     def take_back(self, change: Change) -> None:
+        self._look_at([step.path for step in change.steps])
         gone = {step.path: step for step in change.steps if step.after is None}
         moved = {step.source: step for step in change.steps if step.before is None and step.source in gone}
         for source, step in moved.items():
@@ -75,9 +76,19 @@ class UndoPlan:
         made = dict.fromkeys(folder for change in changes for folder in change.made)
         return Plan(tuple(steps), summary, emptied=tuple(made), undoes=ids)
 
+    def _look_at(self, paths: Iterable[NotePath]) -> None:
+        """Read those not seen yet, all at once."""
+        unread = [path for path in dict.fromkeys(paths) if path not in self.seen]
+        for path, found in zip(unread, self.ws.store.read_many(unread, hidden=True), strict=True):
+            if isinstance(found, Problem) and not isinstance(found, NotFound):
+                raise found
+            self.seen[path] = found if isinstance(found, Stored) else None
+
     def _at(self, path: NotePath) -> bytes | None:
         if path not in self.seen:
-            stored = self.seen[path] = read_or_none(self.ws.store, path)
+            self._look_at([path])
+        if path not in self.now:
+            stored = self.seen[path]
             self.now[path] = None if stored is None else stored.data
         return self.now[path]
 

@@ -22,10 +22,12 @@ LATER = "it is large and not indexed yet: only its name is known"
 COSTLY = "it holds too much to index: it is found by its name and words, its links, tags and headings are not known"
 
 
-def read_for_index(store: Store, entry: Entry, *, large: bool = True, stored: Stored | None = None) -> Filing | None:
+def read_for_index(
+    store: Store, entry: Entry, *, large: bool = True, stored: Stored | Problem | None = None
+) -> Filing | None:
     """What the index is told of one file; None when it is gone. Broken content is filed as far as it can be, and a
-    large note by its name alone unless `large`: without a stamp, so that it differs from what is there. `stored`: its
-    bytes, where they are known."""
+    large note by its name alone unless `large`: without a stamp, so that it differs from what is there. `stored`: what
+    came of reading it, where that was done."""
     if entry.kind == "folder" or (entry.kind == "symlink" and not (entry.mode and stat.S_ISREG(entry.mode))):
         return None  # as a listing of all files has it
     path = entry.path
@@ -37,13 +39,9 @@ def read_for_index(store: Store, entry: Entry, *, large: bool = True, stored: St
         return _unparsed(entry, f"it is larger than {BIGGEST_PARSED >> 20} MiB")
     if entry.size > LARGE and not large:
         return Filing(path, "", "", entry.size, entry.modified_ns, None, LATER)
-    if stored is None:
-        try:
-            stored = store.read(path)
-        except NotFound:
-            return None
-        except Problem as problem:
-            return _unparsed(entry, problem.message)
+    (stored,) = (stored,) if stored is not None else store.read_many([path])
+    if isinstance(stored, Problem):
+        return None if isinstance(stored, NotFound) else _unparsed(entry, stored.message)
     entry = stored.entry
     try:
         text, trouble = stored.data.decode(), None
@@ -62,11 +60,18 @@ def _unparsed(entry: Entry, why: str) -> Filing:
 
 
 def read_many_for_index(store: Store, entries: Iterable[Entry], *, large: bool = True) -> Iterator[Filing]:
-    """Filings of what is still there."""
-    for entry in entries:
-        filed = read_for_index(store, entry, large=large)
-        if filed is not None:
-            yield filed
+    """Filings of what is still there, read a batch at a time; large notes one by one."""
+    for batch in batches(entries):
+        paths = [entry.path for entry in batch if _is_small_note(entry)]
+        read = dict(zip(paths, store.read_many(paths), strict=True))
+        for entry in batch:
+            filed = read_for_index(store, entry, large=large, stored=read.get(entry.path))
+            if filed is not None:
+                yield filed
+
+
+def _is_small_note(entry: Entry) -> bool:
+    return entry.kind == "file" and entry.path.is_note and entry.size <= LARGE
 
 
 def batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
