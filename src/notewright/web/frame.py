@@ -7,7 +7,7 @@ from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.datastructures import QueryParams
@@ -41,7 +41,7 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
     "Cache-Control": "no-store",
 }
-MAX_FORM_FIELDS = 200  # of one form
+MAX_FORM_FIELDS = 1000
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,9 @@ class PageRequest:
         """The workspace that the address names, acting for this visitor. By its id alone, as in every address."""
         for ws in self.library.workspaces():
             if ws.id == self.params["workspace"]:
-                return self.acting(ws)
+                asking = ws.by(Actor(self.guest.principal.user, "browser", PAGE, "undo"))
+                return with_timeout(asking, CALL_SECONDS)
         raise NotFound("there is no such workspace", hint="the notes you may see are listed under Notes", what="page")
-
-    def acting(self, ws: Workspace, tool: str = "undo") -> Workspace:
-        return with_timeout(ws.by(Actor(self.guest.principal.user, "browser", PAGE, tool)), CALL_SECONDS)
 
     def form_value(self, name: str) -> str:
         """A field of the form, "" where it is missing."""
@@ -145,14 +143,12 @@ def _refuse_foreign(asked: PageRequest) -> None:
 
 
 async def _form(request: Request) -> dict[str, list[str]]:
+    """Its fields; none for more of them than any form has, which would take a second to read."""
     try:
         body = (await request.body()).decode("utf-8", "replace")
-    except ClientDisconnect:
-        body = ""
-    fields: dict[str, list[str]] = {}
-    for name, value in parse_qsl(body, keep_blank_values=True)[:MAX_FORM_FIELDS]:
-        fields.setdefault(name, []).append(value)
-    return fields
+        return parse_qs(body, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
+    except (ClientDisconnect, ValueError):
+        return {}
 
 
 def refusal(asked: PageRequest, problem: Problem) -> Response:
