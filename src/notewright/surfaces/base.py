@@ -4,16 +4,15 @@ A surface is data plus thin functions. It decides nothing: it turns arguments in
 engine's values and problems into its own words. A whole one:
 
     def read(call: Call, args: Args) -> str:
+        'Read one note.'                                   # what an agent reads of it
         return engine.read(call.workspace, NotePath.parse(args["path"])).text
 
     class Plain(Style):                                    # how this dialect says no
-        table = MappingProxyType({"not_found": "not_found", ...})    # a word for every code: a test compares
-        def problem(self, failed: Failed) -> Answer:
+        table = {"not_found": "not_found", ...}            # a word for every code: a test compares
+        def problem(self, failed: FailedCall) -> Answer:
             return Answer.error(f"{self.table[failed.problem.code]}: {failed.problem}")
 
-    SURFACE = Surface("plain", "Notes.", (
-        Tool("read", "Read one note.", READ, read, {"readOnlyHint": True}),
-    ), Plain())
+    SURFACE = Surface("plain", "Notes.", (tool("read", read, READ, LOOKS),), Plain())
 
 What happens to a call, in this order (`perform`): the tool is looked up (`Style.unknown_tool`), `coerce` may
 loosen the arguments, they are checked against the schema (`Style.bad_arguments`), `run` runs, a Problem becomes the

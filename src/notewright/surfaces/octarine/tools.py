@@ -4,14 +4,13 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from notewright.accounts.limits import Window
 from notewright.config.octarine import Octarine
 from notewright.engine.dialects.octarine import RankedPage, fetch_copy, is_folder, rank_texts, replace_with_copy, walk
-from notewright.engine.find.grep import Find, TextMatch
+from notewright.engine.find.grep import Find
 from notewright.engine.find.grep import places as find_places
 from notewright.engine.read import created, decode
 from notewright.engine.workspace import Workspace
@@ -128,16 +127,16 @@ def search_notes(settings: Octarine, call: Call, args: Args) -> Answer:
     known, asked = _workspaces(call, args.get("workspace")), _parse_query(settings, call, args)
     offset, limit = args.get("offset", 0), min(args.get("limit", settings.search_limit), MOST_RESULTS)
     found = rank_texts(known(), asked, args.get("sort_by", "relevance"), offset=offset, limit=limit)
-    shown = _ResultPage(found, settings.preview_length, args.get("include_content", True))
+    results, cut = _render_results(call, found, settings.preview_length, args.get("include_content", True))
     data = {
-        "results": shown.results(call),
+        "results": results,
         "totalResults": found.total,
         "totalMatches": found.matches,
         "query": args["query"],
         "executionTime": round((time.perf_counter() - started) * 1000),
         "hasMore": offset + len(found.notes) < found.total,
     }
-    return _say_cut(words.success(data), found.late, shown.cut)
+    return _say_cut(words.success(data), found.late, cut)
 
 
 def _parse_query(settings: Octarine, call: Call, args: Args) -> Find:
@@ -152,36 +151,25 @@ def _parse_query(settings: Octarine, call: Call, args: Args) -> Find:
     return asked
 
 
-@dataclass(slots=True)
-class _ResultPage:
-    """The results of a page. All matches are shown, until they would fill a mebibyte."""
-
-    found: RankedPage
-    preview_length: int
-    content: bool
-    room: int = MOST_BYTES
-    cut: bool = False
-
-    def results(self, call: Call) -> list[dict[str, Any]]:
-        shown: list[dict[str, Any]] = []
-        for one in self.found.notes:
-            call.stop_if_cancelled()
-            text = one.text
-            around = words.preview(text, one.found.first, self.preview_length) if self.content else ""
-            places = find_places(one.ws, self.found.asked, text) if one.found.matches else iter(())
-            shown.append(words.result(one, around, self._highlights(text, places)))
-        return shown
-
-    def _highlights(self, text: str, places: Iterable[TextMatch]) -> list[dict[str, Any]]:
-        """At least the first of every note."""
-        shown: list[dict[str, Any]] = []
-        for place in places:
-            if shown and self.room < 0:
-                self.cut = True
+def _render_results(
+    call: Call, found: RankedPage, preview_length: int, content: bool
+) -> tuple[list[dict[str, Any]], bool]:
+    """The results of a page, and whether some matches are left out: all are shown until they would fill a mebibyte, and
+    at least the first of every note."""
+    room, cut = MOST_BYTES, False
+    shown: list[dict[str, Any]] = []
+    for one in found.notes:
+        call.stop_if_cancelled()
+        text, marks = one.text, list[dict[str, Any]]()
+        for place in find_places(one.ws, found.asked, text) if one.found.matches else ():
+            if marks and room < 0:
+                cut = True
                 break
-            shown.append(words.highlight(place, words.line_around(text, place) if self.content else ""))
-            self.room -= 60 + len(shown[-1]["context"].encode(errors="replace"))
-        return shown
+            marks.append(words.highlight(place, words.line_around(text, place) if content else ""))
+            room -= 60 + len(marks[-1]["context"].encode(errors="replace"))
+        around = words.preview(text, one.found.first, preview_length) if content else ""
+        shown.append(words.result(one, around, marks))
+    return shown, cut
 
 
 def _say_cut(text: str, late: bool, cut: bool) -> Answer:
