@@ -9,7 +9,7 @@ from typing import Any
 from notewright.engine.access import Access
 from notewright.engine.workspace import Limits, NoIndexer
 from notewright.errors import NotFound
-from notewright.index.base import Body, Filed, Generation, Needles, Selection, Visible, everything
+from notewright.index.base import EVERYTHING, Body, Filed, Generation, Needles, Selection, Visibility
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Stored
 
@@ -27,19 +27,20 @@ class ShelfIndex:
     def generation(self) -> Generation:
         return Generation("the shelf", True)
 
-    def folders(self, *, visible: Visible = everything) -> list[tuple[str, int]]:
+    def folders(self, *, visible: Visibility = EVERYTHING) -> list[tuple[str, int]]:
         return []
 
     def select(self, selection: Selection) -> tuple[list[Filed], int]:
-        found = [Filed(NotePath(path), "", "", 0, 0, path) for path in sorted(self.files) if selection.visible(path)]
+        sees = selection.visible.sees
+        found = [Filed(NotePath(path), "", "", 0, 0, path) for path in sorted(self.files) if sees(path)]
         return found, len(found)
 
-    def bodies(self, needles: Needles, *, folder: str = "", visible: Visible = everything) -> Iterator[list[Body]]:
+    def bodies(self, needles: Needles, *, folder: str = "", visible: Visibility = EVERYTHING) -> Iterator[list[Body]]:
         batch: list[Body] = []
         for path, text in sorted(self.texts.items()):
             folded = text.casefold()
             holds = all(any(member.casefold() in folded for member in group) for group in needles.groups)
-            if holds and visible(path) and path.startswith(f"{folder}/" if folder else ""):
+            if holds and visible.sees(path) and path.startswith(f"{folder}/" if folder else ""):
                 self.looked_at.append(path)
                 batch.append(Body(NotePath(path), text.encode(), 0, len(text.encode())))
             if len(batch) == 2:
@@ -67,7 +68,7 @@ class ShelfStore:
 class WholeIndex(ShelfIndex):
     """Every text, whatever it holds."""
 
-    def bodies(self, needles: Needles, *, folder: str = "", visible: Visible = everything) -> Iterator[list[Body]]:
+    def bodies(self, needles: Needles, *, folder: str = "", visible: Visibility = EVERYTHING) -> Iterator[list[Body]]:
         yield [Body(NotePath(path), text.encode(), 0, len(text.encode())) for path, text in sorted(self.texts.items())]
 
 

@@ -9,7 +9,7 @@ from tests.index.parts import asked, file, paths
 
 from notewright.engine.find.search import find
 from notewright.index.base import SearchEvidence
-from notewright.index.sqlite import search as search_module
+from notewright.index.sqlite import evidence as evidence_module
 from notewright.index.sqlite.evidence import FEW_ROWS, found_by
 from notewright.index.sqlite.index import SqliteIndex
 
@@ -55,7 +55,7 @@ def test_a_rare_word_that_brings_enough_is_all_that_is_looked_for(
         narrowed.append(found.narrowed)
         return found
 
-    monkeypatch.setattr(search_module, "found_by", watched)
+    monkeypatch.setattr(evidence_module, "found_by", watched)
     assert {*paths(index, "common saffron", limit=2)} < {"Day 7.md", "Day 1495.md", "Day 3400.md"}
     assert narrowed == [True]
 

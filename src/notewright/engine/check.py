@@ -131,7 +131,7 @@ def broken_links(ws: Workspace, folder: str) -> BrokenLinks:
     return BrokenLinks(tuple(loose), tuple(note.path for note in notes if note.path not in linked), False)
 
 
-MOST = 200
+MAX_MENTIONS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +155,13 @@ def mentions(ws: Workspace, path: NotePath) -> list[UnlinkedMention]:
                     continue
                 lines = text.split("\n")
                 for line in unlinked_mentions(parse(body.path, text), [name]):
-                    found[body.path, line] = UnlinkedMention(body.path, line, _named(lines[line - 1], name))
-                if len(found) >= MOST:
+                    found[body.path, line] = UnlinkedMention(body.path, line, _excerpt_with(lines[line - 1], name))
+                if len(found) >= MAX_MENTIONS:
                     return sorted(found.values(), key=lambda one: (one.path, one.line))
     return sorted(found.values(), key=lambda one: (one.path, one.line))
 
 
-def _named(line: str, name: str) -> Excerpt:
+def _excerpt_with(line: str, name: str) -> Excerpt:
     """The line, of a long one the sentence with the name."""
     found = re.search(re.escape(name.strip()), line, re.IGNORECASE)
     return sentence_around(line_around(line, *(found.span() if found else (0, 0))))

@@ -79,6 +79,7 @@ def _test(visible: Visibility) -> PathTest | None:
     def test(path: str) -> bool:
         return (
             path.startswith(under)
+            and not (path.startswith(".") or "/." in path)  # an index holds none; should it, they are nobody's to see
             and not any(hides(path) for hides in hidden)
             and all(matches(path) for matches in wanted)
         )

@@ -13,8 +13,8 @@ from notewright.notes.path import NotePath
 from notewright.notes.query import parse_terms
 from notewright.notes.words import query_words
 
-SENTENCE = 5  # so many words beside a phrase are a sentence that quotes something, not a search for the quotation
-LONGEST = 4_000  # characters of a question; what comes after them is not looked for
+SENTENCE_WORDS = 5  # so many words beside a phrase are a sentence that quotes something, not a search for the quotation
+MAX_QUESTION_CHARS = 4_000  # characters of a question; what comes after them is not looked for
 DEPTH = 100  # of each list of evidence: the best hundred change nothing, the best thirty cost a point
 SPREADING = 30  # so many of the best share with their neighbours
 STRANGERS = 10  # so many notes without any of the words may come in by their neighbours
@@ -43,7 +43,7 @@ class Hits:
 
 def parse_query(text: str) -> Query:
     """The search language: words, "phrases", -word, tag:x, path:x, [key:value], each also with a dash in front."""
-    terms = parse_terms(text[:LONGEST])
+    terms = parse_terms(text[:MAX_QUESTION_CHARS])
     question = " ".join(terms.words)
     given = {one.name: getattr(terms, one.name) for one in fields(terms)}
     return Query(**given | {"words": tuple(query_words(question)), "question": question})
@@ -67,7 +67,7 @@ def _search(index: Index, query: Query) -> Hits:
 
 def _is_sentence(query: Query) -> bool:
     quoted = {word for phrase in query.phrases for word in query_words(phrase)}
-    return query.offset == 0 and len(set(query.words) - quoted) >= SENTENCE
+    return query.offset == 0 and len(set(query.words) - quoted) >= SENTENCE_WORDS
 
 
 def find(index: Index, query: Query) -> Hits:

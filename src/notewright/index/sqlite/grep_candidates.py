@@ -8,82 +8,52 @@ sides, or break the piece. No note with a match may ever be left out; a few too 
 
 import json
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TypeVar
 
-from notewright.index.base import Body, Needles, PathTest, Visibility
+from notewright.index.base import Body, Needles, Visibility
 from notewright.index.sqlite.schema import Connection, plain_tokenizer
 from notewright.index.sqlite.vocabulary import Vocabulary, words_with
 from notewright.notes.path import NotePath
 from notewright.notes.words import index_words
 
-T = TypeVar("T")
-BATCH_CHARACTERS = 4_000_000
+BATCH_BYTES = 4_000_000
 SHARE = 10  # narrowing pays when fewer than one in so many notes are left
 MOST_WORDS = 400  # of the vocabulary for one piece of a word; more would not narrow
-READ_AT_ONCE = 2_000
 
 
-def narrowed_bodies(
-    ask: Callable[[Callable[[Connection], T]], T],
-    vocabulary: Callable[[Connection], Vocabulary],
-    needles: Needles,
-    folder: str,
-    visible: Visibility,
-) -> Iterator[list[Body]]:
-    """Notes that may match, in path order, in batches of a few megabytes."""
-    sees = visible.test
-    notes: Sequence[int] | None = ask(lambda con: _candidates(con, vocabulary(con), needles, folder, sees))  # type: ignore
-    batch: list[Body] = []
-    size = 0
-    for body in _every_body(ask, folder, sees) if notes is None else _some_bodies(ask, notes):
-        batch.append(body)
-        size += len(body.data)
-        if size >= BATCH_CHARACTERS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-# Neither statement sorts: to sort, SQLite would copy every text.
-_SOME = """select f.path, cast(t.text as blob), f.modified, f.size from json_each(?) e
-    cross join files f on f.id = e.value cross join texts t on t.id = e.value"""
-_EVERY = f"""select f.path, cast(t.text as blob), f.modified, f.size from files f indexed by files_path
-    cross join texts t on t.id = f.id where f.path > ? and f.path < ? and f.note = 1 order by f.path
-    limit {READ_AT_ONCE}"""
-
-
-def _some_bodies(ask: Callable[[Callable[[Connection], T]], T], notes: Sequence[int]) -> Iterator[Body]:
-    for start in range(0, len(notes), READ_AT_ONCE):
-        ids = json.dumps(notes[start : start + READ_AT_ONCE])
-        for path, data, modified, size in ask(lambda con, ids=ids: con.rows(_SOME, (ids,)).fetchall()):  # type: ignore
-            yield Body(NotePath(path), data, modified, size)
-
-
-def _every_body(ask: Callable[[Callable[[Connection], T]], T], folder: str, sees: PathTest | None) -> Iterator[Body]:
-    last, end = (folder + "/", folder + "0") if folder else ("", "\U0010ffff")
-    while rows := ask(lambda con, last=last: con.rows(_EVERY, (last, end)).fetchall()):  # type: ignore
-        for path, data, modified, size in rows:  # type: ignore
-            if sees is None or sees(path):
-                yield Body(NotePath(path), data, modified, size)
-        last = path
-
-
-def _candidates(
-    con: Connection, vocabulary: Vocabulary, needles: Needles, folder: str, sees: PathTest | None
-) -> list[int] | None:
-    """The notes worth a look, by path; None when that is all of them."""
+def candidate_batches(
+    con: Connection, vocabulary: Vocabulary, needles: Needles, folder: str, visible: Visibility
+) -> list[list[int]]:
+    """The notes worth a look, by path, so many together as are a few megabytes."""
     con.variants = {}
+    where, values, sees = "f.note = 1", list[object](), visible.test
     narrowed = _narrowed(con, vocabulary, needles)
-    if narrowed is None:
-        return None
-    where, values = "f.note = 1 and f.id in (select value from json_each(?))", [json.dumps(narrowed)]
+    if narrowed is not None:
+        where, values = where + " and f.id in (select value from json_each(?))", [json.dumps(narrowed)]
     if folder:
         where, values = where + " and f.path >= ? and f.path < ?", [*values, folder + "/", folder + "0"]
-    rows = con.rows(f"select f.id, f.path from files f where {where} order by f.path", values)
-    return [note for note, path in rows if sees is None or sees(path)]
+    batches: list[list[int]] = []
+    size = BATCH_BYTES
+    rows = con.rows(f"select f.id, f.path, f.size from files f where {where} order by f.path", values)
+    for note, path, length in rows:
+        if sees is None or sees(path):
+            if size >= BATCH_BYTES:
+                batches.append([])
+                size = 0
+            batches[-1].append(note)
+            size += length
+    return batches
+
+
+def read_bodies(con: Connection, notes: Sequence[int]) -> list[Body]:
+    """In this order, without sorting: to sort, SQLite would copy every text."""
+    rows = con.rows(
+        """select f.path, cast(t.text as blob), f.modified, f.size from json_each(?) e
+        cross join files f on f.id = e.value cross join texts t on t.id = e.value""",
+        (json.dumps(notes),),
+    )
+    return [Body(NotePath(path), data, modified, size) for path, data, modified, size in rows]
 
 
 def _narrowed(con: Connection, vocabulary: Vocabulary, needles: Needles) -> list[int] | None:

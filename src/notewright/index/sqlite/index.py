@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -18,12 +19,11 @@ from notewright.index.base import (
     Visibility,
 )
 from notewright.index.sqlite import evidence, queries
-from notewright.index.sqlite._connections import IndexConnections
 from notewright.index.sqlite.build import building
-from notewright.index.sqlite.grep_candidates import narrowed_bodies
+from notewright.index.sqlite.connections import IndexConnections
+from notewright.index.sqlite.grep_candidates import candidate_batches, read_bodies
 from notewright.index.sqlite.rows import Row, put, row_of
 from notewright.index.sqlite.schema import Connection
-from notewright.index.sqlite.search import gather_evidence
 from notewright.index.sqlite.vocabulary import Vocabulary
 
 T = TypeVar("T")
@@ -113,10 +113,12 @@ class SqliteIndex:
     degrees = _question(evidence.degrees)
 
     def evidence(self, query: Query, depth: int, narrow: bool = True) -> SearchEvidence:
-        return self.ask(lambda con: gather_evidence(con, self._words(con), query, depth, narrow))
+        return self.ask(lambda con: evidence.gather_evidence(con, self._words(con), query, depth, narrow))
 
     def bodies(self, needles: Needles, folder: str = "", visible: Visibility = EVERYTHING) -> Iterator[list[Body]]:
-        return narrowed_bodies(self.ask, self._words, needles, folder, visible)
+        batches = self.ask(lambda con: candidate_batches(con, self._words(con), needles, folder, visible))
+        for notes in batches:
+            yield self.ask(partial(read_bodies, notes=notes))
 
     def _words(self, con: Connection) -> Vocabulary:
         """What is remembered of the words of the index this connection is to: the current one may be another by now."""
