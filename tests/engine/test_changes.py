@@ -30,7 +30,9 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-def interrupted(notes: dict[str, str], at: tuple[str, str], act: Callable[[MemoryStore], None]) -> Workspace:
+def interrupted(
+    notes: dict[str, str], at: tuple[str, str], act: Callable[[MemoryStore], None], disk: Disk | None = None
+) -> Workspace:
     """A workspace in which `act` happens once, when the store does `at` (what, path)."""
     waiting = [at]
 
@@ -39,7 +41,7 @@ def interrupted(notes: dict[str, str], at: tuple[str, str], act: Callable[[Memor
             waiting.clear()
             act(store)
 
-    store = MemoryStore(Disk(), step=step)
+    store = MemoryStore(disk or Disk(), step=step)
     for path, text in notes.items():
         store.put(path, text.encode())
     return desk(store)
@@ -404,6 +406,24 @@ def test_a_store_that_merges_takes_a_whole_older_text() -> None:
         overwrite(ws, A, MERGING.replace("five", "5").encode(), seen=shown)
     with pytest.raises(Conflict):
         overwrite(ws, A, b"x", seen="0" * 12)
+
+
+def test_a_store_that_merges_takes_what_somebody_types_during_a_write() -> None:
+    """What is answered is the text of both."""
+
+    def typing(store: MemoryStore) -> None:
+        store.put("A.md", MERGING.replace("five", "FIVE").encode())
+
+    ws = interrupted({"A.md": MERGING}, ("write", "A.md"), typing, Disk(merges=True))
+    edited = edit(ws, A, lambda text: text.replace("one", "ONE"), summary="", again=False)
+    assert (edited.after, edited.version) == ("ONE\ntwo\nthree\nfour\nFIVE\n", version(ws, "A.md"))
+    assert texts(ws) == {"A.md": edited.after}
+    undo(ws, edited.change_id or "")
+    assert texts(ws) == {"A.md": MERGING.replace("five", "FIVE")}
+
+    ws = interrupted({"A.md": MERGING, "B.md": "b\n"}, ("write", "A.md"), typing, Disk(merges=True))
+    steps = put(ws, "A.md", MERGING.replace("one", "ONE")), put(ws, "B.md", "B\n")
+    assert commit(ws, Plan(steps, "both")).merged == (A,)
 
 
 def test_inside_a_group_nothing_is_assumed_of_a_step_that_somebody_wrote_over() -> None:

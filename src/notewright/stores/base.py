@@ -120,6 +120,7 @@ class Store(Protocol):
         hidden: bool = False,
     ) -> Stored:
         """Replace what was seen (None: nothing may be there) by `data`, or Conflict / Exists and nothing changed.
+        A store that `recall`s what was seen may make the change to what is there now instead: it returns both together.
         `source`: the file that moves here, for a store that knows files by more than their names.
 
         Durable when it returns, unless something was staged for `op`: then the bytes are durable and the name is with

@@ -60,6 +60,8 @@ class Disk:
         """Write or (None) remove a file as a foreign editor does: without looking."""
         with self.changed:
             self.tick += 1
+            if self.merges and path in self.files:
+                self.former.setdefault(path, []).append(self.files[path].data)
             if data is None:
                 self.files.pop(path, None)
             else:
@@ -209,12 +211,12 @@ class MemoryStore:
         current = None if file is None else version_of(file.data)
         if seen is None and current is not None:
             raise Exists(f"{path} already exists", path=path)
+        if seen and current and seen != current and self.recall(path, seen):
+            data, seen = self.rebase(path, data, seen=seen), current
         if current != seen:
             raise Conflict(f"{path} changed since it was read", path=path, current=current)
         if self.disk.beside.pop((self._process, op, path), None) is None:
             self._fits(len(data) - (len(file.data) if file else 0))
-        if self.disk.merges and file is not None:
-            self.disk.former.setdefault(path, []).append(file.data)
         self.disk.put(path, data)
         if self.disk.keeps_ops:
             self.disk.ops.setdefault(path, set()).add(op)

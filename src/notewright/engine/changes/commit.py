@@ -153,6 +153,9 @@ def _edited(ws: Workspace, old: Stored, before: str, after: str, summary: str) -
     if after == before:
         return Edited(path, before, after, old.version, None)
     done = _perform(ws, Plan((Put(path, _bytes(path, after), old),), summary))
+    if path in done.merged:
+        now = ws.store.read(path, hidden=path.is_hidden)
+        return Edited(path, before, text_of(path, now.data), now.version, done.id)
     return Edited(path, before, after, done.versions[path] or "", done.id)
 
 

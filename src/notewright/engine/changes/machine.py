@@ -242,6 +242,8 @@ class _Execution:
             now, step = self.sights[swap.path], steps[swap.path]
             if swap.path not in self.spelled and now and version_of(now.data) not in (step.before, step.after):
                 self.merged.add(swap.path)
+            if outcome is not None and outcome.data != swap.data:  # by the store
+                self.merged.add(swap.path)
             self.sights[swap.path] = outcome
             if forward:
                 self.applied.add(swap.path)
