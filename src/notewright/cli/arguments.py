@@ -38,11 +38,11 @@ def choose_workspace(args: argparse.Namespace) -> tuple[WorkspaceConfig, Config]
     """The workspace of `--workspace`: one of the configuration or of the owner by its name, else a location; else this
     folder. What the owner changed of it holds."""
     from notewright.app import opening
+    from notewright.engine.library import by_id_or_name
 
     config = opening.as_owned(configured(args))
-    for workspace in config.workspaces:
-        if args.workspace in (workspace.name, workspace.id):
-            return workspace, config
+    if args.workspace and (named := by_id_or_name(config.workspaces, args.workspace)):
+        return named, config
     here = opening.as_owned(configured(args, (args.workspace or ".",)), added=False)
     for workspace in config.workspaces:  # a folder that is configured brings its settings with it
         if workspace.location == here.workspaces[0].location:
