@@ -47,6 +47,7 @@ class OpenPage:
     chosen: Filter
     after: float | None  # the newest change the page has; None: tell what comes from now on
     known: dict[str, set[str]] = field(default_factory=dict)
+    woken: asyncio.Event = field(default_factory=asyncio.Event)  # by anything that was written
 
     def news(self) -> list[str]:
         """Events for everything that is new since the last time."""
@@ -126,7 +127,7 @@ class ActivityFeed:
     ) -> None:
         self._library, self._workers, self._registry = library, workers, registry
         self._most, self._tick, self._heartbeat, self._clock = most, tick, heartbeat, clock
-        self._open: dict[OpenPage, asyncio.Event] = {}
+        self._open: set[OpenPage] = set()
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -137,12 +138,12 @@ class ActivityFeed:
             if self._closed or len(self._open) >= self._most:
                 full = Response("Too many pages are open", 503, UNBUFFERED | {"Retry-After": "30"}, "text/plain")
                 return await full(scope, receive, send)
-            self._open[look] = asyncio.Event()
+            self._open.add(look)
             try:  # its place is given back even if its client goes before it begins
                 response = await self._begin(look)
                 await response(scope, receive, send)
             finally:
-                del self._open[look]
+                self._open.remove(look)
 
         return answer
 
@@ -156,22 +157,21 @@ class ActivityFeed:
 
     def close(self) -> None:
         self._closed = True
-        for woken in self._open.values():
-            woken.set()
+        for look in self._open:
+            look.woken.set()
 
     async def _events(self, look: OpenPage, rules: int, begun: list[str]) -> AsyncIterator[str]:
-        woken = self._open[look]
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
         try:
             end = self._clock() + MAX_STREAM_SECONDS
-            woken.set()  # for what was made since `begun`
+            look.woken.set()  # for what was made since `begun`
             yield "".join(["retry: 1000\n: here we are\n\n", *begun])
             while self._clock() < end:
-                heard = await _within(woken, self._heartbeat)
+                heard = await _within(look.woken, self._heartbeat)
                 if self._closed or self._registry.pulse() != rules:
                     return  # somebody may have lost a right: whoever still has it comes again
-                woken.clear()
+                look.woken.clear()
                 yield "".join(await self._workers.run(look.news)) if heard else ": still here\n\n"
         except Problem as problem:  # the browser comes again
             log.debug("a stream of changes ended: %s", problem)
@@ -186,8 +186,8 @@ class ActivityFeed:
                 log.debug("the histories could not be watched", exc_info=True)
                 now = seen
             if now != seen:
-                for woken in self._open.values():
-                    woken.set()
+                for look in self._open:
+                    look.woken.set()
             seen = now
             await asyncio.sleep(self._tick)
 

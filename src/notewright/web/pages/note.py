@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from notewright.engine.changes.history import list_changes
 from notewright.engine.dialects.octarine import size_of
-from notewright.engine.find.links import ResolvedLink, resolver
+from notewright.engine.find.links import LinkReport, resolver
 from notewright.engine.find.links import links as links_of
 from notewright.engine.read import Reading, exists, fetch, locate, read
 from notewright.engine.workspace import Workspace, with_timeout
@@ -44,15 +44,6 @@ class Piece:
     broken: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class NoteLinks:
-    """What the index knows of a note, as far as it is ready."""
-
-    incoming: tuple[ResolvedLink, ...] = ()
-    outgoing: tuple[ResolvedLink, ...] = ()
-    ready: bool = True
-
-
 def note(asked: PageRequest) -> Response:
     ws = asked.ws
     try:
@@ -66,10 +57,10 @@ def note(asked: PageRequest) -> Response:
     if path != asked.params["path"]:
         return asked.go(note_url(ws, path))
     reading = read(ws, path)
-    around = _around(ws, path)
+    around, ready = _links_around(ws, path)
     large = reading.size > MAX_BYTES
     found = None if large else reading.note
-    resolve = _resolver(ws, path, [link.target for link in found.links] if found else [], around.ready)
+    resolve = _resolver(ws, path, [link.target for link in found.links] if found else [], ready)
     targets = LinkTargets(resolve, partial(note_url, ws), partial(file_url, ws))
     body = None if found is None else _render(reading, targets)
     return asked.page(
@@ -88,6 +79,7 @@ def note(asked: PageRequest) -> Response:
         problem=found.frontmatter.problem if found else None,
         properties=list(_properties(found, targets)) if found else [],
         around=around,
+        ready=ready,
         most=MAX_LINKS,
         past=[ActivityRow(ws, change) for change in list_changes(ws, Past(path=path, limit=PAST_ROWS))],
     )
@@ -102,13 +94,12 @@ def _find_file(ws: Workspace, raw: str) -> NotePath:
     return locate(with_timeout(ws, INDEX_SECONDS), raw)
 
 
-def _around(ws: Workspace, path: NotePath) -> NoteLinks:
-    quick = with_timeout(ws, INDEX_SECONDS)
+def _links_around(ws: Workspace, path: NotePath) -> tuple[LinkReport, bool]:
+    """The links both ways, and whether the index was ready to tell them."""
     try:
-        report = links_of(quick, path)
-        return NoteLinks(report.incoming, report.outgoing)
+        return links_of(with_timeout(ws, INDEX_SECONDS), path), True
     except Indexing:
-        return NoteLinks(ready=False)
+        return LinkReport(path, (), ()), False
 
 
 def _resolver(ws: Workspace, path: NotePath, targets: list[str], ready: bool) -> Callable[[str], Meaning]:
