@@ -156,22 +156,16 @@ class SqliteAccounts:
         return bytes(self._rows(question, name)[0][0])
 
     def _rows(self, question: str, *values: str) -> list[Any]:
-        with self._read() as db:
-            return db.execute(question, values).fetchall()
+        if self._writer == threading.get_ident():  # sees what it has written and not committed
+            return self._db.execute(question, values).fetchall()
+        with self._reading, words("the registry"):
+            return self._reader.execute(question, values).fetchall()
 
     def _write(self, statement: str, *values: str | float | bytes, rules: bool = True) -> bool:
         """Whether it changed anything."""
         with self._writing(rules=rules) as db:
             db.execute(statement, values)
             return db.changes() > 0
-
-    @contextmanager
-    def _read(self) -> Iterator[apsw.Connection]:
-        if self._writer == threading.get_ident():  # sees what it has written and not committed
-            yield self._db
-            return
-        with self._reading, words("the registry"):
-            yield self._reader
 
     @contextmanager
     def _writing(self, *, rules: bool = True) -> Iterator[apsw.Connection]:

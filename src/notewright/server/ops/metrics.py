@@ -5,6 +5,7 @@ tool that we do not have is `unknown`. So the numbers may be kept by whoever run
 """
 
 import contextlib
+import functools
 import hashlib
 import os
 import time
@@ -65,25 +66,21 @@ class Metrics:
         )  # fmt: skip
         started.set(time.time())
         self._in_flight.set(0)
-        self._of_calls: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}  # to look one up by its labels takes
-        self._of_requests: dict[tuple[str, int], Counter] = {}  # several times as long as to count
+        # To look a counter up by its labels takes several times as long as to count.
+        self._of_call = functools.cache(self._calls.labels)
+        self._of_duration = functools.cache(self._seconds.labels)
+        self._of_request = functools.cache(self._requests.labels)
 
     def began(self) -> None:
         self._in_flight.inc()
 
     def ended(self, surface: str, tool: str, outcome: str, seconds: float) -> None:
         self._in_flight.dec()
-        found = self._of_calls.get(labels := (surface, tool, outcome))
-        if found is None:
-            found = self._of_calls[labels] = (self._calls.labels(*labels), self._seconds.labels(surface, tool))
-        found[0].inc()
-        found[1].observe(seconds)
+        self._of_call(surface, tool, outcome).inc()
+        self._of_duration(surface, tool).observe(seconds)
 
     def answered(self, route: str, status: int) -> None:
-        found = self._of_requests.get(labels := (route or "none", status))
-        if found is None:
-            found = self._of_requests[labels] = self._requests.labels(*labels)
-        found.inc()
+        self._of_request(route or "none", status).inc()
 
     def refused(self, reason: str) -> None:
         self._refused.labels(reason).inc()

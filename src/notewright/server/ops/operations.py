@@ -36,11 +36,6 @@ _KINDS = {"invalid_token": "unauthenticated", "insufficient_scope": "forbidden"}
 _WATCHED = frozenset({"forbidden", "read_only", "limited", "quota"})
 
 
-def never() -> float | None:
-    """No backup was ever made."""
-    return None
-
-
 class Operations:
     """Told of every request and every call; asked by the doors `/healthz`, `/readyz` and `/metrics`."""
 
@@ -52,7 +47,7 @@ class Operations:
         state: Path,
         cache: Path,
         shared: Path | None = None,
-        backed_up: Callable[[], float | None] = never,
+        backed_up: Callable[[], float | None] = lambda: None,
     ) -> None:
         """`state` and `cache` hold a folder for each workspace. `shared` is where several workers count together.
         `backed_up` is when the last backup succeeded."""
