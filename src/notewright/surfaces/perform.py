@@ -31,8 +31,10 @@ TOO_DEEP = "the arguments are nested too deeply"
 
 def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
     """Everything that happens to a call. Raises RpcError where the dialect wants a protocol error, or Cancelled."""
-    tool = next((tool for tool in surface.tools if tool.name == name), None)
-    if tool is None:
+    for tool in surface.tools:
+        if tool.name == name:
+            break
+    else:
         call.refused(Invalid("there is no such tool", what="tool"))
         return surface.style.unknown_tool(well_formed(name))
     try:
