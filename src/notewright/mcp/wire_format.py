@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from notewright import __version__
@@ -81,10 +81,7 @@ def prompts(given: Sequence[Prompt]) -> Shape:
 
 
 def _prompt(prompt: Prompt) -> Shape:
-    blanks = [
-        {"name": blank.name, "description": blank.description, "required": blank.required} for blank in prompt.arguments
-    ]
-    return {"name": prompt.name, "description": prompt.description, "arguments": blanks}
+    return {"name": prompt.name, "description": prompt.description, "arguments": [*map(asdict, prompt.arguments)]}
 
 
 def prompted(prompt: Prompt, text: str) -> Shape:

@@ -4,7 +4,6 @@ import base64
 import binascii
 import json
 import re
-import unicodedata
 from collections.abc import Sequence
 from datetime import UTC
 from functools import lru_cache
@@ -14,6 +13,7 @@ from notewright.engine.dialects.cairn import body_of
 from notewright.engine.find.links import ResolvedLink
 from notewright.engine.read import Reading
 from notewright.errors import Invalid, Problem
+from notewright.index.snippets import folded
 from notewright.notes.edits.yaml import yaml_entry
 from notewright.notes.model import Note
 from notewright.notes.parse.tags import property_tags
@@ -118,17 +118,6 @@ def _pattern(query: str) -> re.Pattern[str]:
 
 
 _UNSPACED = re.compile("[\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
-
-
-def folded(text: str) -> str:
-    """Lower case without accents, every character where it was."""
-    return text.lower() if text.isascii() else "".join(map(_bare, text))
-
-
-@lru_cache(maxsize=4096)
-def _bare(char: str) -> str:
-    base = unicodedata.normalize("NFD", char)[0].lower()
-    return base if len(base) == 1 else char
 
 
 # ---- pages and times ----------------------------------------------------------------------------------

@@ -33,14 +33,9 @@ MESSAGES = {
     "INVALID_QUERY": "Invalid query",
     "RATE_LIMIT_EXCEEDED": "Rate limit exceeded",
 }
-OF_ARGUMENT = {
+CODES = {  # of what is invalid: an argument, or what a problem says it is about
     "workspace": "INVALID_WORKSPACE_NAME",
     "note_path": "INVALID_NOTE_PATH",
-    "content": "INVALID_CONTENT",
-    "query": "INVALID_QUERY",
-}
-OF_INVALID = {
-    "workspace": "INVALID_WORKSPACE_NAME",
     "path": "INVALID_NOTE_PATH",
     "folder": "INVALID_NOTE_PATH",
     "content": "INVALID_CONTENT",
@@ -85,7 +80,7 @@ class Envelope(Style):
             told = problem.details
             limits = {"limit": told["limit"], "window": told["window"], "retryAfter": told["retry_after"]}
             return self._refuse(failed, "RATE_LIMIT_EXCEEDED", limits)
-        if problem.code == "invalid" and problem.details.get("what") not in OF_INVALID:
+        if problem.code == "invalid" and problem.details.get("what") not in CODES:
             self.protocol_error(INVALID_PARAMS, f"Invalid params: {problem.message}")
         code, reason = self._judge(problem, failed.tool)
         return self._refuse(failed, code, _details(failed.args, reason or problem.message))
@@ -93,7 +88,7 @@ class Envelope(Style):
     def bad_arguments(self, failed: FailedCall) -> Answer:
         fault = failed.problem
         assert isinstance(fault, BadArgument)
-        code = OF_ARGUMENT.get(fault.argument)
+        code = CODES.get(fault.argument)
         if fault.argument == "directory" and fault.fault == "surrogate":
             code = "INVALID_NOTE_PATH"
         if code is None:
@@ -115,7 +110,7 @@ class Envelope(Style):
             case "forbidden", _ if details.get("by") == "rule":
                 return "WORKSPACE_READ_ONLY", ""
             case "invalid", what:
-                return OF_INVALID[str(what)], details.get("reason", "")
+                return CODES[str(what)], details.get("reason", "")
         return self.table[problem.code]
 
     def _refuse(self, failed: FailedCall, code: str, details: dict[str, Any]) -> Answer:
