@@ -5,14 +5,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from notewright.engine.find.links import WRITTEN_AS_NAMES, resolved_links
+from notewright.engine.find.links import WRITTEN_AS_NAMES, all_links
 from notewright.engine.indexing import before_index
 from notewright.engine.indexing.ready import from_snapshot, is_fresh
 from notewright.engine.read import exists, listing, missing
 from notewright.engine.workspace import Workspace
 from notewright.errors import NotFound
 from notewright.index.base import Selection
-from notewright.notes.links.resolve import STEM
 from notewright.notes.parse.tags import property_tags
 from notewright.notes.path import NotePath, path_key, path_problem
 from notewright.stores.base import Store
@@ -100,10 +99,13 @@ def _at_root(ws: Workspace, name: str) -> bool:
 @from_snapshot
 def unresolved_links(ws: Workspace) -> list[tuple[NotePath, str]]:
     """Links in brackets to a name that nothing has: where they stand and what they say, each once, in order."""
+    files, _ = ws.index.select(Selection(notes_only=False, visible=ws.access.visibility))
+    stems = {"", *(filed.path.stem for filed in files)}
     unmet = (
-        (link.source, link.target)
-        for link in resolved_links(ws, STEM)
-        if link.kind in WRITTEN_AS_NAMES and link.status == "broken"
+        (row.source, row.target)
+        for rows in all_links(ws)
+        for row in rows
+        if row.kind in WRITTEN_AS_NAMES and row.target not in stems
     )
     return list(dict.fromkeys(unmet))
 

@@ -191,11 +191,15 @@ def _spread(
                     waiting.append((link.path, level + 1))
 
 
-def resolved_links(ws: Workspace, policy: LinkPolicy = OBSIDIAN) -> Iterator[ResolvedLink]:
-    """Every link of every note this reader may see, by note and line: their names are looked up some notes at a time.
-    To be asked within one `snapshot`."""
+def resolved_links(ws: Workspace) -> Iterator[ResolvedLink]:
+    """Every link of every note this reader may see, by note and line. To be asked within one `snapshot`."""
+    for rows in all_links(ws):
+        means = resolver(ws, expected=[row.target for row in rows])
+        yield from (link_seen(row, means(row.target, row.source)) for row in rows)
+
+
+def all_links(ws: Workspace) -> Iterator[list[LinkRow]]:
+    """The same as written, some notes at a time: their texts and names are looked up together."""
     notes, _ = ws.index.select(Selection(visible=ws.access.visibility))
     for start in range(0, len(notes), NOTES_AT_ONCE):
-        rows = ws.index.links_from([filed.path for filed in notes[start : start + NOTES_AT_ONCE]])
-        means = resolver(ws, policy, [row.target for row in rows])
-        yield from (link_seen(row, means(row.target, row.source)) for row in rows)
+        yield ws.index.links_from([filed.path for filed in notes[start : start + NOTES_AT_ONCE]])

@@ -17,33 +17,23 @@ from notewright.index.sqlite.vocabulary import Vocabulary, words_with
 from notewright.notes.path import NotePath
 from notewright.notes.words import index_words
 
-BATCH_BYTES = 4_000_000
 SHARE = 10  # narrowing pays when fewer than one in so many notes are left
 MOST_WORDS = 400  # of the vocabulary for one piece of a word; more would not narrow
 
 
-def candidate_batches(
+def candidates(
     con: Connection, vocabulary: Vocabulary, needles: Needles, folder: str, visible: Visibility
-) -> list[list[int]]:
-    """The notes worth a look, by path, so many together as are a few megabytes."""
+) -> list[int]:
+    """The notes worth a look, by path. The condition says nothing but paths, so that only their index is read."""
     con.variants = {}
-    where, values, sees = "f.note = 1", list[object](), visible.test
+    where, values, sees = "f.path like '%.md'", list[object](), visible.test
     narrowed = _narrowed(con, vocabulary, needles)
     if narrowed is not None:
         where, values = where + " and f.id in (select value from json_each(?))", [json.dumps(narrowed)]
     if folder:
         where, values = where + " and f.path >= ? and f.path < ?", [*values, folder + "/", folder + "0"]
-    batches: list[list[int]] = []
-    size = BATCH_BYTES
-    rows = con.rows(f"select f.id, f.path, f.size from files f where {where} order by f.path", values)
-    for note, path, length in rows:
-        if sees is None or sees(path):
-            if size >= BATCH_BYTES:
-                batches.append([])
-                size = 0
-            batches[-1].append(note)
-            size += length
-    return batches
+    rows = con.rows(f"select f.id, f.path from files f where {where} order by f.path", values)
+    return [note for note, path in rows if sees is None or sees(path)]
 
 
 def read_bodies(con: Connection, notes: Sequence[int]) -> list[Body]:

@@ -21,13 +21,15 @@ from notewright.index.base import (
 from notewright.index.sqlite import evidence, queries
 from notewright.index.sqlite.build import building
 from notewright.index.sqlite.connections import IndexConnections
-from notewright.index.sqlite.grep_candidates import candidate_batches, read_bodies
+from notewright.index.sqlite.grep_candidates import candidates, read_bodies
 from notewright.index.sqlite.rows import Row, put, row_of
 from notewright.index.sqlite.schema import Connection
 from notewright.index.sqlite.vocabulary import Vocabulary
 
 T = TypeVar("T")
 P = ParamSpec("P")
+READ_AT_ONCE = 2_000  # notes
+BATCH_BYTES = 4_000_000
 
 
 def _question(
@@ -116,9 +118,17 @@ class SqliteIndex:
         return self.ask(lambda con: evidence.gather_evidence(con, self._words(con), query, depth, narrow))
 
     def bodies(self, needles: Needles, folder: str = "", visible: Visibility = EVERYTHING) -> Iterator[list[Body]]:
-        batches = self.ask(lambda con: candidate_batches(con, self._words(con), needles, folder, visible))
-        for notes in batches:
-            yield self.ask(partial(read_bodies, notes=notes))
+        notes = self.ask(lambda con: candidates(con, self._words(con), needles, folder, visible))
+        for start in range(0, len(notes), READ_AT_ONCE):
+            batch, size = list[Body](), 0
+            for body in self.ask(partial(read_bodies, notes=notes[start : start + READ_AT_ONCE])):
+                batch.append(body)
+                size += len(body.data)
+                if size >= BATCH_BYTES:
+                    yield batch
+                    batch, size = [], 0
+            if batch:
+                yield batch
 
     def _words(self, con: Connection) -> Vocabulary:
         """What is remembered of the words of the index this connection is to: the current one may be another by now."""
