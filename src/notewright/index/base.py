@@ -197,6 +197,16 @@ class IndexedNote(NamedTuple):
     text: str
 
 
+def with_parents(own: Mapping[str, int], below: str = "") -> list[tuple[str, int]]:
+    """Counts of folders, each with those of all that is in it, of the folders below one."""
+    counts: dict[str, int] = {}
+    for folder, count in own.items():
+        while len(folder) > len(below):
+            counts[folder] = counts.get(folder, 0) + count
+            folder = folder.rpartition("/")[0]
+    return sorted(counts.items())
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which notes, in which order: for listings and the dialects' plain searches."""

@@ -15,6 +15,7 @@ from notewright.engine.find.links import (
     WRITTEN_AS_NAMES,
     ResolvedLink,
     SeenNames,
+    about_note,
     all_keys,
     incoming,
     link_seen,
@@ -54,13 +55,9 @@ class Neighbourhood:
     cut: bool
 
 
+@about_note
 def linking(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
     """The first link of each note to this one, by path; to a note that is not there, those that are known by it."""
-    ws.access.may_see(path)
-    return snapshot(ws, lambda: _linking(ws, path, policy))
-
-
-def _linking(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
     there = ws.index.filed(path) is not None
     found = incoming(ws, path, policy) if there else _known_by(ws, path, policy)
     firsts: dict[NotePath, ResolvedLink] = {}
@@ -70,13 +67,9 @@ def _linking(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[Resolved
     return list(firsts.values())
 
 
+@about_note
 def linked(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
     """The first link of a note to each other end, in order; where it leads nowhere, `path` is what that is known by."""
-    ws.access.may_see(path)
-    return snapshot(ws, lambda: _linked(ws, path, policy))
-
-
-def _linked(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
     known: Callable[[str, NotePath], NotePath] | None = None
     firsts: dict[str, ResolvedLink] = {}
     for link in outgoing(ws, path, policy):

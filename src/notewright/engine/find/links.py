@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from notewright.engine.indexing.ready import snapshot
 from notewright.engine.workspace import Workspace
@@ -12,6 +12,8 @@ from notewright.notes.excerpts import Excerpt, sentence_around
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Meaning, Names, link_key, meaning, name_keys, slug_key
 from notewright.notes.path import NotePath, without_md
 
+T = TypeVar("T")
+P = ParamSpec("P")
 WRITTEN_AS_NAMES = frozenset(("wikilink", "embed", "frontmatter"))  # kinds of links that name a note in brackets
 NOTES_AT_ONCE = 2_000  # whose links are read and resolved together
 MOST_NAMES = 4_096  # looked up and remembered while one answer is made
@@ -108,27 +110,31 @@ def resolver(
     return asked
 
 
+def about_note(
+    answer: Callable[Concatenate[Workspace, NotePath, P], T],
+) -> Callable[Concatenate[Workspace, NotePath, P], T]:
+    """A function of a note the caller may see, else NotFound at once, answered from one `snapshot`."""
+
+    def asked(ws: Workspace, path: NotePath, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        ws.access.may_see(path)
+        return snapshot(ws, lambda: answer(ws, path, *args, **kwargs))
+
+    return asked
+
+
+@about_note
 def outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> tuple[ResolvedLink, ...]:
     """Every link of a note in order, with where it leads."""
-    ws.access.may_see(path)
-    return snapshot(ws, lambda: _outgoing(ws, path, policy))
-
-
-def _outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy) -> tuple[ResolvedLink, ...]:
     rows = ws.index.links_from([path])
     means = resolver(ws, policy, [row.target for row in rows])
     return tuple(link_seen(row, means(row.target, path)) for row in rows)
 
 
+@about_note
 def incoming(
     ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN, *, own: bool = False
 ) -> tuple[ResolvedLink, ...]:
     """Every link that leads to a note, by the note it stands in and its line; its `own` links to itself on request."""
-    ws.access.may_see(path)
-    return snapshot(ws, lambda: _incoming(ws, path, policy, own))
-
-
-def _incoming(ws: Workspace, path: NotePath, policy: LinkPolicy, own: bool) -> tuple[ResolvedLink, ...]:
     means = resolver(ws, policy)
     found = []
     for row in ws.index.links_toward(keys_toward(ws, path, policy)):
@@ -159,18 +165,12 @@ def link_seen(row: LinkRow, meant: Meaning, *, other: NotePath | None = None) ->
     )
 
 
+@about_note
 def links(ws: Workspace, path: NotePath, direction: str = "both", depth: int = 1) -> LinkReport:
     """Links of a note; with a depth, of the notes they lead to as well, each note once."""
-    ws.access.may_see(path)
-
-    def report() -> LinkReport:
-        out = _spread(path, depth, lambda one: _outgoing(ws, one, OBSIDIAN)) if direction in ("both", "out") else ()
-        back = (
-            _spread(path, depth, lambda one: _incoming(ws, one, OBSIDIAN, False)) if direction in ("both", "in") else ()
-        )
-        return LinkReport(path, tuple(out), tuple(back))
-
-    return snapshot(ws, report)
+    out = _spread(path, depth, lambda one: outgoing(ws, one)) if direction in ("both", "out") else ()
+    back = _spread(path, depth, lambda one: incoming(ws, one)) if direction in ("both", "in") else ()
+    return LinkReport(path, tuple(out), tuple(back))
 
 
 def _spread(

@@ -6,7 +6,7 @@ from itertools import islice
 from stat import S_ISREG
 
 from notewright.engine.workspace import Workspace
-from notewright.index.base import Filed, Selection, Visibility
+from notewright.index.base import Filed, Selection, Visibility, with_parents
 from notewright.notes.path import NotePath, path_key, without_md
 from notewright.stores.base import Entry
 
@@ -61,12 +61,7 @@ def folders(ws: Workspace, visible: Visibility) -> list[tuple[str, int]]:
         if visible.sees(entry.path):
             folder = entry.path.folder
             own[folder] = own.get(folder, 0) + entry.path.is_note
-    counts: dict[str, int] = {}
-    for folder, count in own.items():
-        while folder:
-            counts[folder] = counts.get(folder, 0) + count
-            folder = folder.rpartition("/")[0]
-    return sorted(counts.items())
+    return with_parents(own)
 
 
 def by_name(ws: Workspace, key: str) -> list[NotePath]:

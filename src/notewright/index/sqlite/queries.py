@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-from notewright.index.base import EVERYTHING, Filed, IndexedNote, LinkRow, Selection, Visibility
+from notewright.index.base import EVERYTHING, Filed, IndexedNote, LinkRow, Selection, Visibility, with_parents
 from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection
 from notewright.notes.excerpts import line_around
 from notewright.notes.model import Heading
@@ -244,12 +244,7 @@ def folders(con: Connection, below: str = "", visible: Visibility = EVERYTHING) 
         for folder, path, note in con.rows(f"select folder, path, note from files {where}", values):
             if sees(path):
                 own[folder] = own.get(folder, 0) + note
-    counts: dict[str, int] = {}
-    for folder, count in own.items():
-        while len(folder) > len(below):
-            counts[folder] = counts.get(folder, 0) + count
-            folder = folder.rpartition("/")[0]
-    return sorted(counts.items())
+    return with_parents(own, below)
 
 
 # ---- links --------------------------------------------------------------------------------------------
