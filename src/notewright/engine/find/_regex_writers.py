@@ -196,12 +196,20 @@ def _times(low: int, high: int | None) -> str:
     return f"{{{low}}}" if low == high else f"{{{low},{'' if high is None else high}}}"
 
 
+def letter_of(node: Node) -> str | None:
+    """The character a node stands for, if it is a single one."""
+    if isinstance(node, Set) and not node.negated and len(node.items) == 1 and isinstance(node.items[0], tuple):
+        low, high = node.items[0]
+        return chr(low) if low == high else None
+    return None
+
+
 def _letter(node: Node) -> str | None:
     """The one character a node stands for, case ignored."""
     if not isinstance(node, Set) or node.negated:
         return None
-    letters = {chr(item[0]) if isinstance(item, tuple) and item[0] == item[1] else "" for item in node.items}
-    return letters.pop() or None if len({letter.lower() for letter in letters}) == 1 else None
+    letters = {letter_of(Set((item,), False, node.fold)) for item in node.items}
+    return letters.pop() if None not in letters and len({str(letter).lower() for letter in letters}) == 1 else None
 
 
 # ---- classes of characters ----------------------------------------------------------------------------
@@ -213,13 +221,9 @@ def _re2_set(node: Set) -> str:
         return "(?s:.)" if negated else r"[^\x{0}-\x{10ffff}]"
     if len(items) == 1 and isinstance(items[0], Named):
         items, negated = (Named(items[0].name),), negated != items[0].negated
-    elif len(items) == 1 and not negated and _letter(node):
-        return _code(items[0][0])  # type: ignore[index]
+    elif (letter := letter_of(node)) is not None:
+        return letter if letter.isalnum() or letter > "\xa0" else f"\\x{{{ord(letter):x}}}"
     return f"[{'^' if negated else ''}{''.join(map(_re2_item, items))}]"
-
-
-def _code(code: int) -> str:
-    return chr(code) if chr(code).isalnum() or code > 0xA0 else f"\\x{{{code:x}}}"
 
 
 def _re2_item(item: Range | Named) -> str:

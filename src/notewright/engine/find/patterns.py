@@ -9,9 +9,9 @@ engine has it; re2 searches by pieces, and neither engine is given a text that c
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -19,12 +19,13 @@ import re2  # type: ignore[import-untyped]
 import regex  # type: ignore[import-untyped]
 import regress
 
-from notewright.engine.find._regex_reader import Boundary, Chain, Dialect, Node, parse_pattern, walk
+from notewright.engine.find._regex_reader import Boundary, Chain, Dialect, Node, Set, parse_pattern, walk
 from notewright.engine.find._regex_writers import (
     TooMuchForRe2,
     compile_re2,
     for_re2,
     for_regex,
+    letter_of,
     needles_of,
     places,
     pushes,
@@ -74,8 +75,7 @@ class Matcher:
         """How many matches there are that are not empty, and at which character the first begins."""
         if not self._by_re2(data):
             return _counted(self._judged(data.decode(errors="replace"), patience))
-        if self.text and b"\xc5\xbf" not in data and b"\xe2\x84\xaa" not in data:  # ſ and K, which are s and k as well
-            folded = data.lower() if self.fold else data
+        if (folded := self._folded(data)) is not None:
             total, first = folded.count(self.text), max(folded.find(self.text), 0)
         else:
             total, first = _counted(_spans(self.exact, data, patience))
@@ -118,14 +118,16 @@ class Matcher:
 
     def lines(self, data: bytes, patience: Patience) -> Iterator[Span]:
         """Start and end of every line that matches. `data` is whole lines, each with its line feed."""
-        same, sure = self._same, self.sure
+        look, same, sure = self._first_look(data), self._same, self.sure
         for low, high in self._slices(data, patience):
-            while low <= high and (found := self._first_look(data, low, high)) is not None:
+            while low <= high and (found := look(low, high)) is not None:
                 start = data.rfind(b"\n", low, found[0]) + 1 or low
                 low = data.find(b"\n", found[1]) + 1
-                line = data[start : low - 1]
-                if sure or (same and self._by_re2(line)) or self.found_in(line, patience):
+                if sure or self._holds(data[start : low - 1], same, patience):
                     yield start, low - 1
+
+    def _holds(self, line: bytes, same: bool, patience: Patience) -> bool:
+        return (same and self._by_re2(line)) or self.found_in(line, patience)
 
     def _slices(self, data: bytes, patience: Patience) -> Iterator[Span]:
         """Whole lines, so many that the clock is seen in time; a line that is too long for that stands alone."""
@@ -145,8 +147,8 @@ class Matcher:
         if not self._fits_first_look(data, 0, len(data), patience):
             yield from self._candidates_alone(data, starts, patience)
             return
-        at = 0
-        while at < len(starts) and (found := self._first_look(data, starts[at], len(data))) is not None:
+        look, at = self._first_look(data), 0
+        while at < len(starts) and (found := look(starts[at], len(data))) is not None:
             patience.left()
             at = bisect_right(starts, found[0], at) - 1
             yield at
@@ -159,9 +161,17 @@ class Matcher:
             if self._fits_first_look(data, low, high, patience) and search(self.relaxed, data, low, high) is not None:
                 yield at
 
-    def _first_look(self, data: bytes, low: int, high: int) -> Span | None:
+    def _first_look(self, data: bytes) -> Callable[[int, int], Span | None]:
         """The place of the next match that may be one, between two places."""
-        return (low, low) if self.relaxed is None else search(self.relaxed, data, low, high)
+        if (folded := self._folded(data)) is not None:
+            return partial(_look_for, folded, self.text)
+        return (lambda low, _: (low, low)) if self.relaxed is None else partial(search, self.relaxed, data)
+
+    def _folded(self, data: bytes) -> bytes | None:
+        """The bytes in which `text` is every match; None where there is no such text, or ſ and K would be s and k."""
+        if not self.text or b"\xc5\xbf" in data or b"\xe2\x84\xaa" in data:
+            return None
+        return data.lower() if self.fold else data
 
     def _fits_first_look(self, data: bytes, low: int, high: int, patience: Patience) -> bool:
         return self.relaxed is None or fits(self.relaxed, data, low, high, patience)
@@ -192,9 +202,17 @@ def _compiled(pattern: str, dialect: Dialect, ignore_case: bool, whole_word: boo
     exact = _re2_form(node, lines, relaxed=False)
     relaxed = _re2_form(node, lines, relaxed=True, known=exact)
     judge = None if exact is not None and not _beyond_ascii(node) else _judge(node)
-    plain = pattern.lower() if ignore_case else pattern
-    text = plain.encode() if dialect == "literal" and not whole_word and plain.isascii() else b""
-    return Matcher(needles_of(node), relaxed, exact, judge, pushes(node), text, ignore_case)
+    return Matcher(needles_of(node), relaxed, exact, judge, pushes(node), *_plain_text(node))
+
+
+def _plain_text(node: Node) -> tuple[bytes, bool]:
+    """The ASCII text a pattern is, if it is nothing else, and whether case is ignored; then in lower case."""
+    nodes = node.nodes if isinstance(node, Chain) else (node,)
+    text = "".join(letter_of(one) or "\n" for one in nodes)
+    folds = {one.fold for one in nodes if isinstance(one, Set)}
+    if not text.isascii() or "\n" in text or len(folds) != 1:
+        return b"", False
+    return (text.lower() if True in folds else text).encode(), True in folds
 
 
 def _judge_javascript(pattern: str) -> None:
@@ -229,6 +247,11 @@ def _beyond_ascii(node: Node) -> bool:
     """Does it ask for a word boundary, which re2 sees in ASCII alone?"""
     kinds = ("word", "not-word", "left-free", "right-free")
     return any(isinstance(one, Boundary) and one.kind in kinds for one in walk(node))
+
+
+def _look_for(folded: bytes, word: bytes, low: int, high: int) -> Span | None:
+    at = folded.find(word, low, high)
+    return (at, at + len(word)) if at >= 0 else None
 
 
 def _spans(pattern: Any, data: bytes, patience: Patience) -> Iterator[Span]:
