@@ -79,23 +79,11 @@ def mentions(note: Note) -> list[Mention]:
         first = at
         while at < len(links) and links[at].start < end:
             at += 1
-        if at == first + 1 and (alone := _alone(note.text, start, end, links[first])):
-            found.append(alone)
-        elif at > first:
+        if at > first:
             found += _mentions(note.text, start, end, links[first:at])
         if at == len(links):
             break
     return found
-
-
-def _alone(text: str, start: int, end: int, link: Link) -> Mention | None:
-    """A link that is a whole paragraph, as in lists of them: what it shows is the sentence, unless it shows several."""
-    if text[start : link.start].strip() or text[link.end : end].strip():
-        return None
-    shown = _BLANKS.sub(" ", shown_text(link))
-    if len(shown) > _MOST_AROUND or next(_sentence_ends(shown), None) is not None:
-        return None
-    return Mention(link, shown.strip())
 
 
 def _mentions(text: str, start: int, end: int, links: list[Link]) -> list[Mention]:
