@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from notewright.errors import Busy, Exists, NotFound, Problem, Unavailable
+from notewright.errors import Busy, Conflict, Exists, NotFound, Problem, Unavailable
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, OpId, Stored, Swap, Swapped, UnlistedFile, Version, parents, version_of
 from notewright.stores.folder import exchange, listing
@@ -183,7 +183,7 @@ class FolderStore:
         return None
 
     def rebase(self, path: NotePath, data: bytes, *, seen: Version) -> bytes:
-        raise NotFound(f"no earlier text of {path} is kept here", what="version", path=path)
+        raise Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=None)
 
     def _refuse_twin(self, root: int, path: NotePath, seen: Version | None) -> None:
         """A name that is there in another spelling: the file system would take it for this one."""

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 from notewright.engine.dialects.cairn import body_of
 from notewright.engine.find.links import ResolvedLink
+from notewright.engine.find.snippets import folded
 from notewright.engine.read import Reading
 from notewright.errors import Invalid, Problem
-from notewright.index.snippets import folded
 from notewright.notes.edits.yaml import yaml_entry
 from notewright.notes.model import Note
 from notewright.notes.parse.tags import property_tags
