@@ -8,7 +8,6 @@ import logging
 import re
 import sys
 import threading
-from abc import ABC, abstractmethod
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -32,7 +31,7 @@ def to_stderr(level: int, form: str = "text") -> None:
     if form not in FORMS:
         raise Invalid(f"there is no log format {form!r}", hint=f"there is {' and '.join(FORMS)}", what="log_format")
     root = logging.getLogger()
-    for old in [handler for handler in root.handlers if isinstance(handler.formatter, _ScrubbedFormatter)]:
+    for old in [handler for handler in root.handlers if isinstance(handler.formatter, TextLines)]:
         root.removeHandler(old)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
@@ -59,52 +58,37 @@ def rfc3339(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class _ScrubbedFormatter(logging.Formatter, ABC):
-    """Secrets are looked for in the finished line: arguments and tracebacks hold them too."""
+class TextLines(logging.Formatter):
+    """`WARNING notewright.mcp.sdk_server [1f0c…]: what happened`, and a traceback below it.
+
+    Secrets are looked for in the finished line: arguments and tracebacks hold them too.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         visit = NOW.get()
-        return scrubbed(self.line(record, visit.id if visit is not None else None))
+        trouble = self.formatException(record.exc_info) if record.exc_info and record.exc_info[0] is not None else ""
+        return scrubbed(self.line(record, visit.id if visit is not None else "", trouble))
 
-    @abstractmethod
-    def line(self, record: logging.LogRecord, request: str | None) -> str: ...
-
-    def trouble(self, record: logging.LogRecord) -> str:
-        """The traceback, if there is one."""
-        parts = []
-        if record.exc_info and record.exc_info[0] is not None:
-            parts.append(self.formatException(record.exc_info))
-        if record.stack_info:
-            parts.append(self.formatStack(record.stack_info))
-        return "\n".join(parts)
-
-
-class TextLines(_ScrubbedFormatter):
-    """`WARNING notewright.mcp.sdk_server [1f0c…]: what happened`, and a traceback below it."""
-
-    def line(self, record: logging.LogRecord, request: str | None) -> str:
+    def line(self, record: logging.LogRecord, request: str, trouble: str) -> str:
         mark = f" [{request}]" if request else ""
         said = f"{record.levelname} {record.name}{mark}: {_one_line(record.getMessage())}"
-        trouble = self.trouble(record)
         return f"{said}\n{trouble}" if trouble else said
 
 
-class JsonLines(_ScrubbedFormatter):
+class JsonLines(TextLines):
     """One JSON object a line. `extra={"facts": {...}}` puts members of its own into it."""
 
-    def line(self, record: logging.LogRecord, request: str | None) -> str:
-        told: dict[str, Any] = {
+    def line(self, record: logging.LogRecord, request: str, trouble: str) -> str:
+        members: dict[str, Any] = {
             "time": rfc3339(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
-        if request:
-            told["request"] = request
-        told |= getattr(record, "facts", {})
-        if trouble := self.trouble(record):
-            told["exception"] = trouble
-        return _JSON.encode(told)
+        members |= {"request": request} if request else {}
+        members |= getattr(record, "facts", {})
+        members |= {"exception": trouble} if trouble else {}
+        return _JSON.encode(members)
 
 
 def _one_line(text: str) -> str:
