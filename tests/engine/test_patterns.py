@@ -9,8 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from notewright.engine.find._regex_reader import Choice, Dialect, Node, Repeat, Set, inner_nodes, parse_pattern, walk
-from notewright.engine.find.deadline import OutOfTime, Patience
-from notewright.engine.find.patterns import compile_pattern
+from notewright.engine.find.patterns import OutOfTime, Patience, compile_pattern
 from notewright.errors import Invalid
 
 

@@ -208,8 +208,8 @@ def _letter(node: Node) -> str | None:
     """The one character a node stands for, case ignored."""
     if not isinstance(node, Set) or node.negated:
         return None
-    letters = {letter_of(Set((item,), False, node.fold)) for item in node.items}
-    return letters.pop() if None not in letters and len({str(letter).lower() for letter in letters}) == 1 else None
+    letters = [letter_of(Set((item,), False, node.fold)) or "" for item in node.items]
+    return letters[0] if len({letter.lower() for letter in letters}) == 1 and all(letters) else None
 
 
 # ---- classes of characters ----------------------------------------------------------------------------

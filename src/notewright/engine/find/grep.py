@@ -11,8 +11,7 @@ from heapq import merge
 from itertools import accumulate, chain, islice
 
 from notewright.engine.find._regex_reader import Dialect
-from notewright.engine.find.deadline import OutOfTime, Patience, Span
-from notewright.engine.find.patterns import Matcher, compile_pattern
+from notewright.engine.find.patterns import Matcher, OutOfTime, Patience, Span, compile_pattern
 from notewright.engine.indexing.ready import snapshot
 from notewright.engine.read import folder_path
 from notewright.engine.workspace import Workspace

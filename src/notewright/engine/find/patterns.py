@@ -5,11 +5,15 @@ re2 runs in linear time and lets other threads run, so it takes the first look a
 where re2 has let a text through.
 
 Whatever the pattern, it is answered with little memory and in time. What would grow too large is refused before any
-engine has it; re2 searches by pieces, and neither engine is given a text that could take it too long or too much.
+engine has it; re2 searches by pieces, and neither engine is given a text that could take it too long or too much: no
+call of re2 can be stopped, and a large program is slow where re2 must do without its table of states.
 """
 
+import threading
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -21,6 +25,7 @@ import regress
 
 from notewright.engine.find._regex_reader import Boundary, Chain, Dialect, Node, Set, parse_pattern, walk
 from notewright.engine.find._regex_writers import (
+    RE2_BYTES,
     TooMuchForRe2,
     compile_re2,
     for_re2,
@@ -30,16 +35,48 @@ from notewright.engine.find._regex_writers import (
     places,
     pushes,
 )
-from notewright.engine.find.deadline import Patience, Span, fits, room, search, stride
 from notewright.errors import Invalid
 from notewright.index.base import Needles
 
-_PLACES = 10_000  # of a pattern written out; `regex` takes up to 600 bytes for each
-_PROGRAM = 150_000  # instructions of re2's, which stops by itself at twice as many
-_JUDGED = 96 << 20  # bytes that `regex` may need for one text
-_SECONDS = 1.0  # of the processor's time that `regex` may take for one text, and no other text waits longer
+_MAX_PLACES = 10_000  # of a pattern written out; `regex` takes up to 600 bytes for each
+_MAX_INSTRUCTIONS = 150_000  # instructions of re2's, which stops by itself at twice as many
+_MAX_JUDGE_BYTES = 96 << 20  # bytes that `regex` may need for one text
+_JUDGE_SECONDS = 1.0  # of the processor's time that `regex` may take for one text, and no other text waits longer
 _PUSH_BYTES = 64  # that `regex` keeps for one push; 50 to 60 were measured
-_KEPT = 8  # matchers, each with at most RE2_BYTES for each of its two forms
+_MATCHERS_KEPT = 8  # each with at most RE2_BYTES for each of its two forms
+_ANYWHERE = re2._Anchor.UNANCHORED
+_SLICE_BYTES = 4_000_000  # bytes searched between two looks at the clock
+_SLICE_STEPS = 50_000_000  # in a slice: one for each byte and instruction, up to ten nanoseconds
+_SAMPLES = 16  # of a long text
+_SHARED_BYTES = 2 << 20  # bytes that one may need without waiting for others
+
+_much_memory = threading.Lock()  # who needs much memory is alone with that
+
+Span = tuple[int, int]
+
+
+class OutOfTime(Exception):
+    """The search was stopped before it was done: what was found so far is what there is."""
+
+
+@dataclass(slots=True)
+class Patience:
+    """How long a search may take, and whether anybody still waits for it."""
+
+    until: float  # on the monotonic clock
+    cancelled: Callable[[], bool] | None = None
+    left_out: bool = False  # a text was too long for what the pattern asks
+
+    @classmethod
+    def of(cls, seconds: float, cancelled: Callable[[], bool] | None = None) -> "Patience":
+        return cls(time.monotonic() + seconds, cancelled)
+
+    def left(self) -> float:
+        """Seconds that remain, or OutOfTime."""
+        rest = self.until - time.monotonic()
+        if rest <= 0 or (self.cancelled is not None and self.cancelled()):
+            raise OutOfTime
+        return rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +121,7 @@ class Matcher:
     def found_in(self, data: bytes, patience: Patience) -> bool:
         """Does the pattern match anywhere? An empty match counts."""
         if self._by_re2(data):
-            return fits(self.exact, data, 0, len(data), patience) and search(self.exact, data, 0) is not None
+            return _fits(self.exact, data, 0, len(data), patience) and _search(self.exact, data, 0) is not None
         return self._judge_from(data.decode(errors="replace"), 0, patience) is not None
 
     def _by_re2(self, text: str | bytes) -> bool:
@@ -102,12 +139,12 @@ class Matcher:
 
     def _judge_from(self, text: str, at: int, patience: Patience) -> Span | None:
         needed = len(text) * self.pushes * _PUSH_BYTES
-        if needed > _JUDGED:
+        if needed > _MAX_JUDGE_BYTES:
             patience.left_out = True
             return None
         try:
-            with room(needed, patience):
-                found = self.judge.search(text, pos=at, timeout=min(patience.left(), _SECONDS), concurrent=True)
+            with _room(needed, patience):
+                found = self.judge.search(text, pos=at, timeout=min(patience.left(), _JUDGE_SECONDS), concurrent=True)
         except TimeoutError:
             patience.left()
             patience.left_out = True
@@ -131,7 +168,7 @@ class Matcher:
 
     def _slices(self, data: bytes, patience: Patience) -> Iterator[Span]:
         """Whole lines, so many that the clock is seen in time; a line that is too long for that stands alone."""
-        low, most = 0, stride(self.relaxed)
+        low, most = 0, _stride(self.relaxed)
         while low < len(data):
             patience.left()
             high = data.find(b"\n", min(low + most, len(data) - 1))
@@ -158,14 +195,14 @@ class Matcher:
         patience.left_out = False
         for at, (low, high) in enumerate(pairwise([*starts, len(data)])):
             patience.left()
-            if self._fits_first_look(data, low, high, patience) and search(self.relaxed, data, low, high) is not None:
+            if self._fits_first_look(data, low, high, patience) and _search(self.relaxed, data, low, high) is not None:
                 yield at
 
     def _first_look(self, data: bytes) -> Callable[[int, int], Span | None]:
         """The place of the next match that may be one, between two places."""
         if (folded := self._folded(data)) is not None:
             return partial(_look_for, folded, self.text)
-        return (lambda low, _: (low, low)) if self.relaxed is None else partial(search, self.relaxed, data)
+        return (lambda low, _: (low, low)) if self.relaxed is None else partial(_search, self.relaxed, data)
 
     def _folded(self, data: bytes) -> bytes | None:
         """The bytes in which `text` is every match; None where there is no such text, or ſ and K would be s and k."""
@@ -174,7 +211,7 @@ class Matcher:
         return data.lower() if self.fold else data
 
     def _fits_first_look(self, data: bytes, low: int, high: int, patience: Patience) -> bool:
-        return self.relaxed is None or fits(self.relaxed, data, low, high, patience)
+        return self.relaxed is None or _fits(self.relaxed, data, low, high, patience)
 
 
 def compile_pattern(
@@ -189,12 +226,12 @@ def compile_pattern(
     return _compiled(pattern, dialect, ignore_case, whole_word, lines)
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_MATCHERS_KEPT)
 def _compiled(pattern: str, dialect: Dialect, ignore_case: bool, whole_word: bool, lines: bool) -> Matcher:
     if dialect == "javascript":
         _judge_javascript(pattern)
     node = parse_pattern(pattern, dialect, ignore_case=ignore_case, multiline=lines)
-    if places(node) > _PLACES or (dialect == "re2" and _re2_form(node, lines, relaxed=False) is None):
+    if places(node) > _MAX_PLACES or (dialect == "re2" and _re2_form(node, lines, relaxed=False) is None):
         raise Invalid("the pattern is too large: make its repetitions {n,m} and classes smaller", what="pattern")
     if whole_word:
         inner = node.nodes if isinstance(node, Chain) else (node,)
@@ -233,7 +270,7 @@ def _re2_form(node: Node, lines: bool, *, relaxed: bool, known: Any = None) -> A
         made = known if known is not None and known.pattern == source else compile_re2(source, lines=lines)
     except (TooMuchForRe2, re2.error):
         return None
-    return made if made.programsize <= _PROGRAM else None
+    return made if made.programsize <= _MAX_INSTRUCTIONS else None
 
 
 def _judge(node: Node) -> Any:
@@ -255,10 +292,10 @@ def _look_for(folded: bytes, word: bytes, low: int, high: int) -> Span | None:
 
 
 def _spans(pattern: Any, data: bytes, patience: Patience) -> Iterator[Span]:
-    at = 0 if fits(pattern, data, 0, len(data), patience) else len(data) + 1
+    at = 0 if _fits(pattern, data, 0, len(data), patience) else len(data) + 1
     while at <= len(data):
         patience.left()
-        found = search(pattern, data, at)
+        found = _search(pattern, data, at)
         if found is None:
             return
         start, end = found
@@ -286,3 +323,61 @@ def _in_characters(text: str, spans: Iterator[Span]) -> Iterator[Span]:
         begin = char + len(data[byte:start].decode())
         byte, char = end, begin + len(data[start:end].decode())
         yield begin, char
+
+
+# ---- time and memory ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _room(needed: int, patience: Patience) -> Iterator[None]:
+    """For so many bytes of memory: whoever needs much waits until nobody else does."""
+    if needed <= _SHARED_BYTES:
+        yield
+        return
+    if not _much_memory.acquire(timeout=patience.left()):
+        raise OutOfTime
+    try:
+        yield
+    finally:
+        _much_memory.release()
+
+
+def _stride(pattern: Any) -> int:
+    """Bytes that may be searched without a look at the clock, even if every instruction is at work for each."""
+    return _SLICE_BYTES if pattern is None else max(1_000, min(_SLICE_BYTES, _SLICE_STEPS // pattern.programsize))
+
+
+def _fits(pattern: Any, data: bytes, low: int, high: int, patience: Patience) -> bool:
+    """Would a search end in time, at its slowest? Told from samples, with every instruction at work: re2 falls back on
+    that where a pattern has too many states. `left_out` says so if not."""
+    length, size = high - low, pattern.programsize
+    if length <= 4 * _stride(pattern):
+        return True
+    never, sample, worst = _never(pattern.pattern, size), max(256, min(4096, _SLICE_STEPS // 10 // size)), 0.0
+    for at in range(low, high, max(length // _SAMPLES, sample)):
+        began = time.thread_time()  # a busy machine must not look like a slow pattern
+        _search(never, data, at, min(at + sample, high))
+        worst = max(worst, (time.thread_time() - began) / sample)
+        if worst * length > patience.left():
+            patience.left_out = True
+            return False
+    return True
+
+
+@lru_cache(maxsize=4)
+def _never(source: str, size: int) -> Any:
+    """Finds nothing, after a look at everything; with memory for its program and hardly any for states."""
+    memory = 16 * (size + 100)
+    while True:
+        try:
+            return compile_re2(rf"(?:{source})\x{{10ffff}}\x{{10fffe}}\x{{10ffff}}", memory=memory)
+        except re2.error:
+            if memory > 2 * RE2_BYTES:
+                raise
+            memory += memory // 2
+
+
+def _search(pattern: Any, data: bytes, low: int, high: int | None = None) -> Span | None:
+    # the public _search() makes three objects for each match, which is most of the time where many lines match
+    span: Span = pattern._regexp.Match(_ANYWHERE, data, low, len(data) if high is None else high)[0]
+    return span if span[0] >= 0 else None
