@@ -9,7 +9,7 @@ from tests.tasks.agent import at_work
 
 from notewright.engine.indexing.filing import file_paths, file_unless_written, read_for_index
 from notewright.engine.workspace import Workspace
-from notewright.engine.write import edit_note
+from notewright.engine.write import delete, edit_note
 from notewright.notes.edits.edit import Append
 from notewright.notes.path import NotePath
 
@@ -33,6 +33,25 @@ def test_a_change_of_ours_in_the_very_moment_of_filing_stays(workspace, monkeypa
     monkeypatch.setattr(ws.store, "lock", lock_late)
     file_unless_written(ws.store, ws.index, before, [read])
     assert ws.index.text(A) == "old\nnew\n"
+
+
+def test_a_file_that_we_deleted_before_the_index_knew_it_does_not_come_back(
+    workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ws = workspace({"A.md": "old\n"})
+    ws.follower.wait(10)
+    ws.follower.close()
+    (tmp_path / "Main" / "B.md").write_text("new\n")
+    read, lock = read_for_index(ws.store, ws.store.stat(B)), ws.store.lock
+
+    def lock_late(*args: object, **options: object) -> object:
+        monkeypatch.undo()
+        delete(ws, B)
+        return lock()
+
+    monkeypatch.setattr(ws.store, "lock", lock_late)
+    file_unless_written(ws.store, ws.index, stamps(ws), [read])
+    assert ws.index.filed(B) is None
 
 
 def test_what_was_read_before_a_change_of_ours_does_not_come_over_it(workspace) -> None:

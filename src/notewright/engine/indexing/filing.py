@@ -92,18 +92,15 @@ def file_unless_written(
     store: Store, index: Index, before: Mapping[str, str], read: Iterable[Filing], drop: Iterable[str] = ()
 ) -> None:
     """File what was read without the store's lock. What is no longer as it was read is looked at once more. A change
-    set of ours may have been written and filed since: where the index has another stamp than `before`, which it had
-    before they were read, the older text does not come over the newer one."""
-    put, gone = [], []
-    for path, known in (*((one.path, one) for one in read), *((NotePath(path), None) for path in drop)):
-        fresh = _as_it_is(store, path, known)
-        if fresh is None:
-            gone.append(path)
-        else:
-            put.append(fresh)
+    set of ours may have been written and filed since, and the older text must not come over the newer one: where the
+    index has another stamp than `before`, which it had before they were read, it keeps what it has. A file that it did
+    not know leaves no trace when we delete it: those, which are few, are looked at under the lock."""
+    there = [(one.path, one) for one in read] + [(NotePath(path), None) for path in drop]
+    looked = {path: _as_it_is(store, path, known) for path, known in there if path in before}
     with store.lock():
-        same = {path for path in (*(one.path for one in put), *gone) if _stamp(index, path) == before.get(path)}
-        index.file([one for one in put if one.path in same], drop=[path for path in gone if path in same])
+        same = [(path, known) for path, known in there if _stamp(index, path) == before.get(path)]
+        fresh = {path: looked[path] if path in looked else _as_it_is(store, path, known) for path, known in same}
+        index.file([one for one in fresh.values() if one], drop=[path for path, one in fresh.items() if one is None])
 
 
 def _stamp(index: Index, path: NotePath) -> str | None:
