@@ -328,8 +328,8 @@ class Index(Names, Protocol):
     def names_like(self, key: str, limit: int = 200, visible: Visibility = EVERYTHING) -> list[NotePath]:
         """Notes whose names share letters with this key, best first: for suggestions."""
 
-    def other_names(self, path: str) -> list[str]:
-        """The title and aliases of a note: what else it may be linked by."""
+    def other_keys(self, path: str) -> list[str]:
+        """The keys of a note's aliases and title: what else it may be linked by."""
 
     def alias_twins(self) -> list[tuple[str, list[NotePath]]]:
         """Aliases that several notes claim."""

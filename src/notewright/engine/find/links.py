@@ -148,7 +148,7 @@ def incoming(
 
 def keys_toward(ws: Workspace, path: NotePath, policy: LinkPolicy) -> tuple[str, ...]:
     """The keys of every link that could mean a note, by whatever names a policy lets it be linked."""
-    return name_keys(path) if policy is OBSIDIAN else all_keys(path, ws.index.other_names(path))
+    return name_keys(path) if policy is OBSIDIAN else all_keys(path, ws.index.other_keys(path))
 
 
 def all_keys(path: NotePath, others: Iterable[str]) -> tuple[str, ...]:

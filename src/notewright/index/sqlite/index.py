@@ -102,7 +102,7 @@ class SqliteIndex:
     titled = _question(queries.titled)
     slugged = _question(queries.slugged)
     names_like = _question(queries.names_like)
-    other_names = _question(queries.other_names)
+    other_keys = _question(queries.other_keys)
     alias_twins = _question(queries.alias_twins)
     links_from = _question(queries.links_from)
     links_toward = _question(queries.links_toward)

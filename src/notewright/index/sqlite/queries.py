@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -116,22 +116,10 @@ def names_like(con: Connection, key: str, limit: int = 200, visible: Visibility 
     return sorted(paths, key=lambda path: (-SequenceMatcher(None, key, path_key(path.stem)).ratio(), path))[:limit]
 
 
-def other_names(con: Connection, path: str) -> list[str]:
-    """The title and the aliases."""
-    row = con.rows(
-        "select f.title, t.properties from files f left join texts t on t.id = f.id where f.path=?", (path,)
-    ).fetchone()
-    if row is None:
-        return []
-    return list(dict.fromkeys([row[0], *_aliases(json.loads(row[1] or "{}"))]))
-
-
-def _aliases(properties: Mapping[str, Any]) -> list[str]:
-    for key, value in properties.items():
-        if key.lower() == "aliases" and value is not None:
-            members = value if isinstance(value, list) else str(value).split(",")
-            return [str(member).strip() for member in members if member is not None and str(member).strip()]
-    return []
+def other_keys(con: Connection, path: str) -> list[str]:
+    sql = f"""select n.key from names n join files f on f.id = n.file
+        where f.path=? and n.kind in ('{ALIASED}', '{TITLED}') order by n.rowid"""
+    return [key for (key,) in con.rows(sql, (path,))]
 
 
 def alias_twins(con: Connection) -> list[tuple[str, list[NotePath]]]:

@@ -71,7 +71,7 @@ class Vocabulary:
     ) -> QueryWord:
         written = self._count(con, token, serial, notes)
         if len(token) == 1 and not token.isascii():
-            forms = tuple(dict.fromkeys((token, *self.containing(con, token, MOST_PAIRS))))
+            forms = tuple(dict.fromkeys((token, *words_with(self.joined(con), token, MOST_PAIRS))))
         else:
             forms = tuple(sorted({token, *stemmed.get(token, ())}))
         every = written if forms == (token,) else sum(self._count(con, form, serial, notes) for form in forms)
@@ -116,10 +116,6 @@ class Vocabulary:
             if len(self._equal) != len(self._joined):
                 self._equal += self._joined[len(self._equal) :].translate(equals)
             return self._equal
-
-    def containing(self, con: Connection, piece: str, most: int) -> list[str]:
-        """Words that hold `piece`."""
-        return words_with(self.joined(con), piece, most)
 
 
 def words_with(joined: str, piece: str, most: int, equal: str = "") -> list[str]:
