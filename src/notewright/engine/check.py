@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from notewright.engine.find.links import ResolvedLink, incoming, resolved_links
-from notewright.engine.indexing.ready import from_snapshot, wait
+from notewright.engine.indexing.ready import from_snapshot, snapshot, wait
 from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
 from notewright.errors import Problem
@@ -36,7 +36,7 @@ def check(ws: Workspace) -> list[Finding]:
 
 
 def _links(ws: Workspace) -> Iterator[Finding]:
-    for link in _broken(ws):
+    for link in snapshot(ws, lambda: [one for one in resolved_links(ws) if one.status != "ok"]):
         written = f"[[{link.target}{link.subpath}]]"
         if link.status == "broken":
             yield Finding("broken_link", link.source, link.line, f"{written} leads nowhere")
@@ -44,11 +44,6 @@ def _links(ws: Workspace) -> Iterator[Finding]:
             yield Finding(
                 "ambiguous_link", link.source, link.line, f"{written} could mean several notes; it means {link.path}"
             )
-
-
-@from_snapshot
-def _broken(ws: Workspace) -> list[ResolvedLink]:
-    return [link for link in resolved_links(ws) if link.status != "ok"]
 
 
 def _names(entries: list[Entry]) -> Iterator[Finding]:

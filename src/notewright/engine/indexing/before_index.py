@@ -32,7 +32,7 @@ def select(ws: Workspace, selection: Selection) -> tuple[list[Filed], int]:
 
 
 def _chosen(ws: Workspace, selection: Selection) -> Iterator[Entry]:
-    folder, since, among = selection.folder, selection.since_ns, selection.among
+    folder, since, among, sees = selection.folder, selection.since_ns, selection.among, selection.visible.test
     inside = f"{folder}/" if folder else ""
     for entry in ws.store.entries() if selection.recursive else ws.store.children(folder):
         if (
@@ -41,7 +41,7 @@ def _chosen(ws: Workspace, selection: Selection) -> Iterator[Entry]:
             and (entry.path.is_note or not selection.notes_only)
             and (since is None or entry.modified_ns > since)
             and (among is None or entry.path in among)
-            and selection.visible.sees(entry.path)
+            and (sees is None or sees(entry.path))
         ):
             yield entry
 
