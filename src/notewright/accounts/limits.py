@@ -13,7 +13,7 @@ from typing import Protocol
 
 from notewright.errors import Limited
 
-MOST = 10_000  # callers, and sessions; more are forgotten, the longest unused first
+MAX_REMEMBERED = 10_000  # callers, and sessions; more are forgotten, the longest unused first
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class _Session:
 class MemoryRateLimits:
     """The traffic of one process."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = MOST) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = MAX_REMEMBERED) -> None:
         self._clock = clock
         self._most = most
         self._lock = threading.Lock()
@@ -113,12 +113,12 @@ class MemoryRateLimits:
             used = now - age if known is None else known.used
             if now - used > idle or (known is not None and known.ended):
                 return False
-            self._kept(session).used = now
+            self._session_of(session).used = now
             return True
 
     def once(self, session: str, what: str) -> bool:
         with self._lock:
-            marks = self._kept(session).marks
+            marks = self._session_of(session).marks
             first = what not in marks
             marks.add(what)
             return first
@@ -130,7 +130,7 @@ class MemoryRateLimits:
 
     def end(self, session: str) -> None:
         with self._lock:
-            self._kept(session).ended = True
+            self._session_of(session).ended = True
 
     def forget(self, session: str) -> None:
         with self._lock:
@@ -139,7 +139,7 @@ class MemoryRateLimits:
     def close(self) -> None:
         return None
 
-    def _kept(self, session: str) -> _Session:
+    def _session_of(self, session: str) -> _Session:
         kept = self._sessions.setdefault(session, _Session(self._clock()))
         self._sessions.move_to_end(session)
         if len(self._sessions) > self._most:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from notewright.accounts.limits import MOST, MemoryRateLimits, Window, limited
+from notewright.accounts.limits import MAX_REMEMBERED, MemoryRateLimits, Window, limited
 from notewright.errors import Unavailable
 from notewright.locks import EXCLUSIVE, SHARED, lock_file, locked_file
 
@@ -60,7 +60,11 @@ class FileRateLimits:
     """Counts in `folder`, together with all processes that have one on the same folder."""
 
     def __init__(
-        self, folder: Path, clock: Callable[[], float] = time.time, most: int = MOST, present: int | None = None
+        self,
+        folder: Path,
+        clock: Callable[[], float] = time.time,
+        most: int = MAX_REMEMBERED,
+        present: int | None = None,
     ) -> None:
         """`present` is the open file by which the last one to leave knows that it is the last."""
         self.folder = folder

@@ -98,11 +98,11 @@ def _lines(one: WorkspaceConfig, registry: Accounts) -> list[str]:
     origin = "added" if told["added"] else ""
     return [
         f"{one.name:20}  {one.id:20}  {origin:5}  {one.location}",
-        *(f"    {key} = {_shown(told[key])}" for key in CHANGEABLE if told[key] != getattr(plain, key)),
+        *(f"    {key} = {_render_value(told[key])}" for key in CHANGEABLE if told[key] != getattr(plain, key)),
     ]
 
 
-def _shown(value: Any) -> str:
+def _render_value(value: Any) -> str:
     return (
         ",".join(value) if isinstance(value, tuple) else str(value).lower() if isinstance(value, bool) else str(value)
     )

@@ -31,7 +31,7 @@ PREFIX = "nw_"  # of a token
 LAST_USE_SECONDS = 300.0  # between two notes of a token's last use
 LONGEST_NAME = 100  # characters
 MOST_GLOBS = 100
-MOST = 1 << 53  # what every reader of JSON can count to
+MAX_JSON_INTEGER = 1 << 53  # what every reader of JSON can count to
 _JOINERS = "\u200c\u200d"  # letters of some scripts and pictures need them
 Settings = Mapping[str, Any]
 W = TypeVar("W", Workspace, WorkspaceConfig)
@@ -399,7 +399,7 @@ def _merged(kept: dict[str, Any], changes: Settings) -> dict[str, Any]:
 def _good_value(key: str, raw: Any) -> Any:
     setting = next(setting for setting in WORKSPACE_SETTINGS if setting.name == key)
     value = setting.read(raw, key)
-    if setting.kind == "number" and not (0 if setting.default is None else 1) <= value <= MOST:
+    if setting.kind == "number" and not (0 if setting.default is None else 1) <= value <= MAX_JSON_INTEGER:
         raise Invalid(f"{key} cannot be {value}", hint=setting.help, what=key)
     if setting.kind != "list":
         return value

@@ -109,7 +109,7 @@ def locate(ws: Workspace, raw: str) -> NotePath:
     for spelling in dict.fromkeys((*_as_typed(raw), path, NotePath(with_md(path)))):
         if ws.access.sees(spelling) and exists(ws, spelling):
             return spelling
-    found = _named(ws, path)
+    found = _find_by_name(ws, path)
     if len(found) == 1:
         return found[0]
     if found:
@@ -130,7 +130,7 @@ def _as_typed(raw: str) -> list[NotePath]:
     return [] if typed == typed.strip() or path_problem(typed) else [NotePath(typed), NotePath(with_md(typed))]
 
 
-def _named(ws: Workspace, path: NotePath) -> Sequence[NotePath]:
+def _find_by_name(ws: Workspace, path: NotePath) -> Sequence[NotePath]:
     """Files the words could mean: the same path but for case, else that name or path ending, else that alias."""
     if not ready.is_fresh(ws):
         found = _ending_in(
@@ -287,7 +287,9 @@ def created(ws: Workspace, files: Sequence[HasModified]) -> dict[str, float]:
     said, first = dict(ws.index.property_of("created", paths)), ws.ledger.first_seen(paths)
     if len(paths) <= FEW:
         said |= {
-            path: _told(ws, path) for path in paths if path not in said and path.is_note and not ws.index.filed(path)
+            path: _read_created(ws, path)
+            for path in paths
+            if path not in said and path.is_note and not ws.index.filed(path)
         }
     times: dict[str, float] = {}
     for filed in files:
@@ -298,7 +300,7 @@ def created(ws: Workspace, files: Sequence[HasModified]) -> dict[str, float]:
     return times
 
 
-def _told(ws: Workspace, path: NotePath) -> object:
+def _read_created(ws: Workspace, path: NotePath) -> object:
     """What a note itself says of when it was made, where the index does not know the note yet."""
     try:
         return read(ws, path).note.frontmatter.properties.get("created")

@@ -19,7 +19,7 @@ from notewright.accounts.limits import MemoryRateLimits, RateLimits
 from notewright.surfaces.base import Session
 
 IDLE_SECONDS = 30 * 60.0
-MOST = 10_000
+MAX_SESSIONS = 10_000
 _SIGNATURE, _TIME, _CHANCE, _CLIENT = 16, 8, 12, 60  # bytes
 _GREETED, _INITIALIZED = "greeted", "initialized"  # marks of a session: we said hello, and so did they
 
@@ -61,7 +61,7 @@ class Sessions:
         *,
         traffic: RateLimits | None = None,
         idle: float = IDLE_SECONDS,
-        most: int = MOST,
+        most: int = MAX_SESSIONS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._key = key or os.urandom(32)

@@ -16,7 +16,7 @@ from notewright.notes.path import NotePath
 from notewright.notes.times import parse_time
 from notewright.surfaces.base import Args, Call
 
-LONGEST = 4_096  # characters of a path; more is not quoted back
+MAX_PATH_CHARS = 4_096  # characters of a path; more is not quoted back
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,10 @@ class Places:
     def split(self, raw: str) -> tuple[Workspace, str]:
         """The workspace a path begins with, and the rest; NotFound with the names when it begins with none."""
         wanted = raw.strip("/")  # blanks may belong to a name that is there
-        if len(wanted) > LONGEST:
-            raise Invalid(f"a path may have {LONGEST} characters at most", hint="give a shorter one", what="path")
+        if len(wanted) > MAX_PATH_CHARS:
+            raise Invalid(
+                f"a path may have {MAX_PATH_CHARS} characters at most", hint="give a shorter one", what="path"
+            )
         if not self.several:
             return self.call.workspace, wanted if wanted.strip().strip("/") else ""
         wanted = wanted.lstrip().lstrip("/")

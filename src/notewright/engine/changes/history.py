@@ -47,14 +47,14 @@ class Undone:
 
 def list_changes(ws: Workspace, asked: Past) -> list[Change]:
     """The changes asked for, newest first, without what the caller may not see. A note's past follows its moves."""
-    seen = (shown for change in _trail(ws, asked) if (shown := _shown(ws, change)) is not None)
+    seen = (shown for change in _trail(ws, asked) if (shown := _without_hidden(ws, change)) is not None)
     return list(islice(seen, asked.offset, asked.offset + asked.limit))
 
 
 def find_change(ws: Workspace, change_id: str) -> Change:
     """One change as the caller may see it, or NotFound with the ids that are close."""
     found = ws.ledger.change(change_id)
-    shown = _shown(ws, found) if found is not None and found.state == "done" else None
+    shown = _without_hidden(ws, found) if found is not None and found.state == "done" else None
     if shown is None:
         recent = [change.id for change in list_changes(ws, Past(limit=_PAGE))]
         nearest = get_close_matches(change_id, recent, 3, 0.5) or recent[:3]
@@ -157,7 +157,7 @@ def undo_since(
 ) -> Undone:
     """Take back everything one client or user did since a time that still stands, in one change set."""
     asked = Past(since=since, client=client, user=user)
-    ids = [change.id for change in _standing([*_pages(ws, asked)]) if _shown(ws, change)]
+    ids = [change.id for change in _standing([*_pages(ws, asked)]) if _without_hidden(ws, change)]
     if not ids:
         raise NotFound("nothing was changed since then that could be taken back", what="change", nearest=[])
     return _take_back(ws, ids, f"undid {len(ids)} changes" if len(ids) > 1 else "undid one change", dry_run)
@@ -197,10 +197,10 @@ def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> Un
         ws.follower.may_write()
         done = commit_latest(ws, make)
     plan, reversal = plans[-1]
-    return Undone(changes, plan, done, tuple(_kept(ws, reversal)))
+    return Undone(changes, plan, done, tuple(_diff_kept_changes(ws, reversal)))
 
 
-def _kept(ws: Workspace, reversal: UndoPlan) -> Iterator[FileDiff]:
+def _diff_kept_changes(ws: Workspace, reversal: UndoPlan) -> Iterator[FileDiff]:
     for path, before, after in reversal.kept():
         if ws.access.sees(path):
             yield _compared(FileDiff(path, "changed"), _lines(before), _lines(after), KEPT_LINES)
@@ -232,7 +232,7 @@ def _trail(ws: Workspace, asked: Past) -> Iterator[Change]:
     name: str | None = asked.path
     passed: str | None = None
     while name is not None:
-        found = _named(ws, asked, name, passed)
+        found = _changes_of_name(ws, asked, name, passed)
         name = None
         for change, source in found:
             if _meets(change, asked):
@@ -241,7 +241,7 @@ def _trail(ws: Workspace, asked: Past) -> Iterator[Change]:
                 name, passed = source, change.id
 
 
-def _named(ws: Workspace, asked: Past, name: str, passed: str | None) -> Iterator[tuple[Change, str | None]]:
+def _changes_of_name(ws: Workspace, asked: Past, name: str, passed: str | None) -> Iterator[tuple[Change, str | None]]:
     """Changes of one name, older than `passed`, up to the one that gave the note this name; with where it came from.
     What was changed out of the caller's sight alone was not changed."""
     for change in _pages(ws, Past(path=name, since=asked.since)):
@@ -276,7 +276,7 @@ def _pages(ws: Workspace, asked: Past) -> Iterator[Change]:
         offset, size = offset + len(page), min(2 * size, _WHOLE_PAGE)
 
 
-def _shown(ws: Workspace, change: Change) -> Change | None:
+def _without_hidden(ws: Workspace, change: Change) -> Change | None:
     """A change without the files the caller may not see; None where nothing is left."""
     access = ws.access
     steps = tuple(_step_shown(access, step) for step in change.steps if access.sees(step.path))

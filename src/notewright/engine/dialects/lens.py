@@ -44,7 +44,7 @@ def forward_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePat
     source = full_name(ws, path)
     with _from_one_moment(workspaces):
         rows = [row for row in ws.index.links_from([path]) if row.kind in WRITTEN_AS_NAMES and row.target.strip()]
-        found = {_meant(workspaces, row.target, source).path for row in rows}
+        found = {_resolve(workspaces, row.target, source).path for row in rows}
     return sorted(one for one in found if one is not None)
 
 
@@ -56,7 +56,7 @@ def back_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) 
             source
             for other in workspaces
             for source, target in _candidates(other, keys)
-            if _meant(workspaces, target, source).path == wanted
+            if _resolve(workspaces, target, source).path == wanted
         }
     return sorted(found)
 
@@ -78,6 +78,6 @@ def _candidates(ws: Workspace, keys: tuple[str, ...]) -> Iterator[tuple[NotePath
             yield full_name(ws, row.source), row.target
 
 
-def _meant(workspaces: Sequence[Workspace], target: str, source: NotePath) -> Meaning:
+def _resolve(workspaces: Sequence[Workspace], target: str, source: NotePath) -> Meaning:
     policy = lens(tuple(ws.name for ws in workspaces))
     return meaning(target, source, AcrossNames(workspaces), policy)

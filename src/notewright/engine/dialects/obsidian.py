@@ -68,14 +68,14 @@ def all_with_name(ws: Workspace, name: str) -> list[NotePath]:
 
 
 def _indexed(ws: Workspace, name: str) -> list[NotePath]:
-    return _called(ws, name, ws.index.bearing(path_key(name)) if is_fresh(ws) else ())
+    return _with_name(ws, name, ws.index.bearing(path_key(name)) if is_fresh(ws) else ())
 
 
 def _listed(ws: Workspace, name: str) -> list[NotePath]:
-    return _called(ws, name, before_index.by_name(ws, path_key(name)))
+    return _with_name(ws, name, before_index.by_name(ws, path_key(name)))
 
 
-def _called(ws: Workspace, name: str, paths: Iterable[NotePath]) -> list[NotePath]:
+def _with_name(ws: Workspace, name: str, paths: Iterable[NotePath]) -> list[NotePath]:
     return [path for path in paths if path.is_note and path.stem == name and ws.access.sees(path)]
 
 

@@ -74,17 +74,17 @@ class SeenNames:
 
     def learn(self, keys: Iterable[str], found: Mapping[str, Sequence[NotePath]]) -> None:
         """What bears these keys, looked up together."""
-        self._known.update((("bearing", key), self._seen(found.get(key, ()))) for key in keys)
+        self._known.update((("bearing", key), self._only_visible(found.get(key, ()))) for key in keys)
 
     def _once(self, kind: str, key: str, ask: Callable[[str], Sequence[NotePath]]) -> Sequence[NotePath]:
         found = self._known.get((kind, key))
         if found is None:
             if len(self._known) >= MOST_NAMES:
                 self._known.clear()
-            found = self._known[kind, key] = self._seen(ask(key))
+            found = self._known[kind, key] = self._only_visible(ask(key))
         return found
 
-    def _seen(self, paths: Sequence[NotePath]) -> Sequence[NotePath]:
+    def _only_visible(self, paths: Sequence[NotePath]) -> Sequence[NotePath]:
         return paths if self._sees is None else [path for path in paths if self._sees(path)]
 
 

@@ -251,14 +251,14 @@ _BEST = "select rowid, -rank as score, places(words) as noted from words where w
 _STARTS = "select id, sections from texts where id in (select value from json_each(?))"
 
 
-def _asked(con: Connection, reading: _Reading) -> None:
+def _set_variants(con: Connection, reading: _Reading) -> None:
     variants = {term.word: term.forms for term in reading.terms if len(term.forms) > 1}
     con.variants = variants if reading.stemmed else {}
 
 
 def _fill(con: Connection, reading: _Reading, accepts: Accepts, depth: int) -> None:
     """The best notes, with the places of the words and where their sections start."""
-    _asked(con, reading)
+    _set_variants(con, reading)
     matches = reading.matches
     for note, score in _best(con, _BEST, reading.expression, accepts, depth):
         matches.scores[note] = score
@@ -337,7 +337,7 @@ def _mentions(
 ) -> tuple[dict[int, float], dict[int, dict[int, int]], dict[int, int]]:
     """The best sentence in which another note links to each, and what all these sentences say of it. What a note
     that may not be seen says is not said."""
-    _asked(con, reading)
+    _set_variants(con, reading)
     best: dict[int, float] = {}
     said_to: defaultdict[int, dict[int, int]] = defaultdict(dict)
     links: dict[int, list[_Written]] = {}
@@ -347,7 +347,7 @@ def _mentions(
         return links.keys() & set(sentences)
 
     for said, score in _best(con, _BEST_SAID, reading.sentences, seen, depth):
-        for target in _meant(con, links[said]):
+        for target in _linked_notes(con, links[said]):
             best[target] = max(best.get(target, 0.0), score)
             words = said_to[target]
             for word, times in con.noted[said].items():
@@ -371,7 +371,7 @@ def _links_of(con: Connection, sentences: list[int], accepts: Accepts) -> dict[i
     return {said: rows for said, rows in found.items() if rows[0][1] in allowed}
 
 
-def _meant(con: Connection, rows: list[_Written]) -> set[int]:
+def _linked_notes(con: Connection, rows: list[_Written]) -> set[int]:
     """The notes these links lead to, without their source."""
     if len(rows) == 1:
         return {rows[0][4]} - {rows[0][1]} if rows[0][4] is not None else set()
@@ -400,7 +400,7 @@ def _resolved(con: Connection, target: str, source: NotePath, files: list[int]) 
 def _names(con: Connection, reading: _Reading, question: str, accepts: Accepts) -> Iterable[NameMatch]:
     """Notes one of whose names is in the question, as a run of words or because a word of it is in an alias."""
     numbers = {form: number for number, term in enumerate(reading.terms) for form in term.forms}
-    called = _called(con, question)
+    called = _named_by_words(con, question)
     named = [(note, key.removesuffix(".md") if kind == NAME else key, kind == NAME) for note, key, kind in called]
     named += [(note, key, False) for note, key in _keys_of(con, reading.aliased)]
     allowed = accepts([note for note, _, _ in named])
@@ -411,7 +411,7 @@ def _names(con: Connection, reading: _Reading, question: str, accepts: Accepts) 
             yield NameMatch(note, is_filename, known)
 
 
-def _called(con: Connection, question: str) -> list[list[Any]]:
+def _named_by_words(con: Connection, question: str) -> list[list[Any]]:
     """Notes named by a run of words of the question."""
     words = [word.strip("?.,;:!\"'()[]“”‘’") for word in question.split()][:40]
     runs = {

@@ -47,18 +47,18 @@ def usage(con: Connection) -> tuple[int, int]:
 
 
 def bearing(con: Connection, key: str) -> list[NotePath]:
-    return _called(con, NAME, key, key + ".md")
+    return _with_keys(con, NAME, key, key + ".md")
 
 
 def aliased(con: Connection, key: str) -> list[NotePath]:
-    return _called(con, ALIASED, key)
+    return _with_keys(con, ALIASED, key)
 
 
 def titled(con: Connection, key: str) -> list[NotePath]:
-    return _called(con, TITLED, key)
+    return _with_keys(con, TITLED, key)
 
 
-def _called(con: Connection, kind: str, *keys: str) -> list[NotePath]:
+def _with_keys(con: Connection, kind: str, *keys: str) -> list[NotePath]:
     rows = con.rows(
         f"""select distinct f.path from names n join files f on f.id = n.file
         where n.kind=? and n.key in ({",".join("?" * len(keys))}) order by f.path""",
@@ -149,7 +149,7 @@ def select(con: Connection, selection: Selection) -> tuple[list[Filed], int]:
         return [], 0
     order = _ORDERS[selection.sort]
     if each:
-        return _seen(con, selection, f"{where} order by {order}", values)
+        return _select_visible(con, selection, f"{where} order by {order}", values)
     limit = -1 if selection.limit is None else selection.limit
     rows = con.rows(f"{_FILED} where {where} order by {order} limit ? offset ?", (*values, limit, selection.offset))
     page = [_filed(row) for row in rows]
@@ -157,7 +157,7 @@ def select(con: Connection, selection: Selection) -> tuple[list[Filed], int]:
     return page, len(page) if whole else con.number(f"select count(*) from files f where {where}", values)
 
 
-def _seen(con: Connection, selection: Selection, where: str, values: list[object]) -> tuple[list[Filed], int]:
+def _select_visible(con: Connection, selection: Selection, where: str, values: list[object]) -> tuple[list[Filed], int]:
     """The page of what the reader may see: paths decide, and only the page is read in full."""
     among, sees = selection.among, selection.visible.test
     ids = [

@@ -79,7 +79,7 @@ def _joined(base: str, ours: str, theirs: str, cuts: Sequence[Callable[[str], li
     sides = _changes(pieces, cut(ours)), _changes(pieces, cut(theirs))
     text, place = list[str](), 0
     for start, end, *groups in _groups(*sides):
-        one, other = (_made(pieces, start, end, group) for group in groups)
+        one, other = (_apply(pieces, start, end, group) for group in groups)
         became = _joined("".join(pieces[start:end]), one, other, cuts[1:] if all(groups) else ())
         if became is None:
             return None
@@ -107,7 +107,7 @@ def _groups(ours: list[_Change], theirs: list[_Change]) -> Iterator[tuple[int, i
         yield start, end, *sides
 
 
-def _made(pieces: list[str], start: int, end: int, changes: Iterable[_Change]) -> str:
+def _apply(pieces: list[str], start: int, end: int, changes: Iterable[_Change]) -> str:
     """What one side made of a stretch of the base."""
     text, place = list[str](), start
     for change in changes:

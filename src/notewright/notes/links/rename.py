@@ -152,7 +152,7 @@ class _Planner:
 
     def _follow(self, note: Note) -> tuple[str, int]:
         here = self.moves.get(note.path, note.path)
-        meant = [self._meant(link, note.path) for link in note.links]
+        meant = [self._resolve(link, note.path) for link in note.links]
         changes = [
             list(self._splices(note, link, path, here))
             for link, path in zip(note.links, meant, strict=True)
@@ -165,7 +165,7 @@ class _Planner:
         self._verify(note, parse(here, text), meant)
         return text, sum(map(bool, changes))
 
-    def _meant(self, link: Link, source: NotePath) -> NotePath | None:
+    def _resolve(self, link: Link, source: NotePath) -> NotePath | None:
         """What a link means that this move may change, else None."""
         if source not in self.moves and link_key(link.target) not in self.keys:
             return None

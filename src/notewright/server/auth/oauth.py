@@ -204,13 +204,13 @@ class Issuer:
     async def _claims(self, token: str, name: str) -> Claims | None:
         header = header_of(token)
         if header is None:
-            return None if self._trust.client is None else await self._asked(token, name)
+            return None if self._trust.client is None else await self._introspect_shared(token, name)
         if header.issuer != self._trust.issuer:  # before its keys are looked for
             raise Untrusted("The access token is of another issuer")
         said = signed_claims(token, await self._provider.keys_for(header))
         return believed(said, self._trust.issuer, self._now(), typed=header.typed)
 
-    async def _asked(self, token: str, name: str) -> Claims:
+    async def _introspect_shared(self, token: str, name: str) -> Claims:
         """What the issuer says of an opaque token; who asked may go away, others may be waiting for the answer."""
         if name not in self._asking:
             if len(self._asking) >= MAX_QUESTIONS:

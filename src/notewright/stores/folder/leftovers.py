@@ -170,7 +170,7 @@ class LeftoverCleaner:
                 return None
             try:
                 with self.root.folder(root, aside.folder) as folder:
-                    note = aside.note or _named(folder, said.note)
+                    note = aside.note or _name_of_digest(folder, said.note)
                     left = self._rescue(holder, folder, Leftover(aside.folder, aside.name, note), said)
                     os.fsync(folder)
                     return left
@@ -277,7 +277,7 @@ def _lease(file: int) -> None:
     fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
 
 
-def _named(folder: int, wanted: str) -> str | None:
+def _name_of_digest(folder: int, wanted: str) -> str | None:
     """The name in a folder that has this digest."""
     names = (name for name in os.listdir(folder) if not name.startswith(PREFIX))
     return next((name for name in names if name_digest(name) == wanted), None)

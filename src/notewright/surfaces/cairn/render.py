@@ -45,7 +45,7 @@ def answer(**values: Any) -> str:
 
 def block(reading: Reading, note: Note, backlinks: Sequence[ResolvedLink], *, contexts: bool) -> str:
     """The frontmatter as it is shown: some keys first, the stored ones, then when it changed and who links here."""
-    lines = ["---", *(_entry(key, value) for key, value in _shown(reading, note).items())]
+    lines = ["---", *(_entry(key, value) for key, value in _render_properties(reading, note).items())]
     shown = backlinks[:MOST_BACKLINKS]
     if contexts and shown:
         lines.append("backlinks:")
@@ -58,7 +58,7 @@ def block(reading: Reading, note: Note, backlinks: Sequence[ResolvedLink], *, co
     return "\n".join([*lines, "---"])
 
 
-def _shown(reading: Reading, note: Note) -> dict[str, Any]:
+def _render_properties(reading: Reading, note: Note) -> dict[str, Any]:
     stored = dict(note.frontmatter.properties)
     first = {"title": note.title, "type": stored.pop("type", None)}
     tags = property_tags(stored) if any(key.lower() == "tags" for key in stored) else None

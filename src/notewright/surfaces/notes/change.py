@@ -17,7 +17,7 @@ from notewright.notes.edits.edit import Append, Edit, InsertAtLine, Prepend, Rep
 from notewright.notes.edits.properties import AddTag, RemoveProperty, RemoveTag, SetProperty
 from notewright.notes.edits.sections import AppendToSection, DeleteSection, PrependToSection, ReplaceSection
 from notewright.notes.path import NotePath, with_md, without_md
-from notewright.surfaces.arguments import LONGEST, NamedPath, Places, since_time
+from notewright.surfaces.arguments import MAX_PATH_CHARS, NamedPath, Places, since_time
 from notewright.surfaces.base import Args, Call
 from notewright.surfaces.notes import render as words
 from notewright.surfaces.notes import schema
@@ -172,8 +172,10 @@ def move(call: Call, args: Args) -> str:
     rewritten in the same step."""
     places = Places(call)
     raw: str = args["from"]
-    if max(len(raw), len(args["to"])) > LONGEST:
-        raise Invalid(f"from and to may have {LONGEST} characters at most", hint="give shorter ones", what="from")
+    if max(len(raw), len(args["to"])) > MAX_PATH_CHARS:
+        raise Invalid(
+            f"from and to may have {MAX_PATH_CHARS} characters at most", hint="give shorter ones", what="from"
+        )
     if _is_tag(places, raw):
         return _rename_tag(places, args)
     try:

@@ -43,7 +43,7 @@ READ_BYTES = 10_485_760
 PART_BYTES = 268_435_456  # a larger file is not looked into at all
 PATH_CHARACTERS = 4096
 ECHO = 1000  # characters of an argument that an error repeats
-MOST = 1000
+MAX_RESULTS = 1000
 WINDOWS = (Window(100, 60, "minute"), Window(1000, 3600, "hour"), Window(10_000, 86_400, "day"))
 WARN_AT = 0.8
 
@@ -215,7 +215,7 @@ def glob(call: Call, args: Args) -> Answer:
     ws, pattern = call.workspace, args["pattern"]
     if not pattern.strip():
         raise Invalid("Invalid glob pattern: it is empty", what="pattern")
-    limit = min(_count(args, "max_results") or 100, MOST)
+    limit = min(_count(args, "max_results") or 100, MAX_RESULTS)
     with _naming("glob"):
         wanted = PathGlob(pattern)
     chosen = Selection(
@@ -239,7 +239,7 @@ def grep(call: Call, args: Args) -> Answer:
             break
     if not pattern:
         raise Invalid("Invalid regex pattern: it is empty", what="pattern")
-    lines = min(_count(args, "context_lines", least=0) or 0, MOST)
+    lines = min(_count(args, "context_lines", least=0) or 0, MAX_RESULTS)
     asked = Grep(
         pattern,
         dialect="python-like",
@@ -247,7 +247,7 @@ def grep(call: Call, args: Args) -> Answer:
         path=_scope(args["path"]) if args.get("path") else None,
         files=True,
         context=lines,
-        limit=min(_count(args, "max_matches") or 50, MOST),
+        limit=min(_count(args, "max_matches") or 50, MAX_RESULTS),
         spans=0,
         cancelled=call.cancelled,
     )
