@@ -200,7 +200,7 @@ def bare(workers: int) -> int:
     door = socket.create_server(("127.0.0.1", 0), backlog=512)
     print(f"http://127.0.0.1:{door.getsockname()[1]}/mcp/notes", file=sys.stderr, flush=True)
     if workers > 1:
-        return processes.run(workers, lambda seat: _bare(door, seat), doors=[door])
+        return processes.Supervisor(workers, lambda seat: _bare(door, seat), sockets=[door]).run()
     return _bare(door, processes.WorkerSlot())
 
 
