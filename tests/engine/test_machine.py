@@ -23,7 +23,7 @@ from notewright.engine.changes.machine import (
     carry_out,
     recovery,
 )
-from notewright.errors import Busy, Conflict, Forbidden, NoSpace, Problem
+from notewright.errors import Busy, Conflict, Forbidden, NoSpace, Problem, Unavailable
 from notewright.ledger.base import Change, Step
 from notewright.notes.path import NotePath
 from notewright.stores.base import OpId, Stored, Swap, Swapped, version_of
@@ -106,6 +106,8 @@ class Run:
             case IndexFiles(paths, sights):
                 assert all((seen and seen.data) == self.files.get(path) for path, seen in sights.items())
                 self.asked.append(Indexed(paths))
+            case Close():
+                return True
         return None
 
     def read(self, path: NotePath) -> Stored | Problem | None:
@@ -172,8 +174,72 @@ def test_what_cannot_be_staged_is_taken_back_before_anything_is_written() -> Non
     assert run.deeds(One) == []
 
 
-@pytest.mark.parametrize("problem", [NoSpace("full", path=B), Busy("being saved", path=B)])
-def test_a_store_that_is_full_or_busy_in_the_middle_takes_the_change_back_and_says_why(problem: Problem) -> None:
+def test_what_cannot_be_staged_is_closed_though_the_store_cannot_be_reached() -> None:
+    def away(effect: Deed, files: Files) -> None:
+        if isinstance(effect, Stage | Settle):
+            raise Unavailable("away")
+
+    run = Run({A: OLD, B: OLD}, away)
+    with pytest.raises(Unavailable) as refused:
+        run.drive(begin(run, TWO))
+    assert run.deeds(Close) == [Close("c1", "taken_back", None)] and "change" not in refused.value.details
+
+
+def test_a_store_that_is_away_in_the_middle_and_stays_so_is_told_with_the_change_that_may_have_happened() -> None:
+    def away(effect: Deed, files: Files) -> None:
+        if away_now or (isinstance(effect, One) and effect.path == B):
+            away_now.append(effect)
+            raise Unavailable("away", path=B)
+
+    away_now: list[Deed] = []
+    run = Run({A: OLD, B: OLD}, away)
+    with pytest.raises(Unavailable, match=r"away\. It may have happened all the same\. .*change c1") as told:
+        run.drive(begin(run, TWO))
+    assert told.value.details == {"path": B, "change": "c1"}
+    assert run.deeds(Close) == [] and run.files == {A: NEW, B: OLD}
+
+
+def test_a_write_whose_answer_was_lost_is_taken_back_when_the_store_answers_again() -> None:
+    def lose(effect: Deed, files: Files) -> None:
+        if isinstance(effect, One) and effect.path == B and effect.op == "c1":
+            files[B] = NEW
+            raise Unavailable("no answer", path=B)
+
+    run = Run({A: OLD, B: OLD}, lose)
+    outcome = run.drive(begin(run, TWO))
+    assert outcome.state == "taken_back" and outcome.cause and "change" not in outcome.cause.details
+    assert run.files == {A: OLD, B: OLD} and run.deeds(Close) == [Close("c1", "taken_back", None)]
+
+
+def test_a_note_that_somebody_saved_over_a_write_without_an_answer_is_told_with_the_change() -> None:
+    def lose(effect: Deed, files: Files) -> None:
+        if isinstance(effect, One):
+            files[C] = NEW + b"theirs\n"
+            raise Unavailable("no answer", path=C)
+
+    run = Run({}, lose)
+    outcome = run.drive(begin(run, change(step(C, None, NEW))))
+    assert outcome.state == "taken_back" and run.files == {C: NEW + b"theirs\n"}
+    assert outcome.cause and outcome.cause.details == {"path": C, "change": "c1"}
+    assert "read it before you try again" in outcome.cause.hint
+
+
+def test_what_was_taken_back_and_could_not_be_closed_is_told_with_the_change() -> None:
+    class Unclosed(Run):
+        def answer(self, effect: Effect) -> Any:
+            return False if isinstance(effect, Close) else super().answer(effect)
+
+    def refuse(effect: Deed, files: Files) -> None:
+        if isinstance(effect, One):
+            raise NoSpace("full", path=A)
+
+    run = Unclosed({A: OLD, B: OLD}, refuse)
+    outcome = run.drive(begin(run, TWO))
+    assert outcome.state == "taken_back" and outcome.cause and outcome.cause.details["change"] == "c1"
+
+
+@pytest.mark.parametrize("problem", [NoSpace("full", path=B), Busy("being saved", path=B), Unavailable("away", path=B)])
+def test_a_store_that_is_full_busy_or_away_in_the_middle_takes_the_change_back_and_says_why(problem: Problem) -> None:
     def refuse(effect: Deed, files: Files) -> None:
         if isinstance(effect, One) and effect.path == B:
             raise problem
@@ -228,7 +294,7 @@ def test_somebody_who_never_stops_saving_is_said_after_a_while_and_nothing_stays
     run = Run({A: OLD, B: OLD}, save)
     with pytest.raises(Busy) as refused:
         run.drive(begin(run, TWO))
-    assert refused.value.details["path"] == A and refused.value.hint == "try again in a moment"
+    assert refused.value.details == {"path": A, "change": "c1"} and "look in the history" in refused.value.hint
     assert run.asked[-1] == Settle("c1", ()) and run.deeds(Close) == []
     assert count == 16
     assert run.files[B] == b"16\n" + OLD, "and their last save stands"

@@ -1,10 +1,10 @@
 """Two processes, somebody else's editor and crashes after every effect, under a seeded scheduler.
 
 A schedule is: who does which job next, and what happens at each effect of it: nothing, an editor saves some note, the
-process dies, or it is so slow that the other one does a whole job meanwhile (which waits for no lock: it is refused
-what is held; the turn of the slow one may have been taken away, and only the lock of its change says that it lives).
-Everything but the disk and the ledger dies with a process; the next to come recovers, and may die of
-that too.
+process dies, the store is away for a while (before or after it did what it was asked), or the process is so slow that
+the other one does a whole job meanwhile (which waits for no lock: it is refused what is held; the turn of the slow one
+may have been taken away, and only the lock of its change says that it lives). Everything but the disk and the ledger
+dies with a process; the next to come recovers, and may die of that too.
 
     NOTEWRIGHT_SEED=4711 pytest tests/engine/test_simulation.py     replays one seed and prints what happened
     NOTEWRIGHT_SEEDS=100000 …                                       runs so many
@@ -24,7 +24,7 @@ from notewright.engine.changes import commit as changes
 from notewright.engine.changes.commit import Drop, Plan, Put, commit, commit_latest, edit, recover
 from notewright.engine.changes.history import undo
 from notewright.engine.workspace import Workspace
-from notewright.errors import Busy, NoSpace, Problem
+from notewright.errors import Problem, Unavailable
 from notewright.ledger.base import Change, Ledger, Past, State, Step
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes.path import NotePath
@@ -74,6 +74,9 @@ class World:
         self.deaths = self.rng.choice((0.0, 0.02, 0.06))
         self.stale = self.rng.random() < 0.2  # does the editor sometimes save what it read long ago?
         self.fills = self.rng.choice((0.0, 0.0, 0.05))  # how often the disk is full, or is no longer
+        self.absences = self.rng.choice((0.0, 0.0, 0.04))  # how often the store goes away
+        self.away = 0  # calls for which it still does not answer
+        self.litters = False  # it was away when something was to be tidied up
         self.buffers: dict[str, bytes] = {}
         self.count = 0
         self.log: list[str] = []
@@ -114,6 +117,13 @@ class World:
             self.say(f"  the disk is {'full' if self.disk.capacity else 'large'}")
         if self.acting is not None and self.slow is None and self.rng.random() < self.slowness:
             self.be_slow(self.acting)
+        if self.away == 0 and self.rng.random() < self.absences:
+            self.away = self.rng.choice((1, 1, 2, 5, 20))
+            self.say(f"  the store is away for {self.away}")
+        if self.away and what not in ("record", "recorded", "close", "closed", "wait"):
+            self.away -= 1
+            self.litters |= what == "settle"
+            raise Unavailable(f"no answer to {what} {path}")
         if self.rng.random() < self.deaths:
             self.say(f"  dies at {what} {path}")
             slow = cast(MemoryStore, self.slow.store) if self.slow else None
@@ -188,14 +198,17 @@ class World:
         self.appends[token] = "dead"
         try:
             job()
-        except (Busy, NoSpace) as problem:
-            self.appends[token] = "unknown"
-            self.say(f"  {problem.code}")
         except Problem as problem:
-            self.appends[token] = "refused"
-            self.say(f"  {problem.code}")
+            self.appends[token] = "unknown" if self.in_doubt(problem) else "refused"
         else:
             self.appends[token] = "acknowledged"
+
+    def in_doubt(self, problem: Problem) -> bool:
+        """Was the process told that its change may have happened all the same? Whoever comes next decides that."""
+        change = problem.details.get("change")
+        self.orphaned |= {change} if change else set()
+        self.say(f"  {problem.code} {change or ''}")
+        return change is not None
 
     def rename(self, ws: Workspace) -> None:
         old, new = NotePath(self.target()), NotePath(f"{self.token('T')}.md")
@@ -203,7 +216,7 @@ class World:
         try:
             commit_latest(ws, lambda: self.renaming(old, new))
         except Problem as problem:
-            self.say(f"  {problem.code}")
+            self.in_doubt(problem)
 
     def renaming(self, old: NotePath, new: NotePath) -> Plan:
         store = MemoryStore(self.disk)  # looks, and is no step of the simulation
@@ -225,7 +238,8 @@ class World:
         try:
             undo(ws, change.id)
         except Problem as problem:
-            return self.say(f"  {problem}")
+            self.in_doubt(problem)
+            return
         self.undone.add(change.id)
 
     def somebody_saves(self) -> None:
@@ -281,7 +295,7 @@ class World:
         files = {path: file.data.decode() for path, file in self.disk.files.items()}
         self.note_doubles()
         assert self.ledger.unfinished() == []
-        assert self.disk.beside == {}, "litter"
+        assert self.disk.beside == {} or self.litters, "litter"
         past = self.ledger.past(Past(limit=1000))
         self.check_tokens("\n".join(files.values()), {change.summary: change for change in past if not change.undoes})
         for change in past:

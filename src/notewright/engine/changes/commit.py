@@ -451,9 +451,11 @@ def perform(effect: Effect, ws: Workspace) -> Any:
             return _close(ledger, change_id, state, steps)
 
 
-def _close(ledger: Ledger, change_id: str, state: Any, steps: tuple[Step, ...] | None) -> None:
+def _close(ledger: Ledger, change_id: str, state: Any, steps: tuple[Step, ...] | None) -> bool:
     """The notes are written: that the ledger could not say so is no failure of theirs, the next call closes it."""
     try:
         ledger.close_change(change_id, state, steps=steps)
     except Problem as problem:
         log.warning("change %s is not closed yet: %s", change_id, problem)
+        return False
+    return True

@@ -13,16 +13,21 @@ Somebody else may save a file in the middle. Then, for each file: bytes that are
 other bytes are merged with ours where the text allows. What cannot be merged is never overwritten: it decides the
 direction. Forward where nothing ahead is in the way, back where nothing behind is; where both are, the writes that can
 be made are made, nothing more is deleted, and the change set is kept as what really happened.
+
+A call that failed stays failed: where the store is full, busy or away in the middle, the first run goes back and closes
+the change set. Where it cannot even do that, the problem it ends in names the change set: whoever comes next finishes
+it or takes it back, and the caller knows that it may have happened.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
 from notewright.engine.changes.case_only import half_moved, twins_of
 from notewright.engine.changes.merge import held, joined, merged, replaced
-from notewright.errors import Busy, Conflict, Exists, Forbidden, NoSpace, NotFound, Problem
+from notewright.errors import Busy, Conflict, Exists, Forbidden, NoSpace, NotFound, Problem, Unavailable
 from notewright.ledger.base import Change, State, Step
 from notewright.notes.path import NotePath
 from notewright.stores.base import OpId, Stored, Swap, Swapped, version_of
@@ -102,6 +107,8 @@ class IndexFiles:
 
 @dataclass(frozen=True, slots=True)
 class Close:
+    """Answered with whether the ledger could write it down."""
+
     change_id: str
     state: State
     steps: tuple[Step, ...] | None
@@ -118,6 +125,7 @@ class Outcome:
     merged: tuple[NotePath, ...] = ()  # where somebody else's text was put together with ours
     kept: tuple[NotePath, ...] = ()  # where somebody else's bytes were in the way and stayed
     cause: Problem | None = None  # why it was taken back
+    closed: bool = True
 
 
 Machine = Generator[Effect, Any, Outcome]
@@ -151,11 +159,30 @@ def carry_out(
     try:
         for step in laid if len(change.steps) > 1 else ():
             yield Stage(change.id, step.path, known[step.after or ""])
-    except Problem:
-        yield Settle(change.id, change.made)
-        yield Close(change.id, "taken_back", None)
-        raise
-    return (yield from _Execution(change, sights, dict(known), first=True, in_order=in_order).finish())
+    except Problem as problem:
+        with suppress(Problem):  # what lies beside goes with the next sweep
+            yield Settle(change.id, change.made)
+        if (yield Close(change.id, "taken_back", None)):
+            raise
+        raise _in_doubt(change, problem) from problem
+    try:
+        outcome = yield from _Execution(change, sights, dict(known), first=True, in_order=in_order).finish()
+    except Problem as problem:
+        with suppress(Problem):
+            yield Settle(change.id, ())
+        raise _in_doubt(change, problem) from problem
+    if outcome.cause and not outcome.closed:
+        return replace(outcome, cause=_in_doubt(change, outcome.cause))
+    return outcome
+
+
+def _in_doubt(change: Change, problem: Problem, *, recorded: bool = True) -> Problem:
+    """The same problem, told of a change set that is still recorded: whoever comes next decides what becomes of it. Or
+    of one where somebody saved a note whose write had no answer: perhaps over ours."""
+    comes = f"the next write completes change {change.id} or takes it back; look in the history before you try again"
+    hint = comes if recorded else f"somebody saved a note of change {change.id} meanwhile; read it before you try again"
+    details = problem.details | {"change": change.id}
+    return type(problem)(f"{problem.message}. It may have happened all the same", hint=hint, **details)
 
 
 def recovery(change: Change, *, in_order: bool = True) -> Machine:
@@ -172,11 +199,12 @@ class _Execution:
     known: dict[str, bytes]
     first: bool  # by the process that was asked: it may still refuse
     in_order: bool
-    begun: bool = False
+    begun: bool = False  # something may have been written
     applied: set[NotePath] = field(default_factory=set)  # known to have been written, whatever came over them since
-    turning: bool = False  # there is no room to go on: back, if that is possible
+    turning: bool = False  # no room to go on, or the store was away: back, if that is possible
     barred: set[NotePath] = field(default_factory=set)  # the store lets nobody write there
     cause: Problem | None = None
+    unanswered: set[NotePath] = field(default_factory=set)  # written to, and nobody knows whether it happened
     merged: set[NotePath] = field(default_factory=set)
     spelled: set[NotePath] = field(default_factory=set)  # new names that an old file was given by respelling
     respelled: set[tuple[NotePath, NotePath]] = field(
@@ -193,15 +221,15 @@ class _Execution:
                 yield from self._follow(way)
             except _IN_THE_WAY as problem:
                 self.cause = self.cause if self.turning else problem
-            except (NoSpace, Busy) as problem:
+            except (NoSpace, Busy, Unavailable) as problem:
                 if self.turning or not self.first:
                     raise  # not finished: whoever comes next tries again
                 self.cause, self.turning = problem, True
+                self.begun |= isinstance(problem, Unavailable)  # perhaps only the answer was lost
                 yield Settle(self.change.id, ())  # what was laid beside takes the room we need to go back
             else:
                 return (yield from self._end(way))
             yield from self.look()
-        yield Settle(self.change.id, ())
         path = self.change.steps[0].path
         raise Busy("somebody else keeps changing these notes", hint="try again in a moment", path=path)
 
@@ -236,6 +264,8 @@ class _Execution:
         for swap, outcome in zip(swaps, outcomes, strict=False):
             if isinstance(outcome, Forbidden):
                 self.barred.add(swap.path)
+            if isinstance(outcome, Unavailable):
+                self.unanswered.add(swap.path)
             if isinstance(outcome, Problem):
                 continue
             self.begun = True
@@ -273,7 +303,7 @@ class _Execution:
                 self.sights[path] = seen
             elif not isinstance(seen, Forbidden):
                 raise seen
-        if not self.first:
+        if not self.first or self.unanswered:
             self.applied |= yield AskApplied(self.change.id, tuple(step.path for step in steps))
         yield from self._unspell()
         for step in self.change.steps:
@@ -303,8 +333,15 @@ class _Execution:
         if not self.first:  # before it is closed: nobody looks at what is closed
             yield Sweep(frozenset(step.path.folder for step in self.change.steps))
         yield IndexFiles(tuple(step.path for step in self.change.steps if not step.path.is_hidden), self.sights)
-        yield Close(self.change.id, way.state, way.steps)
-        return Outcome(way.state, self.sights, tuple(sorted(self.merged)), way.kept, self.cause)
+        closed = yield Close(self.change.id, way.state, way.steps)
+        cause = self.cause if way.state == "taken_back" else None
+        if cause and any(self._is_saved_over(step) for step in self.change.steps if step.path in self.unanswered):
+            cause = _in_doubt(self.change, cause, recorded=False)
+        return Outcome(way.state, self.sights, tuple(sorted(self.merged)), way.kept, cause, closed)
+
+    def _is_saved_over(self, step: Step) -> bool:
+        now = self.sights.get(step.path)
+        return (None if now is None else version_of(now.data)) != step.before
 
 
 def route(

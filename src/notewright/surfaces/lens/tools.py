@@ -39,7 +39,7 @@ class Errors(Style):
         problem, named = failed.problem, failed.args.get("file_path")
         if isinstance(problem, NotFound) and named is not None:
             return Answer.error(f"Error: Document not found: {named}")
-        if problem.code in UNLOADABLE and named is not None:
+        if problem.code in UNLOADABLE and named is not None and "change" not in problem.details:
             return Answer.error(f"Error: Document data not loaded: {named}")
         if isinstance(problem, Invalid):
             self.protocol_error(

@@ -83,6 +83,8 @@ class Envelope(Style):
         if problem.code == "invalid" and problem.details.get("what") not in CODES:
             self.protocol_error(INVALID_PARAMS, f"Invalid params: {problem.message}")
         code, reason = self._judge(problem, failed.tool)
+        if "change" in problem.details:  # the agent must know before it tries again
+            reason = f"{reason}: change {problem.details['change']} may have happened all the same"
         return self._refuse(failed, code, _details(failed.args, reason or problem.message))
 
     def bad_arguments(self, failed: FailedCall) -> Answer:

@@ -101,7 +101,7 @@ class Numbered(Style):
 
 def words_of(problem: Problem, args: Args) -> str:
     """The dialect's own sentence where it has one, else ours."""
-    if problem.code in ("internal", "unavailable"):
+    if problem.code in ("internal", "unavailable") and "change" not in problem.details:
         return "Internal server error"
     if isinstance(problem, NotFound) and problem.details.get("what") in ("note", "file"):
         return f"File not found: {args.get('path', '')}"
