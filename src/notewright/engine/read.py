@@ -103,13 +103,28 @@ def exists(ws: Workspace, path: NotePath) -> bool:
     return found.kind != "folder" and (found.kind != "symlink" or found.mode is not None)
 
 
+def probably_exists(ws: Workspace, path: NotePath) -> bool:
+    """The same, without a request where asking is one and the index knows the file: for a caller that reads it next."""
+    return indexed_file(ws, path) is not None or exists(ws, path)
+
+
+def indexed_file(ws: Workspace, path: NotePath) -> Filed | None:
+    """What the index knows of a file, where to ask the store is a request over the network."""
+    return ws.index.filed(path) if not ws.store.has_folders and ready.is_fresh(ws) else None
+
+
 def locate(ws: Workspace, raw: str) -> NotePath:
     """The file a person means: a path (`.md` optional), else a name, else an alias, case ignored."""
     path = NotePath.parse(raw.strip().strip("/"))
-    for spelling in dict.fromkeys((*_as_typed(raw), path, NotePath(with_md(path)))):
-        if ws.access.sees(spelling) and exists(ws, spelling):
-            return spelling
-    found = _find_by_name(ws, path)
+    typed = dict.fromkeys((*_as_typed(raw), path, NotePath(with_md(path))))
+    spellings = [spelling for spelling in typed if ws.access.sees(spelling)]
+    if (known := next((one for one in spellings if indexed_file(ws, one)), None)) is not None:
+        return known
+    found = _find_by_name(ws, path) if not ws.store.has_folders and ready.is_fresh(ws) else []
+    if not found:
+        if (there := next((one for one in spellings if exists(ws, one)), None)) is not None:
+            return there
+        found = _find_by_name(ws, path)
     if len(found) == 1:
         return found[0]
     if found:

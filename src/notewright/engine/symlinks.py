@@ -10,7 +10,7 @@ _TURNS = 40
 def sees_through_symlinks(ws: Workspace, path: NotePath) -> None:
     """NotFound unless the caller may see this path and what it leads to."""
     ws.access.may_see(path)
-    if ws.access.hide and not ws.access.sees(real_path(ws, path)):
+    if ws.access.hide and ws.store.has_folders and not ws.access.sees(real_path(ws, path)):
         raise NotFound(f"there is no {path}", what="note", path=path)
 
 

@@ -12,6 +12,7 @@ from notewright.engine.indexing.ready import is_fresh
 from notewright.engine.read import exists, missing
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Exists, Forbidden, Invalid, NotFound, Problem, TooLarge
+from notewright.index.base import Selection
 from notewright.notes.edits.edit import Edit, apply, apply_all, may_apply_again
 from notewright.notes.links.resolve import link_key
 from notewright.notes.path import NotePath, name_problem, path_key
@@ -75,11 +76,11 @@ def existing_spelling(ws: Workspace, path: NotePath, but_for: frozenset[str] = f
 
 def _existing_folder(ws: Workspace, folder: str, but_for: frozenset[str]) -> tuple[str, bool]:
     """A folder as it is spelled, and whether it is there. If it is, so are those it is in: one question is enough."""
-    if not folder or _is_there(ws, NotePath(folder)):
+    if not folder or _is_folder_there(ws, folder):
         return folder, True
     outer, is_there = _existing_folder(ws, NotePath(folder).folder, but_for)
     place = NotePath(f"{outer}/{NotePath(folder).name}" if outer else folder)
-    twins = _twins(_siblings(ws, place), place, but_for) if is_there else []
+    twins = _twins(_folders_beside(ws, place), place, but_for) if is_there else []
     return (place if place in twins or not twins else min(twins)), bool(twins)
 
 
@@ -93,6 +94,25 @@ def _is_there(ws: Workspace, place: NotePath) -> bool:
     except NotFound:
         return False
     return True
+
+
+def _is_folder_there(ws: Workspace, folder: str) -> bool:
+    if _index_knows_folders(ws):
+        return bool(ws.index.select(Selection(folder=folder, notes_only=False, limit=1))[0])
+    return _is_there(ws, NotePath(folder))
+
+
+def _index_knows_folders(ws: Workspace) -> bool:
+    """Nothing but files makes a folder there, and the index knows all files."""
+    return not ws.store.has_folders and is_fresh(ws)
+
+
+def _folders_beside(ws: Workspace, place: NotePath) -> list[NotePath]:
+    """Whatever a new folder would lie beside."""
+    if not _index_knows_folders(ws):
+        return _siblings(ws, place)
+    folders = [NotePath(name) for name, _ in ws.index.folders(below=place.folder)]
+    return [name for name in folders if name.folder == place.folder] + list(ws.index.bearing(link_key(place.name)))
 
 
 def _siblings(ws: Workspace, place: NotePath) -> list[NotePath]:

@@ -75,6 +75,7 @@ class Store(Protocol):
 
     identity: str  # the same in every process that opens the same notes; a safe file name
     in_order: bool  # `write_many` goes from first to last and stops at the first problem, so a crash leaves "k of n"
+    has_folders: bool  # False: a folder is there while a file is in it, nothing is a symlink, and asking is a request
 
     def entries(self) -> Iterator[Entry]:
         """Every visible file, folder by folder, complete and cheap. A symlink to a file beneath the root is one entry

@@ -375,6 +375,8 @@ def _is_rubbish(path: NotePath) -> bool:
 
 def _new_folders(ws: Workspace, steps: Iterable[Step]) -> tuple[str, ...]:
     """Folders that will be made for new files, deepest first."""
+    if not ws.store.has_folders:
+        return ()
     made: set[str] = set()
     there: set[str] = {""}
     for step in steps:

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from notewright.engine.find.links import WRITTEN_AS_NAMES, all_links
 from notewright.engine.indexing import before_index
 from notewright.engine.indexing.ready import from_snapshot, is_fresh
-from notewright.engine.read import exists, listing, missing
+from notewright.engine.read import exists, indexed_file, listing, missing, probably_exists
 from notewright.engine.workspace import Workspace
 from notewright.errors import NotFound
 from notewright.index.base import Selection
@@ -52,7 +52,7 @@ def note_by_name(ws: Workspace, name: str) -> NotePath:
         return NotePath(place)  # no path is shorter
     for asked in (_indexed, _listed):  # what somebody else made a moment ago is not in the index yet
         for path in sorted(asked(ws, name), key=lambda path: (len(path), path)):
-            if exists(ws, path):
+            if probably_exists(ws, path):
                 return path
     raise missing(ws, NotePath(place))
 
@@ -90,7 +90,9 @@ def by_name(paths: Iterable[NotePath]) -> list[NotePath]:
 
 def _at_root(ws: Workspace, name: str) -> bool:
     place = NotePath(f"{name}.md")
-    return ws.access.sees(place) and exists(ws, place)
+    if not ws.access.sees(place):
+        return False
+    return exists(ws, place) if ws.store.has_folders else indexed_file(ws, place) is not None
 
 
 # ---- links by name ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from notewright.engine.changes.commit import Plan, Put, commit_latest, text_of
 from notewright.engine.dialects.copies import BACKUPS, Dotted, copy_name
 from notewright.engine.find.grep import PATTERN_SECONDS, Find, FoundIn, find_text, places
-from notewright.engine.read import created
+from notewright.engine.read import created, indexed_file
 from notewright.engine.symlinks import real_path, sees_through_symlinks
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import admit
@@ -95,6 +95,8 @@ def _way_in(entry: Entry, real: str, entered: set[str]) -> str | None:
 def size_of(ws: Workspace, path: NotePath) -> int:
     """Bytes of a file, without reading it."""
     sees_through_symlinks(ws, path)
+    if (known := indexed_file(ws, path)) is not None:
+        return known.size
     found = ws.store.stat(path)
     if is_folder(found):
         raise NotFound(f"{path} is a folder", what="note", path=path)
@@ -109,7 +111,7 @@ def fetch_copy(ws: Workspace, path: NotePath) -> Stored:
     if not dotted:
         sees_through_symlinks(ws, path)
     try:
-        size = ws.store.stat(path, hidden=bool(dotted)).size
+        size = (indexed_file(ws, path) or ws.store.stat(path, hidden=bool(dotted))).size
     except NotFound:
         size = 0  # `read` knows why
     if size > ws.limits.note_bytes:

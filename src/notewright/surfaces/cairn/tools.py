@@ -17,7 +17,7 @@ from notewright.engine.dialects.cairn import (
 )
 from notewright.engine.find.graph import NearbyNote, linking, neighbourhood
 from notewright.engine.find.links import ResolvedLink
-from notewright.engine.read import exists
+from notewright.engine.read import probably_exists
 from notewright.engine.read import read as read_note
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import delete as delete_note
@@ -60,7 +60,7 @@ def _path(raw: str) -> NotePath:
 def _writable_path(ws: Workspace, raw: str) -> NotePath:
     """Where a note may be written: any path that is there, else one that works everywhere."""
     path = _path(raw)
-    if ws.access.sees(path) and exists(ws, path):
+    if ws.access.sees(path) and probably_exists(ws, path):
         return path
     name = without_md(path)
     problem = name_problem(normalize("NFC", path))

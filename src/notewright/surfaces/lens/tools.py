@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from notewright.engine.dialects.lens import back_across, forward_across, full_name
-from notewright.engine.read import exists, listing
+from notewright.engine.read import listing, probably_exists
 from notewright.engine.read import read as read_note
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound, codes
@@ -63,7 +63,7 @@ def _document(call: Call, named: str) -> tuple[Workspace, NotePath]:
             continue
         for spelling in (rest, rest + ".md"):
             path = NotePath(spelling)
-            if path.is_note and ws.access.sees(path) and exists(ws, path):
+            if path.is_note and ws.access.sees(path) and probably_exists(ws, path):
                 return ws, path
     raise NotFound(f"there is no document {named}", what="note", path=named)
 
