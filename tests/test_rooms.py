@@ -30,7 +30,7 @@ MAY_USE: dict[str, set[str]] = {
     "app": {*BELOW_ENGINE, "engine", "surfaces", "mcp", "server", "api", "web", "cli"},
     "testing": {"errors", "notes", "stores"},  # parts for tests, which nothing that is served imports
 }
-CONCRETE = ("stores.folder", "index.sqlite", "ledger.sqlite", "accounts.sqlite", "accounts.limits_files")
+CONCRETE = ("stores.folder", "stores.s3", "index.sqlite", "ledger.sqlite", "accounts.sqlite", "accounts.limits_files")
 COMPOSERS = {"app"}  # the only room that names one of those
 MAX_PUBLIC_MODULES = 10  # of one package
 LATE = {"app", "cli"}  # may import inside functions, so that `notewright --help` loads nothing heavy

@@ -1,0 +1,35 @@
+"""What the AWS profile in use says, for stores in a bucket. The variables `AWS_*` themselves are read by obstore."""
+
+import configparser
+import os
+from pathlib import Path
+
+from notewright.errors import Unavailable
+
+
+def aws_profile() -> dict[str, str]:
+    """The settings of the profile in use, from both AWS files; empty where keys are given by variables."""
+    if _variable("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"):
+        return {}
+    name = _variable("AWS_PROFILE", "AWS_DEFAULT_PROFILE") or "default"
+    found: dict[str, str] = {}
+    for variable, file, section in (
+        ("AWS_CONFIG_FILE", "config", name if name == "default" else f"profile {name}"),
+        ("AWS_SHARED_CREDENTIALS_FILE", "credentials", name),
+    ):
+        place = Path(_variable(variable) or f"~/.aws/{file}").expanduser()
+        parsed = configparser.RawConfigParser()
+        try:
+            parsed.read(place, encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError) as error:
+            reason = str(error).partition("\n")[0]
+            raise Unavailable(f"{place} cannot be read: {reason}", hint="look at the file") from error
+        if parsed.has_section(section):
+            found |= dict(parsed.items(section))
+    if not found and _variable("AWS_PROFILE"):
+        raise Unavailable(f"there is no AWS profile {name}", hint="name one of ~/.aws/credentials in AWS_PROFILE")
+    return found
+
+
+def _variable(*names: str) -> str | None:
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)

@@ -1,0 +1,76 @@
+"""What an object says of itself beside its bytes: our operation, and of a note its title, type, tags and time."""
+
+import base64
+import mimetypes
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from notewright.notes.parse.frontmatter import frontmatter
+from notewright.notes.parse.parser import parse
+from notewright.notes.parse.tags import property_tags
+from notewright.notes.path import NotePath
+
+OP = "notewright-op"  # the change set whose write this is
+DELETED = "notewright-deleted"  # a tombstone: the note is gone, the object follows
+MAX_PARSED_CHARS = 64_000  # for the title in a heading; the properties stand first anyway
+MAX_VALUE_BYTES = 400  # AWS takes 2,048 for all names and values together
+_WORD_BYTES = 42  # of text in one encoded word, which may have 75 characters
+_PRINTABLE = re.compile(r"[ -~]*")
+
+
+def attributes_of(path: NotePath, data: bytes, *, op: str, now_ns: int) -> dict[str, str]:
+    """Everything a PUT says beside the bytes."""
+    told = {OP: op, "modified": iso_time(now_ns)}
+    if not path.is_note:
+        return told | {"Content-Type": mimetypes.guess_type(path.name)[0] or "application/octet-stream"}
+    text = data[: MAX_PARSED_CHARS * 4].decode(errors="replace")[:MAX_PARSED_CHARS]
+    properties = frontmatter(text.replace("\r\n", "\n"), text).properties
+    values = {"title": parse(path, text).title, "type": _plain(properties.get("type"))}
+    values["tags"] = ",".join(property_tags(properties))
+    told |= {name: encode(value) for name, value in values.items() if value}
+    return told | {"Content-Type": "text/markdown; charset=utf-8"}
+
+
+def _plain(value: Any) -> str:
+    return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+
+
+def encode(value: str) -> str:
+    """As a header takes it: printable ASCII as it is, all else in RFC 2047 words, cut where it gets too long."""
+    value = " ".join(value.split())
+    if _PRINTABLE.fullmatch(value) and "=?" not in value:
+        return value[:MAX_VALUE_BYTES]
+    words = [base64.b64encode(piece).decode() for piece in _pieces(value)]
+    return " ".join(f"=?UTF-8?B?{word}?=" for word in words)
+
+
+def _pieces(value: str) -> Iterable[bytes]:
+    piece, total = b"", 0
+    for char in value:
+        more = char.encode(errors="replace")
+        if total + len(more) > MAX_VALUE_BYTES // 2:
+            break
+        if len(piece) + len(more) > _WORD_BYTES:
+            yield piece
+            piece = b""
+        piece += more
+        total += len(more)
+    yield piece
+
+
+def iso_time(moment_ns: int) -> str:
+    moment = datetime.fromtimestamp(moment_ns / 1e9, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def written_ns(attributes: Mapping[str, Any], last_modified: datetime) -> int:
+    """When it was written: to the millisecond where we said so, else to the second, as the service does."""
+    served = int(last_modified.timestamp() * 1000)
+    try:
+        told = int(datetime.fromisoformat(str(attributes["modified"])).timestamp() * 1000)
+    except (KeyError, ValueError):
+        return served * 1_000_000
+    ours = OP in attributes and abs(told - served) < 120_000  # else somebody else's, or an object that was copied
+    return (told if ours else served) * 1_000_000

@@ -1,0 +1,141 @@
+"""One request to the service: repeated while that may help, within a deadline; what it says no by is a Problem.
+
+obstore's own repetitions are off: before a PUT is sent again somebody has to ask whether we may still write.
+"""
+
+import logging
+import random
+import re
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+
+from notewright.errors import Busy, Forbidden, NoSpace, Problem, Unavailable
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_PASSING = {"408", "425", "429", "500", "502", "503", "504", "509"}
+_PASSING_CODES = {"RequestTimeout", "SlowDown", "ConditionalRequestConflict", "OperationAborted"}
+_FULL = {"QuotaExceeded", "EntityTooLarge", "InsufficientStorage", "XMinioStorageFull", "ServiceQuotaExceededException"}
+_BAD_NAME = {"KeyTooLongError", "InvalidURI", "InvalidObjectName", "XMinioInvalidObjectName"}
+_REGION = {"AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"}
+_HINTS = {
+    "NoSuchBucket": "make the bucket, or name another",
+    "InvalidAccessKeyId": "look at AWS_ACCESS_KEY_ID or the profile",
+    "SignatureDoesNotMatch": "look at AWS_SECRET_ACCESS_KEY or the profile",
+    "ExpiredToken": "get new credentials: the session token has expired",
+    "InvalidToken": "get new credentials: the session token is not valid",
+    "RequestTimeTooSkewed": "set this machine's clock: it differs from the service's by more than 15 minutes",
+} | dict.fromkeys(_REGION, "set the region that the bucket is in")
+
+_Answer = TypeVar("_Answer")
+
+
+class Missing(Exception):
+    """There is no such object."""
+
+
+class ConditionFailed(Exception):
+    """The condition of a conditional PUT did not hold; or it did, and the answer to an earlier try was lost."""
+
+
+class Requests:
+    """Sends requests. `may_write` is asked before each one that changes something."""
+
+    def __init__(self, bucket: str, timeout: float, patience: float, may_write: Callable[[], bool]) -> None:
+        self._bucket, self._timeout, self._patience = bucket, timeout, patience
+        self._may_write = may_write
+        self.answered = 0.0  # when the service last said anything, monotonic
+
+    def send(
+        self, call: Callable[[], _Answer], *, path: str = "", writes: bool = False, timeout: float | None = None
+    ) -> _Answer:
+        """What `call` returns. Missing, ConditionFailed or a Problem; Unavailable with `unknown` where a write was sent
+        and nobody knows what became of it."""
+        until = time.monotonic() + max(self._patience, timeout or 0)
+        pause, unknown = FIRST_PAUSE_SECONDS, False
+        while True:
+            if writes and not self._may_write():
+                raise Busy("another machine writes to these notes now", hint="try again in a moment", path=path)
+            try:
+                answer = call()
+                self.answered = time.monotonic()
+                return answer
+            except (BaseError, OSError) as error:
+                if not self._passes(error, path, writes):
+                    raise AssertionError("not reached") from error
+                unknown = unknown or (writes and _STATUS.search(str(error)) is None)
+                delay = random.uniform(pause / 2, pause)
+                if time.monotonic() + delay + (timeout or self._timeout) > until:
+                    raise self._away(error, path, unknown) from error
+                log.info("a request for %s is repeated: %s", path or self._bucket, _first_line(error))
+            time.sleep(delay)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+    def _passes(self, error: Exception, path: str, writes: bool) -> bool:
+        """True where it may be otherwise in a moment; raises what it means otherwise."""
+        text = str(error)
+        found, coded = _STATUS.search(text), _CODE.search(text)
+        status, code = found[1] if found else "", coded[1] if coded else ""
+        if code in _PASSING_CODES or status in _PASSING:
+            return True
+        if status:
+            self.answered = time.monotonic()
+        if "169.254.169.254" in text or "169.254.170.2" in text:
+            hint = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+            raise Unavailable(f"there are no credentials for the bucket {self._bucket}", hint=hint) from error
+        if code in _HINTS or status == "301":
+            what = f"the service refuses the bucket {self._bucket}: {code or 'it is in another region'}"
+            raise Unavailable(what, hint=_HINTS.get(code, _HINTS["PermanentRedirect"]), reason=code) from error
+        if isinstance(error, FileNotFoundError):
+            raise Missing from error
+        if isinstance(error, AlreadyExistsError | PreconditionError):
+            raise ConditionFailed from error
+        if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in ("401", "403"):
+            raise self._forbidden(path, writes) from error
+        if status:
+            raise self._rejected(status, code, path, writes) from error
+        if "HTTP error" in text or "body" in text or isinstance(error, OSError):
+            return True
+        hint = "its metadata may not be ASCII: write it again with values in RFC 2047"
+        raise Forbidden(f"{path or self._bucket} cannot be read: {_first_line(error)}", hint=hint, path=path) from error
+
+    def _forbidden(self, path: str, writes: bool) -> Problem:
+        doing, right = ("written", "s3:PutObject and s3:DeleteObject") if writes else ("read", "s3:GetObject")
+        right = right if path else "s3:ListBucket"
+        what = f"these credentials do not let {path or f'the bucket {self._bucket}'} be {doing}"
+        return Forbidden(what, hint=f"they need {right}", path=path)
+
+    def _rejected(self, status: str, code: str, path: str, writes: bool) -> Problem:
+        if status == "507" or code in _FULL:
+            return NoSpace(f"there is no space to write {path}", hint="nothing was changed; free some space", path=path)
+        if code in _BAD_NAME or (status == "400" and writes):
+            return Forbidden(
+                f"the service does not take {path}: {code or status}", hint="choose another name", path=path
+            )
+        what = f"the service refuses {path or f'the bucket {self._bucket}'}: {status} {code}".rstrip()
+        return Unavailable(what, hint="look at endpoint, region and path style", path=path)
+
+    def _away(self, error: Exception, path: str, unknown: bool) -> Problem:
+        what = f"the bucket {self._bucket} does not answer: {_first_line(error)}"
+        if unknown:
+            hint = "the write may have happened: read it before you try again"
+            return Unavailable(what, hint=hint, path=path, unknown=True)
+        return Unavailable(what, hint="try again in a moment", path=path)
+
+
+def _first_line(error: Exception) -> str:
+    """What went wrong without the address, the answer's body and obstore's own structures."""
+    line = str(error).partition("\n")[0].partition(": <?xml")[0]
+    return line.rpartition(" - ")[2][:200]

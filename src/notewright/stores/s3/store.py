@@ -1,0 +1,576 @@
+"""Notes as objects in a bucket: `prefix/path` is the key, compare-and-swap is a conditional PUT.
+
+The version of a note is the SHA-256 of its bytes; its ETag is the stamp. The store pairs the two and reads again where
+it does not know the pair. Every write says its operation in the object's metadata, so that a write whose answer was
+lost is recognised. Nobody has a conditional DELETE that all services honour: a tombstone takes the note's place by
+compare-and-swap, then goes. Folders are prefixes: an empty one does not exist.
+"""
+
+import hashlib
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import obstore
+
+from notewright.errors import Conflict, Exists, Forbidden, NotFound, Problem, Unavailable
+from notewright.notes.path import NotePath, path_problem
+from notewright.stores.base import Entry, OpId, Stored, Swap, Swapped, UnlistedFile, Version, parents, version_of
+from notewright.stores.s3.lock import NotesLock
+from notewright.stores.s3.metadata import DELETED, OP, attributes_of, written_ns
+from notewright.stores.s3.probe import why_not_writable
+from notewright.stores.s3.requests import ConditionFailed, Missing, Requests
+from notewright.stores.s3.settings import LARGE_BYTES, LARGE_SECONDS, BucketSettings, Clients, connect, split_location
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 32  # requests of one store that run at the same time for plural calls
+MAX_KEY_BYTES = 1024
+MAX_REMEMBERED = 100_000  # objects of which version and ETag are known
+SECONDS_BETWEEN_WRITES = 1.0  # of one key, where the service takes no more
+TRIES = 4  # of a swap that finds what it expects after a refusal
+HEALTHY_SECONDS = 5.0  # an answer not older than this shows that the bucket is there
+TOMBSTONE = b"This note was deleted by Notewright; the object follows.\n"
+TOMBSTONE_ETAG = hashlib.md5(TOMBSTONE, usedforsecurity=False).hexdigest()
+TOMBSTONE_SECONDS = 60.0  # one that is older was left by a process that died
+STRIPES = 256
+_Item = TypeVar("_Item")
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class _BucketObject:
+    """An object as it was read; `stored` is None where it is a tombstone."""
+
+    stored: Stored | None
+    etag: str
+    op: str | None
+
+
+class _LastSeen(NamedTuple):
+    """Of an object that was read or written: which version has the ETag in `entry`."""
+
+    version: Version | None
+    entry: Entry | None
+    op: str | None
+
+
+class S3Store:
+    """A prefix of a bucket. `_may_write` is asked before every PUT and DELETE: the hook for whoever holds a lease."""
+
+    in_order = False
+    has_folders = False
+
+    def __init__(self, bucket: str, prefix: str, clients: Clients, settings: BucketSettings, state: Path) -> None:
+        self.bucket, self.prefix, self._clients, self._settings = bucket, prefix, clients, settings
+        named = "\n".join((clients.where, bucket, prefix))
+        self.identity = f"s3-{hashlib.sha256(named.encode()).hexdigest()[:16]}"
+        self.put_seconds = max(settings.timeout_seconds, LARGE_SECONDS)  # the longest that one PUT may be under way
+        self._may_write: Callable[[], bool] = lambda: True
+        self._requests = Requests(bucket, settings.timeout_seconds, settings.retry_seconds, lambda: self._may_write())
+        self.refuses_writes: str | None = None  # why nothing can be written, in words
+        self._base = f"{prefix}/" if prefix else ""
+        self._lock = NotesLock(state / self.identity)
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="bucket")
+        self._mutex = threading.Lock()
+        self._last: OrderedDict[str, _LastSeen] = OrderedDict()  # what was at a path when it was last read or written
+        self._last_put: OrderedDict[str, float] = OrderedDict()
+        self._stripes = [threading.Lock() for _ in range(STRIPES)]  # a tombstone goes before anything is put there
+        self._empties: dict[tuple[str, str], bool] = {}  # empty objects: is it the marker of a folder?
+        self._oddities: tuple[UnlistedFile, ...] = ()
+        self._unquoted = False  # Ceph up to 16 compares ETags without their quotes
+        self._closed = False
+
+    @classmethod
+    def open(cls, location: str, settings: BucketSettings, *, state: Path) -> "S3Store":
+        """The store at `s3://bucket/prefix`. Unavailable with what to set where it cannot be served; what can only be
+        read is served, and `refuses_writes` says why."""
+        bucket, prefix = split_location(location)
+        store = cls(bucket, prefix, connect(bucket, settings), settings, state)
+        try:
+            store._first_keys("")
+            store.refuses_writes, store._unquoted = why_not_writable(store._clients.write, store._requests, store._base)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    # What is there
+
+    def entries(self) -> Iterator[Entry]:
+        self._check(None)
+        return iter(self._listing())
+
+    def _listing(self) -> list[Entry]:
+        listed = self._request(lambda: [meta for page in self._pages() for meta in page])
+        found, odd = [], []
+        for meta in listed:
+            raw = meta["path"][len(self._base) :]
+            problem = path_problem(raw)
+            if problem is not None:
+                odd.append(UnlistedFile(raw, problem))
+            elif not NotePath(raw).is_hidden:
+                found.append(_listed(NotePath(raw), meta))
+        folders = {folder for entry in found for folder in parents(entry.path)}
+        doubtful = [entry for entry in found if self._is_doubtful(entry, folders)]
+        gone = {
+            entry.path for entry, there in zip(doubtful, self._each(self._is_note, doubtful), strict=True) if not there
+        }
+        self._oddities = tuple(odd)
+        kept = [entry for entry in found if entry.path not in gone]
+        return sorted(kept, key=lambda entry: (entry.path.folder.split("/"), entry.path))
+
+    def _pages(self) -> Iterator[Any]:
+        return iter(obstore.list(self._clients.read, self._base.rstrip("/") or None, chunk_size=1000))
+
+    def _is_doubtful(self, entry: Entry, folders: set[str]) -> bool:
+        """It may be a tombstone, or the marker that consoles put for a folder: a listing does not tell."""
+        if entry.size == len(TOMBSTONE):
+            etag = entry.stamp.strip('"')
+            return etag == TOMBSTONE_ETAG or len(etag) != len(TOMBSTONE_ETAG)
+        return entry.size == 0 and not entry.path.is_note
+
+    def _is_note(self, entry: Entry) -> bool:
+        known = self._empties.get((entry.path, entry.stamp)) if entry.size == 0 else None
+        if known is not None:
+            return known
+        head = self._head(entry.path)
+        there = head is not None and not head.attributes.get(DELETED)
+        if entry.size == 0:
+            if len(self._empties) > MAX_REMEMBERED:
+                self._empties.clear()
+            self._empties[entry.path, entry.stamp] = there
+        elif head is not None and not there and time.time() - entry.modified_ns / 1e9 > TOMBSTONE_SECONDS:
+            self._bury(entry.path)
+        return there
+
+    def oddities(self) -> tuple[UnlistedFile, ...]:
+        return self._oddities
+
+    def children(self, folder: str, *, hidden: bool = False) -> list[Entry]:
+        self._check(NotePath(folder) if folder else None, hidden)
+        prefix = f"{self._base}{folder}".rstrip("/") or None
+        found = self._request(lambda: obstore.list_with_delimiter(self._clients.read, prefix), path=folder)
+        entries, names = [], set()
+        for key in found["common_prefixes"]:
+            raw = key[len(self._base) :].rstrip("/")
+            if path_problem(raw) is None:
+                names.add(raw)
+                entries.append(_folder(NotePath(raw)))
+        for meta in found["objects"]:
+            raw = meta["path"][len(self._base) :]
+            if raw != folder and raw not in names and path_problem(raw) is None:
+                entry = _listed(NotePath(raw), meta)
+                if not self._is_doubtful(entry, names) or self._is_note(entry):
+                    entries.append(entry)
+        if folder and not entries:
+            raise NotFound(f"there is no folder {folder}", what="folder", path=folder)
+        return sorted(entry for entry in entries if hidden or not entry.path.name.startswith("."))
+
+    def stat(self, path: NotePath, *, hidden: bool = False) -> Entry:
+        self._check(path, hidden)
+        ways: list[Callable[[NotePath], Entry | None]] = [self._stat_object, self._stat_prefix]
+        for way in ways if "." in path.name else reversed(ways):
+            entry = way(path)
+            if entry is not None:
+                return entry
+        raise _missing(path)
+
+    def _stat_object(self, path: NotePath) -> Entry | None:
+        head = self._head(path)
+        if head is None or head.attributes.get(DELETED):
+            return None
+        return _entry(
+            path, head.meta["e_tag"], head.meta["size"], written_ns(head.attributes, head.meta["last_modified"])
+        )
+
+    def _stat_prefix(self, path: NotePath) -> Entry | None:
+        return _folder(path) if self._first_keys(path) else None
+
+    def _first_keys(self, folder: str) -> bool:
+        """Anything is there whose key begins with this folder."""
+        prefix = f"{self._base}{folder}".rstrip("/") or None
+        return bool(self._request(lambda: next(iter(obstore.list(self._clients.read, prefix, chunk_size=1)), ())))
+
+    def read(self, path: NotePath, *, hidden: bool = False) -> Stored:
+        self._check(path, hidden)
+        found = self._object(path)
+        if found is None or found.stored is None:
+            raise _missing(path)
+        return found.stored
+
+    def read_many(self, paths: Sequence[NotePath], *, hidden: bool = False) -> list[Stored | Problem]:
+        return self._each(lambda path: _outcome(lambda: self.read(path, hidden=hidden)), paths)
+
+    def _object(self, path: NotePath) -> _BucketObject | None:
+        """The object as it is now, in one request."""
+
+        def get() -> tuple[Any, bytes]:
+            got = obstore.get(self._clients.read, self._key(path))
+            data = bytes(got.bytes())
+            if len(data) != got.meta["size"]:
+                raise ConnectionError("the body was cut off")
+            return got, data
+
+        try:
+            got, data = self._request(get, path=path)
+        except Missing:
+            return None
+        etag, attributes = got.meta["e_tag"] or "", got.attributes
+        op = attributes.get(OP)
+        if attributes.get(DELETED):
+            self._remember(path, _LastSeen(None, None, op))
+            return _BucketObject(None, etag, op)
+        entry = _entry(path, etag, len(data), written_ns(attributes, got.meta["last_modified"]))
+        stored = Stored(data, version_of(data), entry)
+        self._remember(path, _LastSeen(stored.version, entry, op))
+        return _BucketObject(stored, etag, op)
+
+    def _head(self, path: NotePath) -> Any:
+        try:
+            return self._request(
+                lambda: obstore.get(self._clients.read, self._key(path), options={"head": True}), path=path
+            )
+        except Missing:
+            return None
+
+    # Changing it
+
+    def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
+        self._check(path, hidden)  # nothing is laid beside: a PUT is whole or not at all
+
+    def write(
+        self,
+        path: NotePath,
+        data: bytes,
+        *,
+        seen: Version | None,
+        op: OpId,
+        source: NotePath | None = None,
+        settled: bool = False,
+        hidden: bool = False,
+    ) -> Stored:
+        self._check(path, hidden, writing=True)
+        with self._stripe(path):
+            if seen is None:
+                return self._create(path, data, op)
+            if seen == version_of(data):
+                return self._confirm(path, data, seen)
+            return self._replace(path, data, seen, op)
+
+    def _confirm(self, path: NotePath, data: bytes, seen: Version) -> Stored:
+        """Nothing is to change. What was there when it was last seen is not asked for again: a PUT that was answered is
+        durable."""
+        if (entry := self._recollect(path, seen)) is not None:
+            return Stored(data, seen, entry)
+        now = self._object(path)
+        if now is None or now.stored is None or now.stored.version != seen:
+            raise _changed(path, now)
+        return now.stored
+
+    def _create(self, path: NotePath, data: bytes, op: OpId) -> Stored:
+        self._refuse_in_the_way(path)
+        mode: Any = "create"
+        for _ in range(TRIES):
+            try:
+                return self._put(path, data, mode, op)
+            except ConditionFailed:
+                now = self._object(path)
+            if now is not None and now.stored is not None:
+                if now.op == op and _holds(now, data):
+                    return now.stored
+                break
+            mode = "create" if now is None else self._mode(now.etag)  # a tombstone is written over
+        raise Exists(f"{path} already exists", hint="choose another name, or change it", path=path)
+
+    def _replace(self, path: NotePath, data: bytes, seen: Version, op: OpId) -> Stored:
+        known = self._recollect(path, seen)
+        etag = known.stamp if known is not None else None
+        for _ in range(TRIES):
+            if etag is not None:
+                try:
+                    return self._put(path, data, self._mode(etag), op)
+                except ConditionFailed:
+                    pass
+            now = self._object(path)
+            if now is not None and now.stored is not None:
+                if now.op == op and _holds(now, data):
+                    return now.stored
+                if (
+                    now.stored.version == seen
+                ):  # the same bytes under another ETag, or another writer was quicker to fail
+                    etag = now.etag
+                    continue
+            raise _changed(path, now)
+        raise _changed(path, now)
+
+    def _refuse_in_the_way(self, path: NotePath) -> None:
+        """A file where a folder is wanted, or the other way round. A bucket can hold both, so only names that look like
+        it are asked for: a parent with an extension, a file without."""
+        for parent in parents(path):
+            if "." in NotePath(parent).name[1:] and self._stat_object(NotePath(parent)) is not None:
+                raise Exists(f"{parent} is a file", hint="choose another folder", path=parent)
+        if "." not in path.name[1:] and self._first_keys(path):
+            raise Exists(f"{path} is a folder", hint="choose another name", path=path)
+
+    def _put(self, path: NotePath, data: bytes, mode: Any, op: OpId, *, deleted: bool = False) -> Stored:
+        """One conditional PUT. ConditionFailed also where it was done and the answer was lost: the caller looks."""
+        large = len(data) > LARGE_BYTES
+        client, timeout = (self._clients.write_large, LARGE_SECONDS) if large else (self._clients.write, None)
+        now_ns = time.time_ns() // 1_000_000 * 1_000_000
+        told = {OP: op, DELETED: "1"} if deleted else attributes_of(path, data, op=op, now_ns=now_ns)
+        key = self._key(path)
+
+        def put() -> Any:
+            return obstore.put(client, key, data, mode=mode, attributes=told, use_multipart=False)
+
+        self._pace(path)
+        try:
+            etag = self._request(put, path=path, writes=True, timeout=timeout)["e_tag"] or ""
+        except Missing:
+            raise ConditionFailed from None  # AWS says so where If-Match finds nothing
+        except Unavailable as problem:
+            found = self._read_back(path, problem)
+            is_ours = found.op == op and (found.stored is None if deleted else _holds(found, data))
+            if not is_ours:
+                raise
+            etag = found.etag
+        stored = Stored(data, version_of(data), _entry(path, etag, len(data), now_ns))
+        self._remember(path, _LastSeen(None, None, op) if deleted else _LastSeen(stored.version, stored.entry, op))
+        return stored
+
+    def _read_back(self, path: NotePath, problem: Unavailable) -> _BucketObject:
+        """What is there after a PUT that nobody answered; its problem where that does not tell either."""
+        try:
+            found = self._object(path) if problem.details.get("unknown") else None
+        except Problem:
+            found = None
+        if found is None:
+            raise problem
+        return found
+
+    def _pace(self, path: str) -> None:
+        if not self._clients.paced:
+            return
+        with self._mutex:
+            now = time.monotonic()
+            at = max(now, self._last_put.pop(path, 0.0) + SECONDS_BETWEEN_WRITES)
+            self._last_put[path] = at
+            while len(self._last_put) > MAX_REMEMBERED:
+                self._last_put.popitem(last=False)
+        time.sleep(at - now)
+
+    def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
+        self._check(path, hidden, writing=True)
+        with self._stripe(path):
+            if self._entomb(path, seen, op):
+                self._remove(path)
+
+    def _entomb(self, path: NotePath, seen: Version, op: OpId) -> bool:
+        """A tombstone takes the place of what was seen. False where nothing is there at all."""
+        known = self._recollect(path, seen)
+        etag = known.stamp if known is not None else None
+        for _ in range(TRIES):
+            if etag is not None:
+                try:
+                    self._put(path, TOMBSTONE, self._mode(etag), op, deleted=True)
+                    return True
+                except ConditionFailed:
+                    pass
+            now = self._object(path)
+            if now is None:
+                if self._first_keys(path):
+                    raise Conflict(f"{path} is a folder now", hint="read it again", path=path, current=None)
+                return False
+            if now.stored is None:
+                return True
+            if now.stored.version != seen:
+                break
+            etag = now.etag
+        raise _changed(path, now)
+
+    def _remove(self, path: NotePath) -> None:
+        """The tombstone itself. What cannot be removed now goes with a later listing: the note is gone already."""
+        try:
+            self._request(lambda: obstore.delete(self._clients.write, self._key(path)), path=path, writes=True)
+        except Missing:
+            pass
+        except Problem as problem:
+            log.warning("the tombstone of %s stays for now: %s", path, problem)
+
+    def _bury(self, path: NotePath) -> None:
+        """Remove a tombstone that somebody who died has left."""
+        if self.refuses_writes or not self._may_write():
+            return
+        with self._stripe(path):
+            head = self._head(path)
+            if head is not None and head.attributes.get(DELETED):
+                self._remove(path)
+
+    def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
+        return self._each(lambda swap: _outcome(lambda: self._swap(swap, op, hidden)), swaps)
+
+    def _swap(self, swap: Swap, op: OpId, hidden: bool) -> Stored | None:
+        if swap.data is not None:
+            return self.write(swap.path, swap.data, seen=swap.seen, op=op, source=swap.source, hidden=hidden)
+        if swap.seen is not None:
+            self.delete(swap.path, seen=swap.seen, op=op, hidden=hidden)
+        return None
+
+    def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
+        """An object knows its last writer only."""
+        return frozenset(path for path, last in zip(paths, self._each(self._last_op, paths), strict=True) if last == op)
+
+    def _last_op(self, path: NotePath) -> str | None:
+        with self._mutex:
+            if path in self._last:
+                return self._last[path].op
+        head = self._head(path)
+        return None if head is None else head.attributes.get(OP)
+
+    def recall(self, path: NotePath, version: str) -> Stored | None:
+        return None
+
+    def rebase(self, path: NotePath, data: bytes, *, seen: Version) -> bytes:
+        raise Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=None)
+
+    def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
+        self._check(new, hidden)
+        return None
+
+    def settle(self, op: OpId, *, emptied: tuple[str, ...] = ()) -> None:
+        self._check(None)  # a PUT is durable when it answers, and an empty folder does not exist
+
+    def sweep(self, folders: Iterable[str]) -> None:
+        self._check(None)  # nothing is laid beside; tombstones go with a listing
+
+    # The rest
+
+    def lock(self, path: NotePath | None = None, *, timeout: float = 10.0) -> AbstractContextManager[None]:
+        self._check(None)
+        return self._lock.held(path, timeout)
+
+    def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
+        """By listing all of it again and again."""
+        self._check(None)
+        known: dict[NotePath, str] | None = self._stamps()
+        yield None
+        while not stop.wait(self._settings.poll_seconds) and not self._closed:
+            now = self._stamps()
+            if now is None:
+                continue
+            if known is None:
+                yield None
+            elif changed := frozenset(path for path, _ in known.items() ^ now.items()):
+                yield changed
+            known = now
+
+    def _stamps(self) -> dict[NotePath, str] | None:
+        try:
+            return {entry.path: entry.stamp for entry in self._listing()}
+        except Problem as problem:
+            log.warning("changes in the bucket are not seen for now: %s", problem)
+            return None
+
+    def full_path(self, path: NotePath) -> str:
+        return self._key(path)
+
+    def healthy(self) -> bool:
+        if self._closed:
+            return False
+        if time.monotonic() - self._requests.answered < HEALTHY_SECONDS:
+            return True
+        try:
+            self._first_keys("")
+        except Problem:
+            return False
+        return True
+
+    def close(self) -> None:
+        self._closed = True
+        self._pool.shutdown(wait=True)
+
+    def _check(self, path: NotePath | None, hidden: bool = False, *, writing: bool = False) -> None:
+        if self._closed:
+            raise Unavailable("the notes are closed")
+        if path is not None and path.is_hidden and not hidden:
+            raise _missing(path)
+        if writing and self.refuses_writes:
+            raise Forbidden(self.refuses_writes, hint="the notes can be read", path=path)
+        if writing and path is not None and len(self._key(path).encode()) > MAX_KEY_BYTES:
+            what = f"the key of {path} would be longer than {MAX_KEY_BYTES} bytes"
+            raise Forbidden(what, hint="choose a shorter name", path=path)
+
+    def _key(self, path: str) -> str:
+        return f"{self._base}{path}"
+
+    def _mode(self, etag: str) -> Any:
+        return {"e_tag": etag.strip('"') if self._unquoted else etag}
+
+    def _request(self, call: Callable[[], _Answer], **options: Any) -> _Answer:
+        try:
+            return self._requests.send(call, **options)
+        except ValueError as error:  # what obstore takes for no path
+            raise _missing(options.get("path", "")) from error
+
+    def _stripe(self, path: str) -> threading.Lock:
+        return self._stripes[hash(path) % STRIPES]
+
+    def _each(self, call: Callable[[_Item], _Answer], items: Sequence[_Item]) -> list[_Answer]:
+        """All of them, several at once."""
+        if len(items) < 2:
+            return [call(item) for item in items]
+        self._check(None)
+        return list(self._pool.map(call, items))
+
+    def _remember(self, path: str, seen: _LastSeen) -> None:
+        with self._mutex:
+            self._last[path] = seen
+            self._last.move_to_end(path)
+            while len(self._last) > MAX_REMEMBERED:
+                self._last.popitem(last=False)
+
+    def _recollect(self, path: str, version: Version) -> Entry | None:
+        """The entry of this version, if it is the one that was last seen there."""
+        with self._mutex:
+            last = self._last.get(path)
+        return last.entry if last is not None and last.version == version else None
+
+
+def _outcome(call: Callable[[], _Answer]) -> _Answer | Problem:
+    try:
+        return call()
+    except Problem as problem:
+        return problem
+
+
+def _holds(found: _BucketObject, data: bytes) -> bool:
+    return found.stored is not None and found.stored.data == data
+
+
+def _missing(path: str) -> NotFound:
+    return NotFound(f"there is no {path}", what="file", path=path)
+
+
+def _changed(path: NotePath, now: _BucketObject | None) -> Conflict:
+    current = now.stored.version if now is not None and now.stored is not None else None
+    return Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=current)
+
+
+def _entry(path: NotePath, etag: str, size: int, modified_ns: int) -> Entry:
+    return Entry(path, "file", etag, size, modified_ns, None, None, modified_ns)
+
+
+def _listed(path: NotePath, meta: Any) -> Entry:
+    return _entry(path, meta["e_tag"] or "", meta["size"], int(meta["last_modified"].timestamp() * 1000) * 1_000_000)
+
+
+def _folder(path: NotePath) -> Entry:
+    return Entry(path, "folder", "", 0, 0)
