@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 from tests import found
+from tests.bucket import KEY, SECRET, Bucket, Proxy, Weed
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
@@ -57,6 +58,28 @@ def workspace(tmp_path: Path) -> Generator[MakeWorkspace, None, None]:
     yield make
     for ws in opened:
         close_workspace(ws)
+
+
+@pytest.fixture(scope="session")
+def weed(tmp_path_factory: pytest.TempPathFactory) -> Generator[Weed, None, None]:
+    """SeaweedFS, started once; without it the test is skipped."""
+    started = Weed(tmp_path_factory.mktemp("weed"))
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def bucket(weed: Weed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Bucket, None, None]:
+    """A place in a real bucket, with a proxy of its own and the keys in the environment."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    proxy = Proxy(weed.port)
+    made = Bucket(weed, proxy, tmp_path / "bucket-state")
+    yield made
+    made.close()
+    proxy.stop()
 
 
 def write_files(root: Path, files: Mapping[str, str | bytes]) -> None:

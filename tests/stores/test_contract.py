@@ -35,9 +35,14 @@ def folder_store_without_links(place: Path) -> Store:
 STORES = [memory_store, folder_store, folder_store_of_a_poor_system, folder_store_without_links]
 
 
-@pytest.fixture(params=STORES, ids=lambda make: make.__name__)
+def in_a_bucket(place: Path) -> Store:
+    raise NotImplementedError("the fixture opens it")
+
+
+@pytest.fixture(params=[*STORES, in_a_bucket], ids=lambda make: make.__name__)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    made: Store = request.param(tmp_path)
+    in_bucket = request.param is in_a_bucket
+    made: Store = request.getfixturevalue("bucket").open() if in_bucket else request.param(tmp_path)
     yield made
     made.close()
 

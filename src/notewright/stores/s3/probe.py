@@ -1,6 +1,7 @@
 """Asks the service whether it honours conditional writes: without them two writers lose each other's text."""
 
 import secrets
+from dataclasses import dataclass
 from typing import Any
 
 import obstore
@@ -9,12 +10,24 @@ from obstore.store import S3Store as Client
 from notewright.errors import Forbidden
 from notewright.stores.s3.requests import ConditionFailed, Missing, Requests
 
-IGNORED = "this service ignores {header}, so writers would lose each other's changes: it can only be read from"
+IGNORED = "this service ignores {}, so that writers would lose each other's changes: it can only be read from"
+UNKNOWN = "this service refuses If-Match with the ETag it gave: it can only be read from"
+NO_RIGHT = "these credentials may not write to the bucket (s3:PutObject and s3:DeleteObject): it can only be read from"
 
 
-def why_not_writable(client: Client, requests: Requests, base: str) -> tuple[str | None, bool]:
-    """Why nothing may be written, or None; and whether ETags are to be sent without their quotes (Ceph up to 16)."""
-    key = f"{base}.notewright/probe-{secrets.token_hex(8)}"
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found out about a service."""
+
+    refuses_writes: str | None = None  # why nothing may be written, in words
+    unquoted: bool = False  # If-Match wants the ETag without its quotes (Ceph up to 16)
+    keeps_folders: bool = False  # a listing shows folders that are empty (SeaweedFS, for a while)
+
+
+def probe(client: Client, requests: Requests, base: str) -> Found:
+    """Write, write again, replace and remove one object of our own."""
+    name = secrets.token_hex(8)
+    key = f"{base}.notewright/{name}/probe"
 
     def put(data: bytes, mode: Any) -> str:
         done = requests.send(lambda: obstore.put(client, key, data, mode=mode, use_multipart=False), writes=True)
@@ -30,18 +43,18 @@ def why_not_writable(client: Client, requests: Requests, base: str) -> tuple[str
     try:
         first = put(b"1", "create")
     except Forbidden:
-        return "these credentials may not write to the bucket: they need s3:PutObject and s3:DeleteObject", False
+        return Found(NO_RIGHT)
     except ConditionFailed:  # the answer to a first try was lost: another key
-        return why_not_writable(client, requests, base)
+        return probe(client, requests, base)
     try:
         if not is_refused(b"2", "create"):
-            return IGNORED.format(header="If-None-Match"), False
+            return Found(IGNORED.format("If-None-Match"))
         unquoted = is_refused(b"3", {"e_tag": first})
         if unquoted and is_refused(b"3", {"e_tag": first.strip('"')}):
-            return "this service refuses If-Match with the ETag it gave: it can only be read from", False
-        stale = first.strip('"') if unquoted else first
-        if not is_refused(b"4", {"e_tag": stale}):
-            return IGNORED.format(header="If-Match"), False
-        return None, unquoted
+            return Found(UNKNOWN)
+        if not is_refused(b"4", {"e_tag": first.strip('"') if unquoted else first}):
+            return Found(IGNORED.format("If-Match"))
     finally:
         requests.send(lambda: obstore.delete(client, key), writes=True)
+    left = requests.send(lambda: obstore.list_with_delimiter(client, f"{base}.notewright"))["common_prefixes"]
+    return Found(None, unquoted, any(name in folder for folder in left))

