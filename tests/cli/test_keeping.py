@@ -59,9 +59,9 @@ def test_a_bucket_is_no_place_for_backups_yet(desk: Desk, words: list[str]) -> N
     assert "buckets (s3://…) are not in this version. name a folder" in desk.run(*words, "s3://b/x", code=2)[1]
 
 
-def test_a_command_on_a_bucket_is_refused(desk: Desk) -> None:
+def test_a_command_on_what_is_no_bucket_is_refused(desk: Desk) -> None:
     err = desk.run("search", "x", "--workspace", "s3://b/x", code=2, workspace=False)[1]
-    assert err == "notewright: 's3://b/x': buckets (s3://…) are not in this version. name a folder on this machine\n"
+    assert err == "notewright: 's3://b/x': 'b' is no bucket's name. write it as s3://bucket/prefix\n"
 
 
 def test_backup_without_a_place_is_wrong_usage(desk: Desk) -> None:

@@ -13,17 +13,19 @@ from zoneinfo import ZoneInfo
 
 from notewright.accounts.base import Accounts
 from notewright.accounts.sqlite import SqliteAccounts
+from notewright.config.aws import aws_endpoint, aws_profile, aws_region
 from notewright.config.load import Config, WorkspaceConfig
-from notewright.config.locations import refuse_not_yet
+from notewright.config.locations import is_bucket, refuse_not_yet
 from notewright.engine.access import Access
 from notewright.engine.indexing.indexer import Indexer
 from notewright.engine.library import Library, effective_workspaces
 from notewright.engine.workspace import Limits, Workspace
-from notewright.errors import Problem
+from notewright.errors import Invalid, Problem
 from notewright.index.sqlite.index import SqliteIndex
 from notewright.ledger.base import Change, Ledger
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.locks import FileLocks
+from notewright.stores.base import Store
 from notewright.stores.folder.store import FolderStore
 
 log = logging.getLogger(__name__)
@@ -40,8 +42,7 @@ def open_workspace(
     Without `watch` the index is brought up to date once, for a command that ends soon; without `follow` it is left as
     it is, for one that asks it nothing and writes nothing.
     """
-    refuse_not_yet(asked.location)
-    store = FolderStore(Path(asked.location))
+    store = open_store(asked, config)
     ledger = SqliteLedger.open(Path(config.state) / store.identity)
     cache = Path(config.cache) / store.identity
     index = SqliteIndex(cache)
@@ -70,6 +71,35 @@ def open_workspace(
     if follow:
         follower.start()
     return ws
+
+
+def open_store(asked: WorkspaceConfig, config: Config) -> Store:
+    """Where the notes of a workspace are; a Problem that says what to install or set where they cannot be served."""
+    return _OPENERS["bucket" if is_bucket(asked.location) else "folder"](asked, config)
+
+
+def _open_folder(asked: WorkspaceConfig, config: Config) -> Store:
+    refuse_not_yet(asked.location)
+    return FolderStore(Path(asked.location))
+
+
+def _open_bucket(asked: WorkspaceConfig, config: Config) -> Store:
+    try:
+        from notewright.stores.s3.settings import BucketSettings
+        from notewright.stores.s3.store import S3Store
+    except ImportError:
+        hint = "pip install 'notewright[s3]'"
+        raise Invalid(f"{asked.location}: buckets need the package obstore", hint=hint, what="location") from None
+    endpoint, region = asked.endpoint or aws_endpoint(), asked.region or aws_region()
+    poll_seconds = float(max(asked.poll_seconds, 1))
+    settings = BucketSettings(endpoint, region, asked.path_style, poll_seconds, profile=aws_profile())
+    store = S3Store.open(asked.location, settings, state=Path(config.state))
+    if store.refuses_writes:
+        log.warning("the workspace %s: %s", asked.name, store.refuses_writes)
+    return store
+
+
+_OPENERS: dict[str, Callable[[WorkspaceConfig, Config], Store]] = {"folder": _open_folder, "bucket": _open_bucket}
 
 
 def _rules(asked: WorkspaceConfig) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from notewright.accounts.base import Accounts
 from notewright.app import opening
 from notewright.cli import printing
 from notewright.cli.arguments import configured
-from notewright.config.load import CHANGEABLE, Config, WorkspaceConfig
-from notewright.config.locations import split_location
+from notewright.config.load import CHANGEABLE, Config, WorkspaceConfig, with_settings
+from notewright.config.locations import is_bucket, split_location
 from notewright.engine import library
 from notewright.errors import Invalid
 
@@ -25,6 +25,9 @@ def workspace(args: argparse.Namespace) -> None:
 def _add(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     name, location = split_location(args.location, Path.cwd())
     pairs = _pairs(args.settings)
+    if is_bucket(location):  # refused now, by whoever can set it right
+        asked = with_settings(WorkspaceConfig(name, "", location), pairs)
+        opening.open_store(asked, config).close()
     one = library.add_folder(config, registry, name, location, pairs)
     _tell(config, "workspace_added", one, pairs)
     said = f"{one.name} is {one.location}; servers that run with this state serve it from now on"

@@ -31,5 +31,14 @@ def aws_profile() -> dict[str, str]:
     return found
 
 
+def aws_endpoint() -> str | None:
+    """The service's address as the variables say it: obstore takes it from them, and we must know that it does."""
+    return _variable("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+
+
+def aws_region() -> str | None:
+    return _variable("AWS_REGION", "AWS_DEFAULT_REGION")
+
+
 def _variable(*names: str) -> str | None:
     return next((os.environ[name] for name in names if os.environ.get(name)), None)

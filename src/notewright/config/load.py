@@ -16,6 +16,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from notewright.config.locations import (
     absolute,
+    bucket_location,
+    is_bucket,
     refuse_inside,
     refuse_not_yet,
     refuse_overlap,
@@ -24,6 +26,7 @@ from notewright.config.locations import (
 )
 from notewright.config.octarine import Octarine, Table, read_octarine
 from notewright.config.settings import (
+    BUCKET_SETTINGS,
     NOT_YET,
     SETTINGS,
     SURFACES,
@@ -36,7 +39,9 @@ from notewright.config.settings import (
 from notewright.errors import Invalid, NotFound
 
 log = logging.getLogger(__name__)
-CHANGEABLE = tuple(one.name for one in WORKSPACE_SETTINGS if one.name not in ("location", "bootstrap"))
+CHANGEABLE = tuple(
+    one.name for one in WORKSPACE_SETTINGS if one.name not in ("location", "bootstrap", *BUCKET_SETTINGS)
+)
 _NOT_SETTINGS = {"NOTEWRIGHT_CONFIG", "NOTEWRIGHT_SHARED", "NOTEWRIGHT_SEEDS", "NOTEWRIGHT_CI"}
 
 
@@ -46,7 +51,7 @@ class WorkspaceConfig:
 
     name: str
     id: str
-    location: str  # an absolute folder
+    location: str  # an absolute folder or s3://bucket/prefix
     timezone: str = "UTC"
     read_only: bool = False
     hide: tuple[str, ...] = ()
@@ -55,6 +60,10 @@ class WorkspaceConfig:
     quota_files: int | None = None
     quota_bytes: int | None = None
     bootstrap: str | None = None
+    endpoint: str | None = None
+    region: str | None = None
+    path_style: bool | None = None
+    poll_seconds: int = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,15 +191,17 @@ def _values(
         else:
             values[setting.name] = setting.default if in_file is None else setting.read(in_file, setting.name)
             if setting.kind == "path":
-                values[setting.name] = _placed(values[setting.name], beside)
+                values[setting.name] = _placed(setting, values[setting.name], beside)
         if setting.kind == "path":
-            values[setting.name] = _placed(values[setting.name], here)
+            values[setting.name] = _placed(setting, values[setting.name], here)
     return values
 
 
-def _placed(path: str | None, beside: Path) -> str | None:
+def _placed(setting: Setting, path: str | None, beside: Path) -> str | None:
     if path is None or path == "off":
         return path
+    if setting.name == "workspaces_root" and is_bucket(path):
+        return bucket_location(path)
     refuse_not_yet(path)
     return str(beside / Path(path).expanduser())
 

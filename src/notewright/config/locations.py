@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from notewright.errors import Invalid, NotFound
+from notewright.notes.path import path_problem
 
 RESERVED = frozenset((
     "mcp", "w", "live", "d", "doc", "f", "ready", "api", "static", "authorize", "token", "register", "revoke",
@@ -26,7 +27,9 @@ def split_location(raw: str, here: Path) -> tuple[str, str]:
 
 
 def absolute(location: str, beside: Path) -> str:
-    """A location that means the same in every folder. NotFound without such a folder."""
+    """A location that means the same in every folder. NotFound without such a folder; a bucket is not asked."""
+    if is_bucket(location):
+        return bucket_location(location)
     refuse_not_yet(location)
     place = os.path.realpath(beside / Path(location).expanduser())
     if not location or not os.path.isdir(place):
@@ -35,8 +38,22 @@ def absolute(location: str, beside: Path) -> str:
     return place
 
 
+def is_bucket(location: str) -> bool:
+    return location[:5].lower() == "s3://"
+
+
+def bucket_location(raw: str) -> str:
+    """`s3://bucket/prefix`, always spelled the same; Invalid where that names no place for notes."""
+    bucket, _, prefix = raw[5:].rstrip("/").partition("/")
+    problem = path_problem(prefix) if prefix else None
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", bucket) or problem:
+        reason = f"{prefix!r} cannot be a prefix: {problem}" if problem else f"{bucket!r} is no bucket's name"
+        raise Invalid(f"{raw[:200]!r}: {reason}", hint="write it as s3://bucket/prefix", what="location")
+    return f"s3://{bucket}/{prefix}" if prefix else f"s3://{bucket}"
+
+
 def refuse_not_yet(location: str) -> None:
-    """Invalid for what a later version will keep notes in."""
+    """Invalid for what a later version will take where a folder is wanted."""
     kind = location[:5].lower()
     if kind in ("s3://", "live:"):
         what = "buckets (s3://…)" if kind == "s3://" else "live documents (live:…)"
@@ -45,7 +62,7 @@ def refuse_not_yet(location: str) -> None:
 
 
 def _last_segment(location: str, here: Path) -> str:
-    location = os.path.abspath(here / Path(location).expanduser())
+    location = location if is_bucket(location) else os.path.abspath(here / Path(location).expanduser())
     return location.rstrip("/").rpartition("/")[2] or "notes"
 
 
@@ -77,6 +94,8 @@ def _comparable(location: str) -> str:
 
 def refuse_inside(place: str, folder: str, *, chosen: bool) -> None:
     """Nothing of ours is among the notes. Dot folders are not among them, unless somebody chose one of them."""
+    if is_bucket(folder):
+        return
     inside = os.path.relpath(os.path.realpath(place), folder)
     if inside.split("/")[0] != ".." and (chosen or not any(part.startswith(".") for part in inside.split("/"))):
         raise Invalid(

@@ -47,7 +47,12 @@ SETTINGS = (
     Setting("log_level", "warning", "How much to log on stderr: debug, info, warning, error"),
     Setting("log_format", "text", "How the log is written: text or json"),
     Setting("audit_log", None, "File for the audit log, or off; without it audit.jsonl beside the ledger", "path"),
-    Setting("workspaces_root", None, "Folder in which the JSON API may make workspaces; without it, nowhere", "path"),
+    Setting(
+        "workspaces_root",
+        None,
+        "Folder or s3://bucket/prefix in which the JSON API may make workspaces; without it, nowhere",
+        "path",
+    ),
     Setting("http.host", "127.0.0.1", "Address to listen on"),
     Setting("http.port", None, "Port to listen on; without one MCP is spoken on stdio", "number"),
     Setting("http.hosts", (), "Host names clients may use, beside those of this machine", "list"),
@@ -78,7 +83,7 @@ SETTINGS = (
 # Known by name, so that a file written for a later version is refused in words and not taken for a mistake.
 NOT_YET = frozenset({"database.url"})
 WORKSPACE_SETTINGS = (
-    Setting("location", None, "The folder of the notes; relative to the file"),
+    Setting("location", None, "The folder of the notes, relative to the file, or s3://bucket/prefix"),
     Setting("timezone", "UTC", "What a day is, for daily notes and dates"),
     Setting("read_only", False, "Take no writes", "flag"),
     Setting("hide", (), "Globs of what is absent from every answer", "list"),
@@ -87,7 +92,12 @@ WORKSPACE_SETTINGS = (
     Setting("quota_files", None, "Files the workspace may have", "number"),
     Setting("quota_bytes", None, "Bytes the workspace may have", "number"),
     Setting("bootstrap", None, "para: Second Brain's folders, once, in an empty workspace"),
+    Setting("endpoint", None, "Of a bucket: the service's address; without it AWS_ENDPOINT_URL, else AWS itself"),
+    Setting("region", None, "Of a bucket: without it AWS_REGION or the profile's"),
+    Setting("path_style", None, "Of a bucket: its name in the path and not in the host's; so with an endpoint", "flag"),
+    Setting("poll_seconds", 60, "Of a bucket: seconds between two listings that look for changes by others", "number"),
 )
+BUCKET_SETTINGS = ("endpoint", "region", "path_style", "poll_seconds")  # said once, where the workspace is named
 _SECTIONS = {setting.name.split(".")[0] for setting in SETTINGS if "." in setting.name}
 _KINDS = {
     "flag": "true or false",

@@ -18,8 +18,15 @@ from typing import Any, Literal, TypeVar
 
 from notewright.accounts.base import Accounts, Grant, Token, WorkspaceRecord
 from notewright.config.load import CHANGEABLE, Config, WorkspaceConfig, with_settings
-from notewright.config.locations import absolute, refuse_inside, refuse_not_yet, refuse_overlap, workspace_id
-from notewright.config.settings import WORKSPACE_SETTINGS, near
+from notewright.config.locations import (
+    absolute,
+    is_bucket,
+    refuse_inside,
+    refuse_not_yet,
+    refuse_overlap,
+    workspace_id,
+)
+from notewright.config.settings import BUCKET_SETTINGS, WORKSPACE_SETTINGS, near
 from notewright.engine.access import Access
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, Problem
@@ -278,8 +285,10 @@ def _unchanged(config: Config, location: str) -> WorkspaceConfig:
 def add_folder(
     config: Config, registry: Accounts, name: str, location: str, settings: Settings | None = None
 ) -> WorkspaceConfig:
-    """Serve a folder that is there, from now on."""
+    """Serve a folder that is there, or a bucket, from now on."""
     place = absolute(location, Path.cwd())
+    if is_bucket(place):
+        return _add(config, registry, name, place, settings or {}, settable=(*CHANGEABLE, *BUCKET_SETTINGS))
     if not os.access(place, os.R_OK | os.X_OK):
         raise Invalid(f"{place} cannot be read", hint="name a folder that is yours", what="location")
     return _add(config, registry, name, place, settings or {})
@@ -288,13 +297,16 @@ def add_folder(
 def add_beneath(
     config: Config, registry: Accounts, name: str, location: str | None, settings: Settings | None = None
 ) -> WorkspaceConfig:
-    """Serve a folder beneath `workspaces_root`, which is made if it is not there: all that comes over a network may
-    name. Without a location it is called like the workspace's id."""
+    """Serve a folder or prefix beneath `workspaces_root`, which is made if it is not there: all that comes over a
+    network may name. Without a location it is called like the workspace's id."""
     root = _root(config)
     if location is None:
         location = workspace_id(_good_name(name), _ids(config, registry))
-    refuse_not_yet(location)
+    if not (is_bucket(root) and location.startswith(root + "/")):
+        refuse_not_yet(location)
     segments = segments_of(location, root)
+    if is_bucket(root):
+        return _add(config, registry, name, "/".join((root, *segments)), settings or {})
     with folder_beneath(root, segments):
         return _add(config, registry, name, "/".join((root, *segments)), settings or {})
 
@@ -304,6 +316,8 @@ def _root(config: Config) -> str:
     if root is None:
         hint = "use notewright workspace add on the machine itself, or set workspaces_root to a folder for them"
         raise Invalid("this server makes no workspaces", hint=hint, what="workspaces_root")
+    if is_bucket(root):
+        return str(root)
     place = os.path.realpath(Path(root).expanduser())
     if not os.path.isdir(place):
         hint = "make it, or set workspaces_root to a folder that is there"
@@ -311,14 +325,21 @@ def _root(config: Config) -> str:
     return place
 
 
-def _add(config: Config, registry: Accounts, name: str, location: str, settings: Settings) -> WorkspaceConfig:
+def _add(
+    config: Config,
+    registry: Accounts,
+    name: str,
+    location: str,
+    settings: Settings,
+    settable: tuple[str, ...] = CHANGEABLE,
+) -> WorkspaceConfig:
     """Record a workspace that is not served yet. What was set for its folder before still holds."""
     with registry.together():
         served = effective_workspaces(config, registry)
         kept = dict(_records(registry).get(location, WorkspaceRecord(location)).settings)
         kept["name"] = _good_name(name)
         kept.setdefault("id", workspace_id(kept["name"], _ids(config, registry)))
-        kept = _merged(kept, settings)
+        kept = _merged(kept, settings, settable)
         asked = with_settings(WorkspaceConfig("", "", location), kept)
         _refuse_place(asked, served, config)
         _refuse_clash(asked, served)
@@ -380,14 +401,14 @@ def drop(config: Config, registry: Accounts, which: str, *, by_location: bool = 
 # ---- what is refused ----------------------------------------------------------------------------------
 
 
-def _merged(kept: dict[str, Any], changes: Settings) -> dict[str, Any]:
+def _merged(kept: dict[str, Any], changes: Settings, settable: tuple[str, ...] = CHANGEABLE) -> dict[str, Any]:
     """Settings with some changed; None takes one back."""
     merged = dict(kept)
     for key, raw in changes.items():
         if key == "name":
             continue
-        if key not in CHANGEABLE:
-            raise Invalid(f"{key} cannot be set", hint=near(key, CHANGEABLE), what=key)
+        if key not in settable:
+            raise Invalid(f"{key} cannot be set", hint=near(key, settable), what=key)
         if raw is None:
             merged.pop(key, None)
         else:

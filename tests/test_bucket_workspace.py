@@ -1,0 +1,161 @@
+"""A bucket as a workspace: named on the command line, in the file, by the owner and over the API."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.bucket import Bucket
+
+from notewright.app.opening import OpenWorkspaces, close_workspace, open_registry, open_workspace
+from notewright.cli.main import main
+from notewright.config.load import CommandLine, Config, WorkspaceConfig, load
+from notewright.engine import library
+from notewright.engine.changes.history import undo
+from notewright.engine.find.search import parse_query, search
+from notewright.engine.move import move
+from notewright.engine.read import read
+from notewright.engine.workspace import Workspace
+from notewright.engine.write import create, edit_note
+from notewright.errors import Invalid, Problem, Unavailable
+from notewright.notes.edits.edit import Append
+from notewright.notes.path import NotePath
+
+Open = Callable[..., Workspace]
+
+
+def config_of(bucket: Bucket, place: Path, **settings: object) -> Config:
+    one = WorkspaceConfig("Notes", "notes", bucket.location, endpoint=bucket.weed.endpoint, poll_seconds=1)
+    one = replace(one, **settings)  # type: ignore[arg-type]
+    return Config((one,), str(place / "state"), str(place / "cache"))
+
+
+@pytest.fixture
+def opened(bucket: Bucket, tmp_path: Path) -> Iterator[Open]:
+    made: list[Workspace] = []
+
+    def make(where: str = "machine", **settings: object) -> Workspace:
+        config = config_of(bucket, tmp_path / where, **settings)
+        made.append(open_workspace(config.workspaces[0], config))
+        return made[-1]
+
+    yield make
+    for ws in made:
+        close_workspace(ws)
+
+
+def test_a_bucket_is_read_written_searched_renamed_and_undone_as_a_folder_is(bucket: Bucket, opened: Open) -> None:
+    bucket.put("Tea.md", b"# Tea\n\ngreen leaves\n")
+    bucket.put("f/Cup.md", b"for [[Tea]]\n")
+    ws = opened()
+    assert read(ws, NotePath("Tea.md")).text == "# Tea\n\ngreen leaves\n"
+    create(ws, NotePath("new/Pot.md"), b"a pot for [[Tea]]\n")
+    edit_note(ws, NotePath("Tea.md"), [Append("and more")])
+    assert [hit.path for hit in search(ws, parse_query("green leaves")).items] == ["Tea.md"]
+    moved = move(ws, NotePath("Tea.md"), "drinks/Chai")
+    assert moved.links == 2 and bucket.get("f/Cup.md") == b"for [[Chai]]\n"
+    undo(ws, moved.change_id or "")
+    assert bucket.get("f/Cup.md") == b"for [[Tea]]\n" and bucket.get("Tea.md").endswith(b"and more")
+
+
+def test_history_and_index_are_on_this_machine_and_in_the_bucket_is_nothing_of_ours(
+    bucket: Bucket, opened: Open, tmp_path: Path
+) -> None:
+    ws = opened()
+    create(ws, NotePath("Tea.md"), b"tea\n")
+    assert (tmp_path / "machine" / "state" / ws.store.identity / "ledger.db").is_file()
+    assert any((tmp_path / "machine" / "cache" / ws.store.identity).iterdir())
+    stored = bucket.keys()
+    assert [key for key in stored if not key.startswith(".notewright/")] == ["Tea.md"]
+
+
+def test_the_configuration_names_a_bucket_with_its_settings(tmp_path: Path) -> None:
+    file = tmp_path / "notewright.toml"
+    file.write_text(
+        '[workspaces.Work]\nlocation = "S3://Bucket/a/b/"\nendpoint = "https://s3.example"\nregion = "auto"\n'
+        "path_style = true\npoll_seconds = 5\n"
+    )
+    (work,) = load(CommandLine(file=str(file)), environ={}, folder=str(tmp_path)).workspaces
+    assert (work.name, work.id, work.location) == ("Work", "work", "s3://Bucket/a/b")
+    assert (work.endpoint, work.region, work.path_style, work.poll_seconds) == ("https://s3.example", "auto", True, 5)
+
+
+@pytest.mark.parametrize(
+    ("location", "name", "place"),
+    [
+        ("s3://bucket/some/prefix/", "prefix", "s3://bucket/some/prefix"),
+        ("S3://bucket", "bucket", "s3://bucket"),
+        ("Work=s3://bucket/x=y", "Work", "s3://bucket/x=y"),
+    ],
+)
+def test_the_command_line_names_a_bucket(tmp_path: Path, location: str, name: str, place: str) -> None:
+    (one,) = load(CommandLine((location,)), environ={}, folder=str(tmp_path)).workspaces
+    assert (one.name, one.location) == (name, place)
+
+
+@pytest.mark.parametrize("location", ["s3://", "s3:///x", "s3://b", "s3://key:secret@bucket/x", "s3://bucket/../x"])
+def test_what_names_no_bucket_is_refused(tmp_path: Path, location: str) -> None:
+    with pytest.raises(Invalid, match="write it as s3://bucket/prefix"):
+        load(CommandLine((location,)), environ={}, folder=str(tmp_path))
+
+
+def test_two_workspaces_of_a_bucket_may_not_overlap(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="overlap"):
+        load(CommandLine(("A=s3://bucket/a", "B=s3://bucket/a/b")), environ={}, folder=str(tmp_path))
+    load(CommandLine(("A=s3://bucket/a", "B=s3://bucket/ab")), environ={}, folder=str(tmp_path))
+
+
+def test_without_the_package_a_bucket_is_refused_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith(("obstore", "notewright.stores.s3"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    asked = WorkspaceConfig("Notes", "notes", "s3://bucket/notes")
+    with pytest.raises(Invalid, match=r"pip install 'notewright\[s3]'"):
+        open_workspace(asked, Config((asked,), str(tmp_path / "state"), str(tmp_path / "cache")))
+
+
+def test_keys_that_are_wrong_and_a_bucket_that_is_not_there_are_refused_at_the_start(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Problem, match="make the bucket, or name another"):
+        OpenWorkspaces(config_of(bucket, tmp_path, location="s3://nowhere/notes"))
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with pytest.raises(Unavailable, match="AWS_SECRET_ACCESS_KEY or the profile"):
+        OpenWorkspaces(config_of(bucket, tmp_path))
+
+
+def test_workspace_add_takes_a_bucket_with_its_settings_and_refuses_what_cannot_be_served(
+    bucket: Bucket, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bucket.put("Tea.md", b"green tea\n")
+    state = ["--state", str(tmp_path)]
+    assert main(["workspace", "add", "Tea=s3://nowhere/x", f"endpoint={bucket.weed.endpoint}", *state]) == 1
+    assert "make the bucket, or name another" in capsys.readouterr().err
+    assert main(["workspace", "add", f"Tea={bucket.location}", f"endpoint={bucket.weed.endpoint}", *state]) == 0
+    assert f"Tea is {bucket.location}" in capsys.readouterr().out
+    assert main(["search", "green", "--workspace", "Tea", *state]) == 0
+    assert "Tea.md" in capsys.readouterr().out
+    assert main(["workspace", "set", "Tea", "endpoint=http://elsewhere", *state]) == 1
+    assert "endpoint cannot be set" in capsys.readouterr().err
+
+
+def test_the_api_makes_workspaces_beneath_a_prefix(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.weed.endpoint)
+    flags = {"workspaces_root": bucket.location + "/", "state": str(tmp_path)}
+    config = load(CommandLine(flags=flags), environ={}, folder=str(tmp_path))
+    with closing(open_registry(config)) as registry:
+        made = library.add_beneath(config, registry, "Team", None)
+        assert made.location == f"{bucket.location}/team"
+        with pytest.raises(Invalid, match="endpoint cannot be set"):
+            library.add_beneath(config, registry, "Other", None, {"endpoint": "http://169.254.169.254"})
+        with pytest.raises(Invalid):
+            library.add_beneath(config, registry, "Other", "s3://elsewhere/x")
+        with closing(OpenWorkspaces(config, registry)) as shelf:
+            create(shelf.named("Team"), NotePath("Tea.md"), b"tea\n")
+    assert bucket.get("team/Tea.md") == b"tea\n"
