@@ -113,6 +113,7 @@ class Proxy:
     port_behind: int
     latency: float = 0.0
     breaks: Break | None = None
+    listing: bytes | None = None  # the answer to every LIST, where it is given
     counts: Counter[str] = field(default_factory=Counter)
     most_at_once: int = 0
     port: int = 0
@@ -179,6 +180,9 @@ class Proxy:
             await asyncio.sleep(self.latency)
             key = target.decode().partition("?")[0].removeprefix(f"/{BUCKET}/")
             fault = self.breaks(kind, key, self.counts.total()) if self.breaks else None
+            if kind == "LIST" and self.listing is not None:
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(self.listing) + self.listing)
+                return True
             if fault in ("429", "503"):
                 writer.write(f"HTTP/1.1 {fault} Slow Down\r\nContent-Length: 0\r\n\r\n".encode())
                 return True

@@ -13,6 +13,7 @@ from typing import TypeVar
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
+    InvalidPathError,
     PermissionDeniedError,
     PreconditionError,
     UnauthenticatedError,
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
+_ROLE = re.compile(r"/latest/(api/token|meta-data)|//169\.254\.170\.2")  # where machines and containers ask for keys
 _PASSING = {"408", "425", "429", "500", "502", "503", "504", "509"}
 _PASSING_CODES = {"RequestTimeout", "SlowDown", "ConditionalRequestConflict", "OperationAborted"}
 _FULL = {"QuotaExceeded", "EntityTooLarge", "InsufficientStorage", "XMinioStorageFull", "ServiceQuotaExceededException"}
@@ -92,7 +94,7 @@ class Requests:
             return True
         if status:
             self.answered = time.monotonic()
-        if "169.254.169.254" in text or "169.254.170.2" in text:
+        if _ROLE.search(text):
             hint = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
             raise Unavailable(f"there are no credentials for the bucket {self._bucket}", hint=hint) from error
         if code in _HINTS or status == "301":
@@ -100,6 +102,11 @@ class Requests:
             raise Unavailable(what, hint=_HINTS.get(code, _HINTS["PermanentRedirect"]), reason=code) from error
         if isinstance(error, FileNotFoundError):
             raise Missing from error
+        if isinstance(error, InvalidPathError):  # in a listing; obstore gives nothing of the others then
+            hint = "rename or remove that object, or choose a prefix without it"
+            raise Unavailable(
+                f"a key in the bucket {self._bucket} is no path: {_first_line(error)}", hint=hint
+            ) from error
         if isinstance(error, AlreadyExistsError | PreconditionError):
             raise ConditionFailed from error
         if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in ("401", "403"):

@@ -114,10 +114,10 @@ class S3Store:
         found, odd = [], []
         for meta in listed:
             raw = meta["path"][len(self._base) :]
-            problem = path_problem(raw)
+            problem = path_problem(raw) if raw else None
             if problem is not None:
                 odd.append(UnlistedFile(raw, problem))
-            elif not NotePath(raw).is_hidden:
+            elif raw and not NotePath(raw).is_hidden:  # without a name: the marker that a console makes for the prefix
                 found.append(_listed(NotePath(raw), meta))
         doubtful = [entry for entry in found if self._is_doubtful(entry)]
         gone = {

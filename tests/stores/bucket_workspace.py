@@ -1,0 +1,99 @@
+"""A workspace over a store that is given, as `app/opening.py` puts one together; run by itself it renames and dies.
+
+    python -m tests.stores.bucket_workspace LOCATION ENDPOINT STATE PUTS
+
+is killed before the PUT of that number.
+"""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from notewright.engine.changes.commit import recover
+from notewright.engine.indexing.indexer import Indexer
+from notewright.engine.move import move
+from notewright.engine.workspace import Workspace
+from notewright.index.sqlite.index import SqliteIndex
+from notewright.ledger.sqlite import SqliteLedger
+from notewright.locks import FileLocks
+from notewright.notes.path import NotePath
+from notewright.stores.base import Store, version_of
+from notewright.stores.s3.settings import BucketSettings
+from notewright.stores.s3.store import S3Store
+
+TARGET, RENAMED = NotePath("Target.md"), "f0/Renamed"
+
+
+def open_on(store: Store, state: Path, *, watch: bool = False) -> Workspace:
+    """Recovered, indexed and ready."""
+    ledger, index = SqliteLedger.open(state / "ledger"), SqliteIndex(state / "cache")
+    follower = Indexer(store, index, FileLocks(state / "cache"), watch=watch)
+    ws = Workspace(
+        name="Bucket", id="bucket", store=store, index=index, ledger=ledger, follower=follower,
+        locks=FileLocks(state / "locks"),
+    )  # fmt: skip
+    if ledger.unfinished():
+        recover(ws)
+    follower.start()
+    follower.wait(30)
+    return ws
+
+
+def close(ws: Workspace) -> None:
+    ws.follower.close()
+    ws.index.close()
+    ws.ledger.close()
+
+
+def linked_notes(links: int) -> dict[str, bytes]:
+    """One note that so many others link to, and some that do not."""
+    notes = {
+        f"f{i % 5}/n{i}.md": f"# Note {i}\n\nsee [[Target]] and [[Target|again]]\n\nend {i}\n" for i in range(links)
+    }
+    notes |= {f"other/o{i}.md": f"# Other {i}\n\nno link\n" for i in range(9)}
+    notes["Target.md"] = "# Target\n\nI am [[Target]] myself\n"
+    return {path: text.encode() for path, text in notes.items()}
+
+
+def as_renamed(before: dict[str, bytes]) -> dict[str, bytes]:
+    after = {
+        path: data.replace(b"[[Target]]", b"[[Renamed]]").replace(b"[[Target|", b"[[Renamed|")
+        for path, data in before.items()
+    }
+    after[f"{RENAMED}.md"] = after.pop(TARGET)
+    return after
+
+
+def check(ws: Workspace, expected: dict[str, bytes]) -> None:
+    """Objects, index and ledger agree on this."""
+    listed = {entry.path: entry.stamp for entry in ws.store.entries()}
+    assert set(listed) == set(expected)
+    assert dict(ws.index.stamps()) == listed
+    for path, data in expected.items():
+        assert ws.store.read(NotePath(path)).data == data, path
+        filed = ws.index.filed(NotePath(path))
+        assert filed is not None and filed.version == version_of(data), path
+    assert not ws.ledger.unfinished()
+
+
+def rename_and_die(location: str, endpoint: str, state: str, puts: int) -> None:
+    store = S3Store.open(location, BucketSettings(endpoint=endpoint), state=Path(state))
+    ws = open_on(store, Path(state))
+    left, mutex = [puts], threading.Lock()
+
+    def may_write() -> bool:
+        with mutex:
+            left[0] -= 1
+            if left[0] < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return True
+
+    store._may_write = may_write
+    move(ws, TARGET, RENAMED)
+    os._exit(3)
+
+
+if __name__ == "__main__":
+    rename_and_die(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))

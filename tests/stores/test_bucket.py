@@ -1,0 +1,463 @@
+"""What is true of notes in a bucket beyond the contract: requests, faults, tombstones, other people's objects."""
+
+import base64
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import obstore
+import pytest
+from tests.bucket import BUCKET, READ_KEY, READ_SECRET, Bucket
+from tests.stores.bucket_workspace import RENAMED, TARGET, as_renamed, check, close, linked_notes, open_on
+
+from notewright.config.aws import aws_profile
+from notewright.engine.changes.history import list_changes, undo
+from notewright.engine.move import move
+from notewright.engine.read import read
+from notewright.engine.workspace import Workspace
+from notewright.engine.write import create, edit_note, new_path
+from notewright.errors import Busy, Conflict, Exists, Forbidden, NotFound, Problem, Unavailable
+from notewright.ledger.base import Past
+from notewright.notes.edits.edit import Append
+from notewright.notes.path import NotePath
+from notewright.stores.base import Stored, Swap, version_of
+from notewright.stores.s3.metadata import encode
+from notewright.stores.s3.settings import BucketSettings
+from notewright.stores.s3.store import DELETED, TOMBSTONE, S3Store
+
+A = NotePath("a.md")
+OpenWorkspace = Callable[..., Workspace]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def open_workspace(bucket: Bucket, tmp_path: Path) -> Iterator[OpenWorkspace]:
+    """Puts notes into the bucket and opens a workspace on them."""
+    opened: list[Workspace] = []
+
+    def make(notes: dict[str, bytes], *, watch: bool = False, **settings: float) -> Workspace:
+        for path, data in notes.items():
+            bucket.put(path, data)
+        ws = open_on(bucket.open(**settings), tmp_path / "state", watch=watch)
+        opened.append(ws)
+        bucket.proxy.reset()
+        return ws
+
+    yield make
+    for ws in opened:
+        close(ws)
+
+
+def in_threads(work: Callable[[int], object], count: int) -> float:
+    """How many seconds it took; nothing may go wrong."""
+    wrong: list[BaseException] = []
+
+    def run(number: int) -> None:
+        try:
+            work(number)
+        except BaseException as problem:
+            wrong.append(problem)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    began = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert wrong == []
+    return time.perf_counter() - began
+
+
+# Requests
+
+
+def test_a_call_costs_no_more_requests_than_it_must(open_workspace: OpenWorkspace, bucket: Bucket) -> None:
+    links = 30
+    ws = open_workspace(linked_notes(links))
+
+    def requests(call: Callable[[], object]) -> int:
+        bucket.proxy.reset()
+        call()
+        return bucket.proxy.counts.total()
+
+    note = NotePath("other/o1.md")
+    assert requests(lambda: read(ws, note)) == 1
+    assert requests(lambda: edit_note(ws, note, [Append("more")])) == 2
+    assert requests(lambda: create(ws, new_path(ws, "New.md"), b"new")) == 1
+    assert requests(lambda: create(ws, new_path(ws, "other/New.md"), b"new")) <= 3
+    assert requests(lambda: move(ws, TARGET, RENAMED)) <= 2 * links + 10
+
+
+def test_many_are_read_and_written_at_the_same_time(bucket: Bucket) -> None:
+    store = bucket.open()
+    paths = [NotePath(f"n{i}.md") for i in range(96)]
+    bucket.proxy.latency = 0.02
+    began = time.perf_counter()
+    written = store.write_many([Swap(path, path.encode(), None) for path in paths], op="1")
+    assert all(isinstance(one, Stored) for one in written)
+    assert [one.data for one in store.read_many(paths) if isinstance(one, Stored)] == [path.encode() for path in paths]
+    assert bucket.proxy.most_at_once >= 24
+    assert time.perf_counter() - began < 96 * 2 * 0.02 / 2
+
+
+def test_sixty_four_readers_wait_for_nobody(bucket: Bucket) -> None:
+    store = bucket.open()
+    store.write(A, b"a", seen=None, op="1")
+    bucket.proxy.latency = 0.1
+    in_threads(lambda _: store.read(A), 64)
+    assert bucket.proxy.most_at_once >= 48
+
+
+def test_writers_of_different_notes_do_not_wait_for_each_other(open_workspace: OpenWorkspace, bucket: Bucket) -> None:
+    ws = open_workspace({f"n{i}.md": b"begin\n" for i in range(64)})
+    bucket.proxy.latency = 0.02
+
+    def append(number: int) -> None:
+        edit_note(ws, NotePath(f"n{number}.md"), [Append("more")])
+
+    append(0)
+    one = in_threads(append, 1)
+    all_of_them = in_threads(append, 64)
+    assert 64 * one / all_of_them >= 5
+
+
+# Faults
+
+
+FAULTS = ["429", "503", "drop_before", "drop_after", "truncate"]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_whatever_goes_wrong_on_the_way_nothing_is_lost_or_doubled(
+    open_workspace: OpenWorkspace, bucket: Bucket, fault: str
+) -> None:
+    notes = linked_notes(12)
+    ws = open_workspace(notes)
+    bucket.proxy.breaks = lambda kind, key, number: fault if number % 3 == 0 else None
+    note = NotePath("other/o1.md")
+    for number in range(6):
+        edit_note(ws, note, [Append(f"line {number}")])
+    done = move(ws, TARGET, RENAMED)
+    create(ws, new_path(ws, "New.md"), b"new\n")
+    bucket.proxy.breaks = None
+    text = bucket.get(note)
+    assert [text.count(b"line %d" % number) for number in range(6)] == [1] * 6
+    notes[note] = text
+    check(ws, as_renamed(notes) | {"New.md": b"new\n"})
+    undo(ws, done.change_id)
+    check(ws, notes | {"New.md": b"new\n"})
+
+
+def test_a_request_that_hangs_is_given_up_and_repeated(bucket: Bucket) -> None:
+    store = bucket.open(timeout_seconds=0.5)
+    first = store.write(A, b"one", seen=None, op="1").version
+    bucket.proxy.breaks = lambda kind, key, number: "hang" if number in (1, 3) else None
+    bucket.proxy.reset()
+    second = store.write(A, b"two", seen=first, op="2").version
+    assert store.read(A).version == second == version_of(b"two")
+
+
+def test_a_bucket_that_is_away_is_unavailable_and_comes_back(bucket: Bucket) -> None:
+    store = bucket.open(timeout_seconds=0.5, retry_seconds=1.0)
+    version = store.write(A, b"one", seen=None, op="1").version
+    bucket.proxy.breaks = lambda kind, key, number: "drop_before"
+    for call in (lambda: store.read(A), lambda: list(store.entries()), lambda: store.children("")):
+        with pytest.raises(Unavailable, match="does not answer"):
+            call()
+    with pytest.raises(Unavailable) as refused:
+        store.write(A, b"two", seen=version, op="2")
+    assert refused.value.details["unknown"]
+    bucket.proxy.breaks = None
+    assert store.read(A).data == b"one"
+
+
+def test_a_write_whose_answer_never_came_is_found_by_its_operation(bucket: Bucket) -> None:
+    store = bucket.open(timeout_seconds=0.4, retry_seconds=0.5)
+    version = store.write(A, b"one", seen=None, op="1").version
+    bucket.proxy.breaks = lambda kind, key, number: "drop_after" if kind == "PUT" else None
+    assert store.write(A, b"two", seen=version, op="2").data == b"two"
+    store.delete(A, seen=version_of(b"two"), op="3")
+    bucket.proxy.breaks = None
+    assert list(store.entries()) == [] and bucket.keys() == []
+
+
+def test_no_write_is_sent_by_whoever_may_not_write_any_more(bucket: Bucket) -> None:
+    store = bucket.open()
+    version = store.write(A, b"one", seen=None, op="1").version
+    bucket.proxy.reset()
+    store._may_write = lambda: False
+    for call in (lambda: store.write(A, b"two", seen=version, op="2"), lambda: store.delete(A, seen=version, op="2")):
+        with pytest.raises(Busy):
+            call()
+    assert bucket.proxy.counts["PUT"] == bucket.proxy.counts["DELETE"] == 0
+    assert store.read(A).data == b"one"
+
+
+@pytest.mark.parametrize("puts", [0, 1, 9, 21, 22])
+def test_a_rename_whose_process_was_killed_is_finished_or_taken_back(bucket: Bucket, tmp_path: Path, puts: int) -> None:
+    notes = linked_notes(20)
+    for path, data in notes.items():
+        bucket.put(path, data)
+    asked = [bucket.location, bucket.weed.endpoint, str(tmp_path / "state"), str(puts)]
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.stores.bucket_workspace", *asked], cwd=ROOT, capture_output=True, text=True
+    )
+    assert ran.returncode == -9, ran.stderr
+    ws = open_on(bucket.open(proxied=False), tmp_path / "state")
+    done = list_changes(ws, Past(limit=1))
+    check(ws, as_renamed(notes) if done else notes)
+    assert len(bucket.keys()) == len(notes)
+    if done:
+        undo(ws, done[0].id)
+        check(ws, notes)
+    close(ws)
+
+
+# Compare-and-swap and tombstones
+
+
+def test_the_same_bytes_of_another_operation_are_not_our_write(bucket: Bucket) -> None:
+    """Two agents who append the same line must both have theirs."""
+    store = bucket.open()
+    version = store.write(A, b"one", seen=None, op="1").version
+    store.write(A, b"one more", seen=version, op="2")
+    with pytest.raises(Conflict):
+        store.write(A, b"one more", seen=version, op="3")
+    with pytest.raises(Exists):
+        store.write(A, b"one more", seen=None, op="4")
+    assert store.applied("2", [A, NotePath("b.md")]) == {A}
+    assert bucket.open().applied("2", [A]) == {A}
+
+
+def test_what_somebody_else_wrote_meanwhile_is_never_overwritten(bucket: Bucket) -> None:
+    store = bucket.open()
+    version = store.write(A, b"one", seen=None, op="1").version
+    bucket.put("a.md", b"theirs")
+    for call in (lambda: store.write(A, b"two", seen=version, op="2"), lambda: store.delete(A, seen=version, op="2")):
+        with pytest.raises(Conflict) as refused:
+            call()
+        assert refused.value.details["current"] == version_of(b"theirs")
+    assert bucket.get("a.md") == b"theirs"
+
+
+def test_a_tombstone_left_behind_is_no_note_and_goes_in_time(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = bucket.open()
+    for name in ("f/a.md", "f/b.md"):
+        bucket.put(name, TOMBSTONE, attributes={DELETED: "1"})
+    bucket.put("c.md", TOMBSTONE)  # somebody's note that only says the same
+    assert [entry.path for entry in store.entries()] == ["c.md"]
+    with pytest.raises(NotFound):
+        store.children("f")
+    for call in (store.read, store.stat):
+        with pytest.raises(NotFound):
+            call(NotePath("f/a.md"))
+    assert store.write(NotePath("f/a.md"), b"new", seen=None, op="1").data == b"new"
+    monkeypatch.setattr("notewright.stores.s3.store.TOMBSTONE_SECONDS", -10.0)
+    assert [entry.path for entry in store.entries()] == ["c.md", "f/a.md"]
+    assert bucket.keys() == ["c.md", "f/a.md"]
+
+
+def test_two_processes_of_one_machine_share_the_lock(bucket: Bucket) -> None:
+    one, other = bucket.open(), bucket.open()
+    with one.lock(A), other.lock(NotePath("b.md"), timeout=0.1):
+        for path in (A, None):
+            with pytest.raises(Busy):
+                other.lock(path, timeout=0.05).__enter__()
+    with one.lock(), pytest.raises(Busy):
+        other.lock(A, timeout=0.05).__enter__()
+
+
+def test_one_key_is_written_once_a_second_where_the_service_takes_no_more(bucket: Bucket) -> None:
+    store = bucket.open(one_write_per_second=True)
+    version = store.write(A, b"one", seen=None, op="1").version
+    began = time.monotonic()
+    store.write(NotePath("b.md"), b"other", seen=None, op="2")
+    assert time.monotonic() - began < 0.8
+    store.write(A, b"two", seen=version, op="2")
+    assert time.monotonic() - began > 0.8
+
+
+# What others see, and what others do
+
+
+def test_an_object_says_title_type_and_tags_after_every_write(bucket: Bucket) -> None:
+    store = bucket.open()
+    key = f"{bucket.prefix}/a.md"
+    text = "---\ntitle: Grüße\ntype: person\ntags: [tea, grün]\n---\nx\n".encode()
+    version = store.write(A, text, seen=None, op="1").version
+    told = obstore.get(bucket.outside, key).attributes
+    assert (told["title"], told["type"]) == (f"=?UTF-8?B?{base64.b64encode('Grüße'.encode()).decode()}?=", "person")
+    assert told["tags"] == f"=?UTF-8?B?{base64.b64encode('tea,grün'.encode()).decode()}?="
+    assert told["modified"].endswith("Z") and told["Content-Type"].startswith("text/markdown")
+    store.write(A, b"# Now\n", seen=version, op="2")
+    told = obstore.get(bucket.outside, key).attributes
+    assert told["title"] == "Now" and "tags" not in told
+    assert all(len(word) <= 75 for word in encode("ä" * 500).split(" "))
+
+
+def test_a_change_from_outside_is_seen_by_the_next_listing(open_workspace: OpenWorkspace, bucket: Bucket) -> None:
+    ws = open_workspace({"a.md": b"old\n", "b.md": b"b\n"}, watch=True, poll_seconds=0.1)
+    bucket.put("a.md", b"new\n")
+    bucket.put("f/c.md", b"c\n")
+    obstore.delete(bucket.outside, f"{bucket.prefix}/b.md")
+    expected = {"a.md": version_of(b"new\n"), "f/c.md": version_of(b"c\n")}
+    until = time.monotonic() + 20
+    while True:
+        found = {path: ws.index.filed(NotePath(path)) for path in ("a.md", "b.md", "f/c.md")}
+        if {path: filed.version for path, filed in found.items() if filed} == expected:
+            break
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("folder", ["workspace-1/notes", ""])
+def test_buckets_of_other_programs_are_served_as_they_are(bucket: Bucket, folder: str) -> None:
+    """Cairn's keys are `<id>/notes/path`, Second Brain's are flat: a prefix is enough."""
+    base = f"{folder}/" if folder else ""
+    for path in ("daily/2026-02-24.md", "Über uns.md", "picture.png", "e\u0301.md", ".notewright/snapshot"):
+        bucket.put(base + path, b"x")
+    location = f"{bucket.location}/{folder}".rstrip("/")
+    store = S3Store.open(location, bucket.settings(), state=bucket.state)
+    visible = {"daily/2026-02-24.md", "Über uns.md", "picture.png", "e\u0301.md"}
+    assert {entry.path for entry in store.entries()} == visible
+    assert [entry.path for entry in store.children("daily")] == ["daily/2026-02-24.md"]
+    assert store.full_path(A) == f"{bucket.prefix}/{base}a.md"
+    store.close()
+
+
+def test_an_object_that_cannot_be_read_disturbs_no_other(bucket: Bucket) -> None:
+    store = bucket.open()
+    bucket.put("bad.md", b"x", attributes={"title": "Grüße"})  # not ASCII: obstore refuses to read it
+    bucket.put("good.md", b"y")
+    found = store.read_many([NotePath("bad.md"), NotePath("good.md")])
+    assert isinstance(found[0], Forbidden | Stored) and isinstance(found[1], Stored)
+    assert [entry.path for entry in store.entries()] == ["bad.md", "good.md"]
+
+
+def listing_with(*keys: str) -> bytes:
+    """What a service answers to LIST that holds such objects, all of them empty."""
+    said = "<LastModified>2026-11-16T02:47:53.123Z</LastModified><ETag>&quot;0&quot;</ETag><Size>0</Size>"
+    objects = "".join(f"<Contents><Key>{key}</Key>{said}</Contents>" for key in keys)
+    return f"<ListBucketResult><IsTruncated>false</IsTruncated>{objects}</ListBucketResult>".encode()
+
+
+def test_keys_that_are_no_paths(bucket: Bucket) -> None:
+    """SeaweedFS takes none of them: the proxy answers."""
+    store = bucket.open()
+    bucket.put("empty.txt", b"")
+    own = [f"{bucket.prefix}/{name}" for name in ("", "folder/", "back\\slash.md", "empty.txt", "note.md")]
+    bucket.proxy.listing = listing_with(*own)
+    assert [entry.path for entry in store.entries()] == ["empty.txt", "note.md"]
+    assert [odd.path for odd in store.oddities()] == ["back\\slash.md"]
+    for bad in ("a//b.md", "../b.md", "tab&#9;.md"):
+        bucket.proxy.listing = listing_with(f"{bucket.prefix}/note.md", f"{bucket.prefix}/{bad}")
+        with pytest.raises(Unavailable, match="is no path") as refused:
+            list(store.entries())
+        assert "rename or remove that object" in refused.value.hint
+
+
+def test_an_object_that_changes_while_it_is_looked_for(bucket: Bucket) -> None:
+    store = bucket.open()
+    bucket.put("a.md", b"one")
+    (entry,) = store.entries()
+    bucket.put("a.md", b"two")
+    assert store.read(A).entry.stamp != entry.stamp
+    obstore.delete(bucket.outside, f"{bucket.prefix}/a.md")
+    with pytest.raises(NotFound):
+        store.read(A)
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(("kind", "header"), [("create", "If-None-Match"), ("replace", "If-Match")])
+def test_a_service_that_ignores_conditions_is_only_read_from(bucket: Bucket, kind: str, header: str) -> None:
+    bucket.put("a.md", b"one")
+    first = 2 if kind == "create" else 4
+    puts: list[str] = []
+
+    def ignoring(kind: str, key: str, number: int) -> str | None:
+        puts.extend([key] if kind == "PUT" else [])
+        return "ignore_conditions" if kind == "PUT" and len(puts) >= first else None
+
+    bucket.proxy.breaks = ignoring
+    store = bucket.open()
+    assert store.refuses_writes is not None and f"ignores {header}," in store.refuses_writes
+    bucket.proxy.breaks = None
+    with pytest.raises(Forbidden, match="can only be read from"):
+        store.write(NotePath("b.md"), b"x", seen=None, op="1")
+    assert store.read(A).data == b"one" and bucket.keys() == ["a.md"]
+
+
+def test_credentials_that_may_only_read(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket.put("a.md", b"one")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", READ_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", READ_SECRET)
+    store = bucket.open()
+    assert store.read(A).data == b"one"
+    with pytest.raises(Forbidden, match="s3:PutObject"):
+        store.delete(A, seen=version_of(b"one"), op="1")
+
+
+def refusal(location: str, settings: BucketSettings, state: Path) -> Problem:
+    with pytest.raises(Problem) as refused:
+        S3Store.open(location, settings, state=state)
+    return refused.value
+
+
+def test_what_cannot_be_served_is_refused_with_what_to_set(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick, state = bucket.settings(timeout_seconds=0.4, retry_seconds=0.5), bucket.state
+    none = refusal("s3://no-such-bucket/x", quick, state)
+    assert (none.code, none.hint) == ("unavailable", "make the bucket, or name another")
+    for location in ("s3://", "s3:///x", "s3://b/a//b", "s3://b/../c", "http://b/c"):
+        assert "names no bucket" in refusal(location, quick, state).message
+    assert "is no address" in refusal(bucket.location, BucketSettings(endpoint="localhost:1"), state).message
+    nobody = BucketSettings(endpoint="http://127.0.0.1:9", timeout_seconds=0.2, retry_seconds=0.3)
+    assert "does not answer" in refusal(bucket.location, nobody, state).message
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    assert "AWS_SECRET_ACCESS_KEY" in refusal(bucket.location, quick, state).hint
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    assert "AWS_ACCESS_KEY_ID" in refusal(bucket.location, quick, state).hint
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")
+    assert "AWS_PROFILE" in refusal(bucket.location, quick, state).hint
+
+
+def test_a_name_that_no_key_can_have_is_refused(bucket: Bucket) -> None:
+    store = bucket.open()
+    with pytest.raises(Forbidden, match="longer than 1024 bytes"):
+        store.write(NotePath("/".join(["x" * 200] * 6)), b"x", seen=None, op="1")
+    for path in ("tab\t.md", "../a.md", "a//b.md"):
+        with pytest.raises(NotFound):
+            store.read(NotePath(path))
+
+
+def test_keys_may_come_from_a_profile(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, config = tmp_path / "credentials", tmp_path / "config"
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(keys))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    assert aws_profile() == {}  # the variables come first
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    keys.write_text("[mine]\naws_access_key_id = testkey\naws_secret_access_key = testsecret\n")
+    printed = '{"Version": 1, "AccessKeyId": "testkey", "SecretAccessKey": "testsecret"}'
+    config.write_text(
+        f"[profile mine]\nregion = eu-west-1\nendpoint_url = {bucket.weed.endpoint}\n"
+        f"[profile printed]\nendpoint_url = {bucket.weed.endpoint}\ncredential_process = echo '{printed}'\n"
+        "[profile role]\nrole_arn = arn:aws:iam::1:role/x\n"
+    )
+    for name in ("mine", "printed"):
+        monkeypatch.setenv("AWS_PROFILE", name)
+        store = S3Store.open(bucket.location, BucketSettings(profile=aws_profile()), state=bucket.state)
+        assert store.refuses_writes is None
+        store.close()
+    monkeypatch.setenv("AWS_PROFILE", "role")
+    assert "boto3" in refusal(bucket.location, BucketSettings(profile=aws_profile()), bucket.state).hint
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    with pytest.raises(Unavailable, match="no AWS profile nobody"):
+        aws_profile()
+    assert BUCKET in bucket.location
