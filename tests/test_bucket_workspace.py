@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.bucket import Bucket
@@ -19,9 +20,11 @@ from notewright.engine.move import move
 from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import create, edit_note
-from notewright.errors import Invalid, Problem, Unavailable
+from notewright.errors import Busy, Invalid, Problem, Unavailable
 from notewright.notes.edits.edit import Append
 from notewright.notes.path import NotePath
+from notewright.stores.s3.lease import Lease
+from notewright.stores.s3.store import S3Store
 
 Open = Callable[..., Workspace]
 
@@ -69,6 +72,42 @@ def test_history_and_index_are_on_this_machine_and_in_the_bucket_is_nothing_of_o
     assert any((tmp_path / "machine" / "cache" / ws.store.identity).iterdir())
     stored = bucket.keys()
     assert [key for key in stored if not key.startswith(".notewright/")] == ["Tea.md"]
+
+
+def test_a_second_machine_reads_and_is_told_why_it_may_not_write(bucket: Bucket, opened: Open) -> None:
+    first = opened("first")
+    create(first, NotePath("Tea.md"), b"tea\n")
+    second = opened("second")
+    assert read(second, NotePath("Tea.md")).text == "tea\n"
+    with pytest.raises(Busy, match="writes to these notes: this machine reads them until that one ends") as refused:
+        edit_note(second, NotePath("Tea.md"), [Append("more")])
+    assert "change" not in refused.value.details and second.ledger.unfinished() == []
+    edit_note(first, NotePath("Tea.md"), [Append("first")])
+    first.store.close()
+    lease_of(second).renew()
+    edit_note(second, NotePath("Tea.md"), [Append("second")])
+    assert bucket.get("Tea.md") == b"tea\nfirst\nsecond"
+
+
+def test_two_processes_of_one_machine_both_write(bucket: Bucket, opened: Open) -> None:
+    one, other = opened(), opened()
+    create(one, NotePath("Tea.md"), b"tea\n")
+    edit_note(other, NotePath("Tea.md"), [Append("other")])
+    one.store.close()
+    edit_note(other, NotePath("Tea.md"), [Append("more")])
+    assert not lease_of(opened("elsewhere")).may_write()
+
+
+def test_a_server_that_may_only_read_leaves_the_lease_to_others(bucket: Bucket, opened: Open) -> None:
+    opened("reader", read_only=True)
+    assert ".notewright/lease" not in bucket.keys()  # noqa: SIM118
+    assert lease_of(opened("writer")).may_write()
+
+
+def lease_of(ws: Workspace) -> Lease:
+    held = cast(S3Store, ws.store)._lease
+    assert held is not None
+    return held
 
 
 def test_the_configuration_names_a_bucket_with_its_settings(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Opening workspaces: the one place that names a concrete store, index and ledger. The command line needs no more."""
 
+import contextlib
 import logging
 import math
 import os
@@ -42,7 +43,7 @@ def open_workspace(
     Without `watch` the index is brought up to date once, for a command that ends soon; without `follow` it is left as
     it is, for one that asks it nothing and writes nothing.
     """
-    store = open_store(asked, config)
+    store = open_store(asked, config, serving=watch)
     ledger = SqliteLedger.open(Path(config.state) / store.identity)
     cache = Path(config.cache) / store.identity
     index = SqliteIndex(cache)
@@ -73,18 +74,19 @@ def open_workspace(
     return ws
 
 
-def open_store(asked: WorkspaceConfig, config: Config) -> Store:
+def open_store(asked: WorkspaceConfig, config: Config, *, serving: bool = False) -> Store:
     """Where the notes of a workspace are; a Problem that says what to install or set where they cannot be served."""
-    return _OPENERS["bucket" if is_bucket(asked.location) else "folder"](asked, config)
+    return _OPENERS["bucket" if is_bucket(asked.location) else "folder"](asked, config, serving)
 
 
-def _open_folder(asked: WorkspaceConfig, config: Config) -> Store:
+def _open_folder(asked: WorkspaceConfig, config: Config, serving: bool) -> Store:
     refuse_not_yet(asked.location)
     return FolderStore(Path(asked.location))
 
 
-def _open_bucket(asked: WorkspaceConfig, config: Config) -> Store:
+def _open_bucket(asked: WorkspaceConfig, config: Config, serving: bool) -> Store:
     try:
+        from notewright.stores.s3.lease import LeaseOwner
         from notewright.stores.s3.settings import BucketSettings
         from notewright.stores.s3.store import S3Store
     except ImportError:
@@ -96,10 +98,38 @@ def _open_bucket(asked: WorkspaceConfig, config: Config) -> Store:
     store = S3Store.open(asked.location, settings, state=Path(config.state))
     if store.refuses_writes:
         log.warning("the workspace %s: %s", asked.name, store.refuses_writes)
+    locks = FileLocks(Path(config.state) / store.identity / "locks")
+    using = locks.try_lock("lease", shared=True)
+
+    def is_last() -> bool:
+        """No other process of this machine has the bucket open."""
+        if using is not None:
+            using.release()
+        alone = locks.try_lock("lease")
+        if alone is not None:
+            alone.release()
+        return alone is not None
+
+    owner = LeaseOwner(_machine_id(Path(config.state)), os.uname().nodename)
+    store.hold_lease(owner, is_last=is_last, now=serving and not asked.read_only)
     return store
 
 
-_OPENERS: dict[str, Callable[[WorkspaceConfig, Config], Store]] = {"folder": _open_folder, "bucket": _open_bucket}
+def _machine_id(state: Path) -> str:
+    """The same for all processes that keep their history here, and for no others."""
+    place, made = state / "machine-id", os.urandom(16).hex()
+    if not place.exists():
+        (beside := state / f"machine-id-{made}").write_text(made)
+        with contextlib.suppress(FileExistsError):  # another process was quicker
+            os.link(beside, place)
+        beside.unlink()
+    return place.read_text()
+
+
+_OPENERS: dict[str, Callable[[WorkspaceConfig, Config, bool], Store]] = {
+    "folder": _open_folder,
+    "bucket": _open_bucket,
+}
 
 
 def _rules(asked: WorkspaceConfig) -> dict[str, Any]:

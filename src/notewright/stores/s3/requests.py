@@ -58,6 +58,7 @@ class Requests:
     def __init__(self, bucket: str, timeout: float, patience: float, may_write: Callable[[], bool]) -> None:
         self._bucket, self._timeout, self._patience = bucket, timeout, patience
         self._may_write = may_write
+        self.why_not: Callable[[], str] = lambda: "another machine writes to these notes now"
         self.answered = 0.0  # when the service last said anything, monotonic
 
     def send(
@@ -69,7 +70,7 @@ class Requests:
         pause, unknown = FIRST_PAUSE_SECONDS, False
         while True:
             if writes and not self._may_write():
-                raise Busy("another machine writes to these notes now", hint="try again in a moment", path=path)
+                raise Busy(self.why_not(), hint="try again later, or on that machine", path=path)
             try:
                 answer = call()
                 self.answered = time.monotonic()

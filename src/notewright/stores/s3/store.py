@@ -23,6 +23,7 @@ import obstore
 from notewright.errors import Conflict, Exists, Forbidden, NotFound, Problem, Unavailable
 from notewright.notes.path import NotePath, path_problem
 from notewright.stores.base import Entry, OpId, Stored, Swap, Swapped, UnlistedFile, Version, parents, version_of
+from notewright.stores.s3.lease import BucketLeaseObject, Lease, LeaseOwner
 from notewright.stores.s3.lock import NotesLock
 from notewright.stores.s3.metadata import DELETED, OP, attributes_of, encode, written_ns
 from notewright.stores.s3.probe import Found, probe
@@ -41,6 +42,7 @@ TOMBSTONE = b"This note was deleted by Notewright; the object follows.\n"
 TOMBSTONE_ETAG = hashlib.md5(TOMBSTONE, usedforsecurity=False).hexdigest()
 TOMBSTONE_SECONDS = 60.0  # one that is older was left by a process that died
 STRIPES = 256
+LEASE = ".notewright/lease"
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 
@@ -86,6 +88,7 @@ class S3Store:
         self._empties: dict[tuple[str, str], bool] = {}  # empty objects: is it the marker of a folder?
         self._oddities: tuple[UnlistedFile, ...] = ()
         self._found = Found()
+        self._lease: Lease | None = None
         self._closed = False
 
     @classmethod
@@ -102,6 +105,15 @@ class S3Store:
             store.close()
             raise
         return store
+
+    def hold_lease(self, owner: LeaseOwner, *, is_last: Callable[[], bool], now: bool) -> None:
+        """Write only while this machine is the one that may; asked for `now`, or with the first write."""
+        unquoted = self._found.unquoted
+        where = BucketLeaseObject(self._clients.write, self._key(LEASE), self._requests, unquoted=unquoted)
+        self._lease = Lease(where, owner, write_seconds=self.put_seconds, is_last=is_last)
+        self._may_write, self._requests.why_not = self._lease.may_write, self._lease.why_not
+        if now and not self.refuses_writes:
+            self._lease.start()
 
     # What is there
 
@@ -497,8 +509,12 @@ class S3Store:
         return True
 
     def close(self) -> None:
+        if self._closed:
+            return
         self._closed = True
         self._pool.shutdown(wait=True)
+        if self._lease is not None:
+            self._lease.close()
 
     def _check(self, path: NotePath | None, hidden: bool = False, *, writing: bool = False) -> None:
         if self._closed:
