@@ -1,10 +1,10 @@
-"""A workspace over a store that is given, as `app/opening.py` puts one together; run by itself it renames and dies.
+"""A workspace over a store that is given, as `app/opening.py` puts one together. Run by itself it is a process to kill:
 
-    python -m tests.stores.bucket_workspace LOCATION ENDPOINT STATE PUTS
-
-is killed before the PUT of that number.
+python -m tests.stores.bucket_workspace rename LOCATION ENDPOINT STATE PUTS    dies before the PUT of that number
+python -m tests.stores.bucket_workspace append LOCATION ENDPOINT STATE NAME    says each line that it has appended
 """
 
+import itertools
 import os
 import signal
 import sys
@@ -15,9 +15,11 @@ from notewright.engine.changes.commit import recover
 from notewright.engine.indexing.indexer import Indexer
 from notewright.engine.move import move
 from notewright.engine.workspace import Workspace
+from notewright.engine.write import edit_note
 from notewright.index.sqlite.index import SqliteIndex
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.locks import FileLocks
+from notewright.notes.edits.edit import Append
 from notewright.notes.path import NotePath
 from notewright.stores.base import Store, version_of
 from notewright.stores.s3.settings import BucketSettings
@@ -78,10 +80,8 @@ def check(ws: Workspace, expected: dict[str, bytes]) -> None:
     assert not ws.ledger.unfinished()
 
 
-def rename_and_die(location: str, endpoint: str, state: str, puts: int) -> None:
-    store = S3Store.open(location, BucketSettings(endpoint=endpoint), state=Path(state))
-    ws = open_on(store, Path(state))
-    left, mutex = [puts], threading.Lock()
+def rename_and_die(ws: Workspace, store: S3Store, puts: str) -> None:
+    left, mutex = [int(puts)], threading.Lock()
 
     def may_write() -> bool:
         with mutex:
@@ -95,5 +95,17 @@ def rename_and_die(location: str, endpoint: str, state: str, puts: int) -> None:
     os._exit(3)
 
 
+def append_for_ever(ws: Workspace, store: S3Store, name: str) -> None:
+    for number in itertools.count():
+        edit_note(ws, NotePath(f"n{number % 3}.md"), [Append(f"{name}-{number}.")])
+        print(f"{name}-{number}.", flush=True)
+
+
+def main(work: str, location: str, endpoint: str, state: str, argument: str) -> None:
+    store = S3Store.open(location, BucketSettings(endpoint=endpoint), state=Path(state))
+    ws = open_on(store, Path(state))
+    {"rename": rename_and_die, "append": append_for_ever}[work](ws, store, argument)
+
+
 if __name__ == "__main__":
-    rename_and_die(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    main(*sys.argv[1:])

@@ -28,6 +28,7 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _ROLE = re.compile(r"/latest/(api/token|meta-data)|//169\.254\.170\.2")  # where machines and containers ask for keys
 _PASSING = {"408", "425", "429", "500", "502", "503", "504", "509"}
+_NOT_DONE = {"429", "503"}  # of those the ones that say that nothing was done
 _PASSING_CODES = {"RequestTimeout", "SlowDown", "ConditionalRequestConflict", "OperationAborted"}
 _FULL = {"QuotaExceeded", "EntityTooLarge", "InsufficientStorage", "XMinioStorageFull", "ServiceQuotaExceededException"}
 _BAD_NAME = {"KeyTooLongError", "InvalidURI", "InvalidObjectName", "XMinioInvalidObjectName"}
@@ -78,7 +79,7 @@ class Requests:
             except (BaseError, OSError) as error:
                 if not self._passes(error, path, writes):
                     raise AssertionError("not reached") from error
-                unknown = unknown or (writes and _STATUS.search(str(error)) is None)
+                unknown = unknown or (writes and _status(error) not in _NOT_DONE)
                 delay = random.uniform(pause / 2, pause)
                 if time.monotonic() + delay + (timeout or self._timeout) > until:
                     raise self._away(error, path, unknown) from error
@@ -89,8 +90,8 @@ class Requests:
     def _passes(self, error: Exception, path: str, writes: bool) -> bool:
         """True where it may be otherwise in a moment; raises what it means otherwise."""
         text = str(error)
-        found, coded = _STATUS.search(text), _CODE.search(text)
-        status, code = found[1] if found else "", coded[1] if coded else ""
+        coded = _CODE.search(text)
+        status, code = _status(error), coded[1] if coded else ""
         if code in _PASSING_CODES or status in _PASSING:
             return True
         if status:
@@ -141,6 +142,11 @@ class Requests:
             hint = "the write may have happened: read it before you try again"
             return Unavailable(what, hint=hint, path=path, unknown=True)
         return Unavailable(what, hint="try again in a moment", path=path)
+
+
+def _status(error: Exception) -> str:
+    found = _STATUS.search(str(error))
+    return found[1] if found else ""
 
 
 def _first_line(error: Exception) -> str:
