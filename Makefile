@@ -12,11 +12,12 @@ PACKAGES  := rg:ripgrep strace:strace npm:npm node:nodejs chromium:chromium wrk:
              caddy:caddy nginx:nginx-light curl:curl systemd-analyze:systemd \
              mkfs.exfat:exfatprogs mount.exfat-fuse:exfat-fuse
 
-.PHONY: help reference install serve test check format bench torture dist constraints clients system clean
+.PHONY: help reference install serve serve-bucket test check format bench torture dist constraints clients system clean
 
 help:
 	@echo "make install   .venv with the product, all extras and the development tools"
 	@echo "make serve     serve examples/notes over HTTP on loopback, port $(PORT) (PORT=… for another)"
+	@echo "make serve-bucket  the same notes in a bucket: SeaweedFS on this machine, until Ctrl-C"
 	@echo "make check     format, lint, types, quick tests: five minutes on two cores"
 	@echo "make test      every test once: under fifteen minutes"
 	@echo "make torture   the long versions (SEEDS=$(SEEDS))"
@@ -33,6 +34,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 serve: install
 	$(BIN)/notewright serve Examples=examples/notes --http $(PORT)
+
+serve-bucket: install
+	$(BIN)/python -m tools.serve_bucket $(PORT)
 
 test: install system clients
 	$(BIN)/pytest -n 2 --dist loadfile -m "not torture"

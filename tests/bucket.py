@@ -61,7 +61,7 @@ class Weed:
                 "-master.telemetry=false", f"-s3.config={folder / 's3.json'}", f"-bucket={BUCKET}", *asked,
                 "-s3.port.iceberg=0", "-s3.port.lance=0", "-webdav=false", "-admin.ui=false",
             ],
-            stdout=self._log, stderr=self._log, env={**os.environ, "TMPDIR": str(folder)},
+            stdout=self._log, stderr=self._log, env={**os.environ, "TMPDIR": str(folder)}, start_new_session=True,
         )  # fmt: skip
         try:
             self._await_first_put()

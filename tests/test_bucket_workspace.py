@@ -1,6 +1,13 @@
 """A bucket as a workspace: named on the command line, in the file, by the owner and over the API."""
 
+import contextlib
+import os
+import signal
+import socket
+import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -8,7 +15,8 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.bucket import Bucket
+from tests.bucket import Bucket, Weed
+from tests.conftest import ROOT
 
 from notewright.app.opening import OpenWorkspaces, close_workspace, open_registry, open_workspace
 from notewright.cli.main import main
@@ -198,3 +206,25 @@ def test_the_api_makes_workspaces_beneath_a_prefix(
         with closing(OpenWorkspaces(config, registry)) as shelf:
             create(shelf.named("Team"), NotePath("Tea.md"), b"tea\n")
     assert bucket.get("team/Tea.md") == b"tea\n"
+
+
+@pytest.mark.slow
+def test_make_serve_bucket_serves_the_example_notes_and_leaves_nothing(weed: Weed, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "tools.serve_bucket", str(port)]
+    environ = os.environ | {"TMPDIR": str(tmp_path)}
+    tried = subprocess.Popen(command, cwd=ROOT, env=environ, stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        until = time.monotonic() + 60
+        ready = b""
+        while b'"fresh"' not in ready and time.monotonic() < until:
+            with contextlib.suppress(OSError):
+                ready = urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5).read()
+            time.sleep(0.1)
+        assert b'"fresh"' in ready
+    finally:
+        os.killpg(tried.pid, signal.SIGINT)
+        _, err = tried.communicate(timeout=60)
+    assert tried.returncode == 0 and b"files are in s3://notes/examples" in err
+    assert list(tmp_path.iterdir()) == []

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 120.0
 RENEW_SECONDS = 20.0
+CLOSE_SECONDS = 5.0  # that a renewal under way is waited for at the end
 TRIES = 4  # other processes of this machine renew it too
 MOST_BYTES = 4_096  # of a lease that somebody else may have written
 
@@ -100,10 +101,10 @@ class Lease:
         """Let it go, unless another process of this machine still writes."""
         self._stop.set()
         if self._thread is not None and self._thread.is_alive():
-            self._thread.join(self._write_seconds)
+            self._thread.join(CLOSE_SECONDS)
         with self._mutex:
             held, last, self._until = self._until is not None, self._is_last(), None
-            if held and last:
+            if held and last and not self._problem:  # where nobody answers, nobody is waited for
                 try:
                     found = self._object.get()  # another process of this machine may have renewed it last
                     if found is not None and _parsed(found.data).get("owner") == self._owner.id:
