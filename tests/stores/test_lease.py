@@ -1,5 +1,7 @@
 """Who may write to a bucket, with clocks and answers of our own."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pytest
@@ -130,6 +132,22 @@ def test_an_object_that_is_no_lease_is_waited_out(world: World, data: bytes) -> 
     world.now = LEASE_SECONDS
     first.renew()
     assert first.may_write()
+
+
+def test_all_who_ask_at_first_wait_for_one_answer(world: World) -> None:
+    asked = threading.Event()
+
+    class Slow(Key):
+        def get(self) -> FoundLease | None:
+            asked.wait(0.05)
+            return super().get()
+
+    world.key = Slow()
+    lease = Lease(world.key, A, write_seconds=WRITE_SECONDS, clock=lambda: world.now)
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(lambda _: lease.may_write(), range(8)))
+    assert world.key.puts == 1
+    lease.close()
 
 
 def test_nobody_asks_for_it_before_something_is_to_be_written(world: World) -> None:

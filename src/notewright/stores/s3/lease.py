@@ -66,19 +66,18 @@ class Lease:
     ) -> None:
         self._object, self._owner, self._write_seconds = where, owner, write_seconds
         self._is_last, self._clock = is_last, clock
-        self._mutex = threading.Lock()
+        self._mutex, self._starting = threading.Lock(), threading.Lock()
         self._until: float | None = None  # as long as it is ours
         self._etag: str | None = None  # of our last renewal
         self._other: str | None = None  # the host that holds it
         self._changed: tuple[str, float] | None = None  # of another's lease: its ETag, and since when we have seen it
-        self._tried: float | None = None
         self._problem = ""
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
 
     def may_write(self) -> bool:
         """A write that begins now ends before anybody else may take over. The first question asks for the lease."""
-        if self._thread is None and not self._stop.is_set():
+        if self._thread is None:
             self.start()
         until = self._until
         return until is not None and self._clock() + self._write_seconds < until
@@ -90,12 +89,11 @@ class Lease:
 
     def start(self) -> None:
         """Ask for it now, and keep it in the background from then on."""
-        with self._mutex:
-            if self._thread is not None or self._stop.is_set():
-                return
-            self._thread = threading.Thread(target=self._keep, name="bucket-lease", daemon=True)
-        self.renew()
-        self._thread.start()
+        with self._starting:  # whoever asks meanwhile waits for the answer
+            if self._thread is None and not self._stop.is_set():
+                self.renew()
+                self._thread = threading.Thread(target=self._keep, name="bucket-lease", daemon=True)
+                self._thread.start()
 
     def close(self) -> None:
         """Let it go, unless another process of this machine still writes."""

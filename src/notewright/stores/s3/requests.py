@@ -71,7 +71,7 @@ class Requests:
         pause, unknown = FIRST_PAUSE_SECONDS, False
         while True:
             if writes and not self._may_write():
-                raise Busy(self.why_not(), hint="try again later, or on that machine", path=path)
+                raise Busy(self.why_not(), hint="try again later", path=path)
             try:
                 answer = call()
                 self.answered = time.monotonic()
