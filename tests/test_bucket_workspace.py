@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -24,15 +25,20 @@ from notewright.config.load import CommandLine, Config, WorkspaceConfig, load
 from notewright.engine import library
 from notewright.engine.changes.history import undo
 from notewright.engine.find.search import parse_query, search
+from notewright.engine.library import Library
 from notewright.engine.move import move
 from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import create, edit_note
 from notewright.errors import Busy, Invalid, Problem, Unavailable
+from notewright.ledger.base import Actor
 from notewright.notes.edits.edit import Append
 from notewright.notes.path import NotePath
 from notewright.stores.s3.lease import Lease
 from notewright.stores.s3.store import S3Store
+from notewright.surfaces.base import Call, Session
+from notewright.surfaces.notes.tools import SURFACE
+from notewright.surfaces.perform import perform
 
 Open = Callable[..., Workspace]
 
@@ -110,6 +116,28 @@ def test_a_server_that_may_only_read_leaves_the_lease_to_others(bucket: Bucket, 
     opened("reader", read_only=True)
     assert ".notewright/lease" not in bucket.keys()  # noqa: SIM118
     assert lease_of(opened("writer")).may_write()
+
+
+def test_tools_send_as_few_requests_as_can_be(bucket: Bucket, opened: Open) -> None:
+    links = 20
+    bucket.put("Target.md", b"# Target\n")
+    for number in range(links):
+        bucket.put(f"f/{number}.md", b"see [[Target]]\n")
+    ws = opened(endpoint=bucket.proxy.endpoint, poll_seconds=3600)
+    ws.follower.wait(20)
+
+    def sent(tool: str, **args: object) -> Counter[str]:
+        bucket.proxy.reset()
+        call = Call(Library.of([ws]), Actor("ann", "desk", "notes", tool), Session())
+        answer = perform(SURFACE, call, tool, args)
+        assert not answer.is_error, answer.text
+        return bucket.proxy.counts.copy()
+
+    assert sent("read", path="Target") == {"GET": 1}
+    assert sent("edit", path="f/3.md", edits=[{"append": "more"}]) == {"GET": 1, "PUT": 1}
+    assert sent("write", path="new/folder/Note.md", content="new").total() <= 3
+    assert sent("search", query="target") == {}
+    assert sent("move", **{"from": "Target", "to": "Other"}).total() <= 2 * links + 10
 
 
 def lease_of(ws: Workspace) -> Lease:

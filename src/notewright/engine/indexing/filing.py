@@ -94,9 +94,13 @@ def file_unless_written(
     """File what was read without the store's lock. What is no longer as it was read is looked at once more. A change
     set of ours may have been written and filed since, and the older text must not come over the newer one: where the
     index has another stamp than `before`, which it had before they were read, it keeps what it has. A file that it did
-    not know leaves no trace when we delete it: those, which are few, are looked at under the lock."""
+    not know leaves no trace when we delete it: those, which are few, are looked at under the lock. Where to ask is a
+    request over the network nothing is looked at twice: the next listing shows it."""
     there = [(one.path, one) for one in read] + [(NotePath(path), None) for path in drop]
-    looked = {path: _as_it_is(store, path, known) for path, known in there if path in before}
+    if store.has_folders:
+        looked = {path: _as_it_is(store, path, known) for path, known in there if path in before}
+    else:
+        looked = dict(there)
     with store.lock():
         same = [(path, known) for path, known in there if _stamp(index, path) == before.get(path)]
         fresh = {path: looked[path] if path in looked else _as_it_is(store, path, known) for path, known in same}

@@ -57,8 +57,8 @@ class IndexDifference:
         return self.known >= FEW and (self.seen == 0 or len(self.drop) * 3 > self.known)
 
 
-def plan(entries: Iterable[Entry], known: Mapping[str, str], now_ns: int) -> IndexDifference:
-    """Compare a listing with the index's stamps."""
+def plan(entries: Iterable[Entry], known: Mapping[str, str], now_ns: int | None) -> IndexDifference:
+    """Compare a listing with the index's stamps. Without a time the stamps are no times either, and always tell."""
     file: list[Entry] = []
     left = dict(known)
     seen = 0
@@ -67,7 +67,8 @@ def plan(entries: Iterable[Entry], known: Mapping[str, str], now_ns: int) -> Ind
             continue
         seen += 1
         stamp = left.pop(entry.path, None)
-        if stamp != entry.stamp or now_ns - entry.modified_ns < FRESH_GRAIN_NS:
+        is_recent = now_ns is not None and now_ns - entry.modified_ns < FRESH_GRAIN_NS
+        if stamp != entry.stamp or is_recent:
             file.append(entry)
     return IndexDifference(tuple(file), tuple(left), seen, len(known))
 
@@ -358,7 +359,8 @@ class Indexer:
             raise Unavailable("the folder of the notes cannot be reached")
         looked_at = self._index.generation()
         known = dict(self._index.stamps())
-        difference = plan(self._entries(known), known, time.time_ns())
+        now_ns = time.time_ns() if self._store.has_folders else None
+        difference = plan(self._entries(known), known, now_ns)
         if difference.implausible and not self._believed(difference):
             self._stale = "a third of the notes or more vanished at once; the index waits for them"
             return
