@@ -7,11 +7,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import obstore
 import pytest
-from tests.bucket import BUCKET, READ_KEY, READ_SECRET, Bucket
+from tests.bucket import BUCKET, KEY, READ_KEY, READ_SECRET, SECRET, Bucket
 from tests.stores.bucket_workspace import RENAMED, TARGET, as_renamed, check, close, linked_notes, open_on
 
 from notewright.config.aws import aws_profile
@@ -26,6 +27,7 @@ from notewright.notes.edits.edit import Append
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, Swap, version_of
 from notewright.stores.s3.metadata import encode
+from notewright.stores.s3.plain_list import list_all
 from notewright.stores.s3.settings import BucketSettings
 from notewright.stores.s3.store import DELETED, TOMBSTONE, S3Store
 
@@ -387,11 +389,30 @@ def test_keys_that_are_no_paths(bucket: Bucket) -> None:
     bucket.proxy.listing = listing_with(*own)
     assert [entry.path for entry in store.entries()] == ["empty.txt", "note.md"]
     assert [odd.path for odd in store.oddities()] == ["back\\slash.md"]
-    for bad in ("a//b.md", "../b.md", "tab&#9;.md"):
-        bucket.proxy.listing = listing_with(f"{bucket.prefix}/note.md", f"{bucket.prefix}/{bad}")
+    keyless = S3Store.open(bucket.location, replace(bucket.settings(), profile={}), state=bucket.state)
+    for bad, problem in (("a//b.md", "''"), ("../b.md", "'..'"), ("tab&#9;.md", "control")):
+        keys = ("note.md", bad, "f/deep.md", "f//other.md")
+        bucket.proxy.listing = listing_with(*(f"{bucket.prefix}/{key}" for key in keys))
+        assert [entry.path for entry in store.entries()] == ["note.md", "f/deep.md"]
+        assert problem in " ".join(odd.why for odd in store.oddities()) and len(store.oddities()) == 2
+        assert [entry.path for entry in store.children("")] == ["f", "note.md"]
+        assert store.stat(NotePath("f")).kind == "folder"
         with pytest.raises(Unavailable, match="is no path") as refused:
-            list(store.entries())
+            list(keyless.entries())
         assert "rename or remove that object" in refused.value.hint
+    keyless.close()
+
+
+def test_a_listing_without_obstore_says_the_same(bucket: Bucket) -> None:
+    store = bucket.open()
+    names = ["a b+c.md", "f/é%.md", "f/(x)&y.md", *(f"many/n{number}.md" for number in range(1001))]
+    store.write_many([Swap(NotePath(name), name.encode(), None) for name in names], op="1")
+    assert store._clients.keys is not None
+    found = list_all(store._clients.place, store._clients.keys(), f"{bucket.prefix}/")
+    own = {meta["path"].removeprefix(f"{bucket.prefix}/"): meta for meta in found}
+    listed = {entry.path: entry for entry in store.entries()}
+    assert set(own) == set(names) == set(listed)
+    assert all(listed[name].stamp == meta["e_tag"] and listed[name].size == meta["size"] for name, meta in own.items())
 
 
 def test_an_object_that_changes_while_it_is_looked_for(bucket: Bucket) -> None:
@@ -444,7 +465,7 @@ def refusal(location: str, settings: BucketSettings, state: Path) -> Problem:
 
 
 def test_what_cannot_be_served_is_refused_with_what_to_set(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    quick, state = bucket.settings(timeout_seconds=0.4, retry_seconds=0.5), bucket.state
+    quick, state = bucket.settings(timeout_seconds=0.4, retry_seconds=0.5, profile={}), bucket.state
     none = refusal("s3://no-such-bucket/x", quick, state)
     assert (none.code, none.hint) == ("unavailable", "make the bucket, or name another")
     for location in ("s3://", "s3:///x", "s3://b/a//b", "s3://b/../c", "http://b/c"):
@@ -475,7 +496,7 @@ def test_keys_may_come_from_a_profile(bucket: Bucket, tmp_path: Path, monkeypatc
     keys, config = tmp_path / "credentials", tmp_path / "config"
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(keys))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
-    assert aws_profile() == {}  # the variables come first
+    assert aws_profile() == {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET}  # the variables come first
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     keys.write_text("[mine]\naws_access_key_id = testkey\naws_secret_access_key = testsecret\n")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from notewright.errors import Unavailable
 
+_KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+
 
 def aws_profile() -> dict[str, str]:
-    """The settings of the profile in use, from both AWS files; empty where keys are given by variables."""
-    if _variable("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"):
-        return {}
+    """The settings of the profile in use, from both AWS files. Keys that are given by variables come before its own."""
     name = _variable("AWS_PROFILE", "AWS_DEFAULT_PROFILE") or "default"
     found: dict[str, str] = {}
     for variable, file, section in (
@@ -26,6 +26,10 @@ def aws_profile() -> dict[str, str]:
             raise Unavailable(f"{place} cannot be read: {reason}", hint="look at the file") from error
         if parsed.has_section(section):
             found |= dict(parsed.items(section))
+    if _variable("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"):
+        told = {name: _variable(name.upper()) for name in _KEYS}
+        found = {name: value for name, value in found.items() if name in ("region", "endpoint_url")}
+        return found | {name: value for name, value in told.items() if value}
     if not found and _variable("AWS_PROFILE"):
         raise Unavailable(f"there is no AWS profile {name}", hint="name one of ~/.aws/credentials in AWS_PROFILE")
     return found

@@ -53,6 +53,10 @@ class ConditionFailed(Exception):
     """The condition of a conditional PUT did not hold; or it did, and the answer to an earlier try was lost."""
 
 
+class OddKey(Exception):
+    """A listing met a key that is no path."""
+
+
 class Requests:
     """Sends requests. `may_write` is asked before each one that changes something."""
 
@@ -104,11 +108,8 @@ class Requests:
             raise Unavailable(what, hint=_HINTS.get(code, _HINTS["PermanentRedirect"]), reason=code) from error
         if isinstance(error, FileNotFoundError):
             raise Missing from error
-        if isinstance(error, InvalidPathError):  # in a listing; obstore gives nothing of the others then
-            hint = "rename or remove that object, or choose a prefix without it"
-            raise Unavailable(
-                f"a key in the bucket {self._bucket} is no path: {_first_line(error)}", hint=hint
-            ) from error
+        if isinstance(error, InvalidPathError):
+            raise OddKey(_first_line(error)) from error
         if isinstance(error, AlreadyExistsError | PreconditionError):
             raise ConditionFailed from error
         if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in ("401", "403"):

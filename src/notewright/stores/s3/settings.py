@@ -7,7 +7,7 @@ obstore reads the variables `AWS_*`, web identity tokens and the roles of contai
 import json
 import shlex
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
@@ -19,6 +19,7 @@ from obstore.store import S3Store as Client
 
 from notewright.errors import Unavailable
 from notewright.notes.path import path_problem
+from notewright.stores.s3.plain_list import Place
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig
@@ -40,7 +41,7 @@ class BucketSettings:
     one_write_per_second: bool | None = None  # of one key, as R2 has it; None: by the endpoint
     timeout_seconds: float = 10.0  # of one request
     retry_seconds: float = 30.0  # of a request with all its repetitions
-    profile: Mapping[str, str] = field(default_factory=dict)  # what `config.aws.aws_profile` says
+    profile: Mapping[str, str] = field(default_factory=dict, repr=False)  # what `config.aws.aws_profile` says
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class Clients:
     write_large: Client
     where: str  # the endpoint, or AWS and the region: part of the bucket's identity
     paced: bool  # takes one write a second and key
+    place: Place
+    keys: Callable[[], Mapping[str, Any]] | None  # None: obstore finds them by itself
 
 
 def split_location(location: str) -> tuple[str, str]:
@@ -68,21 +71,18 @@ def split_location(location: str) -> tuple[str, str]:
 def connect(bucket: str, settings: BucketSettings) -> Clients:
     """Clients of the bucket. Nothing is asked of the service yet."""
     config: dict[str, Any] = {"disable_bulk_delete": True}  # a POST, which not every service has
-    given = {"endpoint": settings.endpoint, "region": settings.region}
-    for name, value in given.items():
-        if value:
-            config[name] = value.rstrip("/")
-    effective = {**_in_profile(settings.profile), **_client(bucket, {}, 1.0).config, **config}
-    endpoint, region = effective.get("aws_endpoint_url_s3") or effective.get("endpoint"), effective.get("region")
-    host = urlsplit(endpoint or "https://s3.amazonaws.com")
+    endpoint = (settings.endpoint or settings.profile.get("endpoint_url") or "").rstrip("/")
+    region = settings.region or settings.profile.get("region")
+    host = urlsplit(endpoint or f"https://s3.{region or 'us-east-1'}.amazonaws.com")
     if host.scheme not in ("http", "https") or not host.hostname:
         raise Unavailable(f"the endpoint {endpoint!r} is no address", hint="write it as https://host")
     is_r2 = host.hostname.endswith(R2_HOST)
     config["region"] = region or ("auto" if is_r2 else "us-east-1")
     by_host = settings.path_style is False or (settings.path_style is None and not endpoint)
     config["virtual_hosted_style_request"] = by_host
+    address = host._replace(netloc=f"{bucket}.{host.netloc}").geturl() if by_host else f"{host.geturl()}/{bucket}"
     if endpoint:  # obstore wants the bucket's name in it where it is part of the host
-        config["endpoint"] = host._replace(netloc=f"{bucket}.{host.netloc}").geturl() if by_host else endpoint
+        config["endpoint"] = address if by_host else endpoint
     provider = _credentials(settings.profile)
     if provider is not None:
         config["credential_provider"] = provider
@@ -93,6 +93,8 @@ def connect(bucket: str, settings: BucketSettings) -> Clients:
         write_large=_client(bucket, config, LARGE_SECONDS),
         where=endpoint or "aws",
         paced=is_r2 if paced is None else paced,
+        place=Place(address, config["region"], seconds),
+        keys=provider,
     )
 
 
@@ -106,11 +108,6 @@ def _client(bucket: str, config: dict[str, Any], timeout: float, read_timeout: f
     except (ValueError, TypeError, OSError, BaseError) as error:
         reason = str(error).partition("\n")[0]
         raise Unavailable(f"the bucket {bucket} cannot be reached: {reason}", hint="look at its settings") from error
-
-
-def _in_profile(profile: Mapping[str, str]) -> dict[str, str]:
-    named = {"region": profile.get("region"), "endpoint": profile.get("endpoint_url")}
-    return {name: value for name, value in named.items() if value}
 
 
 def _credentials(profile: Mapping[str, str]) -> Any:

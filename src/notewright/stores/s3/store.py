@@ -26,8 +26,9 @@ from notewright.stores.base import Entry, OpId, Stored, Swap, Swapped, UnlistedF
 from notewright.stores.s3.lease import BucketLeaseObject, Lease, LeaseOwner
 from notewright.stores.s3.lock import NotesLock
 from notewright.stores.s3.metadata import DELETED, OP, attributes_of, encode, written_ns
+from notewright.stores.s3.plain_list import list_all
 from notewright.stores.s3.probe import Found, probe
-from notewright.stores.s3.requests import ConditionFailed, Missing, Requests
+from notewright.stores.s3.requests import ConditionFailed, Missing, OddKey, Requests
 from notewright.stores.s3.settings import LARGE_BYTES, LARGE_SECONDS, BucketSettings, Clients, connect, split_location
 
 log = logging.getLogger(__name__)
@@ -122,7 +123,7 @@ class S3Store:
         return iter(self._listing())
 
     def _listing(self) -> list[Entry]:
-        listed = self._request(lambda: [meta for page in self._pages() for meta in page])
+        listed = self._metas(self._base)
         found, odd = [], []
         for meta in listed:
             raw = meta["path"][len(self._base) :]
@@ -139,8 +140,22 @@ class S3Store:
         kept = [entry for entry in found if entry.path not in gone]
         return sorted(kept, key=lambda entry: (entry.path.folder.split("/"), entry.path))
 
-    def _pages(self) -> Iterator[Any]:
-        return iter(obstore.list(self._clients.read, self._base.rstrip("/") or None, chunk_size=1000))
+    def _metas(self, prefix: str) -> Sequence[Any]:
+        """What a listing says of every object under a prefix that ends with a slash."""
+
+        def pages() -> list[Any]:
+            found = obstore.list(self._clients.read, prefix.rstrip("/") or None, chunk_size=1000)
+            return [meta for page in found for meta in page]
+
+        try:
+            return self._request(pages)
+        except OddKey as odd:
+            if self._clients.keys is None:
+                what = f"a key in the bucket {self.bucket} is no path: {odd}"
+                hint = "rename or remove that object, or set AWS_ACCESS_KEY_ID: with a role it cannot be passed over"
+                raise Unavailable(what, hint=hint) from odd
+            keys = self._clients.keys()
+            return self._request(lambda: list_all(self._clients.place, keys, prefix))
 
     def _is_doubtful(self, entry: Entry) -> bool:
         """It may be a tombstone, or the marker that consoles put for a folder: a listing does not tell."""
@@ -168,15 +183,13 @@ class S3Store:
 
     def children(self, folder: str, *, hidden: bool = False) -> list[Entry]:
         self._check(NotePath(folder) if folder else None, hidden)
-        prefix = f"{self._base}{folder}".rstrip("/") or None
-        found = self._request(lambda: obstore.list_with_delimiter(self._clients.read, prefix), path=folder)
-        named = {key[len(self._base) :].rstrip("/") for key in found["common_prefixes"]}
+        named, objects = self._level(folder)
         folders = [raw for raw in sorted(named) if path_problem(raw) is None]
         if self._found.keeps_folders:
             there = self._each(self._first_keys, folders)
             folders = [raw for raw, holds in zip(folders, there, strict=True) if holds]
         entries = [_folder(NotePath(raw)) for raw in folders]
-        for meta in found["objects"]:
+        for meta in objects:
             raw = meta["path"][len(self._base) :]
             if raw != folder and raw not in named and path_problem(raw) is None:
                 entry = _listed(NotePath(raw), meta)
@@ -185,6 +198,22 @@ class S3Store:
         if folder and not entries:
             raise NotFound(f"there is no folder {folder}", what="folder", path=folder)
         return sorted(entry for entry in entries if hidden or not entry.path.name.startswith("."))
+
+    def _level(self, folder: str) -> tuple[set[str], Sequence[Any]]:
+        """The folders and the objects directly in a folder."""
+        start = f"{self._base}{folder}/" if folder else self._base
+
+        def ask() -> Any:
+            return obstore.list_with_delimiter(self._clients.read, start.rstrip("/") or None)
+
+        try:
+            found = self._request(ask, path=folder)
+            return {key[len(self._base) :].rstrip("/") for key in found["common_prefixes"]}, found["objects"]
+        except OddKey:
+            metas = [meta for meta in self._metas(start) if path_problem(meta["path"][len(start) :]) is None]
+        names = [meta["path"][len(start) :].split("/") for meta in metas]
+        folders = {f"{start}{name[0]}"[len(self._base) :] for name in names if len(name) > 1}
+        return folders, [meta for meta, name in zip(metas, names, strict=True) if len(name) == 1]
 
     def stat(self, path: NotePath, *, hidden: bool = False) -> Entry:
         self._check(path, hidden)
@@ -209,7 +238,10 @@ class S3Store:
     def _first_keys(self, folder: str) -> bool:
         """Anything is there whose key begins with this folder."""
         prefix = f"{self._base}{folder}".rstrip("/") or None
-        return bool(self._request(lambda: next(iter(obstore.list(self._clients.read, prefix, chunk_size=1)), ())))
+        try:
+            return bool(self._request(lambda: next(iter(obstore.list(self._clients.read, prefix, chunk_size=1)), ())))
+        except OddKey:
+            return True
 
     def read(self, path: NotePath, *, hidden: bool = False) -> Stored:
         self._check(path, hidden)
