@@ -5,15 +5,17 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from tests import found
-from tests.bucket import KEY, SECRET, Bucket, Proxy, Weed
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.workspace import Workspace
+
+if TYPE_CHECKING:
+    from tests.bucket import Bucket, Weed
 
 ROOT = Path(__file__).resolve().parent.parent
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
@@ -61,16 +63,21 @@ def workspace(tmp_path: Path) -> Generator[MakeWorkspace, None, None]:
 
 
 @pytest.fixture(scope="session")
-def weed(tmp_path_factory: pytest.TempPathFactory) -> Generator[Weed, None, None]:
+def weed(tmp_path_factory: pytest.TempPathFactory) -> Generator["Weed", None, None]:
     """SeaweedFS, started once; without it the test is skipped."""
+    pytest.importorskip("obstore", reason="service: obstore is not installed (pip install 'notewright[s3]')")
+    from tests.bucket import Weed
+
     started = Weed(tmp_path_factory.mktemp("weed"))
     yield started
     started.stop()
 
 
 @pytest.fixture
-def bucket(weed: Weed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Bucket, None, None]:
+def bucket(weed: "Weed", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator["Bucket", None, None]:
     """A place in a real bucket, with a proxy of its own and the keys in the environment."""
+    from tests.bucket import KEY, SECRET, Bucket, Proxy
+
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)

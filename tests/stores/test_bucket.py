@@ -238,7 +238,17 @@ def test_killed_writers_and_an_absent_bucket_lose_and_double_nothing(bucket: Buc
 
 @pytest.mark.parametrize("puts", [0, 1, 9, 21, 22])
 def test_a_rename_whose_process_was_killed_is_finished_or_taken_back(bucket: Bucket, tmp_path: Path, puts: int) -> None:
-    notes = linked_notes(20)
+    rename_killed(bucket, tmp_path, linked_notes(20), puts)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("puts", range(203))
+def test_a_rename_of_two_hundred_notes_killed_at_every_step(bucket: Bucket, tmp_path: Path, puts: int) -> None:
+    rename_killed(bucket, tmp_path, linked_notes(200), puts)
+
+
+def rename_killed(bucket: Bucket, tmp_path: Path, notes: dict[str, bytes], puts: int) -> None:
+    """Killed before the PUT or DELETE of this number: one creates, one for each note with links, two remove."""
     for path, data in notes.items():
         bucket.put(path, data)
     ran = subprocess.run(to_kill("rename", bucket, tmp_path, str(puts)), cwd=ROOT, capture_output=True, text=True)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from notewright.notes.parse.frontmatter import frontmatter
-from notewright.notes.parse.parser import parse
+from notewright.notes.parse.parser import is_costly, parse, parse_words
 from notewright.notes.parse.tags import property_tags
 from notewright.notes.path import NotePath
 
@@ -27,7 +27,8 @@ def attributes_of(path: NotePath, data: bytes, *, op: str, now_ns: int) -> dict[
         return told | {"Content-Type": mimetypes.guess_type(path.name)[0] or "application/octet-stream"}
     text = data[: MAX_PARSED_CHARS * 4].decode(errors="replace")[:MAX_PARSED_CHARS]
     properties = frontmatter(text.replace("\r\n", "\n"), text).properties
-    values = {"title": parse(path, text).title, "type": _plain(properties.get("type"))}
+    note = parse_words(path, text) if is_costly(text) else parse(path, text)
+    values = {"title": note.title, "type": _plain(properties.get("type"))}
     values["tags"] = ",".join(property_tags(properties))
     told |= {name: encode(value) for name, value in values.items() if value}
     return told | {"Content-Type": "text/markdown; charset=utf-8"}

@@ -348,9 +348,7 @@ class S3Store:
             if now is not None and now.stored is not None:
                 if now.op == op and _holds(now, data):
                     return now.stored
-                if (
-                    now.stored.version == seen
-                ):  # the same bytes under another ETag, or another writer was quicker to fail
+                if now.stored.version == seen:  # the same bytes under another ETag, or two writers that failed together
                     etag = now.etag
                     continue
             raise _changed(path, now)
