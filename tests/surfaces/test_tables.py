@@ -58,3 +58,14 @@ def test_every_surface_answers_a_wrong_argument_and_an_unknown_tool(name: str) -
         assert refused.code == -32602
     else:
         assert answer.is_error
+
+
+@pytest.mark.parametrize("name", SURFACES)
+@pytest.mark.parametrize("kind", [errors.Unavailable, errors.Busy, errors.NoSpace])
+def test_every_surface_names_the_change_that_may_have_happened(name: str, kind: type[Problem]) -> None:
+    surface = compose.surface_named(name, load(CommandLine((".",), None, {})))
+    problem = kind("no answer", hint="the next write completes change abc23xyz", path="A.md", change="abc23xyz")
+    for tool in surface.tools:
+        args = {required: "x" for required in tool.schema.get("required", ())}
+        answer = surface.style.problem(FailedCall(problem, tool.name, args, Call(Library.of([]))))
+        assert answer.is_error and "abc23xyz" in answer.text
