@@ -221,7 +221,18 @@ def test_a_note_that_somebody_saved_over_a_write_without_an_answer_is_told_with_
     outcome = run.drive(begin(run, change(step(C, None, NEW))))
     assert outcome.state == "taken_back" and run.files == {C: NEW + b"theirs\n"}
     assert outcome.cause and outcome.cause.details == {"path": C, "change": "c1"}
-    assert "read it before you try again" in outcome.cause.hint
+    assert "read the note before you try again" in outcome.cause.hint
+
+
+def test_a_write_that_may_still_be_under_way_is_taken_back_and_told_with_the_change() -> None:
+    def lose(effect: Deed, files: Files) -> None:
+        if isinstance(effect, One) and effect.op == "c1":
+            raise Unavailable("no answer", path=A, unknown=True)
+
+    run = Run({A: OLD}, lose)
+    outcome = run.drive(begin(run, change(step(A, OLD, NEW))))
+    assert outcome.state == "taken_back" and run.files == {A: OLD}
+    assert outcome.cause and outcome.cause.details["change"] == "c1"
 
 
 def test_what_was_taken_back_and_could_not_be_closed_is_told_with_the_change() -> None:

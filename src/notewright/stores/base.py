@@ -67,10 +67,10 @@ class Store(Protocol):
     Names are told apart by their spelling: where the medium ignores case, what is spelled otherwise is NotFound, and
     creating a name beside it is Exists.
 
-    Raises NotFound, Exists, Conflict, Forbidden, NoSpace, Busy, Unavailable and nothing else. A path with a segment
-    that begins with a dot is refused as NotFound, except where `hidden` says otherwise; what only a symlink out of the
-    notes leads to is NotFound with `outside`. Calls may block for as long as
-    the medium does (a hung network mount): an edge that has a deadline calls from a thread it can leave behind.
+    Raises NotFound, Exists, Conflict, Forbidden, NoSpace, Busy, Unavailable (`unknown`: of a write that may happen even
+    now) and nothing else. A path with a segment that begins with a dot is refused as NotFound, except where `hidden`
+    says otherwise; what only a symlink out of the notes leads to is NotFound with `outside`. Calls may block for as
+    long as the medium does (a hung network mount): an edge that has a deadline calls from a thread it can leave behind.
     """
 
     identity: str  # the same in every process that opens the same notes; a safe file name

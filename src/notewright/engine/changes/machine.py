@@ -178,9 +178,11 @@ def carry_out(
 
 def _in_doubt(change: Change, problem: Problem, *, recorded: bool = True) -> Problem:
     """The same problem, told of a change set that is still recorded: whoever comes next decides what becomes of it. Or
-    of one where somebody saved a note whose write had no answer: perhaps over ours."""
+    of one that was taken back, though a write of it had no answer: somebody saved that note since, perhaps over ours,
+    or the store says that the write may still be under way."""
     comes = f"the next write completes change {change.id} or takes it back; look in the history before you try again"
-    hint = comes if recorded else f"somebody saved a note of change {change.id} meanwhile; read it before you try again"
+    gone = f"change {change.id} was taken back as far as could be seen; read the note before you try again"
+    hint = comes if recorded else gone
     details = problem.details | {"change": change.id}
     return type(problem)(f"{problem.message}. It may have happened all the same", hint=hint, **details)
 
@@ -335,7 +337,8 @@ class _Execution:
         yield IndexFiles(tuple(step.path for step in self.change.steps if not step.path.is_hidden), self.sights)
         closed = yield Close(self.change.id, way.state, way.steps)
         cause = self.cause if way.state == "taken_back" else None
-        if cause and any(self._is_saved_over(step) for step in self.change.steps if step.path in self.unanswered):
+        unsure = [step for step in self.change.steps if step.path in self.unanswered]
+        if cause and unsure and (cause.details.get("unknown") or any(map(self._is_saved_over, unsure))):
             cause = _in_doubt(self.change, cause, recorded=False)
         return Outcome(way.state, self.sights, tuple(sorted(self.merged)), way.kept, cause, closed)
 
