@@ -237,7 +237,10 @@ def test_the_api_makes_workspaces_beneath_a_prefix(
 
 
 @pytest.mark.slow
-def test_make_serve_bucket_serves_the_example_notes_and_leaves_nothing(weed: Weed, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("by", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 128 + signal.SIGTERM)])
+def test_make_serve_bucket_serves_the_example_notes_and_leaves_nothing(
+    weed: Weed, tmp_path: Path, by: int, code: int
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "tools.serve_bucket", str(port)]
@@ -252,7 +255,7 @@ def test_make_serve_bucket_serves_the_example_notes_and_leaves_nothing(weed: Wee
             time.sleep(0.1)
         assert b'"fresh"' in ready
     finally:
-        os.killpg(tried.pid, signal.SIGINT)
+        os.killpg(tried.pid, by) if by == signal.SIGINT else tried.terminate()
         _, err = tried.communicate(timeout=60)
-    assert tried.returncode == 0 and b"files are in s3://notes/examples" in err
+    assert tried.returncode == code and b"files are in s3://notes/examples" in err
     assert list(tmp_path.iterdir()) == []

