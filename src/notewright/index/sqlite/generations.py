@@ -10,7 +10,6 @@ Anything here can be deleted at any moment. What is missing is begun anew, empty
 
 import contextlib
 import json
-import math
 import os
 import secrets
 import shutil
@@ -23,11 +22,12 @@ import apsw
 
 from notewright.errors import Busy, NoSpace, Unavailable
 from notewright.index.sqlite.schema import VERSION, new_index
-from notewright.locks import EXCLUSIVE, SHARED, lock_in_turn
+from notewright.locks import EXCLUSIVE, SHARED, lock_file, lock_in_turn
 
 Identity = tuple[int, int]  # device and inode of an index file: another one is another generation
 STALE_SECONDS = 7 * 86400.0  # a generation nobody points to, or of another form, that was not touched for so long
 LOOK_SECONDS = 0.1  # who looks how far a build is holds its lock for an instant
+FOREVER_SECONDS = 1e9
 _TRIES = 20  # so often somebody may delete an index while it is begun
 DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError)
 
@@ -142,25 +142,13 @@ class Generations:
         finally:
             os.close(handle)
 
-    def _locked(self, file: Path, kind: int, seconds: float = math.inf) -> int:
-        """A lock on a file that is still there when it is held: the folder may be deleted meanwhile."""
-        until = time.monotonic() + seconds
+    def _locked(self, file: Path, kind: int, seconds: float = FOREVER_SECONDS) -> int:
+        """A lock on a file in the folder, which may be deleted meanwhile."""
         while True:
             try:
-                handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                return lock_file(file, kind, seconds)
             except FileNotFoundError:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                continue
-            try:
-                lock_in_turn(handle, kind, until)
-                if os.path.samestat(os.fstat(handle), os.stat(file)):
-                    return handle
-            except FileNotFoundError:
-                pass
-            except BaseException:
-                os.close(handle)
-                raise
-            os.close(handle)
 
     # ---- building -------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ NO_RIGHT = "these credentials may not write to the bucket (s3:PutObject and s3:D
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ServiceAbilities:
     """What was found out about a service."""
 
     refuses_writes: str | None = None  # why nothing may be written, in words
@@ -24,7 +24,7 @@ class Found:
     keeps_folders: bool = False  # a listing shows folders that are empty (SeaweedFS, for a while)
 
 
-def probe(client: Client, requests: Requests, base: str) -> Found:
+def probe(client: Client, requests: Requests, base: str) -> ServiceAbilities:
     """Write, write again, replace and remove one object of our own."""
     name = secrets.token_hex(8)
     key = f"{base}.notewright/{name}/probe"
@@ -43,18 +43,18 @@ def probe(client: Client, requests: Requests, base: str) -> Found:
     try:
         first = put(b"1", "create")
     except Forbidden:
-        return Found(NO_RIGHT)
+        return ServiceAbilities(NO_RIGHT)
     except ConditionFailed:  # the answer to a first try was lost: another key
         return probe(client, requests, base)
     try:
         if not is_refused(b"2", "create"):
-            return Found(IGNORED.format("If-None-Match"))
+            return ServiceAbilities(IGNORED.format("If-None-Match"))
         unquoted = is_refused(b"3", {"e_tag": first})
         if unquoted and is_refused(b"3", {"e_tag": first.strip('"')}):
-            return Found(UNKNOWN)
+            return ServiceAbilities(UNKNOWN)
         if not is_refused(b"4", {"e_tag": first.strip('"') if unquoted else first}):
-            return Found(IGNORED.format("If-Match"))
+            return ServiceAbilities(IGNORED.format("If-Match"))
     finally:
         requests.send(lambda: obstore.delete(client, key), writes=True)
     left = requests.send(lambda: obstore.list_with_delimiter(client, f"{base}.notewright"))["common_prefixes"]
-    return Found(None, unquoted, any(name in folder for folder in left))
+    return ServiceAbilities(None, unquoted, any(name in folder for folder in left))

@@ -27,7 +27,7 @@ from notewright.stores.s3.lease import BucketLeaseObject, Lease, LeaseOwner
 from notewright.stores.s3.lock import NotesLock
 from notewright.stores.s3.metadata import DELETED, OP, attributes_of, encode, written_ns
 from notewright.stores.s3.plain_list import list_all
-from notewright.stores.s3.probe import Found, probe
+from notewright.stores.s3.probe import ServiceAbilities, probe
 from notewright.stores.s3.requests import ConditionFailed, Missing, OddKey, Requests
 from notewright.stores.s3.settings import LARGE_BYTES, LARGE_SECONDS, BucketSettings, Clients, connect, split_location
 
@@ -88,7 +88,7 @@ class S3Store:
         self._stripes = [threading.Lock() for _ in range(STRIPES)]  # a tombstone goes before anything is put there
         self._empties: dict[tuple[str, str], bool] = {}  # empty objects: is it the marker of a folder?
         self._oddities: tuple[UnlistedFile, ...] = ()
-        self._found = Found()
+        self._found = ServiceAbilities()
         self._lease: Lease | None = None
         self._closed = False
 
