@@ -34,7 +34,7 @@ def early(tmp_path: Path) -> Iterator[Workspace]:
         os.utime(root / name, (1_700_000_000 + number, 1_700_000_000 + number))
     store, index = FolderStore(root), SqliteIndex(tmp_path / "cache")
     follower = Indexer(store, index, FileLocks(tmp_path / "cache"), watch=False)
-    limits = Limits(seconds=0.05)
+    limits = Limits(seconds=0.05, index_seconds=0.05)
     ws = Workspace("W", "w", store, index, SqliteLedger.in_memory(), follower, limits=limits)
     yield ws
     follower.close()
