@@ -75,7 +75,10 @@ def summaries(ws: Workspace, path: NotePath = A) -> list[str]:
     return [change.summary for change in list_changes(ws, Past(path=path))]
 
 
-def test_typing_is_one_change_for_each_pause_by_whoever_typed_and_can_be_undone(opened: Open, root: Path) -> None:
+def test_typing_is_one_change_for_each_pause_by_whoever_typed_and_can_be_undone(
+    opened: Open, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents_module, "PAUSE_S", 1.0)
     ws = opened()
     ann = Person(open_note(ws))
     for letter in "typed\n":
