@@ -63,7 +63,7 @@ class Person(Typist):
     def type(self, words: str, at: int | None = None) -> None:
         before = self.doc.get_state()
         self.text.insert(len(self.text) if at is None else at, words)
-        self.document.apply(self.doc.get_update(before), by=ANN, source=self)
+        self.document.apply(self.own.get_update(before), by=ANN, source=self)
 
 
 def open_note(ws: Workspace, path: NotePath = A) -> Document:
@@ -174,16 +174,30 @@ class FolderClient(Typist):
     def __init__(self, ws: Workspace) -> None:
         assert ws.live is not None
         super().__init__(ws.live.open(ws.live.folder_id))
-        self.files: Map[Any] = self.doc.get("filemeta_v0", type=Map)
-        self.docs: Map[Any] = self.doc.get("docs", type=Map)
-        self.config: Map[Any] = self.doc.get("folder_config", type=Map)
-        self.backlinks: Map[Any] = self.doc.get("backlinks_v0", type=Map)
+
+    @property
+    def files(self) -> "Map[Any]":
+        return self.doc.get("filemeta_v0", type=Map)
+
+    @property
+    def docs(self) -> "Map[Any]":
+        return self.doc.get("docs", type=Map)
+
+    @property
+    def config(self) -> "Map[Any]":
+        return self.doc.get("folder_config", type=Map)
+
+    @property
+    def backlinks(self) -> "Map[Any]":
+        return self.doc.get("backlinks_v0", type=Map)
 
     def change(self, work: Callable[[], object]) -> None:
         before = self.doc.get_state()
-        with self.doc.transaction():
+        self.changing = True
+        with self.own.transaction():
             work()
-        self.document.apply(self.doc.get_update(before), by=ANN, source=self)
+        self.changing = False
+        self.document.apply(self.own.get_update(before), by=ANN, source=self)
 
     def ids(self) -> dict[str, str]:
         return {key: value["id"] for key, value in self.files.to_py().items() if value["type"] == "markdown"}  # type: ignore[union-attr]
