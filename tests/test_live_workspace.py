@@ -15,16 +15,18 @@ from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.changes import live as engine_live
 from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.find.search import parse_query, search
+from notewright.engine.library import Library
 from notewright.engine.move import move
 from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
-from notewright.engine.write import create, delete, edit_note
+from notewright.engine.write import create, delete, edit_note, put
 from notewright.errors import Problem
 from notewright.ledger.base import Actor, Past
 from notewright.notes.edits.edit import Append, Replace
 from notewright.notes.path import NotePath
 from notewright.stores.live import documents as documents_module
 from notewright.stores.live.document import Document
+from notewright.surfaces.base import Call, Session
 
 A, B, LINKING = NotePath("a.md"), NotePath("b.md"), NotePath("linking.md")
 ANN = Actor("ann", "browser", "live", "type")
@@ -109,6 +111,19 @@ def test_an_agent_edits_what_is_being_typed_and_both_stay(opened: Open, root: Pa
     edit_note(ws, A, [Append("appended")])
     assert str(ann.text) == (root / A).read_text() == "# A\n\nsecond\ntyped\nappended"
     assert "typed in a.md" in summaries(ws), "typing is a change of its own, before the agent's"
+
+
+def test_an_agent_that_names_no_version_changes_what_it_was_last_shown(opened: Open, root: Path) -> None:
+    ws = opened()
+    ann = Person(open_note(ws))
+    call = Call(Library(lambda: [ws]), Actor("bot", "agent", "second_brain", ""), Session("agent"))
+    agent = call.workspace
+    read(agent, A)
+    ann.type("typed\n")
+    put(agent, A, b"# A\n\nwhole new text\n")
+    assert str(ann.text) == (root / A).read_text() == "# A\n\nwhole new text\ntyped\n"
+    put(agent, A, b"# A\n\nand again\n")
+    assert str(ann.text) == (root / A).read_text() == "# A\n\nand again\n", "it knew what was there"
 
 
 def test_another_process_needs_no_yjs(opened: Open, root: Path) -> None:
