@@ -151,8 +151,8 @@ class Store(Protocol):
         that text over to what is there now (`rebase`). None on all others: an older version is then refused."""
         ...
 
-    def rebase(self, path: NotePath, data: bytes, *, seen: Version) -> bytes:
-        """`data` was made from a version that `recall` gave: the same change, made to what is there now."""
+    def rebase(self, path: NotePath, data: bytes, *, seen: Version, onto: Stored) -> bytes:
+        """`data` was made from a version that `recall` gave: the same change, made to what `read` gave."""
         ...
 
     def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:

@@ -183,7 +183,7 @@ class FolderStore:
     def recall(self, path: NotePath, version: str) -> Stored | None:
         return None
 
-    def rebase(self, path: NotePath, data: bytes, *, seen: Version) -> bytes:
+    def rebase(self, path: NotePath, data: bytes, *, seen: Version, onto: Stored) -> bytes:
         raise Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=None)
 
     def _refuse_twin(self, root: int, path: NotePath, seen: Version | None) -> None:

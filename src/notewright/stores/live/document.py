@@ -53,6 +53,7 @@ class Document:
         self.path = path
         self.is_folder = is_folder
         self.lock = threading.RLock()
+        self.one_save = threading.Lock()  # at a time; held before `lock`, and before the lock of the store
         self.doc: Doc[Any] = Doc()
         self.file: Stored | None = None  # as it was when we last read or wrote it
         self.is_ours = False  # we wrote it: nobody else can be in the middle of writing it
@@ -166,9 +167,10 @@ class Document:
     def state_at(self, version: Version) -> bytes:
         return self._texts[version]
 
-    def merged(self, base: Version | None, text: str) -> Merged:
-        """What becomes of the document if its text at `base` (None: now) was changed to `text`. Nothing is done yet."""
-        current = self.doc.get_update()
+    def merged(self, base: Version | None, text: str, *, onto: Version | None = None) -> Merged:
+        """What becomes of the document (as it is now, or was at `onto`) if its text at `base` (None: now) changed to
+        `text`. Nothing is done yet."""
+        current = self.doc.get_update() if onto is None else self._texts[onto]
         if base is None or self._texts[base] == current:
             fork = _forked(current, self.doc.client_id)  # nobody comes between, so that no new client is needed
             update = _change(fork, text)

@@ -483,7 +483,7 @@ class S3Store:
     def recall(self, path: NotePath, version: str) -> Stored | None:
         return None
 
-    def rebase(self, path: NotePath, data: bytes, *, seen: Version) -> bytes:
+    def rebase(self, path: NotePath, data: bytes, *, seen: Version, onto: Stored) -> bytes:
         raise Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=None)
 
     def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
