@@ -125,7 +125,7 @@ class LiveStore:
         """The document goes to another name, with what was typed since its text was read for the move."""
         self._documents.catch_up(document)
         with document.lock:
-            base = document.nearest(live_text(path, data))
+            base = document.known(version_of(data)) or document.nearest(live_text(path, data))
             stored = self._write_merged(document, path, data, base, op, seen=None, move_from=source)
         return stored
 
