@@ -21,7 +21,7 @@ from notewright.engine.access import Access
 from notewright.engine.indexing.indexer import Indexer
 from notewright.engine.library import Library, effective_workspaces
 from notewright.engine.workspace import Limits, Workspace
-from notewright.errors import Invalid, Problem
+from notewright.errors import Busy, Invalid, Problem
 from notewright.index.sqlite.index import SqliteIndex
 from notewright.ledger.base import Change, Ledger
 from notewright.ledger.sqlite import SqliteLedger
@@ -185,6 +185,16 @@ def close_workspace(ws: Workspace) -> None:
     ws.index.close()
     ws.ledger.close()
     ws.store.close()
+
+
+def carry_history(ws: Workspace, store: Store, config: Config) -> int | None:
+    """Give the place that a workspace was moved to its history, so that undo works there: how many changes. None where
+    that place has changes of its own. Called while nobody can change the old place."""
+    if ws.ledger.unfinished():
+        raise Busy("a change of the notes is not finished yet", hint="run it again to go on")
+    assert isinstance(ws.ledger, SqliteLedger)
+    with contextlib.closing(SqliteLedger.open(Path(config.state) / store.identity)) as ledger:
+        return ledger.take_over(ws.ledger)
 
 
 def enclosing(folder: str, config: Config) -> str | None:

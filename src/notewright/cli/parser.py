@@ -138,11 +138,21 @@ max_file_size, quota_files and quota_bytes; lists are written with commas.
   notewright workspace list
   notewright workspace remove Office                    served no longer; the notes stay where they are
 """
+_MOVE = """\
+Between folders and buckets, either way. Every file is read back from the new place and compared; inside one service the
+service copies them. The old place stays as it is. What was killed goes on when it is run again, and what has changed
+since is carried over. The history comes along, so undo works there. A workspace that was added is served from the
+new place at once. KEY=VALUE says how a bucket is reached: endpoint, region, path_style, poll_seconds.
+
+  notewright move-workspace ~/Notes s3://my-notes/work --dry-run
+  notewright move-workspace Work s3://my-notes/work endpoint=https://ACCOUNT.r2.cloudflarestorage.com
+  notewright move-workspace s3://my-notes/work ~/Notes
+"""
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}", re.ASCII)
 _SINCE = "2026-05-04, 2026-05-04T10:00:00Z, or so long ago: 30m, 2h, 3d"
 
 
-_ON_DISK = ("location", "workspace", "state", "config", "to", "source", "into", "file")
+_ON_DISK = ("location", "target", "workspace", "state", "config", "to", "source", "into", "file")
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -330,6 +340,12 @@ def _owning(commands: Commands) -> None:
     add.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     change.add_argument("settings", nargs="+", metavar="KEY=VALUE", help="KEY= takes a setting back")
     _share_options(verbs)
+    move = _command(commands, "move-workspace", "move the notes to another folder or bucket", _MOVE, workspace=False)
+    move.add_argument("workspace", metavar="NAME|LOCATION", help="the notes to move")
+    move.add_argument("target", metavar="LOCATION", help="the new place: an empty folder, or s3://bucket/prefix")
+    move.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="how a bucket is reached")
+    move.add_argument("--dry-run", action="store_true", help="only say what would be copied")
+    move.add_argument("--json", action="store_true", help="answer with one JSON document")
 
 
 _WORKSPACE_VERBS = {

@@ -95,6 +95,8 @@ class MemoryLock:
 class MemoryStore:
     """One process's view of a disk in memory."""
 
+    objects = None
+
     def __init__(self, disk: Disk | None = None, *, step: Step | None = None, name: str = "memory") -> None:
         self.disk = disk or Disk()
         self.identity = name

@@ -33,6 +33,7 @@ class FolderStore:
     """A folder. `able` says what to try; a system that cannot is found out by trying."""
 
     has_folders = True
+    objects = None
     in_order = True  # the page cache answers at once: nothing is gained by several threads
 
     def __init__(self, root: Path, *, able: Abilities | None = None) -> None:

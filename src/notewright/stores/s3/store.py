@@ -26,6 +26,7 @@ from notewright.stores.base import Entry, OpId, Stored, Swap, Swapped, UnlistedF
 from notewright.stores.s3.lease import BucketLeaseObject, Lease, LeaseOwner
 from notewright.stores.s3.lock import NotesLock
 from notewright.stores.s3.metadata import DELETED, OP, attributes_of, encode, written_ns
+from notewright.stores.s3.objects import S3Objects
 from notewright.stores.s3.plain_list import list_all
 from notewright.stores.s3.probe import ServiceAbilities, probe
 from notewright.stores.s3.requests import ConditionFailed, Missing, OddKey, Requests
@@ -115,6 +116,10 @@ class S3Store:
         self._may_write, self._requests.why_not = self._lease.may_write, self._lease.why_not
         if now and not self.refuses_writes:
             self._lease.start()
+
+    @property
+    def objects(self) -> S3Objects:
+        return S3Objects(self.bucket, self.prefix, self._clients, self._requests, self._metas, self._each)
 
     # What is there
 
