@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from notewright.engine.changes.batch_write import BatchResult, IncomingFile, SkippedFile, UnreadableFile, write_files
 from notewright.engine.changes.quotas import room
 from notewright.engine.transfer.backup import Report, refuse_overlap
+from notewright.engine.transfer.backup_folder import folder_overlap
 from notewright.engine.transfer.import_sources import Source, SourceFile, source_files
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import refuse_twin
@@ -48,7 +49,8 @@ def import_files(
     if ws.access.read_only:
         raise ReadOnly("this workspace is read-only", hint="ask its owner to allow writing")
     if isinstance(source, str | os.PathLike) and os.path.isdir(os.path.expanduser(source)):
-        refuse_overlap([ws], os.path.expanduser(os.fspath(source)), "the folder to import")
+        place = os.path.expanduser(os.fspath(source))
+        refuse_overlap([ws], lambda store: folder_overlap(store, place), place, "the folder to import")
     folder = _folder(ws, into)
     ws.follower.may_write()
     admission = _Admission(ws, folder, overwrite)

@@ -55,6 +55,13 @@ class S3Objects:
             return sorted(set(found))
         return sorted(key[len(self._base) :].rstrip("/") for key in found)
 
+    def exists(self, key: str) -> bool:
+        try:
+            self._requests.send(lambda: obstore.head(self._clients.read, self._base + key), path=key)
+        except Missing:
+            return False
+        return True
+
     def get(self, key: str) -> bytes:
         def ask() -> bytes:
             got = obstore.get(self._clients.read, self._base + key)
