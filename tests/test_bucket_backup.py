@@ -232,3 +232,22 @@ def test_a_server_makes_its_daily_backup_in_a_bucket_and_lists_it(bucket: Bucket
         assert again["filesBackedUp"] == 1, "while the daily one was under way it was refused"
         assert inside(bucket, f"backups/{today}")["New.md"] == b"new"
         assert "notewright_backup_last_success_time_seconds" in client.get("/metrics").text
+
+
+def test_notes_are_imported_from_a_bucket_and_undo_takes_them_back(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.weed.endpoint)
+    bucket.put("old/Tea.md", b"tea\n")
+    bucket.put("old/f/CON.md", b"a name that is a device elsewhere\n")
+    write_files(tmp_path / "notes", {"Milk.md": "milk\n"})
+    common = ["--workspace", str(tmp_path / "notes"), "--state", str(tmp_path / "state")]
+    assert main(["import", f"{bucket.location}/old", "--under", "From", *common]) == 1
+    told = capsys.readouterr()
+    assert "created From/Tea.md" in told.out and "left out f/CON.md" in told.out
+    assert files(tmp_path / "notes") == {"Milk.md": b"milk\n", "From/Tea.md": b"tea\n"}
+    assert main(["undo", "--since", "1h", *common]) == 0
+    assert files(tmp_path / "notes") == {"Milk.md": b"milk\n"}
+    inside_itself = ["import", f"{bucket.location}/old/f", "--workspace", f"{bucket.location}/old"]
+    assert main([*inside_itself, "--state", str(tmp_path / "state")]) == 1
+    assert "the bucket to import is inside the workspace" in capsys.readouterr().err

@@ -13,12 +13,13 @@ from notewright.app import opening
 from notewright.cli import printing
 from notewright.cli.arguments import configured, usage
 from notewright.cli.commands import open_chosen, strip_root
-from notewright.config.load import Config
+from notewright.config.load import Config, WorkspaceConfig
 from notewright.config.locations import bucket_location, is_bucket, refuse_not_yet
 from notewright.engine.changes.batch_write import BatchResult, SkippedFile
 from notewright.engine.transfer.backup import BackupResult, back_up
 from notewright.engine.transfer.export import Exported, export_zip
 from notewright.engine.transfer.import_files import ImportReport, import_files
+from notewright.engine.transfer.import_sources import StoreSource
 from notewright.engine.transfer.manifest import BackupPlace, Manifest
 from notewright.engine.transfer.restore import Restored, backups, restore_to
 from notewright.engine.transfer.restore import restore as restore_backup
@@ -81,14 +82,27 @@ def export(args: argparse.Namespace) -> int:
 
 
 def import_(args: argparse.Namespace) -> int:
-    with open_chosen(args, indexed=False) as ws, printing.progress("Importing") as report:
-        into = strip_root(ws, args.under)
-        done = import_files(ws, args.source, into=into, overwrite=args.overwrite, dry_run=args.dry_run, report=report)
+    how = {"overwrite": args.overwrite, "dry_run": args.dry_run}
+    progress = printing.progress("Importing")
+    with open_chosen(args, indexed=False) as ws, _import_source(args) as source, progress as report:
+        done = import_files(ws, source, into=strip_root(ws, args.under), report=report, **how)
     _print_import(done, args)
     return 1 if _missed(done.skipped) else 0
 
 
 # ---- what they share ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _import_source(args: argparse.Namespace) -> Iterator[str | StoreSource]:
+    if not is_bucket(args.source):
+        yield args.source
+        return
+    config = configured(args)
+    with usage(args):
+        place = WorkspaceConfig("import", "import", bucket_location(args.source), read_only=True)
+    with closing(opening.open_store(place, config)) as store:
+        yield StoreSource(store, place.location)
 
 
 def _place(args: argparse.Namespace, given: str | None, config: Config, flag: str) -> BackupPlace:

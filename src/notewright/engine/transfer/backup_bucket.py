@@ -33,6 +33,15 @@ MAX_KEY_BYTES = 1024
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
+def bucket_overlap(place: Store, store: Store) -> str | None:
+    """`inside` where a prefix lies among these notes, `around` where they lie in it."""
+    one, other = place.objects, store.objects
+    if one is None or other is None or (one.service, one.bucket) != (other.service, other.bucket):
+        return None
+    ours, theirs = (f"{objects.prefix}/" if objects.prefix else "" for objects in (one, other))
+    return "inside" if ours.startswith(theirs) else "around" if theirs.startswith(ours) else None
+
+
 class BackupBucket:
     """A prefix of dated backups, behind a store that is closed with it."""
 
@@ -49,11 +58,7 @@ class BackupBucket:
         return self.objects.location
 
     def overlap(self, store: Store) -> str | None:
-        other = store.objects
-        if other is None or (other.service, other.bucket) != (self.objects.service, self.objects.bucket):
-            return None
-        ours, theirs = (f"{prefix}/" if prefix else "" for prefix in (self.objects.prefix, other.prefix))
-        return "inside" if ours.startswith(theirs) else "around" if theirs.startswith(ours) else None
+        return bucket_overlap(self._store, store)
 
     def make(self) -> None:
         return None  # a prefix is there with its first object
