@@ -5,13 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import obstore
 import pytest
-from tests.bucket import BUCKET, Bucket
+from tests.bucket import BUCKET, KEY, READ_KEY, READ_SECRET, SECRET, Bucket
 from tests.conftest import ROOT, write_files
 from tests.engine.keeping import files, times
 
@@ -20,6 +22,7 @@ from notewright.engine.transfer.move_workspace import MoveJournal, MoveResult, m
 from notewright.errors import Conflict
 from notewright.stores.base import OpId, Store, Swap, Swapped
 from notewright.stores.folder.store import FolderStore
+from notewright.stores.s3.plain_list import Place, sign
 
 NOTES: dict[str, str | bytes] = {
     "Tea.md": "# Tea\n\nGreen.\n",
@@ -95,6 +98,17 @@ def test_a_workspace_moves_with_its_history_and_the_old_place_stays(places: Plac
     assert places.read(new) == CARRIED and places.read(old) == before
 
 
+def test_a_bucket_that_can_only_be_read_is_refused_as_the_new_place(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places.write(old := places.make("folder", "old"), NOTES)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", READ_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", READ_SECRET)
+    assert "these credentials may not write" in places.run("move-workspace", old, places.make("bucket", "x"), code=1)[1]
+    back = ("backup", "--workspace", old, "--to", places.make("bucket", "backups"))
+    assert "these credentials may not write" in places.run(*back, code=1)[1]
+
+
 def test_a_file_keeps_its_time_from_folder_to_folder(places: Places) -> None:
     places.write(old := places.make("folder", "old"), NOTES)
     os.utime(Path(old, "Tea.md"), ns=(0, 1_700_000_000_123_456_789))
@@ -113,6 +127,24 @@ def test_inside_one_service_no_note_passes_through_this_machine(
     assert len(places.read(new)) == 30
     assert [key for kind, key in asked if kind == "GET" and key.endswith(".md")] == []
     assert len([key for kind, key in asked if kind == "PUT" and key.endswith(".md")]) == 30
+
+
+def test_two_buckets_of_one_service_are_copied_between_by_the_service(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(f"{places.bucket.weed.endpoint}/other", "us-east-1", 10.0)
+    keys = {"access_key_id": KEY, "secret_access_key": SECRET}
+    made = sign(place, keys, {}, datetime.now(UTC), method="PUT")
+    urllib.request.urlopen(urllib.request.Request(made, method="PUT"), timeout=30).close()
+    places.write(old := places.make("bucket", "old one"), {"a b/ü+&.md": "odd name\n", "Tea.md": "tea\n"})
+    monkeypatch.setenv("AWS_ENDPOINT_URL", places.bucket.proxy.endpoint)
+    asked: list[tuple[str, str]] = []
+    places.bucket.proxy.breaks = lambda kind, key, number: asked.append((kind, key))
+    places.run("move-workspace", old, f"s3://other/{places.bucket.prefix}/new one")
+    assert [key for kind, key in asked if kind == "GET" and key.endswith(".md")] == []
+    places.bucket.proxy.breaks = None
+    places.run("move-workspace", f"s3://other/{places.bucket.prefix}/new one", back := places.make("folder", "back"))
+    assert files(Path(back)) == {"a b/ü+&.md": b"odd name\n", "Tea.md": b"tea\n"}
 
 
 @pytest.mark.parametrize(("source", "target"), [("folder", "bucket"), ("bucket", "folder"), ("bucket", "bucket")])
@@ -235,6 +267,9 @@ def test_a_workspace_that_was_added_is_served_from_the_new_place_under_its_id(pl
     new = places.make("bucket", "new")
     err = places.run("move-workspace", "Work", new, f"endpoint={places.bucket.weed.endpoint}")[1]
     assert "Servers that run with this state serve Work from there now" in err
+    places.write(old, {"Late.md": "written by a call that was under way\n"})
+    again = err.rpartition("comes along with: notewright ")[2].split()
+    assert "1 copied now" in places.run(*again)[0] and "Late.md" in places.read(new)
     (one,) = json.loads(places.run("workspace", "list", "--json")[0])["workspaces"]
     assert (one["id"], one["location"], one["timezone"]) == ("work", new, "Asia/Tokyo")
     assert "Tea.md" in places.run("search", "green", "--workspace", "Work")[0]

@@ -140,7 +140,7 @@ def _new_file(name: str, ws: Workspace) -> Iterator[BinaryIO]:
     """A file that is there when it is whole. Not among the notes: it would be in the next zip file."""
     place = Path(os.path.realpath(Path(name).expanduser()))
     home = os.path.realpath(ws.store.full_path(NotePath("")))
-    if place.is_relative_to(home):
+    if ws.store.objects is None and place.is_relative_to(home):
         raise Invalid(f"{name} would lie among the notes", hint="name a file elsewhere", what="file")
     if place.is_dir():
         raise Invalid(f"{name} is a folder", hint=f"write {name.rstrip('/')}/notes.zip", what="file")

@@ -228,7 +228,8 @@ def _print_moved(
     lines = _left_behind(done)
     copied = f"{printing.amount(done.files, 'file')} in {new.location} the same as in {old.location}"
     lines.append(f"{copied}; {done.copied:,} copied now ({done.size:,} bytes)")
-    again = "Run it again to carry over what is changed in the old place until then; it stays as it is."
+    command = shlex.join(["notewright", "move-workspace", old.location, new.location, *args.settings])
+    again = f"The old place stays as it is; what is still changed there comes along with: {command}"
     if done.failed:
         summary = "It is not complete: see to those files and run it again. Nothing else was changed."
     else:

@@ -24,6 +24,7 @@ class Objects(Protocol):
     service: str  # the same for all buckets that can be copied between
     bucket: str
     prefix: str
+    refuses_writes: str | None  # why nothing can be written, in words
 
     @property
     def location(self) -> str:

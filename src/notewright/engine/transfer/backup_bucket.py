@@ -23,7 +23,7 @@ from notewright.engine.transfer.manifest import (
     dump_manifest,
     parse_manifest,
 )
-from notewright.errors import Busy, Exists, NotFound, Unavailable
+from notewright.errors import Busy, Exists, Forbidden, NotFound, Unavailable
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Store, version_of
 from notewright.stores.objects import ListedObject, Objects
@@ -61,7 +61,8 @@ class BackupBucket:
         return bucket_overlap(self._store, store)
 
     def make(self) -> None:
-        return None  # a prefix is there with its first object
+        if self.objects.refuses_writes:
+            raise Forbidden(f"{self.name}: {self.objects.refuses_writes}", hint="choose another place for backups")
 
     def check(self) -> None:
         return None

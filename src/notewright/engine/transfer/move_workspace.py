@@ -136,6 +136,8 @@ def move_files(
 ) -> MoveResult:
     """Bring every file to the new place. `finish` is called at the end, while nobody can change the old place through
     us. Exists where other files are in the new place; what fails for one file only is in the result."""
+    if target.objects is not None and target.objects.refuses_writes:
+        raise Forbidden(f"the new place: {target.objects.refuses_writes}", hint="choose another")
     moving = _Move(source, target, journal, report)
     with target.lock():
         for _ in range(MAX_ROUNDS):

@@ -8,6 +8,7 @@ import difflib
 import errno
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -114,10 +115,12 @@ def restore_to(
         todo = _find_files(parts, paths)
         if not dry_run:
             _make_empty(target.root)
-        for count, (part, path) in enumerate(todo, 1):
+        for count, ((part, path), found) in enumerate(_read_ahead(place, manifest.date, todo), 1):
             name, kept = _target_name(parts, part, path), part.files[path]
             try:
-                data, mode = place.read(manifest.date, part.place(path), kept)
+                if isinstance(found, UnreadableFile):
+                    raise found
+                data, mode = found
                 if not dry_run:
                     with problems(target.root / name, but_for=(errno.EEXIST,)):
                         target.put(name, data, modified_ns=kept.modified_ns, mode=mode)
@@ -176,6 +179,30 @@ def _is_asked(path: str, paths: Sequence[str]) -> bool:
     """At or under one of these, or everything."""
     asked = [raw.strip("/") for raw in paths]
     return not asked or any(path in (one, with_md(one)) or path.startswith(f"{one}/") for one in asked)
+
+
+_Found = tuple[bytes, int | None] | UnreadableFile
+
+
+def _read_ahead(
+    place: BackupPlace, date: str, files: Sequence[tuple[WorkspacePart, NotePath]]
+) -> Iterator[tuple[tuple[WorkspacePart, NotePath], _Found]]:
+    """Each file with its bytes, as many at once as the place is worth."""
+
+    def read(one: tuple[WorkspacePart, NotePath]) -> _Found:
+        part, path = one
+        try:
+            return place.read(date, part.place(path), part.files[path])
+        except UnreadableFile as damaged:
+            return damaged
+
+    if place.at_once == 1:
+        yield from ((one, read(one)) for one in files)
+        return
+    with ThreadPoolExecutor(place.at_once, thread_name_prefix="restore") as pool:
+        for start in range(0, len(files), place.at_once):  # so many of them are in memory
+            batch = files[start : start + place.at_once]
+            yield from zip(batch, pool.map(read, batch), strict=True)
 
 
 def _incoming(place: BackupPlace, date: str, part: WorkspacePart, path: NotePath) -> IncomingFile:

@@ -29,11 +29,12 @@ class S3Objects:
         requests: Requests,
         list_metas: Callable[[str], Sequence[Any]],
         each: _Each,
+        refuses_writes: str | None,
     ) -> None:
         self.bucket, self.prefix, self.service = bucket, prefix, clients.where
         self._clients, self._requests, self._list_metas = clients, requests, list_metas
         self._base = f"{prefix}/" if prefix else ""
-        self.each = each
+        self.each, self.refuses_writes = each, refuses_writes
 
     @property
     def location(self) -> str:

@@ -119,7 +119,8 @@ class S3Store:
 
     @property
     def objects(self) -> S3Objects:
-        return S3Objects(self.bucket, self.prefix, self._clients, self._requests, self._metas, self._each)
+        how = (self._clients, self._requests, self._metas, self._each, self.refuses_writes)
+        return S3Objects(self.bucket, self.prefix, *how)
 
     # What is there
 
