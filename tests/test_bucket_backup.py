@@ -14,12 +14,16 @@ from tests.engine.keeping import day, files, folder_desk, times
 from tests.engine.parts import desk
 from tests.server.api_site import config_of, eventually, served
 
+from notewright.app.opening import close_workspace, open_workspace
 from notewright.cli.main import main
+from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.transfer.backup import BackupResult, back_up
 from notewright.engine.transfer.backup_bucket import UNFINISHED, BackupBucket
 from notewright.engine.transfer.manifest import NAME
 from notewright.engine.transfer.restore import backups, restore, restore_to
+from notewright.engine.write import create
 from notewright.errors import Exists, Invalid
+from notewright.notes.path import NotePath
 from notewright.stores.s3.store import S3Store
 
 NOTES: dict[str, str | bytes] = {f"f/N {number}.md": f"note {number}\n" for number in range(12)} | {
@@ -126,6 +130,29 @@ def test_from_bucket_to_bucket_unchanged_notes_are_copied_by_the_service(
         back_up([ws], BackupBucket(bucket.open()))
     with pytest.raises(Invalid, match="is inside the workspace"):
         back_up([ws], BackupBucket(at("notes/backups")))
+
+
+def test_a_changed_note_whose_hash_the_index_knows_does_not_pass_through_this_machine(
+    bucket: Bucket, at: OpenAt, tmp_path: Path
+) -> None:
+    for path, text in NOTES.items():
+        bucket.put(f"notes/{path}", text.encode() if isinstance(text, str) else text)
+    asked = WorkspaceConfig("Notes", "notes", f"{bucket.location}/notes", endpoint=bucket.proxy.endpoint)
+    config = Config((asked,), str(tmp_path / "state"), str(tmp_path / "cache"))
+    ws, place = open_workspace(asked, config), BackupBucket(at("backups"))
+    try:
+        ws.follower.wait(30)
+        _, requests = sent(bucket, lambda: back_up([ws], place, now=day(0)))
+        read = [key.rpartition("/")[2] for kind, key in requests if kind == "GET"]
+        assert read == ["cup.png"], "the index knows no hash of an attachment"
+        assert inside(bucket, f"backups/{MONDAY}") == inside(bucket, "notes")
+        create(ws, NotePath("New.md"), b"new\n")
+        _, requests = sent(bucket, lambda: back_up([ws], place, now=day(1)))
+        assert [key for kind, key in requests if kind == "GET"] == []
+        assert inside(bucket, f"backups/{TUESDAY}")["New.md"] == b"new\n"
+        assert restore_to(tmp_path / "out", place).skipped == (), "the hashes in the manifest are right"
+    finally:
+        close_workspace(ws)
 
 
 def test_old_days_go_and_what_is_not_ours_stays(bucket: Bucket, at: OpenAt, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.engine.keeping import files, times
 
 from notewright.cli.main import main
 from notewright.engine.transfer.move_workspace import MoveJournal, MoveResult, move_files
-from notewright.errors import Conflict
+from notewright.errors import Busy, Conflict
 from notewright.stores.base import OpId, Store, Swap, Swapped
 from notewright.stores.folder.store import FolderStore
 from notewright.stores.s3.plain_list import Place, sign
@@ -163,6 +163,16 @@ def test_a_move_that_is_killed_goes_on_where_it_was(places: Places, source: str,
     assert "8 files in " in out and places.read(new) == CARRIED | {"Changed.md": b"at last\n"}
 
 
+def test_requests_that_fail_in_passing_are_repeated(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = places.make("folder", "old"), places.make("bucket", "new")
+    places.write(old, NOTES)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", places.bucket.proxy.endpoint)
+    faults = {20: "503", 21: "drop_before", 23: "drop_after", 25: "429"}
+    places.bucket.proxy.breaks = lambda kind, key, number: faults.get(number)
+    places.run("move-workspace", old, new)
+    assert places.read(new) == CARRIED and places.bucket.proxy.counts.total() > max(faults)
+
+
 class BadDisk(FolderStore):
     """Writes a wrong byte as often as it is told to."""
 
@@ -294,9 +304,17 @@ def test_a_journal_of_another_move_is_refused_and_a_line_cut_off_is_not_believed
     journal = MoveJournal(file, "here")
     assert list(journal.copied) == ["Tea.md"]
     journal.plan([("Cup.md", "x")])
+    with pytest.raises(Busy, match="under way already"):
+        MoveJournal(file, "here")
     journal.close()
     again = MoveJournal(file, "here")
     assert again.planned == {"Cup.md": {"x"}}
     again.close()
     with pytest.raises(Conflict, match="being moved there from here"):
         MoveJournal(file, "elsewhere")
+    finished = MoveJournal(file, "here")
+    finished.complete()
+    finished.close()
+    other = MoveJournal(file, "elsewhere")
+    assert (other.copied, other.planned, other.is_complete) == ({}, {}, False)
+    other.close()

@@ -215,7 +215,7 @@ def carry_history(ws: Workspace, store: Store, config: Config) -> int | None:
     """Give the place that a workspace was moved to its history, so that undo works there: how many changes. None where
     that place has changes of its own. Called while nobody can change the old place."""
     if ws.ledger.unfinished():
-        raise Busy("a change of the notes is not finished yet", hint="run it again to go on")
+        raise Busy("a change of the notes is not finished yet", hint="wait for it")
     assert isinstance(ws.ledger, SqliteLedger)
     with contextlib.closing(SqliteLedger.open(Path(config.state) / store.identity)) as ledger:
         return ledger.take_over(ws.ledger)

@@ -16,7 +16,8 @@ from typing import Any
 
 from notewright.engine.changes.batch_write import SkippedFile
 from notewright.engine.transfer.backup import Report
-from notewright.errors import Conflict, Exists, Forbidden, Invalid, NotFound, Problem
+from notewright.errors import Busy, Conflict, Exists, Forbidden, Invalid, NoSpace, NotFound, Problem, Unavailable
+from notewright.locks import lock_file
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Store, Stored, Swap
 
@@ -57,18 +58,26 @@ class MoveJournal:
     the file it tells of is compared again."""
 
     def __init__(self, file: Path, source: str) -> None:
-        """Conflict where a move from elsewhere was begun there."""
+        """Conflict where a move from elsewhere was begun there and not finished, Busy while another process moves."""
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            handle = lock_file(file, timeout=0, flags=os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        except BlockingIOError:
+            raise Busy("this move is under way already", hint="wait for it") from None
+        self._file = os.fdopen(handle, "a", encoding="utf-8")
         self.copied: dict[NotePath, _Copied] = {}
         self.planned: dict[str, set[str]] = {}  # hashes and ETags that we meant to write
         self.is_complete = False  # all of it came once: from then on the new place has a life of its own
         head, *lines = _lines(file) or [[]]
+        if head[2:] != [source] and ["end", ""] in lines:
+            self._file.truncate(0)
+            head, lines = [], []
         if head and head != [_MARK, _FORMAT, source]:
+            self._file.close()
             hint = f"finish that one, or remove {file}"
             raise Conflict(f"notes are being moved there from {head[-1]}", hint=hint, path=source, current=None)
         for line in lines:
             self._take(*line)
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._file = file.open("a", encoding="utf-8")
         if head:
             self._file.write("\n")  # after a line that was cut off
         else:
@@ -139,16 +148,20 @@ def move_files(
     if target.objects is not None and target.objects.refuses_writes:
         raise Forbidden(f"the new place: {target.objects.refuses_writes}", hint="choose another")
     moving = _Move(source, target, journal, report)
-    with target.lock():
-        for _ in range(MAX_ROUNDS):
-            if not moving.round():
-                break
-        with source.lock():
-            moving.round()
-            result = moving.result()
-            if not result.failed:
-                finish()
-                journal.complete()
+    try:
+        with target.lock():
+            for _ in range(MAX_ROUNDS):
+                if not moving.round():
+                    break
+            with source.lock():
+                moving.round()
+                result = moving.result()
+                if not result.failed:
+                    finish()
+                    journal.complete()
+    except (Unavailable, NoSpace, Busy) as problem:
+        problem.hint = f"{problem.hint + '; ' if problem.hint else ''}run it again to go on"
+        raise
     return result
 
 
@@ -364,7 +377,6 @@ def _for_one_file(problem: Problem) -> str:
     """Its words, where only this file is concerned; raises what ends the move."""
     if isinstance(problem, Forbidden | Exists | Conflict | Invalid | NotFound):
         return problem.message
-    problem.hint = f"run it again to go on. {problem.hint or ''}".strip()
     raise problem
 
 
