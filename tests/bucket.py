@@ -146,9 +146,10 @@ class Proxy:
         self._started.set()
         self._loop.run_forever()
         server.close()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-            self._loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+        while tasks := asyncio.all_tasks(self._loop):  # a connection that was accepted meanwhile is a task more
+            for task in tasks:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         self._loop.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
