@@ -202,7 +202,7 @@ class S3Store:
                 if not self._is_doubtful(entry) or self._is_note(entry):
                     entries.append(entry)
         if folder and not entries:
-            raise NotFound(f"there is no folder {folder}", what="folder", path=folder)
+            raise NotFound(f"there is no {folder}", what="folder", path=folder)
         return sorted(entry for entry in entries if hidden or not entry.path.name.startswith("."))
 
     def _level(self, folder: str) -> tuple[set[str], Sequence[Any]]:
