@@ -20,7 +20,7 @@ from notewright.config.locations import bucket_location, is_bucket
 from notewright.engine.access import Access
 from notewright.engine.indexing.indexer import Indexer
 from notewright.engine.library import Library, effective_workspaces
-from notewright.engine.workspace import Limits, Workspace
+from notewright.engine.workspace import Limits, UserQuota, Workspace
 from notewright.errors import Busy, Invalid, Problem
 from notewright.index.sqlite.index import SqliteIndex
 from notewright.ledger.base import Change, Ledger
@@ -319,7 +319,7 @@ class OpenWorkspaces(Library):
                     asked, self._config, heard=self._heard, live=self._live
                 )
             self._complained.pop(asked.location, None)
-            return replace(there, name=asked.name, id=asked.id, **_rules(asked))
+            return replace(there, name=asked.name, id=asked.id, user_quota=self._user_quota(), **_rules(asked))
         except Problem as problem:
             if strict and any(asked.location == one.location for one in self._config.workspaces):
                 self._close(list(self._open.values()))
@@ -328,6 +328,11 @@ class OpenWorkspaces(Library):
                 log.warning("the workspace %s cannot be opened: %s", asked.name, problem)
             self._complained[asked.location] = str(problem)
             return None
+
+    def _user_quota(self) -> UserQuota | None:
+        """Of whoever may use everything; `Principal.library` narrows it."""
+        files, size = self._config["user_quota_files"], self._config["user_quota_bytes"]
+        return None if files is None and size is None else UserQuota(files, size, lambda: self._shelf)
 
     @staticmethod
     def _close(workspaces: list[Workspace]) -> None:

@@ -152,7 +152,8 @@ class Principal:
 
         @functools.cache
         def allowed() -> Sequence[Workspace]:
-            return tuple(self.narrow(ws) for ws in library.workspaces() if self.sees(ws.id))
+            own = tuple(self.narrow(ws) for ws in library.workspaces() if self.sees(ws.id))
+            return tuple(_counting(ws, own) for ws in own)
 
         return Library(allowed)
 
@@ -162,6 +163,12 @@ class Principal:
         if not (grant.read_only or grant.hide or grant.write_under != ("**",)):
             return ws
         return replace(ws, access=ws.access.narrowed(Access(grant.read_only, grant.hide, grant.write_under)))
+
+
+def _counting(ws: Workspace, own: Sequence[Workspace]) -> Workspace:
+    """The workspace, with the user's quota counted over these."""
+    quota = ws.user_quota
+    return ws if quota is None else replace(ws, user_quota=replace(quota, workspaces=lambda: own))
 
 
 def new_token(registry: Accounts, name: str, grant: Grant, *, now: float, expires: float | None = None) -> str:
