@@ -6,7 +6,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -204,15 +205,19 @@ def to_kill(work: str, bucket: Bucket, tmp_path: Path, argument: str) -> list[st
     return [sys.executable, "-m", "tests.stores.bucket_workspace", *asked]
 
 
-@pytest.mark.slow
-def test_killed_writers_and_an_absent_bucket_lose_and_double_nothing(bucket: Bucket, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "away"), [pytest.param(10, 2, marks=pytest.mark.slow), pytest.param(60, 10, marks=pytest.mark.torture)]
+)
+def test_killed_writers_and_an_absent_bucket_lose_and_double_nothing(
+    bucket: Bucket, tmp_path: Path, seconds: float, away: float
+) -> None:
     notes = [f"n{number}.md" for number in range(3)]
     for path in notes:
         bucket.put(path, b"begin\n")
     confirmed: list[str] = []
-    until = time.monotonic() + 8
-    away = [until - 5, until - 3]
-    bucket.proxy.breaks = lambda kind, key, number: "drop_before" if away[0] < time.monotonic() < away[1] else None
+    began = time.monotonic()
+    until, gone, back = began + seconds, began + seconds / 3, began + seconds / 3 + away
+    bucket.proxy.breaks = lambda kind, key, number: "drop_before" if gone < time.monotonic() < back else None
 
     def writing(name: int) -> None:
         generation = 0
@@ -236,31 +241,39 @@ def test_killed_writers_and_an_absent_bucket_lose_and_double_nothing(bucket: Buc
     close(ws)
 
 
-@pytest.mark.parametrize("puts", [0, 1, 9, 21, 22])
-def test_a_rename_whose_process_was_killed_is_finished_or_taken_back(bucket: Bucket, tmp_path: Path, puts: int) -> None:
-    rename_killed(bucket, tmp_path, linked_notes(20), puts)
+WRITES = 203  # of a rename with 200 notes: one creates, one for each note with links, two remove
+
+
+@pytest.mark.slow
+def test_a_rename_of_two_hundred_notes_killed_now_and_then_is_finished_or_taken_back(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    rename_killed(bucket, tmp_path, [0, 1, 90, 200, 201, 202])
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("puts", range(203))
-def test_a_rename_of_two_hundred_notes_killed_at_every_step(bucket: Bucket, tmp_path: Path, puts: int) -> None:
-    rename_killed(bucket, tmp_path, linked_notes(200), puts)
+@pytest.mark.parametrize("first", range(8))
+def test_a_rename_of_two_hundred_notes_killed_at_every_step(bucket: Bucket, tmp_path: Path, first: int) -> None:
+    rename_killed(bucket, tmp_path, range(first, WRITES, 8))
 
 
-def rename_killed(bucket: Bucket, tmp_path: Path, notes: dict[str, bytes], puts: int) -> None:
-    """Killed before the PUT or DELETE of this number: one creates, one for each note with links, two remove."""
-    for path, data in notes.items():
-        bucket.put(path, data)
-    ran = subprocess.run(to_kill("rename", bucket, tmp_path, str(puts)), cwd=ROOT, capture_output=True, text=True)
-    assert ran.returncode == -9, ran.stderr
-    ws = open_on(bucket.open(proxied=False), tmp_path / "state")
-    done = list_changes(ws, Past(limit=1))
-    check(ws, as_renamed(notes) if done else notes)
-    assert len(bucket.keys()) == len(notes)
-    if done:
-        undo(ws, done[0].id)
-        check(ws, notes)
-    close(ws)
+def rename_killed(bucket: Bucket, tmp_path: Path, killed_before: Iterable[int]) -> None:
+    """The same rename again and again, killed each time before the PUT or DELETE of such a number."""
+    notes = linked_notes(200)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(bucket.put, notes, notes.values()))
+    for number in killed_before:
+        asked = to_kill("rename", bucket, tmp_path, str(number))
+        ran = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True)
+        assert ran.returncode == -9, ran.stderr
+        ws = open_on(bucket.open(proxied=False), tmp_path / "state")
+        done = [change.id for change in list_changes(ws, Past(limit=1)) if not change.undoes]
+        check(ws, as_renamed(notes) if done else notes)
+        assert len(bucket.keys()) == len(notes)
+        if done:
+            undo(ws, done[0])
+            check(ws, notes)
+        close(ws)
 
 
 # Compare-and-swap and tombstones
