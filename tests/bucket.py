@@ -108,7 +108,7 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-Fault = str  # 429, 503, drop_before, drop_after, hang, truncate or ignore_conditions
+Fault = str  # 429, 503, drop_before, drop_after, hang, truncate, skewed or ignore_conditions
 Break = Callable[[str, str, int], Fault | None]  # kind of request, key and its number among all: what goes wrong
 
 
@@ -194,6 +194,12 @@ class Proxy:
                 return True
             if fault in ("429", "503"):
                 writer.write(f"HTTP/1.1 {fault} Slow Down\r\nContent-Length: 0\r\n\r\n".encode())
+                return True
+            if fault == "skewed":
+                said = (
+                    b"<Error><Code>RequestTimeTooSkewed</Code><Message>The difference is too large.</Message></Error>"
+                )
+                writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(said) + said)
                 return True
             if fault == "hang":
                 await asyncio.sleep(30)

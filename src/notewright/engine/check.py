@@ -95,7 +95,7 @@ def _same(ws: Workspace, entry: Entry) -> bool:
 
 def _unlisted(ws: Workspace) -> Iterator[Finding]:
     for path, why in ws.store.oddities():
-        if ws.access.sees(path):
+        if ws.access.sees("/".join(part for part in path.split("/") if part not in (".", ".."))):  # no hidden names
             yield Finding("file", path, None, why)
 
 
