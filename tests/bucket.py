@@ -118,6 +118,7 @@ class Proxy:
 
     port_behind: int
     latency: float = 0.0
+    gate: int = 0  # nobody is answered before so many have been under way at once, or ten seconds have passed
     breaks: Break | None = None
     listing: bytes | None = None  # the answer to every LIST, where it is given
     last_modified: dict[str, float] = field(default_factory=dict)  # times told for keys until somebody writes them
@@ -187,6 +188,10 @@ class Proxy:
         self.most_at_once = max(self.most_at_once, self._under_way)
         try:
             await asyncio.sleep(self.latency)
+            for _ in range(1000):
+                if self.most_at_once >= self.gate:
+                    break
+                await asyncio.sleep(0.01)
             key = target.decode().partition("?")[0].removeprefix(f"/{BUCKET}/")
             fault = self.breaks(kind, key, self.counts.total()) if self.breaks else None
             if kind == "LIST" and self.listing is not None:
