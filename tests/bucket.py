@@ -29,10 +29,15 @@ from notewright.config.aws import aws_profile
 from notewright.stores.s3.settings import BucketSettings
 from notewright.stores.s3.store import S3Store
 
+BUCKET = "notes"
 KEY, SECRET = "testkey", "testsecret"
 READ_KEY, READ_SECRET = "readkey", "readsecret"  # may only read
-BUCKET = "notes"
-_RIGHTS = {KEY: (SECRET, ["Admin", "Read", "Write", "List", "Tagging"]), READ_KEY: (READ_SECRET, ["Read", "List"])}
+GUIDE_KEY, GUIDE_SECRET = "notewright", "a long secret"  # has the rights that the guide gives
+_RIGHTS = {
+    KEY: (SECRET, ["Admin", "Read", "Write", "List", "Tagging"]),
+    READ_KEY: (READ_SECRET, ["Read", "List"]),
+    GUIDE_KEY: (GUIDE_SECRET, [f"{right}:{BUCKET}" for right in ("Read", "Write", "List")]),
+}
 _PORTS = (
     "s3.port", "master.port", "volume.port", "filer.port", "master.port.grpc", "volume.port.grpc", "filer.port.grpc",
     "s3.port.grpc", "admin.port", "admin.port.grpc",
@@ -120,6 +125,7 @@ class Proxy:
     latency: float = 0.0
     gate: int = 0  # nobody is answered before so many have been under way at once, or ten seconds have passed
     breaks: Break | None = None
+    hears: Callable[[str, str], None] | None = None  # told of every request: its kind and target
     listing: bytes | None = None  # the answer to every LIST, where it is given
     last_modified: dict[str, float] = field(default_factory=dict)  # times told for keys until somebody writes them
     counts: Counter[str] = field(default_factory=Counter)
@@ -184,6 +190,8 @@ class Proxy:
         method, target = head.split(b" ", 2)[:2]
         kind = "LIST" if b"list-type=" in target else method.decode()
         self.counts[kind] += 1
+        if self.hears is not None:
+            self.hears(kind, target.decode())
         self._under_way += 1
         self.most_at_once = max(self.most_at_once, self._under_way)
         try:
