@@ -22,14 +22,14 @@ from tests.conftest import ROOT
 from tests.server.lines import NOTEWRIGHT
 from tests.stores.test_bucket import listing_with
 
-from notewright.accounts.base import WorkspaceRecord
+from notewright.accounts.base import Grant, WorkspaceRecord
 from notewright.app.opening import OpenWorkspaces, close_workspace, open_registry, open_workspace
 from notewright.cli.main import main
 from notewright.config.load import CommandLine, Config, WorkspaceConfig, load
 from notewright.engine import library
 from notewright.engine.changes.history import undo
 from notewright.engine.find.search import parse_query, search
-from notewright.engine.library import Library
+from notewright.engine.library import Library, Principal
 from notewright.engine.move import move
 from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
@@ -43,6 +43,7 @@ from notewright.stores.s3.store import S3Store
 from notewright.surfaces.base import Call, Session
 from notewright.surfaces.notes.tools import SURFACE
 from notewright.surfaces.perform import perform
+from notewright.surfaces.second_brain.tools import surface as second_brain
 
 Open = Callable[..., Workspace]
 
@@ -301,6 +302,19 @@ def test_keys_that_are_no_paths_are_named_by_check_and_hide_no_other_note(
     assert "Tea.md" in capsys.readouterr().out
 
 
+def test_a_note_whose_key_ends_with_a_slash_is_named_by_check_and_hides_no_other(
+    bucket: Bucket, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.put("Tea.md", b"green tea\n")
+    listing = listing_with(f"{bucket.prefix}/Tea.md", f"{bucket.prefix}/Cup.md/")
+    bucket.proxy.listing = listing.replace(b"<Size>0</Size>", b"<Size>5</Size>")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.proxy.endpoint)
+    asked = ["--workspace", bucket.location, "--state", str(tmp_path)]
+    assert main(["check", *asked]) == 1
+    assert capsys.readouterr().out == "Cup.md: it is listed and cannot be read: its key may end with a slash\n"
+    assert main(["search", "green", *asked]) == 0
+
+
 def test_two_keys_that_differ_only_by_unicode_form_are_two_notes_and_a_third_is_refused(
     bucket: Bucket, opened: Open
 ) -> None:
@@ -340,6 +354,29 @@ def test_an_object_that_changes_between_list_and_get_is_indexed_as_it_was_read(b
     assert {hit.path for hit in search(ws, parse_query('"it was read"')).items} == {"n1.md"}
     assert {hit.path for hit in search(ws, parse_query('"it was listed"')).items} == {"n0.md", "n3.md"}
     assert said(ws, "read", path="n2.md").startswith("not_found: ")
+
+
+def test_what_one_user_stores_is_bounded_over_all_their_buckets(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.weed.endpoint)
+    bucket.put("work/Tea.md", b"12345")
+    bucket.put("home/Tea.md", b"12345")
+    flags = {"state": str(tmp_path), "user_quota_bytes": 12}
+    places = tuple(f"{name}={bucket.location}/{name}" for name in ("work", "home"))
+    config = load(CommandLine(places, flags=flags), environ={}, folder=str(tmp_path))
+    with closing(OpenWorkspaces(config)) as shelf:
+        own = Principal("ann", Grant(("work", "home"))).library(shelf)
+
+        def write(workspace: str, content: str) -> str:
+            call = Call(Library.of([own.named(workspace)]), Actor("ann", "desk", "second_brain", "write"), Session())
+            return perform(second_brain(None), call, "write", {"path": "New.md", "content": content}).text
+
+        assert write("work", "123").startswith(
+            "Error 507: Storage quota exceeded (all your workspaces together would hold"
+        )
+        assert write("work", "12") == "Successfully wrote 2 bytes to New.md"
+        assert write("home", "1").startswith("Error 507: ")
 
 
 def test_workspace_add_takes_a_bucket_with_its_settings_and_refuses_what_cannot_be_served(
