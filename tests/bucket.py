@@ -135,6 +135,7 @@ class Proxy:
     def __post_init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._under_way = 0
+        self._tasks: set[asyncio.Task[Any] | None] = set()  # the loop itself would let go of one that waits
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -167,6 +168,7 @@ class Proxy:
         self._loop.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._tasks.add(asyncio.current_task())
         behind_reader, behind = await asyncio.open_connection("127.0.0.1", self.port_behind, limit=1 << 20)
         try:
             while await self._pass_on(reader, writer, behind_reader, behind):
@@ -176,6 +178,7 @@ class Proxy:
         finally:
             for one in (writer, behind):
                 one.close()
+            self._tasks.discard(asyncio.current_task())
 
     async def _pass_on(
         self,
