@@ -62,6 +62,25 @@ class Swap(NamedTuple):
 Swapped = Stored | Problem | None  # what came of a swap: what is there now, None where it was deleted, or why not
 
 
+class OwnFiles(Protocol):
+    """Files of ours beside the notes, on a store that is shared by machines: a cache that nobody misses. Each call
+    raises a Problem where it fails."""
+
+    def may_write(self) -> bool:
+        """This machine is the one that may."""
+        ...
+
+    def get(self, name: str, *, max_bytes: int) -> bytes | None:
+        """None where it is not there; Unavailable where it is larger."""
+        ...
+
+    def put(self, name: str, data: bytes) -> None: ...
+
+    def remove(self, name: str) -> None: ...
+
+    def names(self) -> list[str]: ...
+
+
 class Store(Protocol):
     """What a place for notes promises. All calls may come from any thread; paths have passed `NotePath.parse`.
 
@@ -190,6 +209,10 @@ class Store(Protocol):
 
     def full_path(self, path: NotePath) -> str:
         """Where people find it without us: the path from the file system's root, or the key in a bucket."""
+        ...
+
+    def own_files(self, folder: str) -> OwnFiles | None:
+        """Our files in a folder beside the notes, where other machines find them; None on a store of one machine."""
         ...
 
     def healthy(self) -> bool:

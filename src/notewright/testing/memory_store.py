@@ -383,6 +383,9 @@ class MemoryStore:
     def full_path(self, path: NotePath) -> str:
         return path
 
+    def own_files(self, folder: str) -> None:
+        return None
+
     def healthy(self) -> bool:
         return self.disk.present and self._process in self.disk.living
 

@@ -228,6 +228,9 @@ class FolderStore:
     def full_path(self, path: NotePath) -> str:
         return os.path.join(self._root.path, path)
 
+    def own_files(self, folder: str) -> None:
+        return None
+
     def healthy(self) -> bool:
         try:
             with self._inside(None):

@@ -27,6 +27,7 @@ from notewright.stores.s3.lease import BucketLeaseObject, Lease, LeaseOwner
 from notewright.stores.s3.lock import NotesLock
 from notewright.stores.s3.metadata import DELETED, OP, attributes_of, encode, written_ns
 from notewright.stores.s3.objects import S3Objects
+from notewright.stores.s3.own_files import BucketOwnFiles
 from notewright.stores.s3.plain_list import list_all
 from notewright.stores.s3.probe import ServiceAbilities, probe
 from notewright.stores.s3.requests import ConditionFailed, Missing, OddKey, Requests
@@ -121,6 +122,13 @@ class S3Store:
     def objects(self) -> S3Objects:
         how = (self._clients, self._requests, self._metas, self._each, self.refuses_writes)
         return S3Objects(self.bucket, self.prefix, *how)
+
+    def own_files(self, folder: str) -> BucketOwnFiles:
+        """Files of ours in a folder under `.notewright/`."""
+        base = self._key(f".notewright/{folder}/")
+        return BucketOwnFiles(
+            self._clients, self._requests, base, lambda: not self.refuses_writes and self._may_write()
+        )
 
     # What is there
 
