@@ -1,6 +1,7 @@
 """What is true of notes in a bucket beyond the contract: requests, faults, tombstones, other people's objects."""
 
 import base64
+import itertools
 import math
 import random
 import subprocess
@@ -373,6 +374,37 @@ def test_one_key_is_written_once_a_second_where_the_service_takes_no_more(bucket
     assert time.monotonic() - began < 0.8
     store.write(A, b"two", seen=version, op="2")
     assert time.monotonic() - began > 0.8
+
+
+def test_edits_that_wait_for_one_note_go_out_together_where_it_takes_one_write_a_second(
+    open_workspace: OpenWorkspace, bucket: Bucket
+) -> None:
+    ws = open_workspace({"a.md": b""}, one_write_per_second=True)
+    sent: list[float] = []
+
+    def note(kind: str, key: str, number: int) -> None:
+        sent.extend([time.monotonic()] if kind == "PUT" else [])
+
+    def append(caller: int) -> list[bool]:
+        """Was the line in the bucket when the caller was told so?"""
+        names = [f"line-{caller}-{number}." for number in range(4)]
+        there = []
+        for name in names:
+            edit_note(ws, A, [Append(name)])
+            there.append(name.encode() in bucket.get("a.md"))
+        return there
+
+    bucket.proxy.breaks = note
+    began = time.monotonic()
+    with ThreadPoolExecutor(5) as callers:
+        told = [is_there for each in callers.map(append, range(5)) for is_there in each]
+    assert time.monotonic() - began < 10 and told == [True] * 20
+    assert sorted(bucket.get("a.md").split()) == sorted(f"line-{c}-{n}.".encode() for c in range(5) for n in range(4))
+    assert min(later - sooner for sooner, later in itertools.pairwise(sent)) > 0.8
+    past = ws.ledger.past(Past(limit=100))
+    assert len(past) == 20 and ws.ledger.unfinished() == []
+    undo(ws, past[0].id)
+    assert len(bucket.get("a.md").split()) == 19
 
 
 # What others see, and what others do

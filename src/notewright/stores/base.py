@@ -160,6 +160,11 @@ class Store(Protocol):
         stay until `settle` names them."""
         ...
 
+    def next_write_in(self, path: NotePath) -> float | None:
+        """Seconds until this file may be written again, on a store that takes a write of one file now and then only;
+        None on all others. Who writes sooner waits."""
+        ...
+
     def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
         """Several writes and deletes of one change set, none of which needs another: the outcome of each, in their
         order. They may run at the same time. A store that is `in_order` stops at the first problem, and what comes

@@ -243,6 +243,9 @@ class MemoryStore:
                 self.disk.put(path, None)
         self._step("deleted", path)
 
+    def next_write_in(self, path: NotePath) -> None:
+        return None
+
     def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
         order = list(range(len(swaps)))
         if self.disk.shuffle is not None:

@@ -162,6 +162,9 @@ class FolderStore:
             while not self._writing.delete(root, path, seen, op, settled=settled):
                 _pause(path, until)
 
+    def next_write_in(self, path: NotePath) -> None:
+        return None
+
     def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
         done: list[Swapped] = []
         try:

@@ -413,6 +413,12 @@ class S3Store:
             raise problem
         return found
 
+    def next_write_in(self, path: NotePath) -> float | None:
+        if not self._clients.paced:
+            return None
+        with self._mutex:
+            return max(self._last_put.get(path, 0.0) + SECONDS_BETWEEN_WRITES - time.monotonic(), 0.0)
+
     def _pace(self, path: str) -> None:
         if not self._clients.paced:
             return
