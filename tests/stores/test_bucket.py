@@ -425,6 +425,20 @@ def test_an_object_says_title_type_and_tags_after_every_write(bucket: Bucket) ->
     assert all(len(word) <= 75 for word in encode("ä" * 500).split(" "))
 
 
+def test_what_other_programs_say_of_an_object_stays_when_it_is_changed_and_moved(
+    open_workspace: OpenWorkspace, bucket: Bucket
+) -> None:
+    theirs = {"color": "green", "title": "Old", "Content-Encoding": "identity", "big": "x" * 1500}
+    bucket.put("a.md", b"# A\n", attributes=theirs)
+    ws = open_workspace({})
+    edit_note(ws, A, [Append("more")])
+    move(ws, A, "b/Other")
+    assert bucket.proxy.counts["HEAD"] <= 2
+    told = obstore.get(bucket.outside, f"{bucket.prefix}/b/Other.md").attributes
+    assert (told["color"], told["title"], told["big"]) == ("green", "A", "x" * 1500)
+    assert "Content-Encoding" not in told and told["Content-Type"].startswith("text/markdown")
+
+
 def test_a_change_from_outside_is_seen_by_the_next_listing(open_workspace: OpenWorkspace, bucket: Bucket) -> None:
     ws = open_workspace({"a.md": b"old\n", "b.md": b"b\n"}, watch=True, poll_seconds=0.1)
     bucket.put("a.md", b"new\n")
@@ -580,6 +594,14 @@ def test_a_name_that_no_key_can_have_is_refused(bucket: Bucket) -> None:
     for path in ("tab\t.md", "../a.md", "a//b.md"):
         with pytest.raises(NotFound):
             store.read(NotePath(path))
+
+
+def test_the_service_may_be_named_by_a_variable_alone(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.proxy.endpoint)
+    store = bucket.open(endpoint=None)
+    store.write(A, b"a\n", seen=None, op="1")
+    assert bucket.get("a.md") == b"a\n" and bucket.proxy.counts["PUT"] == 1
+    assert store.identity == bucket.open().identity
 
 
 def test_keys_may_come_from_a_profile(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

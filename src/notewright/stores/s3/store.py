@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -25,7 +25,15 @@ from notewright.notes.path import NotePath, path_problem
 from notewright.stores.base import Entry, OpId, Stored, Swap, Swapped, UnlistedFile, Version, parents, version_of
 from notewright.stores.s3.lease import BucketLeaseObject, Lease, LeaseOwner
 from notewright.stores.s3.lock import NotesLock
-from notewright.stores.s3.metadata import DELETED, OP, attributes_of, encode, written_ns
+from notewright.stores.s3.metadata import (
+    DELETED,
+    OP,
+    attributes_of,
+    encode,
+    foreign_attributes,
+    with_foreign,
+    written_ns,
+)
 from notewright.stores.s3.objects import S3Objects
 from notewright.stores.s3.own_files import BucketOwnFiles
 from notewright.stores.s3.plain_list import list_all
@@ -65,6 +73,7 @@ class _LastSeen(NamedTuple):
     version: Version | None
     entry: Entry | None
     op: str | None
+    foreign: Mapping[str, str] = {}  # what other programs say of it
 
 
 class S3Store:
@@ -288,7 +297,7 @@ class S3Store:
             return _BucketObject(None, etag, op)
         entry = _entry(path, etag, len(data), written_ns(attributes, got.meta["last_modified"]))
         stored = Stored(data, version_of(data), entry)
-        self._remember(path, _LastSeen(stored.version, entry, op))
+        self._remember(path, _LastSeen(stored.version, entry, op, foreign_attributes(attributes)))
         return _BucketObject(stored, etag, op)
 
     def _head(self, path: NotePath) -> Any:
@@ -319,7 +328,7 @@ class S3Store:
         op = encode(op)
         with self._stripe(path):
             if seen is None:
-                return self._create(path, data, op)
+                return self._create(path, data, op, self._foreign(source or path))
             if seen == version_of(data):
                 return self._confirm(path, data, seen)
             return self._replace(path, data, seen, op)
@@ -334,12 +343,12 @@ class S3Store:
             raise _changed(path, now)
         return now.stored
 
-    def _create(self, path: NotePath, data: bytes, op: OpId) -> Stored:
+    def _create(self, path: NotePath, data: bytes, op: OpId, foreign: Mapping[str, str]) -> Stored:
         self._refuse_in_the_way(path)
         mode: Any = "create"
         for _ in range(TRIES):
             try:
-                return self._put(path, data, mode, op)
+                return self._put(path, data, mode, op, foreign)
             except ConditionFailed:
                 now = self._object(path)
             if now is not None and now.stored is not None:
@@ -355,7 +364,7 @@ class S3Store:
         for _ in range(TRIES):
             if etag is not None:
                 try:
-                    return self._put(path, data, self._mode(etag), op)
+                    return self._put(path, data, self._mode(etag), op, self._foreign(path))
                 except ConditionFailed:
                     pass
             now = self._object(path)
@@ -377,12 +386,15 @@ class S3Store:
         if "." not in path.name[1:] and self._first_keys(path):
             raise Exists(f"{path} is a folder", hint="choose another name", path=path)
 
-    def _put(self, path: NotePath, data: bytes, mode: Any, op: OpId, *, deleted: bool = False) -> Stored:
+    def _put(
+        self, path: NotePath, data: bytes, mode: Any, op: OpId, foreign: Mapping[str, str], *, deleted: bool = False
+    ) -> Stored:
         """One conditional PUT. ConditionFailed also where it was done and the answer was lost: the caller looks."""
         large = len(data) > LARGE_BYTES
         client, timeout = (self._clients.write_large, LARGE_SECONDS) if large else (self._clients.write, None)
         now_ns = time.time_ns() // 1_000_000 * 1_000_000
-        told = {OP: op, DELETED: "1"} if deleted else attributes_of(path, data, op=op, now_ns=now_ns)
+        ours = {OP: op, DELETED: "1"} if deleted else attributes_of(path, data, op=op, now_ns=now_ns)
+        told = with_foreign(ours, foreign)
         key = self._key(path)
 
         def put() -> Any:
@@ -400,7 +412,8 @@ class S3Store:
                 raise
             etag = found.etag
         stored = Stored(data, version_of(data), _entry(path, etag, len(data), now_ns))
-        self._remember(path, _LastSeen(None, None, op) if deleted else _LastSeen(stored.version, stored.entry, op))
+        last = _LastSeen(None, None, op) if deleted else _LastSeen(stored.version, stored.entry, op, foreign)
+        self._remember(path, last)
         return stored
 
     def _read_back(self, path: NotePath, problem: Unavailable) -> _BucketObject:
@@ -443,7 +456,7 @@ class S3Store:
         for _ in range(TRIES):
             if etag is not None:
                 try:
-                    self._put(path, TOMBSTONE, self._mode(etag), op, deleted=True)
+                    self._put(path, TOMBSTONE, self._mode(etag), op, {}, deleted=True)
                     return True
                 except ConditionFailed:
                     pass
@@ -605,6 +618,11 @@ class S3Store:
             self._last.move_to_end(path)
             while len(self._last) > MAX_REMEMBERED:
                 self._last.popitem(last=False)
+
+    def _foreign(self, path: str) -> Mapping[str, str]:
+        with self._mutex:
+            last = self._last.get(path)
+        return {} if last is None else last.foreign
 
     def _recollect(self, path: str, version: Version) -> Entry | None:
         """The entry of this version, if it is the one that was last seen there."""
