@@ -238,3 +238,13 @@ def parents(path: str) -> list[str]:
 def version_of(data: bytes) -> Version:
     """The version of bytes kept by a store that versions by content."""
     return hashlib.sha256(data).hexdigest()
+
+
+def make_swap(store: Store, swap: Swap, *, op: OpId, hidden: bool) -> Stored | None:
+    """One of `write_many`, by `write` or `delete`."""
+    path, _, seen, source, settled = swap
+    if swap.data is not None:
+        return store.write(path, swap.data, seen=seen, op=op, source=source, settled=settled, hidden=hidden)
+    if seen is not None:
+        store.delete(path, seen=seen, op=op, settled=settled, hidden=hidden)
+    return None

@@ -17,7 +17,18 @@ from pathlib import Path
 
 from notewright.errors import Busy, Conflict, Exists, NotFound, Problem, Unavailable
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, OpId, Stored, Swap, Swapped, UnlistedFile, Version, parents, version_of
+from notewright.stores.base import (
+    Entry,
+    OpId,
+    Stored,
+    Swap,
+    Swapped,
+    UnlistedFile,
+    Version,
+    make_swap,
+    parents,
+    version_of,
+)
 from notewright.stores.folder import exchange, listing
 from notewright.stores.folder.atomic import AtomicWriter
 from notewright.stores.folder.paths import Abilities, Root, leads_nowhere, refusal
@@ -169,17 +180,10 @@ class FolderStore:
         done: list[Swapped] = []
         try:
             for swap in swaps:
-                done.append(self._swap(swap, op, hidden))
+                done.append(make_swap(self, swap, op=op, hidden=hidden))
         except Problem as problem:
             done.append(problem)
         return done
-
-    def _swap(self, swap: Swap, op: OpId, hidden: bool) -> Stored | None:
-        if swap.data is not None:
-            return self.write(swap.path, swap.data, seen=swap.seen, op=op, settled=swap.settled, hidden=hidden)
-        if swap.seen is not None:
-            self.delete(swap.path, seen=swap.seen, op=op, settled=swap.settled, hidden=hidden)
-        return None
 
     def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
         return frozenset()
