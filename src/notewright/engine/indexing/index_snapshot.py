@@ -151,14 +151,14 @@ def _edition_of(manifest: Mapping[str, Any]) -> IndexEdition:
 
 def _packed(file: Path) -> Iterator[bytes]:
     """The compressed file in parts."""
+    part = bytearray()
     with file.open("rb") as source:
-        part = b""
         for piece in _compressed(source):
             part += piece
             while len(part) >= PART_BYTES:
-                yield part[:PART_BYTES]
-                part = part[PART_BYTES:]
-        yield part
+                yield bytes(part[:PART_BYTES])
+                del part[:PART_BYTES]
+    yield bytes(part)
 
 
 def _compressed(source: IO[bytes]) -> Iterator[bytes]:

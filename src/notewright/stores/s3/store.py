@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 32  # requests of one store that run at the same time for plural calls
 MAX_KEY_BYTES = 1024
-MAX_REMEMBERED = 100_000  # objects of which version and ETag are known
+MAX_REMEMBERED = 5_000  # objects of which version and ETag are known: those of the largest rename
 SECONDS_BETWEEN_WRITES = 1.0  # of one key, where the service takes no more
 TRIES = 4  # of a swap that finds what it expects after a refusal
 HEALTHY_SECONDS = 5.0  # an answer not older than this shows that the bucket is there
