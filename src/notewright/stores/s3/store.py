@@ -158,22 +158,21 @@ class S3Store:
         return iter(self._listing())
 
     def _listing(self) -> list[Entry]:
-        listed = self._listed.everything()
         found, odd = [], []
-        for meta in listed:
-            raw = meta["path"][len(self._base) :]
+        for listed in self._listed.everything():
+            raw = listed.key[len(self._base) :]
             problem = path_problem(raw) if raw else None
             if problem is not None:
                 odd.append(UnlistedFile(raw, problem))
             elif raw and not NotePath(raw).is_hidden:  # without a name: the marker that a console makes for the prefix
-                found.append(listed_entry(NotePath(raw), meta))
+                found.append(listed_entry(NotePath(raw), listed))
         doubtful = [entry for entry in found if self._is_doubtful(entry)]
         gone = {
             entry.path for entry, there in zip(doubtful, self._each(self._is_note, doubtful), strict=True) if not there
         }
         self._oddities = tuple(odd)
         kept = [entry for entry in found if entry.path not in gone]
-        return sorted(kept, key=lambda entry: (entry.path.folder.split("/"), entry.path))
+        return sorted(kept, key=lambda entry: (entry.path.folder.replace("/", "\0"), entry.path))
 
     def _is_doubtful(self, entry: Entry) -> bool:
         """It may be a tombstone, or the marker that consoles put for a folder: a listing does not tell."""
@@ -207,10 +206,10 @@ class S3Store:
             there = self._each(self._listed.holds, folders)
             folders = [raw for raw, holds in zip(folders, there, strict=True) if holds]
         entries = [folder_entry(NotePath(raw)) for raw in folders]
-        for meta in objects:
-            raw = meta["path"][len(self._base) :]
+        for listed in objects:
+            raw = listed.key[len(self._base) :]
             if raw != folder and raw not in named and path_problem(raw) is None:
-                entry = listed_entry(NotePath(raw), meta)
+                entry = listed_entry(NotePath(raw), listed)
                 if not self._is_doubtful(entry) or self._is_note(entry):
                     entries.append(entry)
         if folder and not entries:
