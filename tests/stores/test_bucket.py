@@ -31,8 +31,8 @@ from notewright.notes.edits.edit import Append
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, Swap, version_of
 from notewright.stores.folder.store import FolderStore
+from notewright.stores.s3._plain_list import list_all
 from notewright.stores.s3.metadata import encode
-from notewright.stores.s3.plain_list import list_all
 from notewright.stores.s3.settings import BucketSettings
 from notewright.stores.s3.store import DELETED, TOMBSTONE, S3Store
 

@@ -1,37 +1,29 @@
 """What a bucket lists under a prefix: all of it, one folder, or whether anything is there."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import obstore
 
 from notewright.errors import Unavailable
 from notewright.notes.path import NotePath, path_problem
 from notewright.stores.base import Entry
-from notewright.stores.s3.plain_list import list_all
+from notewright.stores.objects import ListedObject
+from notewright.stores.s3._plain_list import list_all
 from notewright.stores.s3.requests import OddKey
 from notewright.stores.s3.settings import Clients
 
 PAGE_KEYS = 1_000  # that a LIST answers with
 
 
-class ListedObject(NamedTuple):
-    """What a LIST says of an object. A tuple: there is one for every object, and a dict is four times as large."""
-
-    key: str
-    etag: str
-    size: int
-    modified_ns: int
-
-
 class BucketListing:
-    """Under `base`, which is empty or ends with a slash. `send` sends a request."""
+    """Under `base`, which is empty or ends with a slash; keys are told whole. `send` sends a request."""
 
     def __init__(self, bucket: str, base: str, clients: Clients, send: Callable[..., Any]) -> None:
         self._bucket, self._base, self._clients, self._send = bucket, base, clients, send
 
     def everything(self) -> Sequence[ListedObject]:
-        return self._under(self._base)
+        return self.under(self._base)
 
     def level(self, folder: str) -> tuple[set[str], Sequence[ListedObject]]:
         """The folders and the objects directly in a folder."""
@@ -45,7 +37,7 @@ class BucketListing:
             folders = {key[len(self._base) :].rstrip("/") for key in found["common_prefixes"]}
             return folders, _listed(found["objects"])
         except OddKey:
-            below = [one for one in self._under(start) if path_problem(one.key[len(start) :]) is None]
+            below = [one for one in self.under(start) if path_problem(one.key[len(start) :]) is None]
         names = [one.key[len(start) :].split("/") for one in below]
         folders = {f"{start}{name[0]}"[len(self._base) :] for name in names if len(name) > 1}
         return folders, [one for one, name in zip(below, names, strict=True) if len(name) == 1]
@@ -58,7 +50,7 @@ class BucketListing:
         except OddKey:
             return True
 
-    def _under(self, prefix: str) -> list[ListedObject]:
+    def under(self, prefix: str) -> list[ListedObject]:
         """Every object under a prefix that ends with a slash."""
 
         def pages() -> list[ListedObject]:

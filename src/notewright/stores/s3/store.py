@@ -34,6 +34,7 @@ from notewright.stores.base import (
     parents,
     version_of,
 )
+from notewright.stores.s3._own_files import BucketOwnFiles
 from notewright.stores.s3.lease import BucketLeaseObject, Lease, LeaseOwner
 from notewright.stores.s3.listing import BucketListing, folder_entry, listed_entry, object_entry
 from notewright.stores.s3.lock import NotesLock
@@ -47,7 +48,6 @@ from notewright.stores.s3.metadata import (
     written_ns,
 )
 from notewright.stores.s3.objects import S3Objects
-from notewright.stores.s3.own_files import BucketOwnFiles
 from notewright.stores.s3.probe import ServiceAbilities, probe
 from notewright.stores.s3.requests import ConditionFailed, Missing, Requests
 from notewright.stores.s3.settings import LARGE_BYTES, LARGE_SECONDS, BucketSettings, Clients, connect, split_location
@@ -141,7 +141,7 @@ class S3Store:
 
     @property
     def objects(self) -> S3Objects:
-        how = (self._clients, self._requests, self._metas, self._each, self.refuses_writes)
+        how = (self._clients, self._requests, self._listed.under, self._each, self.refuses_writes)
         return S3Objects(self.bucket, self.prefix, *how)
 
     def own_files(self, folder: str) -> BucketOwnFiles:
