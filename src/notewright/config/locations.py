@@ -42,6 +42,10 @@ def is_bucket(location: str) -> bool:
     return location[:5].lower() == "s3://"
 
 
+def is_live(location: str) -> bool:
+    return location[:5].lower() == "live:"
+
+
 def bucket_location(raw: str) -> str:
     """`s3://bucket/prefix`, always spelled the same; Invalid where that names no place for notes."""
     bucket, _, prefix = raw[5:].rstrip("/").partition("/")
