@@ -29,7 +29,6 @@ from notewright.app.compose import (
 )
 from notewright.app.opening import OpenWorkspaces, open_registry
 from notewright.config.load import Config
-from notewright.config.locations import is_live
 from notewright.config.settings import SURFACES
 from notewright.engine.library import LateLibrary, Library, effective_workspaces
 from notewright.engine.transfer.backup import BackupResult
@@ -96,7 +95,7 @@ class Site:
         self._schedule: Schedule | None = None
 
     def _open(self) -> OpenWorkspaces:
-        self._shelf = OpenWorkspaces(self.config, self.registry, heard=self.audit.wrote)
+        self._shelf = OpenWorkspaces(self.config, self.registry, heard=self.audit.wrote, live=True)
         return self._shelf
 
     def __enter__(self) -> "Site":
@@ -180,7 +179,7 @@ class Site:
     @property
     def is_live(self) -> bool:
         """Whether any workspace has live documents."""
-        return any(is_live(one.location) for one in effective_workspaces(self.config, self.registry, added=True))
+        return any(one.live for one in effective_workspaces(self.config, self.registry, added=True))
 
     def _live(self) -> "tuple[list[GuardedRoute | GuardedSocket], Connections | None]":
         """The addresses of live documents, where there are any, and who comes there: loaded only then."""
@@ -192,7 +191,7 @@ class Site:
         from notewright.server.live.routes import LiveSite
 
         config, registry, library, workers = self.config, self.registry, self.library, self.workers
-        hosts = self._hosts = self._hosts or LiveHosts(Path(config.state))
+        hosts = self._hosts = self._hosts or LiveHosts(library, Path(config.state))
         callers, staying = Callers(registry), Revalidation(library, registry, workers)
         most = max(1, config["http.max_connections"] * 3 // 4)  # the others are for everything else
         connections = Connections(library, callers, hosts, workers, staying, most)

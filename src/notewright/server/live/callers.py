@@ -8,9 +8,8 @@ from starlette.datastructures import Headers, QueryParams
 from starlette.types import Scope
 
 from notewright.accounts.base import Accounts
-from notewright.engine.library import Library, Principal, digest_of
-from notewright.engine.workspace import Workspace
-from notewright.errors import NotFound
+from notewright.engine.access import Access
+from notewright.engine.library import Principal, digest_of
 from notewright.ledger.base import Actor
 from notewright.server.auth.authenticate import (
     AGAIN,
@@ -21,7 +20,8 @@ from notewright.server.auth.authenticate import (
     Visitor,
     address_of,
 )
-from notewright.server.live import documents, tokens
+from notewright.server.live import tokens
+from notewright.server.live.documents import DocumentNames, may_write, no_such_document
 from notewright.server.live.tokens import DocumentToken, DocumentTokens
 
 SURFACES = ("lens", "page")  # to which a token may be narrowed that opens live documents: whose protocol it is
@@ -44,12 +44,11 @@ class Caller:
     def actor(self) -> Actor:
         return Actor(self.principal.user, "", "live", "type")
 
-    def may_write(self, ws: Workspace, doc_id: str) -> bool:
-        """Whether they may change a document of this workspace; NotFound for one that they may not see. Blocks."""
+    def may_write(self, access: Access, doc_id: str, names: DocumentNames) -> bool:
+        """Whether they may change a document of this workspace; NotFound for one that they may not see."""
         if self.token is not None and not self.token.opens(doc_id):
-            raise NotFound("there is no such document", what="document")
-        writes = documents.may_write(ws, doc_id)
-        return writes and (self.token is None or self.token.write)
+            raise no_such_document()
+        return may_write(access, doc_id, names) and (self.token is None or self.token.write)
 
 
 class Callers:
@@ -111,14 +110,6 @@ class Callers:
     ) -> Visitor | Refused:
         found = await self._holder(scope, raw, known)
         return found if isinstance(found, Refused) else found.visitor
-
-
-def workspace_named(library: Library, which: str) -> Workspace:
-    """By its id, as it stands in addresses. Blocks."""
-    for ws in library.workspaces():
-        if ws.id == which and ws.live is not None:
-            return ws
-    raise NotFound("there is no such document", what="document")
 
 
 def _given_token(scope: Scope) -> str | None:

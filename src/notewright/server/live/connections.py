@@ -9,7 +9,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from starlette.responses import JSONResponse
@@ -34,7 +34,7 @@ LOOK_SECONDS = 1.0  # between two looks at whether everybody may stay
 SEND_SECONDS = 20.0  # for which a client may take nothing of what it is sent
 CLOSE_SECONDS = 2.0
 NOT_ALLOWED, GOES_AWAY = 1008, 1012
-Find = Callable[[Library, Caller], tuple[Workspace, str]]
+Find = Callable[[Sequence[Workspace]], Awaitable[tuple[Workspace, str]]]
 
 
 @dataclass(eq=False)
@@ -68,7 +68,7 @@ class Connections:
         self._closed = False
 
     async def serve(self, scope: Scope, receive: Receive, send: Send, find: Find) -> None:
-        """One connection from its handshake to its end. `find` says which document was asked for; it may block."""
+        """One connection from its handshake to its end. `find` says which document was asked for."""
         await receive()  # websocket.connect
         caller = await self._callers.caller(scope)
         if isinstance(caller, Refused):
@@ -95,7 +95,8 @@ class Connections:
         await send({"type": "websocket.accept"})
         try:
             shown = caller.principal.library(self._library)
-            ws, doc_id, writes = await self._threads.run(_found, shown, caller, find)
+            ws, doc_id = await find(await self._threads.run(shown.workspaces))
+            writes = caller.may_write(ws.access, doc_id, await self._hosts.names(ws, [doc_id]))
             member = await self._hosts.join(ws, doc_id, caller.actor, writes)
         except Problem as problem:
             return await _close(send, *close_of(problem))
@@ -123,6 +124,8 @@ class Connections:
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 await self._look()
+            except Problem as problem:  # nobody hosts the documents at the moment, and their connections end by that
+                log.debug("the rights of live connections could not be looked at: %s", problem)
             except Exception:  # whoever comes next is looked after again
                 log.exception("the rights of live connections could not be looked at")
 
@@ -131,26 +134,26 @@ class Connections:
         for one in everybody:
             if not await one.stays():
                 one.member.outbox.close(NOT_ALLOWED, "you may no longer open this document")
-        for one in await self._threads.run(self._changed, everybody):
-            one.member.outbox.close(NOT_ALLOWED, "what you may do with this document has changed")
+        there = {ws.id: ws for ws in await self._threads.run(self._library.workspaces)}
+        for workspace in {one.workspace for one in everybody}:
+            here = [one for one in everybody if one.workspace == workspace]
+            for one in await self._changed(there.get(workspace), here):
+                one.member.outbox.close(NOT_ALLOWED, "what you may do with this document has changed")
 
-    def _changed(self, connections: list[_Connection]) -> list[_Connection]:
-        """Those whose right to their document is another now than when they came. Blocks."""
-        there = {ws.id: ws for ws in self._library.workspaces()}
+    async def _changed(self, ws: Workspace | None, connections: list[_Connection]) -> list[_Connection]:
+        """Those whose right to their document is another now than when they came."""
+        if ws is None:
+            return connections
+        names = await self._hosts.names(ws, {one.doc_id for one in connections})
 
         def is_other(one: _Connection) -> bool:
-            ws = there.get(one.workspace)
             try:
-                return ws is None or one.caller.may_write(one.caller.principal.narrow(ws), one.doc_id) != one.writes
+                access = one.caller.principal.narrow(ws).access
+                return one.caller.may_write(access, one.doc_id, names) != one.writes
             except Problem:
                 return True
 
         return [one for one in connections if is_other(one)]
-
-
-def _found(shown: Library, caller: Caller, find: Find) -> tuple[Workspace, str, bool]:
-    ws, doc_id = find(shown, caller)
-    return ws, doc_id, caller.may_write(ws, doc_id)
 
 
 async def _refuse(refused: Refused, scope: Scope, receive: Receive, send: Send) -> None:

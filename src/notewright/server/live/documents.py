@@ -1,86 +1,44 @@
-"""What the sync server needs of live documents (`stores/live/`), and who may open which of them."""
+"""Which documents there are, by what their host says, and who may open which of them. Pure."""
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from notewright.engine.access import Access
-from notewright.engine.library import Library
-from notewright.engine.workspace import Workspace
 from notewright.errors import Forbidden, NotFound, ReadOnly
-from notewright.ledger.base import Actor
 from notewright.notes.path import NotePath
 
 RELAY_CHARS = 36  # of an id: the part that all documents of a folder share
 
 
-class LiveDocument(Protocol):
-    """One document that is open. Every call may block; the callbacks come from any thread and must not."""
-
-    id: str
-
-    def vector(self) -> bytes: ...
-
-    def update_since(self, vector: bytes | None = None) -> bytes: ...
-
-    def apply(self, update: bytes, *, by: Actor, source: object = None) -> None: ...
-
-    def listen(
-        self, told: Callable[[bytes], None], *, source: object = None, ended: Callable[[str], None] = ...
-    ) -> Callable[[], None]: ...
-
-    def when_durable(self, then: Callable[[], None]) -> None: ...
-
-
-class LiveFolder(Protocol):
-    """The live documents of one workspace. Every call may block."""
+@dataclass(frozen=True, slots=True)
+class DocumentNames:
+    """What the host of a workspace knows of some ids. None: it has no path yet, or there is no such document."""
 
     folder_id: str
+    paths: Mapping[str, NotePath | None]
 
-    def path_of(self, doc_id: str) -> NotePath | None: ...
+    @property
+    def scope(self) -> str:
+        """What the ids of all documents of this folder begin with."""
+        return self.folder_id[:RELAY_CHARS] + "-"
 
-    def id_of(self, path: NotePath) -> str: ...
-
-    def new(self, doc_id: str | None = None) -> str: ...
-
-    def open(self, doc_id: str) -> LiveDocument: ...
-
-    def release(self, document: LiveDocument) -> None: ...
-
-
-def folder_of(ws: Workspace) -> LiveFolder:
-    """The live documents of a workspace; NotFound where it has none."""
-    live: LiveFolder | None = ws.live
-    if live is None:
-        raise _missing()
-    return live
+    def may_hold(self, doc_id: str) -> bool:
+        return doc_id.startswith(self.scope) or self.paths.get(doc_id) is not None
 
 
-def workspace_of(library: Library, doc_id: str) -> Workspace:
-    """Whose document this would be, of those workspaces that the caller may see: its id tells."""
-    for ws in library.workspaces():
-        if ws.live is not None and ws.live.folder_id[:RELAY_CHARS] == doc_id[:RELAY_CHARS]:
-            return ws
-    raise _missing()
-
-
-def may_write(ws: Workspace, doc_id: str) -> bool:
-    """Whether the caller may also change a document; NotFound if they may not see it, or it is not there.
+def may_write(access: Access, doc_id: str, names: DocumentNames) -> bool:
+    """Whether the caller may also change a document; NotFound if they may not see it.
 
     The folder document names every file: it is for those from whom nothing is hidden. So is a document that has no path
     yet, of which no rule can say anything.
     """
-    live, access = folder_of(ws), ws.access
-    path = None if doc_id == live.folder_id else live.path_of(doc_id)
+    path = names.paths.get(doc_id)
     if path is None:
-        if access.hide or not (doc_id == live.folder_id or access.writes_all):
-            raise _missing()
+        if access.hide or not (doc_id == names.folder_id or access.writes_all):
+            raise no_such_document()
         return access.writes_all
     if not access.sees(path):
-        raise _missing()
-    return _may_write(access, path)
-
-
-def _may_write(access: Access, path: NotePath) -> bool:
+        raise no_such_document()
     try:
         access.may_write(path)
     except (ReadOnly, Forbidden):
@@ -88,5 +46,5 @@ def _may_write(access: Access, path: NotePath) -> bool:
     return True
 
 
-def _missing() -> NotFound:
-    return NotFound("there is no such document", what="document")
+def no_such_document(hint: str = "") -> NotFound:
+    return NotFound("there is no such document", hint=hint, what="document")

@@ -1,9 +1,9 @@
 """One process hosts the live documents of a workspace; the others lead their clients to it.
 
-Who hosts is decided by a lock that `LiveDocuments.open` takes: elsewhere it raises Unavailable. The host listens on a
-Unix socket in the state directory of the workspace, for its owner alone. Another process asks there on behalf of a
-client, after it has found out who that is and what they may do; then it passes frames to and fro. When the host dies,
-the connections end, their clients come again, and whichever process they come to takes the lock.
+Who hosts is decided by a lock that `LiveDocuments` takes when it can: elsewhere its calls raise Unavailable. The host
+listens on a Unix socket in the state directory of the workspace, for its owner alone. Another process asks there on
+behalf of a client, after it has found out who that is and what they may do; then it passes frames to and fro. When the
+host dies, the connections end, their clients come again, and whichever process they come to takes the lock.
 
 On the socket a message is its length (four bytes) and its bytes. The first from a client is JSON: what is asked, of
 which document, for whom. The first from the host is JSON: {} or the problem. After a join, each message from the host
@@ -18,26 +18,32 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from notewright import errors
+from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.errors import Problem, Unavailable
 from notewright.ledger.base import Actor
 from notewright.mcp.thread_pool import ThreadPool
+from notewright.notes.path import NotePath
 from notewright.server.http_status import STATUS
-from notewright.server.live.documents import LiveFolder, folder_of
+from notewright.server.live.documents import DocumentNames, no_such_document
 from notewright.server.live.outbox import GOING, Outbox
 from notewright.server.live.rooms import Member, Rooms
+
+if TYPE_CHECKING:  # loads pycrdt
+    from notewright.stores.live.documents import LiveDocuments
 
 log = logging.getLogger(__name__)
 SOCKET = "live.sock"
 MAX_SOCKET_PATH = 100  # bytes; systems take 103 or 107
 MAX_MESSAGE = 64 << 20
-TRIES, PAUSE_SECONDS = 10, 0.2  # until a host is found
+TRIES, PAUSE_SECONDS = 15, 0.2  # until a host is found
+LOOK_SECONDS = 0.5  # between two looks at whether we became one
 THREADS = 16
 RESTARTED = 1012  # close code: come again
 KEPT_SECONDS = 20.0  # for an update to be on disk
@@ -45,7 +51,7 @@ STALLED_SECONDS = 20.0  # for which a process may take nothing of what it is sen
 _FRAME, _END = b"\x00", b"\x01"
 _LENGTH = struct.Struct(">I")
 _KINDS = {kind.code: kind for kind in Problem.__subclasses__()}
-Ask = Literal["exists", "state", "update", "new"]
+Ask = Literal["names", "id_of", "exists", "state", "update", "new"]
 T = TypeVar("T")
 
 
@@ -79,20 +85,38 @@ class ForwardedMember:
 class LiveHosts:
     """The live documents of all workspaces, whichever process hosts them. On the event loop alone."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, library: Library, state: Path) -> None:
         """`state` holds a folder for each workspace."""
-        self._state = state
+        self._library, self._state = library, state
         self._threads = ThreadPool(threads=THREADS)
         self._here: dict[str, _Host] = {}  # by the identity of the store
         self._users = 0  # applications, of which one may take the place of another
+        self._listening: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> None:
         self._users += 1
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._listen())
 
     async def __aexit__(self, *error: object) -> None:
         self._users -= 1
-        if not self._users:
-            await self._close()
+        if not self._users and self._listening is not None:
+            self._listening.cancel()
+            self._listening = None
+            for host in self._here.values():
+                await host.close()
+            self._here.clear()
+
+    async def _listen(self) -> None:
+        """Wherever we became the host, others must find us: also before the first client comes to us."""
+        while True:
+            try:
+                for ws in await self._threads.run(self._library.workspaces):
+                    if ws.live is not None and ws.live.hosting:
+                        await (await self._host(ws)).listen()
+            except Problem as problem:  # the library cannot be opened, and says so to all who ask
+                log.debug("no live documents yet: %s", problem)
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def join(self, ws: Workspace, doc_id: str, actor: Actor, writes: bool) -> Member | ForwardedMember:
         """A client comes into a document. NotFound, NotText, TooLarge, Limited; Unavailable while nobody hosts it."""
@@ -118,17 +142,19 @@ class LiveHosts:
                 wire.close()
 
         async def here() -> bytes:
-            return await self._threads.run(perform, folder_of(ws), ask, doc, actor, body)
+            return await self._threads.run(perform, _live(ws), ask, doc, actor, body)
 
         return await self._here_or_there(here, there)
 
-    async def _close(self) -> None:
-        for host in self._here.values():
-            await host.close()
-        self._here.clear()
+    async def names(self, ws: Workspace, ids: Iterable[str]) -> DocumentNames:
+        """What is known of these ids in a workspace."""
+        asked = json.dumps(list(ids)).encode()
+        told = json.loads(await self.call(ws, "names", "", Actor(), asked))
+        paths = {doc_id: None if path is None else NotePath(path) for doc_id, path in told["paths"].items()}
+        return DocumentNames(told["folder_id"], paths)
 
     async def _host(self, ws: Workspace) -> "_Host":
-        host, live = self._here.get(ws.store.identity), folder_of(ws)
+        host, live = self._here.get(ws.store.identity), _live(ws)
         if host is not None and host.rooms.live is not live:  # the workspace was opened anew
             self._here.pop(ws.store.identity, None)
             await host.close()
@@ -171,8 +197,13 @@ class LiveHosts:
         return wire
 
 
-def perform(live: LiveFolder, ask: Ask, doc: str, actor: Actor, body: bytes) -> bytes:
+def perform(live: "LiveDocuments", ask: Ask, doc: str, actor: Actor, body: bytes) -> bytes:
     """A question that is answered at once. Blocks."""
+    if ask == "names":
+        paths = {doc_id: live.path_of(doc_id) for doc_id in json.loads(body)}
+        return json.dumps({"folder_id": live.folder_id, "paths": paths}).encode()
+    if ask == "id_of":
+        return live.id_of(NotePath(doc)).encode()
     if ask == "new":
         return live.new(doc or None).encode()
     document = live.open(doc)
@@ -191,18 +222,24 @@ def perform(live: LiveFolder, ask: Ask, doc: str, actor: Actor, body: bytes) -> 
         live.release(document)
 
 
-class _Host:
-    """The rooms of one workspace, and the socket at which other processes come to them from the first room on."""
+def _live(ws: Workspace) -> "LiveDocuments":
+    if ws.live is None:
+        raise no_such_document()
+    return ws.live
 
-    def __init__(self, live: LiveFolder, place: Path, threads: ThreadPool) -> None:
-        self.rooms = Rooms(live, threads, self._listen)
+
+class _Host:
+    """The rooms of one workspace, and the socket at which other processes come to them."""
+
+    def __init__(self, live: "LiveDocuments", place: Path, threads: ThreadPool) -> None:
+        self.rooms = Rooms(live, threads)
         self._place, self._threads = place, threads
         self._server: asyncio.Server | None = None
         self._alone = False  # nobody can reach us
         self._beginning = asyncio.Lock()
 
-    async def _listen(self) -> None:
-        """Called when a document was opened: the lock is ours."""
+    async def listen(self) -> None:
+        """The lock is ours."""
         async with self._beginning:
             if self._server is None and not self._alone:
                 try:

@@ -6,19 +6,23 @@ to one is made in a thread.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from notewright.errors import Limited, Unavailable
+from notewright.errors import Conflict, Limited, Unavailable
 from notewright.ledger.base import Actor
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.live import frames
 from notewright.server.live.awareness import Awareness
-from notewright.server.live.documents import LiveDocument, LiveFolder
 from notewright.server.live.frames import AWARENESS, QUERY_AWARENESS, STEP1, STEP2, SYNC, SYNC_STATUS, UPDATE
 from notewright.server.live.outbox import GOING, Outbox
+
+if TYPE_CHECKING:  # loads pycrdt
+    from notewright.stores.live.document import Document
+    from notewright.stores.live.documents import LiveDocuments
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,7 +58,7 @@ class Member:
 class Room:
     """One open document. Its last member closes it."""
 
-    def __init__(self, document: LiveDocument, threads: ThreadPool, emptied: "Callable[[Room], None]") -> None:
+    def __init__(self, document: "Document", threads: ThreadPool, emptied: "Callable[[Room], None]") -> None:
         self.document = document
         self._threads = threads
         self._emptied = emptied
@@ -62,6 +66,7 @@ class Room:
         self._members: set[Member] = set()
         self._awareness = Awareness()
         self._turn = asyncio.Lock()
+        self._applying: tuple[int, Member | None] = 0, None  # in which thread, of whom
         self._over = ""  # why it is no longer live
         self._unlisten: Callable[[], None] = lambda: None
 
@@ -70,7 +75,7 @@ class Room:
         return not self._members
 
     async def begin(self) -> None:
-        self._unlisten = await self._run(self.document.listen, self._told, source=self, ended=self._ended)
+        self._unlisten = await self._run(self.document.listen, self._told, ended=self._ended)
 
     async def end(self) -> None:
         await self._run(self._unlisten)
@@ -111,7 +116,7 @@ class Room:
 
     async def receive(self, member: Member, message: frames.Message) -> None:
         if message.kind == SYNC and message.step == STEP1:
-            missing = await self._run(self.document.update_since, message.payload)
+            missing = await self._run(self._missing, message.payload)
             member.outbox.put(frames.sync(STEP2, missing))
         elif message.kind == SYNC:
             await self._change(member, message.payload)
@@ -131,8 +136,22 @@ class Room:
                 member.denied = True
                 member.outbox.put(frames.permission_denied("you may read this document, not change it"))
             return
-        await self._run(self.document.apply, update, by=member.actor, source=self)
-        self._tell(frames.sync(UPDATE, update), but=member)
+        await self._run(self._apply, member, update)
+
+    def _missing(self, vector: bytes) -> bytes:
+        """In a thread: what a client lacks. Conflict for one that has another document, whose text would stand beside
+        ours."""
+        if not self.document.is_related(vector):
+            raise Conflict("you have another copy of this document", hint="open it anew, without what you kept")
+        return self.document.update_since(vector)
+
+    def _apply(self, member: Member, update: bytes) -> None:
+        """In a thread. What is new in it is told from here, before this returns."""
+        self._applying = threading.get_ident(), member
+        try:
+            self.document.apply(update, by=member.actor)
+        finally:
+            self._applying = 0, None
 
     def _greet(self, member: Member) -> None:
         for frame in frames.awareness_frames(self._awareness.states()):
@@ -148,7 +167,10 @@ class Room:
                 member.outbox.put(frame)
 
     def _told(self, update: bytes) -> None:
-        self._soon(partial(self._tell, frames.sync(UPDATE, update)))
+        """From any thread. Who sent it is not told it again."""
+        thread, member = self._applying
+        but = member if thread == threading.get_ident() else None
+        self._soon(partial(self._tell, frames.sync(UPDATE, update), but))
 
     def _ended(self, reason: str) -> None:
         self._over = reason or "it ended"
@@ -163,13 +185,11 @@ class Room:
 
 
 class Rooms:
-    """The rooms of one workspace, where this process hosts it. Unavailable (of `open`) where another does.
+    """The rooms of one workspace, where this process hosts it. Unavailable (of `open`) where another does."""
 
-    `opened` is called when a document was opened: then it is we who host."""
-
-    def __init__(self, live: LiveFolder, threads: ThreadPool, opened: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, live: "LiveDocuments", threads: ThreadPool) -> None:
         self.live = live
-        self._threads, self._opened = threads, opened
+        self._threads = threads
         self._rooms: dict[str, Room] = {}
         self._changing = [
             asyncio.Lock() for _ in range(LOCKS)
@@ -183,7 +203,6 @@ class Rooms:
                 document = await self._threads.run(self.live.open, doc_id)
                 room = self._rooms[doc_id] = Room(document, self._threads, self._emptied)
                 try:
-                    await self._opened()
                     await room.begin()
                 except BaseException:
                     del self._rooms[doc_id]

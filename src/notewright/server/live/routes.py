@@ -6,7 +6,7 @@ id that the folder document gives it, and is named by the SHA-256 of its bytes.
 """
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -20,14 +20,16 @@ from notewright.engine.read import entry_at, fetch
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import put
 from notewright.errors import Conflict, Forbidden, Invalid, NotFound, Problem, TooLarge
+from notewright.ledger.base import Actor
 from notewright.mcp.jsonrpc import parsed
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.notes.path import NotePath
 from notewright.server.auth.authenticate import METADATA_URL, GuardedRoute, GuardedSocket, Refused, base_url, challenge
 from notewright.server.http_status import STATUS
-from notewright.server.live import documents, tokens
-from notewright.server.live.callers import Caller, Callers, workspace_named
+from notewright.server.live import tokens
+from notewright.server.live.callers import Caller, Callers
 from notewright.server.live.connections import Connections, Find
+from notewright.server.live.documents import DocumentNames, no_such_document
 from notewright.server.live.forwarding import LiveHosts
 from notewright.stores.base import Stored
 
@@ -50,7 +52,7 @@ class LiveSite:
     most_bytes: int  # of one request
 
     def routes(self) -> list[GuardedRoute | GuardedSocket]:
-        by_id, by_path = _Socket(self.connections, _by_id), _Socket(self.connections, _by_path)
+        by_id, by_path = _Socket(self.connections, self._by_id), _Socket(self.connections, self._by_path)
         return [
             GuardedSocket("/d/{doc_id}/ws/{again}", by_id, need="open"),
             GuardedSocket("/doc/ws/{doc_id}", by_id, need="open"),
@@ -89,8 +91,9 @@ class LiveSite:
         asked = (await _body(request)).get("docId")
         if asked is not None and not isinstance(asked, str):
             raise Invalid("docId is no text", what="docId")
-        ws = await self.threads.run(_for_new, caller.principal.library(self.library), asked)
-        scope = documents.folder_of(ws).folder_id[: documents.RELAY_CHARS] + "-"
+        shown = await self._shown(caller)
+        ws = await self._for_new(shown, asked)
+        scope = (await self.hosts.names(ws, ())).scope
         token = caller.token
         if not ws.access.writes_all or (token is not None and not (token.write and token.scope == scope)):
             raise Forbidden("making documents is not allowed", by="rule")
@@ -110,7 +113,7 @@ class LiveSite:
         await self.hosts.call(ws, "exists", doc_id, caller.actor)
         opens = doc_id
         if body.get("scope") == "folder":
-            opens, writes = doc_id[: documents.RELAY_CHARS] + "-", not ws.access.read_only
+            opens, writes = (await self.hosts.names(ws, ())).scope, not ws.access.read_only
             if caller.token is not None and caller.token.scope != opens:
                 raise Forbidden("this token is for one document", by="rule")
             writes = writes and (caller.token is None or caller.token.write)
@@ -136,12 +139,51 @@ class LiveSite:
 
     async def _opened(self, caller: Caller, doc_id: str) -> tuple[Workspace, bool]:
         """The workspace of a document, and whether the caller may change it."""
+        ws, names = await self._holding(await self._shown(caller), doc_id)
+        return ws, caller.may_write(ws.access, doc_id, names)
 
-        def found() -> tuple[Workspace, bool]:
-            ws = documents.workspace_of(caller.principal.library(self.library), doc_id)
-            return ws, caller.may_write(ws, doc_id)
+    async def _shown(self, caller: Caller) -> list[Workspace]:
+        """The live workspaces that the caller may see."""
+        shown = caller.principal.library(self.library)
+        return [ws for ws in await self.threads.run(shown.workspaces) if ws.live is not None]
 
-        return await self.threads.run(found)
+    async def _holding(self, shown: Sequence[Workspace], doc_id: str) -> tuple[Workspace, DocumentNames]:
+        """Whose document this is, or would be: its id tells, or if a client made it up, it is the first one's."""
+        known = [(ws, await self.hosts.names(ws, [doc_id])) for ws in shown if ws.live is not None]
+        for ws, names in known:
+            if names.may_hold(doc_id):
+                return ws, names
+        if not known:
+            raise no_such_document()
+        return known[0]
+
+    async def _for_new(self, shown: Sequence[Workspace], asked: str | None) -> Workspace:
+        if not shown:
+            raise NotFound("there is no live workspace", what="workspace")
+        return shown[0] if asked is None else (await self._holding(shown, asked))[0]
+
+    def _by_id(self, params: dict[str, str]) -> Find:
+        """A client appends the id of the document to the address it was given, which holds it already."""
+
+        async def find(shown: Sequence[Workspace]) -> tuple[Workspace, str]:
+            doc_id = params["doc_id"]
+            if params.get("again", doc_id) != doc_id:
+                raise no_such_document(hint="both ids in the address must be the same")
+            return (await self._holding(shown, doc_id))[0], doc_id
+
+        return find
+
+    def _by_path(self, params: dict[str, str]) -> Find:
+        async def find(shown: Sequence[Workspace]) -> tuple[Workspace, str]:
+            path = NotePath.parse(params["path"])
+            ws = next((one for one in shown if one.id == params["workspace"] and one.live is not None), None)
+            if ws is None:
+                raise no_such_document()
+            if (await self.threads.run(entry_at, ws, path)).kind != "file":
+                raise Invalid(f"{path} cannot be live: it is no file of its own", what="path")  # never through a link
+            return ws, (await self.hosts.call(ws, "id_of", path, Actor())).decode()
+
+        return find
 
     # ---- files ----
 
@@ -169,8 +211,7 @@ class LiveSite:
             raise TooLarge("this file is too large", size=len(data), limit=ws.limits.note_bytes)
         if sha256 and hashlib.sha256(data).hexdigest() != sha256:
             raise Conflict("these bytes are not those of that hash")
-        path = await self.threads.run(_path_of, ws, doc_id)
-        await self.threads.run(put, ws.by(caller.actor), path, data)
+        await self.threads.run(put, ws.by(caller.actor), await self._path(ws, doc_id), data)
         return Response(headers=PRIVATE)
 
     async def _download(self, request: Request, caller: Caller) -> Response:
@@ -191,10 +232,16 @@ class LiveSite:
         """The file as it is; NotFound if it is another than the one that was asked for."""
         doc_id, sha256 = request.path_params["doc_id"], _asked_hash(request)
         ws, _ = await self._opened(caller, doc_id)
-        stored = await self.threads.run(lambda: fetch(ws, _path_of(ws, doc_id)))
+        stored = await self.threads.run(fetch, ws, await self._path(ws, doc_id))
         if sha256 and stored.version != sha256:
             raise NotFound("there is no such file", what="file")
         return stored
+
+    async def _path(self, ws: Workspace, doc_id: str) -> NotePath:
+        path = (await self.hosts.names(ws, [doc_id])).paths[doc_id]
+        if path is None:
+            raise NotFound("this document has no path yet", hint="name it in the folder document first", what="file")
+        return path
 
 
 class _Socket:
@@ -205,46 +252,6 @@ class _Socket:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._connections.serve(scope, receive, send, self._named(scope["path_params"]))
-
-
-def _by_id(params: dict[str, str]) -> Find:
-    """A client appends the id of the document to the address it was given, which holds it already."""
-
-    def find(shown: Library, caller: Caller) -> tuple[Workspace, str]:
-        doc_id = params["doc_id"]
-        if params.get("again", doc_id) != doc_id:
-            raise NotFound(
-                "there is no such document", hint="both ids in the address must be the same", what="document"
-            )
-        return documents.workspace_of(shown, doc_id), doc_id
-
-    return find
-
-
-def _by_path(params: dict[str, str]) -> Find:
-    def find(shown: Library, caller: Caller) -> tuple[Workspace, str]:
-        ws, path = workspace_named(shown, params["workspace"]), NotePath.parse(params["path"])
-        if entry_at(ws, path).kind != "file":  # a symbolic link is never written through
-            raise Invalid(f"{path} cannot be live: it is not a file of its own", what="path")
-        return ws, documents.folder_of(ws).id_of(path)
-
-    return find
-
-
-def _for_new(shown: Library, asked: str | None) -> Workspace:
-    if asked is not None:
-        return documents.workspace_of(shown, asked)
-    live = [ws for ws in shown.workspaces() if ws.live is not None]
-    if not live:
-        raise NotFound("there is no live workspace", what="workspace")
-    return live[0]
-
-
-def _path_of(ws: Workspace, doc_id: str) -> NotePath:
-    path = documents.folder_of(ws).path_of(doc_id)
-    if path is None:
-        raise NotFound("this document has no path yet", hint="name it in the folder document first", what="file")
-    return path
 
 
 def _refuse_reader(writes: bool) -> None:
