@@ -179,6 +179,8 @@ def _forgetting(ledger: Ledger, config: Config) -> Callable[[], None]:
 
 def close_workspace(ws: Workspace) -> None:
     """Stop following, finish what was begun, let go of the files."""
+    if ws.live is not None:
+        ws.live.close()  # what was typed goes to the files, and into the history, while that is open
     ws.follower.close()
     ws.index.close()
     ws.ledger.close()

@@ -17,12 +17,12 @@ from starlette.types import Receive, Scope, Send
 
 from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
-from notewright.errors import Busy, Limited, Problem
+from notewright.errors import Problem
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.auth.authenticate import METADATA_URL, Refused, challenge
 from notewright.server.auth.revalidate import Revalidation, Stays
 from notewright.server.live.callers import Caller, Callers
-from notewright.server.live.forwarding import ForwardedMember, LiveHosts, close_of
+from notewright.server.live.forwarding import ForwardedMember, LiveHosts, close_after_frame, close_of
 from notewright.server.live.outbox import GOING
 from notewright.server.live.rooms import Member
 
@@ -171,10 +171,8 @@ async def _read(receive: Receive, member: Member | ForwardedMember) -> None:
             return member.outbox.close(1003, "frames are binary here")
         try:
             await member.receive(frame)
-        except (Busy, Limited) as problem:
-            return member.outbox.close(1013, str(problem))
         except Problem as problem:
-            return member.outbox.close(*close_of(problem))
+            return member.outbox.close(*close_after_frame(problem))
         except Exception:
             log.exception("a frame of a live document failed")
             return member.outbox.close(1011, "something went wrong here")
