@@ -75,7 +75,7 @@ def open_workspace(
     if heard is not None:
         ws = replace(ws, heard=heard)
     if documents is not None:
-        from notewright.engine.live import follow as follow_documents
+        from notewright.engine.changes.live import follow as follow_documents
 
         follow_documents(replace(ws, access=Access()), documents)
     if ledger.unfinished():  # seldom: the machine of changes is not loaded for nothing

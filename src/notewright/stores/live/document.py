@@ -40,7 +40,8 @@ class Merged(NamedTuple):
     """What a text from elsewhere makes of a document, before anybody is told."""
 
     text: str
-    state: bytes  # of a document that says exactly that text
+    state: bytes  # of a document that says exactly that
+    theirs: bytes  # and of one that says exactly what came from elsewhere
     update: bytes  # that makes it of the document as it is now
 
 
@@ -171,11 +172,11 @@ class Document:
         if base is None or self._texts[base] == current:
             fork = _forked(current, self.doc.client_id)  # nobody comes between, so that no new client is needed
             update = _change(fork, text)
-            return Merged(text, fork.get_update(), update)
-        update = _change(_forked(self._texts[base]), text)
-        both = _forked(current)
+            return Merged(text, fork.get_update(), fork.get_update(), update)
+        fork, both = _forked(self._texts[base]), _forked(current)
+        update = _change(fork, text)
         both.apply_update(update)
-        return Merged(str(both.get(NAME, type=Text)), both.get_update(), update)
+        return Merged(str(both.get(NAME, type=Text)), both.get_update(), fork.get_update(), update)
 
     def nearest(self, text: str) -> Version | None:
         """The version of which `text` is the smallest change, the latest of equals; None: the text of now."""
@@ -186,12 +187,6 @@ class Document:
             if (far := likeness(self.text_at(version), text)) < least:
                 best, least = version, far
         return best
-
-    def state_of(self, base: Version | None, text: str) -> bytes:
-        """A state that says exactly `text`: that of `base` with the smallest change."""
-        fork = _forked(self.doc.get_update() if base is None else self._texts[base])
-        _change(fork, text)
-        return fork.get_update()
 
     def take(self, merged: Merged) -> None:
         """Make it so, and tell everybody."""

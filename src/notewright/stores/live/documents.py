@@ -229,11 +229,9 @@ class LiveDocuments:
         if file is not None and stored.version == file.version:
             document.file = stored
             return
-        base: Version | None = None
         if text != now:
-            base = self._base(document, stored, text)
-            merged = document.merged(base, text)
-            state = merged.state if merged.text == text else document.state_of(base, text)
+            merged = document.merged(self._base(document, stored, text), text)
+            state = merged.theirs
             document.take(merged)
             if merged.text != text and not document.unsaved:
                 document.unsaved, document.first_typed_at = True, time.time()

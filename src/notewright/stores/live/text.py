@@ -60,7 +60,7 @@ def _with_ends(old: str, ends: list[str], text: str, usual: str) -> Iterator[str
         yield line[:-1] + end if line.endswith("\n") else line
 
 
-class Change(NamedTuple):
+class TextChange(NamedTuple):
     """`old[start:end]` becomes `new`; in characters."""
 
     start: int
@@ -68,16 +68,16 @@ class Change(NamedTuple):
     new: str
 
 
-def changes(old: str, new: str) -> list[Change]:
+def changes(old: str, new: str) -> list[TextChange]:
     """The smallest change, line by line and then word by word, first to last."""
     return list(_changes(old, new, 0, (_LINES.findall, _WORDS.findall)))
 
 
-def _changes(old: str, new: str, at: int, cuts: tuple[Callable[[str], list[str]], ...]) -> Iterator[Change]:
+def _changes(old: str, new: str, at: int, cuts: tuple[Callable[[str], list[str]], ...]) -> Iterator[TextChange]:
     if old == new:
         return
     if not cuts or not old or not new:
-        yield Change(at, at + len(old), new)
+        yield TextChange(at, at + len(old), new)
         return
     before, after = cuts[0](old), cuts[0](new)
     for tag, first, last, begin, end in _opcodes(before, after):
@@ -108,7 +108,7 @@ def _is_quick(left: Sequence[str], right: Sequence[str]) -> bool:
     return sum(count * often[piece] for piece, count in Counter(left).items()) <= _MOST_PAIRS
 
 
-def put_changes(text: Text, old: str, wanted: list[Change]) -> None:
+def put_changes(text: Text, old: str, wanted: list[TextChange]) -> None:
     """Make the changes to a document that says `old`. In the transaction of the caller.
 
     The new text goes in before the old goes out: what somebody else types after a replaced word stays after it.
@@ -122,7 +122,7 @@ def put_changes(text: Text, old: str, wanted: list[Change]) -> None:
             del text[start + inserted : end + inserted]
 
 
-def _byte_offsets(old: str, wanted: list[Change]) -> list[tuple[int, int]]:
+def _byte_offsets(old: str, wanted: list[TextChange]) -> list[tuple[int, int]]:
     places, seen, at = [], 0, 0
     for change in wanted:
         at += len(old[seen : change.start].encode())

@@ -1,19 +1,22 @@
 """What people do in live documents, as change sets: in the history like any tool's, and undoable."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from notewright.engine.changes.commit import Plan, Put, commit
 from notewright.engine.workspace import Workspace
 from notewright.ledger.base import Actor, Past
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, Version
-from notewright.stores.live.documents import LiveDocuments
+
+if TYPE_CHECKING:
+    from notewright.stores.live.documents import LiveDocuments
 
 SURFACE = "live"
 _LOOKED_AT = 5  # changes of a note, newest first, among which that of another process is looked for
 
 
-def follow(ws: Workspace, documents: LiveDocuments) -> None:
+def follow(ws: Workspace, documents: "LiveDocuments") -> None:
     """From now on what is typed in the documents becomes changes of this workspace."""
 
     def save(path: NotePath, data: bytes, old: Stored, typists: Sequence[Actor]) -> None:
