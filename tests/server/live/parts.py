@@ -20,7 +20,9 @@ from notewright.accounts.base import Grant
 from notewright.app.compose_http import Site
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.library import new_token
+from notewright.notes.path import NotePath
 from notewright.server.listen import uvicorn_server
+from notewright.server.listen.bounded_protocol import ConnectionLimits
 from notewright.server.live import frames
 from notewright.server.live.frames import ClientState
 
@@ -162,11 +164,16 @@ class LiveServer:
         return live.folder_id
 
     def id_of(self, note: str) -> str:
-        from notewright.notes.path import NotePath
-
         live = self.site.library.default.live
         assert live is not None
         return live.id_of(NotePath(note))
+
+    def members(self, note: str) -> int:
+        """How many clients have a note open, by what the server says."""
+        hosts = self.site._hosts
+        assert hosts is not None
+        rooms = [host.rooms for host in hosts._here.values()]
+        return sum(len(room._members) for one in rooms for room in one._rooms.values() if room.document.path == note)
 
     def granted(self, note: str, token: str | None = None, **body: Any) -> Any:
         """What the server says to whoever wants a token for a note."""
@@ -196,5 +203,6 @@ def live_server(place: Path, **settings: Any) -> Iterator[LiveServer]:
     listening = settings.pop("listening", {})
     with Site(configured(place, **settings)) as site:
         app = site.app()
-        with serving(app, ws=uvicorn_server.WEBSOCKET, **listening) as port:
+        limits = ConnectionLimits(connections=site.config["http.max_connections"])
+        with serving(app, limits, ws=uvicorn_server.WEBSOCKET, **listening) as port:
             yield LiveServer(port, site, place / "notes")

@@ -31,7 +31,7 @@ MAX_OF_ONE_PERSON = 500
 FRAMES_A_SECOND, BURST_FRAMES = 1000, 4000  # of one client; who sends more is read more slowly
 BYTES_A_SECOND, BURST_BYTES = 4 << 20, 32 << 20
 LOOK_SECONDS = 1.0  # between two looks at whether everybody may stay
-SEND_SECONDS = 20.0  # for which a client may take nothing of what it is sent
+SEND_SECONDS = 60.0  # for which a client may take nothing of what it is sent
 CLOSE_SECONDS = 2.0
 NOT_ALLOWED, GOES_AWAY = 1008, 1012
 Find = Callable[[Sequence[Workspace]], Awaitable[tuple[Workspace, str]]]
@@ -132,7 +132,7 @@ class Connections:
     async def _look(self) -> None:
         everybody = list(self._open)
         for one in everybody:
-            if not await one.stays():
+            if one.caller.has_expired or not await one.stays():
                 one.member.outbox.close(NOT_ALLOWED, "you may no longer open this document")
         there = {ws.id: ws for ws in await self._threads.run(self._library.workspaces)}
         for workspace in {one.workspace for one in everybody}:
