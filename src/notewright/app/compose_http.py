@@ -156,7 +156,7 @@ class Site:
         turns = ConcurrencyLimits.of(config, self.traffic)
         site = SiteContext(self.library, self.workers, registry, config, cookies, self.audit, turns, self.traffic)
         feed = ActivityFeed(self.library, self.workers, registry)
-        live, connections = self._live()
+        live, connections = self._live(turns)
 
         def leave() -> None:
             feed.close()
@@ -181,7 +181,7 @@ class Site:
         """Whether any workspace has live documents."""
         return any(one.live for one in effective_workspaces(self.config, self.registry, added=True))
 
-    def _live(self) -> "tuple[list[GuardedRoute | GuardedSocket], Connections | None]":
+    def _live(self, turns: ConcurrencyLimits) -> "tuple[list[GuardedRoute | GuardedSocket], Connections | None]":
         """The addresses of live documents, where there are any, and who comes there: loaded only then."""
         if not self.is_live:
             return [], None
@@ -196,7 +196,7 @@ class Site:
         most = max(1, config["http.max_connections"] * 3 // 4)  # the others are for everything else
         connections = Connections(library, callers, hosts, workers, staying, most)
         most_bytes = config["http.max_request_bytes"]
-        live = LiveSite(library, callers, hosts, workers, connections, config["http.public_url"], most_bytes)
+        live = LiveSite(library, callers, hosts, workers, connections, turns, config["http.public_url"], most_bytes)
         return live.routes(), connections
 
     def _doors(self, surfaces: Sequence[Surface], issuer: "Issuer | None") -> list[GuardedRoute]:
