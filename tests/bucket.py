@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -13,8 +14,12 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
+from xml.sax.saxutils import unescape
 
 import obstore
 import pytest
@@ -24,10 +29,15 @@ from notewright.config.aws import aws_profile
 from notewright.stores.s3.settings import BucketSettings
 from notewright.stores.s3.store import S3Store
 
+BUCKET = "notes"
 KEY, SECRET = "testkey", "testsecret"
 READ_KEY, READ_SECRET = "readkey", "readsecret"  # may only read
-BUCKET = "notes"
-_RIGHTS = {KEY: (SECRET, ["Admin", "Read", "Write", "List", "Tagging"]), READ_KEY: (READ_SECRET, ["Read", "List"])}
+GUIDE_KEY, GUIDE_SECRET = "notewright", "a long secret"  # has the rights that the guide gives
+_RIGHTS = {
+    KEY: (SECRET, ["Admin", "Read", "Write", "List", "Tagging"]),
+    READ_KEY: (READ_SECRET, ["Read", "List"]),
+    GUIDE_KEY: (GUIDE_SECRET, [f"{right}:{BUCKET}" for right in ("Read", "Write", "List")]),
+}
 _PORTS = (
     "s3.port", "master.port", "volume.port", "filer.port", "master.port.grpc", "volume.port.grpc", "filer.port.grpc",
     "s3.port.grpc", "admin.port", "admin.port.grpc",
@@ -103,7 +113,7 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-Fault = str  # 429, 503, drop_before, drop_after, hang, truncate or ignore_conditions
+Fault = str  # 429, 503, drop_before, drop_after, hang, truncate, skewed or ignore_conditions
 Break = Callable[[str, str, int], Fault | None]  # kind of request, key and its number among all: what goes wrong
 
 
@@ -113,8 +123,11 @@ class Proxy:
 
     port_behind: int
     latency: float = 0.0
+    gate: int = 0  # nobody is answered before so many have been under way at once, or ten seconds have passed
     breaks: Break | None = None
+    hears: Callable[[str, str], None] | None = None  # told of every request: its kind and target
     listing: bytes | None = None  # the answer to every LIST, where it is given
+    last_modified: dict[str, float] = field(default_factory=dict)  # times told for keys until somebody writes them
     counts: Counter[str] = field(default_factory=Counter)
     most_at_once: int = 0
     port: int = 0
@@ -122,6 +135,7 @@ class Proxy:
     def __post_init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._under_way = 0
+        self._tasks: set[asyncio.Task[Any] | None] = set()  # the loop itself would let go of one that waits
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -146,12 +160,15 @@ class Proxy:
         self._started.set()
         self._loop.run_forever()
         server.close()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-            self._loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+        while tasks := asyncio.all_tasks(self._loop):  # a connection that was accepted meanwhile is a task more
+            for task in tasks:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.run_until_complete(asyncio.sleep(0))  # what was closed just now lets go of its socket
         self._loop.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._tasks.add(asyncio.current_task())
         behind_reader, behind = await asyncio.open_connection("127.0.0.1", self.port_behind, limit=1 << 20)
         try:
             while await self._pass_on(reader, writer, behind_reader, behind):
@@ -161,6 +178,7 @@ class Proxy:
         finally:
             for one in (writer, behind):
                 one.close()
+            self._tasks.discard(asyncio.current_task())
 
     async def _pass_on(
         self,
@@ -175,10 +193,16 @@ class Proxy:
         method, target = head.split(b" ", 2)[:2]
         kind = "LIST" if b"list-type=" in target else method.decode()
         self.counts[kind] += 1
+        if self.hears is not None:
+            self.hears(kind, target.decode())
         self._under_way += 1
         self.most_at_once = max(self.most_at_once, self._under_way)
         try:
             await asyncio.sleep(self.latency)
+            for _ in range(1000):
+                if self.most_at_once >= self.gate:
+                    break
+                await asyncio.sleep(0.01)
             key = target.decode().partition("?")[0].removeprefix(f"/{BUCKET}/")
             fault = self.breaks(kind, key, self.counts.total()) if self.breaks else None
             if kind == "LIST" and self.listing is not None:
@@ -187,12 +211,20 @@ class Proxy:
             if fault in ("429", "503"):
                 writer.write(f"HTTP/1.1 {fault} Slow Down\r\nContent-Length: 0\r\n\r\n".encode())
                 return True
+            if fault == "skewed":
+                said = (
+                    b"<Error><Code>RequestTimeTooSkewed</Code><Message>The difference is too large.</Message></Error>"
+                )
+                writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(said) + said)
+                return True
             if fault == "hang":
                 await asyncio.sleep(30)
             if fault in ("hang", "drop_before"):
                 return False
             behind.write(head + body)
             status, answer_head, answer = await _read_answer(behind_reader, method)
+            if self.last_modified:
+                answer_head, answer = self._retimed(kind, unquote(key), answer_head, answer)
             if fault == "drop_after":
                 return False
             if fault == "truncate":
@@ -206,6 +238,41 @@ class Proxy:
             return True
         finally:
             self._under_way -= 1
+
+    def _retimed(self, kind: str, key: str, head: bytes, answer: bytes) -> tuple[bytes, bytes]:
+        """The same answer with the times that were given."""
+        if kind in ("PUT", "DELETE"):
+            self.last_modified.pop(key, None)
+        elif kind == "LIST":
+            answer = _CONTENTS.sub(self._listed_time, _unchunked(head, answer))
+            head = re.sub(rb"(?i)\r\n(transfer-encoding|content-length):[^\r]*", b"", head)
+            head = head.replace(b"\r\n\r\n", b"\r\nContent-Length: %d\r\n\r\n" % len(answer))
+        elif key in self.last_modified:
+            moment = formatdate(self.last_modified[key], usegmt=True).encode()
+            head = re.sub(rb"(?i)(\r\nlast-modified:)[^\r]*", rb"\1 " + moment, head)
+        return head, answer
+
+    def _listed_time(self, found: re.Match[bytes]) -> bytes:
+        moment = self.last_modified.get(unescape(unquote(found[2].decode())))
+        if moment is None:
+            return found[0]
+        return found[1] + datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z").encode() + found[4]
+
+
+_CONTENTS = re.compile(rb"(<Contents>.*?<Key>(.*?)</Key>.*?<LastModified>)(.*?)(</LastModified>)", re.DOTALL)
+
+
+def _unchunked(head: bytes, answer: bytes) -> bytes:
+    if b"transfer-encoding: chunked" not in head.lower():
+        return answer
+    pieces, at = [], 0
+    while True:
+        line_end = answer.index(b"\r\n", at)
+        size = int(answer[at:line_end].partition(b";")[0], 16)
+        if size == 0:
+            return b"".join(pieces)
+        pieces.append(answer[line_end + 2 : line_end + 2 + size])
+        at = line_end + 2 + size + 2
 
 
 async def _read_head(reader: asyncio.StreamReader) -> tuple[bytes, dict[str, str]]:

@@ -16,12 +16,14 @@ from notewright.accounts.base import Accounts
 from notewright.accounts.sqlite import SqliteAccounts
 from notewright.config.aws import aws_endpoint, aws_profile, aws_region
 from notewright.config.load import Config, WorkspaceConfig
-from notewright.config.locations import is_bucket
+from notewright.config.locations import bucket_location, is_bucket, refuse_not_yet
 from notewright.engine.access import Access
+from notewright.engine.indexing.index_snapshot import IndexSnapshot
 from notewright.engine.indexing.indexer import Indexer
 from notewright.engine.library import Library, effective_workspaces
-from notewright.engine.workspace import Limits, Workspace
-from notewright.errors import Invalid, Problem
+from notewright.engine.workspace import Limits, UserQuota, Workspace
+from notewright.errors import Busy, Invalid, Problem
+from notewright.index.base import Index
 from notewright.index.sqlite.index import SqliteIndex
 from notewright.ledger.base import Change, Ledger
 from notewright.ledger.sqlite import SqliteLedger
@@ -29,8 +31,10 @@ from notewright.locks import FileLocks
 from notewright.stores.base import Store
 from notewright.stores.folder.store import FolderStore
 
-if TYPE_CHECKING:  # loads pycrdt, which few need
+if TYPE_CHECKING:  # few need pycrdt, and a search loads no backups
+    from notewright.engine.transfer.manifest import BackupPlace
     from notewright.stores.live.documents import LiveDocuments
+    from notewright.stores.s3.settings import BucketSettings
 
 log = logging.getLogger(__name__)
 Heard = Callable[[Workspace, Change], None]
@@ -60,7 +64,8 @@ def open_workspace(
     cache = Path(config.cache) / store.identity
     index = SqliteIndex(cache)
     daily = _forgetting(ledger, config) if watch else None
-    follower = Indexer(store, index, FileLocks(cache), watch=watch, daily=daily)
+    snapshot = _snapshot(store, index, asked, writes=watch and not asked.read_only)
+    follower = Indexer(store, index, FileLocks(cache), watch=watch, daily=daily, snapshot=snapshot)
     ws = Workspace(
         name=asked.name,
         id=asked.id,
@@ -93,6 +98,13 @@ def open_workspace(
     return ws
 
 
+def _snapshot(store: Store, index: Index, asked: WorkspaceConfig, *, writes: bool) -> IndexSnapshot | None:
+    """The copy of the index in a bucket. Machines may reach one bucket by different addresses: its name and prefix say
+    which notes they are."""
+    files = store.own_files("index")
+    return None if files is None else IndexSnapshot(index, files, asked.location, writes=writes)
+
+
 def open_store(asked: WorkspaceConfig, config: Config, *, serving: bool = False) -> Store:
     """Where the notes of a workspace are; a Problem that says what to install or set where they cannot be served."""
     return _OPENERS["bucket" if is_bucket(asked.location) else "folder"](asked, config, serving)
@@ -115,16 +127,10 @@ def _with_documents(asked: WorkspaceConfig, config: Config, folder: Store) -> "t
 
 
 def _open_bucket(asked: WorkspaceConfig, config: Config, serving: bool) -> Store:
-    try:
-        from notewright.stores.s3.lease import LeaseOwner
-        from notewright.stores.s3.settings import BucketSettings
-        from notewright.stores.s3.store import S3Store
-    except ImportError:
-        hint = "pip install 'notewright[s3]'"
-        raise Invalid(f"{asked.location}: buckets need the package obstore", hint=hint, what="location") from None
-    endpoint, region = asked.endpoint or aws_endpoint(), asked.region or aws_region()
-    poll_seconds = float(max(asked.poll_seconds, 1))
-    settings = BucketSettings(endpoint, region, asked.path_style, poll_seconds, profile=aws_profile())
+    settings = _bucket_settings(asked)
+    from notewright.stores.s3.lease import LeaseOwner
+    from notewright.stores.s3.store import S3Store
+
     store = S3Store.open(asked.location, settings, state=Path(config.state))
     if store.refuses_writes:
         log.warning("the workspace %s: %s", asked.name, store.refuses_writes)
@@ -143,6 +149,28 @@ def _open_bucket(asked: WorkspaceConfig, config: Config, serving: bool) -> Store
     owner = LeaseOwner(_machine_id(Path(config.state)), os.uname().nodename)
     store.hold_lease(owner, is_last=is_last, now=serving and not asked.read_only)
     return store
+
+
+def _bucket_settings(asked: WorkspaceConfig) -> "BucketSettings":
+    try:
+        from notewright.stores.s3.settings import BucketSettings
+    except ImportError:
+        hint = "pip install 'notewright[s3]'"
+        raise Invalid(f"{asked.location}: buckets need the package obstore", hint=hint, what="location") from None
+    endpoint, region = asked.endpoint or aws_endpoint(), asked.region or aws_region()
+    poll_seconds = float(max(asked.poll_seconds, 1))
+    return BucketSettings(endpoint, region, asked.path_style, poll_seconds, profile=aws_profile())
+
+
+def refuse_unreachable(config: Config) -> None:
+    """What cannot be served is said at the start: a Problem with what to install or set. Folders were looked for when
+    the configuration was read."""
+    for asked in config.workspaces:
+        if is_bucket(asked.location):
+            settings = _bucket_settings(asked)
+            from notewright.stores.s3 import reach
+
+            reach.refuse_unreachable(asked.location, settings)
 
 
 def _machine_id(state: Path) -> str:
@@ -185,6 +213,39 @@ def close_workspace(ws: Workspace) -> None:
     ws.index.close()
     ws.ledger.close()
     ws.store.close()
+
+
+def open_backups(location: str, config: Config) -> "BackupPlace":
+    """The folder or bucket that backups are kept in, to be closed; refused as a workspace there would be."""
+    if not is_bucket(location):
+        from notewright.engine.transfer.backup_folder import BackupFolder
+
+        refuse_not_yet(location)
+        return BackupFolder(location)
+    from notewright.engine.transfer.backup_bucket import BackupBucket
+
+    endpoint, region = config["backup.endpoint"], config["backup.region"]
+    asked = WorkspaceConfig("backups", "backups", bucket_location(location), endpoint=endpoint, region=region)
+    return BackupBucket(open_store(asked, config))
+
+
+def refuse_buckets(config: Config) -> None:
+    """A Problem that says what to install or set, where a bucket of the configuration cannot be used: that of backups,
+    and the one that workspaces are made in."""
+    if is_bucket(config["backup.to"] or ""):
+        open_backups(config["backup.to"], config).close()
+    if is_bucket(root := config["workspaces_root"] or ""):
+        open_store(WorkspaceConfig("workspaces", "workspaces", root), config).close()
+
+
+def carry_history(ws: Workspace, store: Store, config: Config) -> int | None:
+    """Give the place that a workspace was moved to its history, so that undo works there: how many changes. None where
+    that place has changes of its own. Called while nobody can change the old place."""
+    if ws.ledger.unfinished():
+        raise Busy("a change of the notes is not finished yet", hint="wait for it")
+    assert isinstance(ws.ledger, SqliteLedger)
+    with contextlib.closing(SqliteLedger.open(Path(config.state) / store.identity)) as ledger:
+        return ledger.take_over(ws.ledger)
 
 
 def enclosing(folder: str, config: Config) -> str | None:
@@ -285,7 +346,7 @@ class OpenWorkspaces(Library):
                     asked, self._config, heard=self._heard, live=self._live
                 )
             self._complained.pop(asked.location, None)
-            return replace(there, name=asked.name, id=asked.id, **_rules(asked))
+            return replace(there, name=asked.name, id=asked.id, user_quota=self._user_quota(), **_rules(asked))
         except Problem as problem:
             if strict and any(asked.location == one.location for one in self._config.workspaces):
                 self._close(list(self._open.values()))
@@ -294,6 +355,11 @@ class OpenWorkspaces(Library):
                 log.warning("the workspace %s cannot be opened: %s", asked.name, problem)
             self._complained[asked.location] = str(problem)
             return None
+
+    def _user_quota(self) -> UserQuota | None:
+        """Of whoever may use everything; `Principal.library` narrows it."""
+        files, size = self._config["user_quota_files"], self._config["user_quota_bytes"]
+        return None if files is None and size is None else UserQuota(files, size, lambda: self._shelf)
 
     @staticmethod
     def _close(workspaces: list[Workspace]) -> None:

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from notewright.errors import Problem
 from notewright.notes.path import NotePath
+from notewright.stores.objects import Objects
 
 Version = str  # the SHA-256 of the bytes, on every store
 OpId = str  # names one change set: a call repeated with the same id is the same call
@@ -61,6 +62,25 @@ class Swap(NamedTuple):
 Swapped = Stored | Problem | None  # what came of a swap: what is there now, None where it was deleted, or why not
 
 
+class OwnFiles(Protocol):
+    """Files of ours beside the notes, on a store that is shared by machines: a cache that nobody misses. Each call
+    raises a Problem where it fails."""
+
+    def may_write(self) -> bool:
+        """This machine is the one that may."""
+        ...
+
+    def get(self, name: str, *, max_bytes: int) -> bytes | None:
+        """None where it is not there; Unavailable where it is larger."""
+        ...
+
+    def put(self, name: str, data: bytes) -> None: ...
+
+    def remove(self, name: str) -> None: ...
+
+    def names(self) -> list[str]: ...
+
+
 class Store(Protocol):
     """What a place for notes promises. All calls may come from any thread; paths have passed `NotePath.parse`.
 
@@ -76,6 +96,11 @@ class Store(Protocol):
     identity: str  # the same in every process that opens the same notes; a safe file name
     in_order: bool  # `write_many` goes from first to last and stops at the first problem, so a crash leaves "k of n"
     has_folders: bool  # False: a folder is there while a file is in it, nothing is a symlink, and asking is a request
+
+    @property
+    def objects(self) -> Objects | None:
+        """In a bucket: the same prefix as plain objects."""
+        ...
 
     def entries(self) -> Iterator[Entry]:
         """Every visible file, folder by folder, complete and cheap. A symlink to a file beneath the root is one entry
@@ -135,6 +160,11 @@ class Store(Protocol):
         stay until `settle` names them."""
         ...
 
+    def next_write_in(self, path: NotePath) -> float | None:
+        """Seconds until this file may be written again, on a store that takes a write of one file now and then only;
+        None on all others. Who writes sooner waits."""
+        ...
+
     def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
         """Several writes and deletes of one change set, none of which needs another: the outcome of each, in their
         order. They may run at the same time. A store that is `in_order` stops at the first problem, and what comes
@@ -151,8 +181,8 @@ class Store(Protocol):
         that text over to what is there now (`rebase`). None on all others: an older version is then refused."""
         ...
 
-    def rebase(self, path: NotePath, data: bytes, *, seen: Version) -> bytes:
-        """`data` was made from a version that `recall` gave: the same change, made to what is there now."""
+    def rebase(self, path: NotePath, data: bytes, *, seen: Version, onto: Stored) -> bytes:
+        """`data` was made from a version that `recall` gave: the same change, made to what `read` gave."""
         ...
 
     def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
@@ -186,6 +216,10 @@ class Store(Protocol):
         """Where people find it without us: the path from the file system's root, or the key in a bucket."""
         ...
 
+    def own_files(self, folder: str) -> OwnFiles | None:
+        """Our files in a folder beside the notes, where other machines find them; None on a store of one machine."""
+        ...
+
     def healthy(self) -> bool:
         """The notes can be reached (the folder is there and is the one that was opened)."""
         ...
@@ -204,3 +238,13 @@ def parents(path: str) -> list[str]:
 def version_of(data: bytes) -> Version:
     """The version of bytes kept by a store that versions by content."""
     return hashlib.sha256(data).hexdigest()
+
+
+def make_swap(store: Store, swap: Swap, *, op: OpId, hidden: bool) -> Stored | None:
+    """One of `write_many`, by `write` or `delete`."""
+    path, _, seen, source, settled = swap
+    if swap.data is not None:
+        return store.write(path, swap.data, seen=seen, op=op, source=source, settled=settled, hidden=hidden)
+    if seen is not None:
+        store.delete(path, seen=seen, op=op, settled=settled, hidden=hidden)
+    return None

@@ -8,11 +8,21 @@ is merged like anybody's.
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 from notewright.errors import Conflict, NotFound, Problem
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, OpId, Store, Stored, Swap, Swapped, UnlistedFile, Version, version_of
+from notewright.stores.base import (
+    Entry,
+    OpId,
+    Store,
+    Stored,
+    Swap,
+    Swapped,
+    UnlistedFile,
+    Version,
+    make_swap,
+    version_of,
+)
 from notewright.stores.live.document import Document
 from notewright.stores.live.documents import LiveDocuments
 from notewright.stores.live.text import file_bytes, live_text
@@ -25,6 +35,7 @@ class LiveStore:
 
     in_order = True
     has_folders = True
+    objects = None
 
     def __init__(self, folder: Store, documents: LiveDocuments) -> None:
         self._folder = folder
@@ -125,7 +136,7 @@ class LiveStore:
         """The document goes to another name, with what was typed since its text was read for the move."""
         self._documents.catch_up(document)
         with document.lock:
-            base = document.nearest(live_text(path, data))
+            base = document.known(version_of(data)) or document.nearest(live_text(path, data))
             stored = self._write_merged(document, path, data, base, op, seen=None, move_from=source)
         return stored
 
@@ -175,17 +186,12 @@ class LiveStore:
         done: list[Swapped] = []
         try:
             for swap in swaps:
-                done.append(self._swap(swap, op, hidden))
+                done.append(make_swap(self, swap, op=op, hidden=hidden))
         except Problem as problem:
             done.append(problem)
         return done
 
-    def _swap(self, swap: Swap, op: OpId, hidden: bool) -> Stored | None:
-        told: dict[str, Any] = {"op": op, "settled": swap.settled, "hidden": hidden}
-        if swap.data is not None:
-            return self.write(swap.path, swap.data, seen=swap.seen, source=swap.source, **told)
-        if swap.seen is not None:
-            self.delete(swap.path, seen=swap.seen, **told)
+    def next_write_in(self, path: NotePath) -> float | None:
         return None
 
     def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
@@ -204,16 +210,16 @@ class LiveStore:
             data = file_bytes(document.text_at(known), document.file.data)
             return Stored(data, known, document.file.entry)
 
-    def rebase(self, path: NotePath, data: bytes, *, seen: Version) -> bytes:
+    def rebase(self, path: NotePath, data: bytes, *, seen: Version, onto: Stored) -> bytes:
         document = self._documents.opened(path)
         if document is None:
-            return self._folder.rebase(path, data, seen=seen)
+            return self._folder.rebase(path, data, seen=seen, onto=onto)
         with document.lock:
-            known = document.known(seen)
-            if known is None or document.file is None:
+            known, there = document.known(seen), document.known(onto.version)
+            if known is None or there is None:
                 raise _changed(path, document.now().version)
-            merged = document.merged(known, live_text(path, data))
-            return file_bytes(merged.text, document.file.data)
+            merged = document.merged(known, live_text(path, data), onto=there)
+            return file_bytes(merged.text, onto.data)
 
     def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
         stored = self._folder.respell(old, new, hidden=hidden)
@@ -234,6 +240,9 @@ class LiveStore:
 
     def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
         return self._folder.changes(stop)
+
+    def own_files(self, folder: str) -> None:
+        return None
 
     def full_path(self, path: NotePath) -> str:
         return self._folder.full_path(path)
