@@ -59,6 +59,16 @@ def test_wheel_and_bundle_hold_every_module(made: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_wheel_holds_the_pages_editor_with_its_licences_and_nothing_it_is_made_of(made: Path) -> None:
+    with zipfile.ZipFile(next(made.glob("*.whl"))) as wheel:
+        held = set(wheel.namelist())
+    static = {f"notewright/web/static/{name}" for name in ("editor.js", "editor.licenses.txt", "page.js", "page.css")}
+    assert static <= held
+    assert [name for name in {*held, *in_bundle(made)} if "node_modules" in name] == []
+    assert [name for name in held if name.startswith("notewright/web/editor/")] == []
+
+
+@pytest.mark.slow
 def test_the_bundle_says_what_a_desktop_client_must_know(made: Path) -> None:
     held = in_bundle(made)
     manifest = json.loads(held["manifest.json"])

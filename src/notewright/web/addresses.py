@@ -33,6 +33,15 @@ def note_url(ws: Workspace, path: str) -> str:
     return workspace_url(ws, "notes", path)
 
 
+def edit_url(ws: Workspace, path: str) -> str:
+    return workspace_url(ws, "edit", path)
+
+
+def live_url(ws: Workspace, path: str) -> str:
+    """Where a WebSocket is opened to the live document of a note."""
+    return workspace_url(ws, "live", path)
+
+
 def file_url(ws: Workspace, path: str) -> str:
     return workspace_url(ws, "files", path)
 
@@ -62,7 +71,12 @@ def own_path(raw: str) -> str:
 
 
 FOLDER = Path(__file__).parent / "static"
-KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+KINDS = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
 _FILES = {file.name: file.read_bytes() for file in FOLDER.iterdir() if file.suffix in KINDS}
 _MARKS = {name: hashlib.sha256(data).hexdigest()[:12] for name, data in _FILES.items()}
 
