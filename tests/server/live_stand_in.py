@@ -1,13 +1,13 @@
-"""A small sync server beside the page, in this process: y-websocket by path with frame 102, and each change in the file.
+"""A small sync server beside the page: y-websocket by path with frame 102, and each change at once in the file.
 
 Stands where `server/live` will, for the tests of the page's editor alone.
 """
 
 import asyncio
 import contextlib
-import hashlib
 import socket
 import threading
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -55,7 +55,7 @@ class Documents:
         for known, at in self.paths.items():
             if at == path:
                 return known
-        made = hashlib.sha256(f"{path}{len(self.paths)}".encode()).hexdigest()[:36]
+        made = str(uuid.uuid4())
         self.paths[made] = path
         return made
 
@@ -140,6 +140,22 @@ class LiveSite(Site):
     def go_away(self) -> None:
         self.sync.away = True
         asyncio.run_coroutine_threadsafe(self.sync.drop_all(), self.loop).result(10)
+
+    def come_back(self) -> None:
+        self.sync.away = False
+
+    def rename(self, old: str, new: str) -> None:
+        """Its document keeps its id; whoever has it open is asked to come again."""
+        known = self.sync.live.id_of(NotePath(old))
+        (self.place() / new).parent.mkdir(exist_ok=True)
+        (self.place() / old).rename(self.place() / new)
+        self.sync.live.paths[known] = NotePath(new)
+        asyncio.run_coroutine_threadsafe(self.sync.drop_all(), self.loop).result(10)
+
+    def replace(self, path: str, text: str) -> None:
+        """Another note of the same name."""
+        del self.sync.live.paths[self.sync.live.id_of(NotePath(path))]
+        (self.place() / path).write_text(text)
 
 
 class LiveShelf(OpenWorkspaces):

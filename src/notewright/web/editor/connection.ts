@@ -91,7 +91,7 @@ export class Connection {
     this.socket = socket;
     socket.onopen = () => {
       this.send(SYNC, (frame) => writeSyncStep1(frame, this.doc));
-      if (this.awareness.getLocalState()) this.tellAwareness([this.doc.clientID]);
+      this.awareness.setLocalState(this.awareness.getLocalState()); // told anew: a server forgets nobody's old clock
     };
     socket.onmessage = (event) => {
       if (event.data instanceof ArrayBuffer) this.hear(new Uint8Array(event.data));
@@ -169,6 +169,7 @@ export class Connection {
       this.ask();
     } else if (kind === messageYjsSyncStep2 && !this.link.open) {
       this.link = { open: true };
+      this.readOnly = !this.answered; // who may only read is not asked for what they have
       this.failures = 0;
       this.changed();
     }

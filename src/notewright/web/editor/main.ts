@@ -1,6 +1,5 @@
 // The page's editor of a live note: one text with everybody who has it open, and what was done with what is typed.
 import { defaultKeymap, indentWithTab } from "@codemirror/commands";
-import { markdownKeymap, markdownLanguage } from "@codemirror/lang-markdown";
 import { Compartment, EditorState } from "@codemirror/state";
 import { EditorView, keymap } from "@codemirror/view";
 import { yCollab, yUndoManagerKeymap } from "y-codemirror.next";
@@ -9,6 +8,7 @@ import * as Y from "yjs";
 import { Connection, type Obstacle } from "./connection";
 import { cursors, introduce, others } from "./cursors";
 import { looks } from "./looks";
+import { markdown } from "./markdown";
 
 const WORDS: Record<Obstacle, string> = {
   "unreachable": "Not connected: what you type is kept here until it is back",
@@ -72,8 +72,8 @@ function mount(): EditorView {
       extensions: [
         EditorState.lineSeparator.of("\n"), // as in the document; else "\r\n" would count as one letter here and two there
         EditorView.clipboardInputFilter.of((pasted) => pasted.replace(/\r\n?/g, "\n")),
-        keymap.of([...yUndoManagerKeymap, ...markdownKeymap, ...defaultKeymap, indentWithTab]),
-        markdownLanguage,
+        keymap.of([...yUndoManagerKeymap, ...defaultKeymap, indentWithTab]),
+        markdown,
         EditorView.lineWrapping,
         EditorView.perLineTextDirection.of(true),
         EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "true", autocapitalize: "sentences" }),
@@ -132,4 +132,5 @@ addEventListener("beforeunload", (event) => {
 });
 addEventListener("pagehide", () => connection.leave());
 addEventListener("pageshow", (event) => event.persisted && connection.comeBack(me));
+shown.hidden = document.getElementById("edit-hint")!.hidden = false;
 show();
