@@ -55,14 +55,23 @@ def test_a_folder_with_an_equals_sign_is_a_folder(here: Path) -> None:
     assert loaded(here, "a=b").workspaces[0].name == "a=b"
 
 
-@pytest.mark.parametrize("location", ["live:Work", "Name=live:Work"])
-def test_live_documents_are_refused_in_words(here: Path, location: str) -> None:
-    with pytest.raises(Invalid, match="are not in this version") as refused:
-        loaded(here, location)
-    assert "name a folder" in refused.value.hint
-    in_file = written(here, f'[workspaces.Work]\nlocation = "{location.rpartition("=")[2]}"\n')
-    with pytest.raises(Invalid, match="are not in this version"):
-        loaded(here, file=in_file)
+@pytest.mark.parametrize(
+    ("location", "name"), [("live:Work", "Work"), ("Job=live:Work", "Job"), ("LIVE:Work/", "Work")]
+)
+def test_a_folder_is_live_where_it_is_written_so(here: Path, location: str, name: str) -> None:
+    (one,) = loaded(here, location).workspaces
+    assert (one.name, one.location, one.live) == (name, f"{here}/Work", True)
+    in_file = written(here, '[workspaces.Work]\nlocation = "live:../Work"\n')
+    assert loaded(here, file=in_file).workspaces[0].live
+    assert loaded(here, file=written(here, '[workspaces.Work]\nlocation = "../Work"\nlive = true\n')).workspaces[0].live
+    assert not loaded(here, "Work").workspaces[0].live
+
+
+def test_a_live_bucket_is_refused_in_words(here: Path) -> None:
+    with pytest.raises(Invalid, match="live documents are files in a folder"):
+        loaded(here, "live:s3://bucket/notes")
+    with pytest.raises(NotFound, match="is not there"):
+        loaded(here, "live:nowhere")
 
 
 def test_a_backup_cannot_go_to_a_bucket_yet(here: Path) -> None:

@@ -16,7 +16,7 @@ MAY_USE: dict[str, set[str]] = {
     "sqlite_file": {"errors", "locks"},
     "notes": {"errors"},
     "config": {"errors", "notes"},
-    "stores": {"errors", "locks", "notes"},
+    "stores": {"errors", "locks", "sqlite_file", "notes"},
     "index": {"errors", "locks", "notes"},
     "ledger": {"errors", "locks", "sqlite_file", "notes"},
     "accounts": {"errors", "locks", "sqlite_file", "notes"},

@@ -91,7 +91,7 @@ class Site:
         self._schedule: Schedule | None = None
 
     def _open(self) -> OpenWorkspaces:
-        self._shelf = OpenWorkspaces(self.config, self.registry, heard=self.audit.wrote)
+        self._shelf = OpenWorkspaces(self.config, self.registry, heard=self.audit.wrote, live=True)
         return self._shelf
 
     def __enter__(self) -> "Site":

@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from notewright.accounts.base import Accounts
 from notewright.accounts.sqlite import SqliteAccounts
 from notewright.config.aws import aws_endpoint, aws_profile, aws_region
 from notewright.config.load import Config, WorkspaceConfig
-from notewright.config.locations import is_bucket, refuse_not_yet
+from notewright.config.locations import is_bucket
 from notewright.engine.access import Access
 from notewright.engine.indexing.indexer import Indexer
 from notewright.engine.library import Library, effective_workspaces
@@ -29,6 +29,9 @@ from notewright.locks import FileLocks
 from notewright.stores.base import Store
 from notewright.stores.folder.store import FolderStore
 
+if TYPE_CHECKING:  # loads pycrdt, which few need
+    from notewright.stores.live.documents import LiveDocuments
+
 log = logging.getLogger(__name__)
 Heard = Callable[[Workspace, Change], None]
 CALL_SECONDS = 60.0  # after which nobody uses a workspace any more that is not served
@@ -36,14 +39,23 @@ AGAIN_SECONDS = 30.0  # between two attempts to open a workspace that could not 
 
 
 def open_workspace(
-    asked: WorkspaceConfig, config: Config, *, watch: bool = True, follow: bool = True, heard: Heard | None = None
+    asked: WorkspaceConfig,
+    config: Config,
+    *,
+    watch: bool = True,
+    follow: bool = True,
+    heard: Heard | None = None,
+    live: bool = False,
 ) -> Workspace:
     """A workspace ready for its first call: what a dead process left is finished, and the index is being followed.
 
     Without `watch` the index is brought up to date once, for a command that ends soon; without `follow` it is left as
-    it is, for one that asks it nothing and writes nothing.
+    it is, for one that asks it nothing and writes nothing. `live`: this process can have documents open.
     """
     store = open_store(asked, config, serving=watch)
+    documents = None
+    if live and asked.live:
+        store, documents = _with_documents(asked, config, store)
     ledger = SqliteLedger.open(Path(config.state) / store.identity)
     cache = Path(config.cache) / store.identity
     index = SqliteIndex(cache)
@@ -57,10 +69,15 @@ def open_workspace(
         ledger=ledger,
         follower=follower,
         locks=FileLocks(Path(config.state) / store.identity / "locks"),
+        live=documents,
         **_rules(asked),
     )
     if heard is not None:
         ws = replace(ws, heard=heard)
+    if documents is not None:
+        from notewright.engine.changes.live import follow as follow_documents
+
+        follow_documents(replace(ws, access=Access()), documents)
     if ledger.unfinished():  # seldom: the machine of changes is not loaded for nothing
         from notewright.engine.changes.commit import recover
 
@@ -69,6 +86,8 @@ def open_workspace(
         from notewright.engine.write import bootstrap
 
         bootstrap(ws)
+    if documents is not None:
+        documents.host()
     if follow:
         follower.start()
     return ws
@@ -80,8 +99,19 @@ def open_store(asked: WorkspaceConfig, config: Config, *, serving: bool = False)
 
 
 def _open_folder(asked: WorkspaceConfig, config: Config, serving: bool) -> Store:
-    refuse_not_yet(asked.location)
     return FolderStore(Path(asked.location))
+
+
+def _with_documents(asked: WorkspaceConfig, config: Config, folder: Store) -> "tuple[Store, LiveDocuments]":
+    """The same folder, with its open notes as shared documents."""
+    try:
+        from notewright.stores.live.documents import LiveDocuments
+        from notewright.stores.live.store import LiveStore
+    except ImportError:
+        hint = "pip install 'notewright[live]'"
+        raise Invalid(f"live:{asked.location}: live documents need pycrdt", hint=hint, what="location") from None
+    documents = LiveDocuments(folder, Path(config.state) / folder.identity)
+    return LiveStore(folder, documents), documents
 
 
 def _open_bucket(asked: WorkspaceConfig, config: Config, serving: bool) -> Store:
@@ -175,11 +205,14 @@ class OpenWorkspaces(Library):
     Without a registry that of the state folder is followed as soon as there is one; workspaces that were added are for
     those who serve with it."""
 
-    def __init__(self, config: Config, registry: Accounts | None = None, heard: Heard | None = None) -> None:
-        """`heard` is told of every change set that is done."""
+    def __init__(
+        self, config: Config, registry: Accounts | None = None, heard: Heard | None = None, *, live: bool = False
+    ) -> None:
+        """`heard` is told of every change set that is done. `live`: notes can be opened as shared documents here."""
         super().__init__(self._now)
         self._config = config
         self._heard = heard
+        self._live = live
         self._registry = registry
         self._kept: SqliteAccounts | None = None
         self._lock, self._opening = threading.Lock(), threading.Lock()
@@ -246,7 +279,9 @@ class OpenWorkspaces(Library):
         try:
             there = self._open.get(asked.location)
             if there is None:
-                there = self._open[asked.location] = open_workspace(asked, self._config, heard=self._heard)
+                there = self._open[asked.location] = open_workspace(
+                    asked, self._config, heard=self._heard, live=self._live
+                )
             self._complained.pop(asked.location, None)
             return replace(there, name=asked.name, id=asked.id, **_rules(asked))
         except Problem as problem:

@@ -21,12 +21,14 @@ from notewright.config.locations import (
     refuse_inside,
     refuse_not_yet,
     refuse_overlap,
+    split_live,
     split_location,
     workspace_id,
 )
 from notewright.config.octarine import Octarine, Table, read_octarine
 from notewright.config.settings import (
     BUCKET_SETTINGS,
+    FOLDER_SETTINGS,
     NOT_YET,
     SETTINGS,
     SURFACES,
@@ -40,7 +42,9 @@ from notewright.errors import Invalid, NotFound
 
 log = logging.getLogger(__name__)
 CHANGEABLE = tuple(
-    one.name for one in WORKSPACE_SETTINGS if one.name not in ("location", "bootstrap", *BUCKET_SETTINGS)
+    one.name
+    for one in WORKSPACE_SETTINGS
+    if one.name not in ("location", "bootstrap", *FOLDER_SETTINGS, *BUCKET_SETTINGS)
 )
 _NOT_SETTINGS = {"NOTEWRIGHT_CONFIG", "NOTEWRIGHT_SHARED", "NOTEWRIGHT_SEEDS", "NOTEWRIGHT_CI"}
 
@@ -60,6 +64,7 @@ class WorkspaceConfig:
     quota_files: int | None = None
     quota_bytes: int | None = None
     bootstrap: str | None = None
+    live: bool = False
     endpoint: str | None = None
     region: str | None = None
     path_style: bool | None = None
@@ -232,7 +237,8 @@ def _tables(
 
 
 def _workspace(name: str, id: str, table: Table, variables: Mapping[str, str], read_only: bool) -> WorkspaceConfig:
-    made = WorkspaceConfig(name, id, table["location"])
+    location, live = split_live(table["location"])
+    made = WorkspaceConfig(name, id, location, live=live)
     for setting in WORKSPACE_SETTINGS[1:]:
         raw, where = table.get(setting.name), f"{setting.name} of workspace {name!r}"
         if variables.get(setting.variable):

@@ -11,6 +11,7 @@ from pathlib import Path
 from notewright.errors import Invalid, NotFound
 from notewright.notes.path import path_problem
 
+LIVE = "live:"
 RESERVED = frozenset((
     "mcp", "w", "live", "d", "doc", "f", "ready", "api", "static", "authorize", "token", "register", "revoke",
     ".well-known", "sign-in", "account", "admin", "healthz", "health", "readyz", "metrics", "default", "callback",
@@ -30,7 +31,13 @@ def absolute(location: str, beside: Path) -> str:
     """A location that means the same in every folder. NotFound without such a folder; a bucket is not asked."""
     if is_bucket(location):
         return bucket_location(location)
-    refuse_not_yet(location)
+    folder, live = split_live(location)
+    if live:
+        if is_bucket(folder):
+            raise Invalid(
+                f"{location[:200]!r}: live documents are files in a folder", hint="live:FOLDER", what="location"
+            )
+        return LIVE + absolute(folder, beside)
     place = os.path.realpath(beside / Path(location).expanduser())
     if not location or not os.path.isdir(place):
         reason = "is not a folder" if location and os.path.exists(place) else "is not there"
@@ -40,6 +47,12 @@ def absolute(location: str, beside: Path) -> str:
 
 def is_bucket(location: str) -> bool:
     return location[:5].lower() == "s3://"
+
+
+def split_live(location: str) -> tuple[str, bool]:
+    """The folder of `live:FOLDER`, and whether it is so written."""
+    is_live = location[: len(LIVE)].lower() == LIVE
+    return (location[len(LIVE) :] if is_live else location), is_live
 
 
 def bucket_location(raw: str) -> str:
@@ -54,14 +67,14 @@ def bucket_location(raw: str) -> str:
 
 def refuse_not_yet(location: str) -> None:
     """Invalid for what a later version will take where a folder is wanted."""
-    kind = location[:5].lower()
-    if kind in ("s3://", "live:"):
-        what = "buckets (s3://…)" if kind == "s3://" else "live documents (live:…)"
-        hint = "name a folder on this machine" + (", without live:" if kind == "live:" else "")
+    if is_bucket(location) or split_live(location)[1]:
+        what = "buckets (s3://…)" if is_bucket(location) else "live documents (live:…)"
+        hint = "name a folder on this machine" + ("" if is_bucket(location) else ", without live:")
         raise Invalid(f"{location[:200]!r}: {what} are not in this version", hint=hint, what="location")
 
 
 def _last_segment(location: str, here: Path) -> str:
+    location = split_live(location)[0]
     location = location if is_bucket(location) else os.path.abspath(here / Path(location).expanduser())
     return location.rstrip("/").rpartition("/")[2] or "notes"
 

@@ -83,7 +83,7 @@ SETTINGS = (
 # Known by name, so that a file written for a later version is refused in words and not taken for a mistake.
 NOT_YET = frozenset({"database.url"})
 WORKSPACE_SETTINGS = (
-    Setting("location", None, "The folder of the notes, relative to the file, or s3://bucket/prefix"),
+    Setting("location", None, "The folder of the notes, relative to the file, live:FOLDER, or s3://bucket/prefix"),
     Setting("timezone", "UTC", "What a day is, for daily notes and dates"),
     Setting("read_only", False, "Take no writes", "flag"),
     Setting("hide", (), "Globs of what is absent from every answer", "list"),
@@ -92,12 +92,14 @@ WORKSPACE_SETTINGS = (
     Setting("quota_files", None, "Files the workspace may have", "number"),
     Setting("quota_bytes", None, "Bytes the workspace may have", "number"),
     Setting("bootstrap", None, "para: Second Brain's folders, once, in an empty workspace"),
+    Setting("live", False, "Of a folder: open notes are shared documents (Yjs); as live:FOLDER says", "flag"),
     Setting("endpoint", None, "Of a bucket: the service's address; without it AWS_ENDPOINT_URL, else AWS itself"),
     Setting("region", None, "Of a bucket: without it AWS_REGION or the profile's"),
     Setting("path_style", None, "Of a bucket: its name in the path and not in the host's; so with an endpoint", "flag"),
     Setting("poll_seconds", 60, "Of a bucket: seconds between two listings that look for changes by others", "number"),
 )
-BUCKET_SETTINGS = ("endpoint", "region", "path_style", "poll_seconds")  # said once, where the workspace is named
+FOLDER_SETTINGS = ("live",)  # said once, where the workspace is named
+BUCKET_SETTINGS = ("endpoint", "region", "path_style", "poll_seconds")  # the same
 _SECTIONS = {setting.name.split(".")[0] for setting in SETTINGS if "." in setting.name}
 _KINDS = {
     "flag": "true or false",

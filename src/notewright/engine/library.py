@@ -24,9 +24,10 @@ from notewright.config.locations import (
     refuse_inside,
     refuse_not_yet,
     refuse_overlap,
+    split_live,
     workspace_id,
 )
-from notewright.config.settings import BUCKET_SETTINGS, WORKSPACE_SETTINGS, near
+from notewright.config.settings import BUCKET_SETTINGS, FOLDER_SETTINGS, WORKSPACE_SETTINGS, near
 from notewright.engine.access import Access
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, Problem
@@ -286,12 +287,13 @@ def add_folder(
     config: Config, registry: Accounts, name: str, location: str, settings: Settings | None = None
 ) -> WorkspaceConfig:
     """Serve a folder that is there, or a bucket, from now on."""
-    place = absolute(location, Path.cwd())
+    place, live = split_live(absolute(location, Path.cwd()))
     if is_bucket(place):
         return _add(config, registry, name, place, settings or {}, settable=(*CHANGEABLE, *BUCKET_SETTINGS))
     if not os.access(place, os.R_OK | os.X_OK):
         raise Invalid(f"{place} cannot be read", hint="name a folder that is yours", what="location")
-    return _add(config, registry, name, place, settings or {})
+    settings = {**(settings or {}), **({"live": True} if live else {})}
+    return _add(config, registry, name, place, settings, settable=(*CHANGEABLE, *FOLDER_SETTINGS))
 
 
 def add_beneath(

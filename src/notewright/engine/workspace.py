@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from zoneinfo import ZoneInfo
 
 from notewright.engine.access import Access
@@ -12,6 +12,9 @@ from notewright.ledger.base import Actor, Change, Ledger
 from notewright.locks import Coordination, NoCoordination
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Store
+
+if TYPE_CHECKING:  # loads pycrdt, which few need
+    from notewright.stores.live.documents import LiveDocuments
 
 CALL_SECONDS = 1.5  # a client's call waits no longer for the index, and then says what is not indexed yet
 
@@ -128,6 +131,7 @@ class Workspace:
     clock: Callable[[], float] = time.time
     live: LiveNotes | None = None
     heard: Callable[["Workspace", Change], None] = _unheard  # told of every change set that is done, whoever did it
+    live: "LiveDocuments | None" = None  # where notes can be opened as shared documents
 
     def by(self, actor: Actor) -> "Workspace":
         """The same notes, asked for by somebody."""

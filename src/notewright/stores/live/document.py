@@ -1,0 +1,294 @@
+"""One open document: what is typed into it, who listens, and how another text is merged into it.
+
+A text that comes from elsewhere (a tool's, a saved file's) is a change of the text its writer had. That text is known
+by its version: the document as it was then is forked, the smallest change is made there, and the fork is merged back,
+so that what others typed meanwhile stays.
+"""
+
+import hashlib
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+from pycrdt import Doc, Text, get_update
+
+from notewright.errors import Invalid, TooLarge, Unavailable
+from notewright.notes.path import NotePath
+from notewright.stores.base import Stored, Version, version_of
+from notewright.stores.live.log import LiveLog
+from notewright.stores.live.text import changes, file_bytes, likeness, put_changes
+
+NAME = "contents"  # of the text in a document, as Lens's clients call it
+MOST_BYTES = 10_485_760  # of a live text
+_MOST_TEXTS = 40  # that are remembered in memory
+_NOTHING = b"\x00\x00"  # an update that says nothing
+Told = Callable[[bytes], None]
+Ended = Callable[[str], None]
+_Answer = TypeVar("_Answer")
+
+
+class _Listener(NamedTuple):
+    told: Told
+    source: object
+    ended: Ended
+
+
+class Merged(NamedTuple):
+    """What a text from elsewhere makes of a document, before anybody is told."""
+
+    text: str
+    state: bytes  # of a document that says exactly that
+    theirs: bytes  # and of one that says exactly what came from elsewhere
+    update: bytes  # that makes it of the document as it is now
+
+
+class Document:
+    """Any thread may call; `lock` is held by whoever changes several things at once."""
+
+    def __init__(self, doc_id: str, log: LiveLog, path: NotePath | None, *, is_folder: bool = False) -> None:
+        self.id = doc_id
+        self.path = path
+        self.is_folder = is_folder
+        self.lock = threading.RLock()
+        self.doc: Doc[Any] = Doc()
+        self.file: Stored | None = None  # as it was when we last read or wrote it
+        self.is_ours = False  # we wrote it: nobody else can be in the middle of writing it
+        self.users = 0
+        self.left_at = 0.0  # when the last of them went
+        self.unsaved = False
+        self.saving: Version | None = None  # what is on its way to the file: the document says it already
+        self.typists: dict[Any, None] = {}  # who typed since the last save
+        self.typed_at = self.first_typed_at = 0.0
+        self.end_reason = ""
+        self._log = log
+        self._text = self.doc.get(NAME, type=Text) if not is_folder else None
+        self._texts: OrderedDict[Version, bytes] = OrderedDict()  # the document as it was, by the version of its text
+        self._listeners: list[_Listener] = []
+        self.ops: deque[str] = deque(maxlen=_MOST_TEXTS)  # change sets that were merged into it
+
+    # For those who are connected
+
+    def vector(self) -> bytes:
+        with self.lock:
+            return self.doc.get_state()
+
+    def update_since(self, vector: bytes | None = None) -> bytes:
+        with self.lock:
+            return _checked(lambda: self.doc.get_update(vector), "state vector")
+
+    def is_related(self, vector: bytes) -> bool:
+        """False for a state vector of another document, which would put its whole text beside ours."""
+        with self.lock:
+            ours, theirs = _clients(self.doc.get_state()), _clients(vector)
+        return not ours or not theirs or bool(ours & theirs)
+
+    def apply(self, update: bytes, *, by: Any = None, source: object = None) -> None:
+        """Take in an update of a client. Told to all others at once; `when_durable` says when it is on the disk."""
+        with self.lock:
+            self._refuse_ended()
+            new = _checked(lambda: get_update(update, self.doc.get_state()), "update")
+            if new == _NOTHING:
+                return
+            self._refuse_growth(new)
+            _checked(lambda: self.doc.apply_update(new), "update")
+            self._typed(by)
+            self._spread(new, source)
+
+    def listen(self, told: Told, *, source: object = None, ended: Ended = lambda reason: None) -> Callable[[], None]:
+        """Be told of every update but those of `source`; call what is returned to stop. `ended`: it is live no more."""
+        listener = _Listener(told, source, ended)
+        with self.lock:
+            self._refuse_ended()
+            self._listeners.append(listener)
+
+        def stop() -> None:
+            with self.lock:
+                if listener in self._listeners:
+                    self._listeners.remove(listener)
+
+        return stop
+
+    def when_durable(self, then: Callable[[], None]) -> None:
+        self._log.when_durable(then)
+
+    def saved(self) -> bool:
+        return not self.unsaved and self.saving is None
+
+    # For the store and whoever saves; under the lock
+
+    def text(self) -> str:
+        return str(self._text)
+
+    def load(self, state: bytes, texts: Sequence[tuple[Version, bytes]] = ()) -> None:
+        self.doc.apply_update(state)
+        self._texts.update(texts)
+
+    def seed(self, stored: Stored, text: str) -> None:
+        """Come to life with the text of a file. The same text makes the same document, should the log be lost: a client
+        that comes back with what it had does not put a second copy beside it."""
+        digest = hashlib.sha256(text.encode()).digest()
+        first: Doc[Any] = Doc(client_id=int.from_bytes(digest[:6]))
+        first[NAME] = Text(text)
+        state = first.get_update()
+        self._log.begin(self.id, state, stored.version)
+        self.load(state, [(stored.version, state)])
+        self.file = stored
+
+    def now(self) -> Stored:
+        """The document as a file would hold it, remembered for whoever will name this version."""
+        assert self.file is not None
+        data = file_bytes(self.text(), self.file.data)
+        version = version_of(data)
+        self.remember(version, self.doc.get_update())
+        stamp = f"{self.file.entry.stamp}+{version[:12]}"
+        entry = self.file.entry._replace(stamp=stamp, size=len(data), modified_ns=int(self.typed_at * 1e9))
+        return Stored(data, version, entry)
+
+    def remember(self, version: Version, state: bytes) -> None:
+        self._texts[version] = state
+        self._texts.move_to_end(version)
+        while len(self._texts) > _MOST_TEXTS:
+            self._texts.popitem(last=False)
+
+    def known(self, version: str) -> Version | None:
+        """The whole name of a version whose text is remembered, by its first digits."""
+        if version in self._texts:
+            return version
+        found = [one for one in self._texts if len(version) >= 6 and one.startswith(version.lower())]
+        return found[-1] if found else None
+
+    def text_at(self, version: Version) -> str:
+        return _said(self._texts[version])
+
+    def state_at(self, version: Version) -> bytes:
+        return self._texts[version]
+
+    def merged(self, base: Version | None, text: str) -> Merged:
+        """What becomes of the document if its text at `base` (None: now) was changed to `text`. Nothing is done yet."""
+        current = self.doc.get_update()
+        if base is None or self._texts[base] == current:
+            fork = _forked(current, self.doc.client_id)  # nobody comes between, so that no new client is needed
+            update = _change(fork, text)
+            return Merged(text, fork.get_update(), fork.get_update(), update)
+        fork, both = _forked(self._texts[base]), _forked(current)
+        update = _change(fork, text)
+        both.apply_update(update)
+        return Merged(str(both.get(NAME, type=Text)), both.get_update(), fork.get_update(), update)
+
+    def nearest(self, text: str) -> Version | None:
+        """The version of which `text` is the smallest change, the latest of equals; None: the text of now."""
+        best, least = None, likeness(self.text(), text)
+        for version in reversed(self._texts):
+            if least == 0:
+                break
+            if (far := likeness(self.text_at(version), text)) < least:
+                best, least = version, far
+        return best
+
+    def take(self, merged: Merged) -> None:
+        """Make it so, and tell everybody."""
+        if merged.update != _NOTHING:
+            self.doc.apply_update(merged.update)
+            self._spread(merged.update, None)
+
+    def holds(self, stored: Stored, state: bytes, *, ours: bool) -> None:
+        """The file has these bytes, which a document in this state says."""
+        self.file, self.is_ours = stored, ours
+        self.remember(stored.version, state)
+        self._log.saved(self.id, stored.version)
+
+    def end(self, reason: str) -> None:
+        """It is live no more: whoever is connected is told."""
+        with self.lock:
+            self.end_reason = self.end_reason or reason
+            listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener.ended(reason)
+
+    @contextmanager
+    def written(self, origin: str) -> Any:
+        """A change by us to a document that is no text: logged and told as one update."""
+        with self.lock:
+            before = self.doc.get_state()
+            with self.doc.transaction(origin=origin):
+                yield
+            update = self.doc.get_update(before)
+            if update != _NOTHING:
+                self._spread(update, None)
+
+    def _typed(self, by: Any) -> None:
+        self.typed_at = time.time()
+        if not self.unsaved:
+            self.unsaved, self.first_typed_at = True, self.typed_at
+        self.typists[by] = None
+
+    def _spread(self, update: bytes, source: object) -> None:
+        self._log.append(self.id, update)
+        for listener in self._listeners:
+            if source is None or listener.source is not source:
+                listener.told(update)
+
+    def _refuse_ended(self) -> None:
+        if self.end_reason:
+            raise Unavailable(f"this document is live no more: {self.end_reason}", hint="open it again")
+
+    def _refuse_growth(self, update: bytes) -> None:
+        size = 0 if self._text is None else len(self._text)
+        if size + len(update) <= MOST_BYTES:
+            return
+        fork = _forked(self.doc.get_update())
+        _checked(lambda: fork.apply_update(update), "update")
+        size = len(fork.get(NAME, type=Text)) if self._text is not None else size + len(update)
+        if size > MOST_BYTES:
+            words = f"a live document may have {MOST_BYTES:,} bytes"
+            raise TooLarge(words, hint="split it into several notes", size=size, limit=MOST_BYTES)
+
+
+def _forked(state: bytes, client: int | None = None) -> "Doc[Any]":
+    fork: Doc[Any] = Doc(client_id=client)
+    fork.apply_update(state)
+    return fork
+
+
+def _said(state: bytes) -> str:
+    return str(_forked(state).get(NAME, type=Text))
+
+
+def _change(fork: "Doc[Any]", wanted: str) -> bytes:
+    """Make the fork say `wanted`; the update that did."""
+    text = fork.get(NAME, type=Text)
+    before, old = fork.get_state(), str(text)
+    if old == wanted:
+        return _NOTHING
+    with fork.transaction():
+        put_changes(text, old, changes(old, wanted))
+    return fork.get_update(before)
+
+
+def _checked(work: Callable[[], _Answer], what: str) -> _Answer:
+    """What a stranger sent may be anything: pycrdt answers with ValueError, or with a panic of its Rust part."""
+    try:
+        return work()
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        raise Invalid(f"these bytes are no {what} of Yjs", what=what) from error
+
+
+def _clients(vector: bytes) -> set[int]:
+    """The clients named in a state vector; Invalid for what is none."""
+    numbers, value, shift = list[int](), 0, 0
+    for byte in vector:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            numbers.append(value)
+            value = shift = 0
+        elif shift > 63:
+            raise Invalid("these bytes are no state vector of Yjs", what="state vector")
+    if shift or not numbers or len(numbers) != 1 + 2 * numbers[0]:
+        raise Invalid("these bytes are no state vector of Yjs", what="state vector")
+    return set(numbers[1::2])

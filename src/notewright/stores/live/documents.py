@@ -1,0 +1,486 @@
+"""The live documents of one workspace: which are open, when they come to life, are saved, and go again.
+
+One process hosts them, by a lock in the state directory; the others read and write the files, as any editor does. A
+file that changed under an open document is merged into it, and a document that was typed into is saved after a pause:
+through whoever was given to `save_through`, so that typing is a change in the history like any other.
+"""
+
+import ctypes
+import logging
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from notewright.errors import Conflict, Exists, Invalid, NotFound, NotText, Problem, TooLarge, Unavailable
+from notewright.locks import FileLocks, Lock
+from notewright.notes.path import NotePath
+from notewright.stores.base import Store, Stored, Version, version_of
+from notewright.stores.live.document import MOST_BYTES, Document
+from notewright.stores.live.log import LiveLog
+from notewright.stores.live.text import file_bytes, live_text
+
+log = logging.getLogger(__name__)
+
+PAUSE_S, LONGEST_S = 1.0, 5.0  # a document is saved so long after the last, or the first, thing typed
+IDLE_S = 30.0  # after which a document that nobody has open is let go
+GONE_S = 2.0  # for which a file may be missing under an open document: editors delete before they write
+AGAIN_S = 5.0  # before a save that failed is tried again
+_TICK_S = 0.1
+_LOOK_S = 0.3  # between two looks at the files of open documents
+_TRIES = 5
+_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+Save = Callable[[NotePath, bytes, Stored, list[Any]], None]
+Origin = Callable[[NotePath, Version], Version | None]
+
+
+class LiveDocuments:
+    """Any thread may call, but for an event loop's."""
+
+    def __init__(self, folder: Store, state: Path) -> None:
+        self._folder = folder
+        self._state = state
+        self._lock = threading.RLock()
+        self._log: LiveLog | None = None
+        self._host_lock: Lock | None = None
+        self._open: dict[str, Document] = {}
+        self._ids: dict[NotePath, str] = {}
+        self._left: dict[NotePath, Version] = {}  # names that documents moved away from, with what the files held
+        self._came: dict[NotePath, NotePath] = {}  # names that documents moved to, with those they had
+        self._missing: dict[str, float] = {}  # documents whose file is not there, since when
+        self._failed: dict[str, float] = {}  # documents that could not be saved, and when to try again
+        self._save: Save = self._write_through
+        self._origin: Origin = lambda path, version: None
+        self._own = threading.local()  # this thread is saving
+        self._stop = threading.Event()
+        self._saver: threading.Thread | None = None
+
+    def save_through(self, save: Save, origin: Origin) -> None:
+        """`save` writes what was typed; `origin` knows of which version another process made this one."""
+        self._save, self._origin = save, origin
+
+    # Hosting
+
+    def host(self) -> bool:
+        """Whether this process has the documents, or has them from now on."""
+        with self._lock:
+            if self._host_lock is not None:
+                return True
+            if self._stop.is_set():
+                return False
+            self._host_lock = FileLocks(self._state).try_lock("live.lock")
+            if self._host_lock is None:
+                return False
+            self._log = LiveLog(self._state / "live.db")
+            self._ids = self._log.paths()
+            self._saver = threading.Thread(target=self._run, name="live-saver", daemon=True)
+            self._saver.start()
+            return True
+
+    @property
+    def hosting(self) -> bool:
+        return self._host_lock is not None
+
+    @property
+    def folder_id(self) -> str:
+        return self._hosted().folder_id
+
+    def _hosted(self) -> LiveLog:
+        if not self.host() or self._log is None:
+            hint = "another process has them; its address answers"
+            raise Unavailable("the live documents are open in another process", hint=hint)
+        return self._log
+
+    # Names
+
+    def path_of(self, doc_id: str) -> NotePath | None:
+        """Where a document is; None for one that is nowhere yet, and for one nobody knows."""
+        document = self._open.get(doc_id)
+        if document is not None:
+            return document.path
+        known = self._hosted().document(doc_id) if _ID.fullmatch(doc_id) else None
+        return known.path if known else None
+
+    def id_of(self, path: NotePath) -> str:
+        """The document of a file, which is given an id the first time."""
+        kept = self._hosted()
+        if path not in self._ids:
+            live_text(path, self._readable(path).data)
+            self._name([path], kept)
+        return self._ids[path]
+
+    def ids(self, paths: Iterable[NotePath]) -> dict[NotePath, str]:
+        """The ids of these files, as far as they have none given now."""
+        wanted = list(paths)
+        self._name([path for path in wanted if path not in self._ids], self._hosted())
+        return {path: self._ids[path] for path in wanted}
+
+    def _name(self, paths: list[NotePath], kept: LiveLog) -> None:
+        with self._lock:
+            self._ids |= kept.name(path for path in paths if path not in self._ids)
+
+    def new(self, doc_id: str | None = None) -> str:
+        """A document that has no path yet."""
+        kept = self._hosted()
+        doc_id = doc_id or f"{kept.relay_id}-{uuid.uuid4()}"
+        if not _ID.fullmatch(doc_id):
+            hint = "letters, digits, - and _, a hundred at most"
+            raise Invalid(f"{doc_id[:120]!r} cannot be the id of a document", hint=hint, what="docId")
+        kept.add(doc_id)
+        return doc_id
+
+    # Opening and letting go
+
+    def open(self, doc_id: str) -> Document:
+        """The document, open until `release`. NotFound for an id that nobody knows."""
+        kept = self._hosted()
+        while True:
+            with self._lock:
+                document = self._open.get(doc_id)
+                if document is not None:
+                    document.users += 1
+                    break
+            self._load(doc_id, kept)
+        try:
+            if not document.is_folder:
+                self.catch_up(document)
+        except BaseException:
+            self.release(document)
+            raise
+        return document
+
+    def _load(self, doc_id: str, kept: LiveLog) -> None:
+        known = kept.document(doc_id) if _ID.fullmatch(doc_id) else None
+        if known is None and doc_id != kept.folder_id:
+            raise NotFound("there is no such document", hint="look in the folder document", what="document")
+        path = known.path if known else None
+        document = Document(doc_id, kept, path, is_folder=doc_id == kept.folder_id)
+        with document.lock:
+            if known is None:
+                kept.add(doc_id)
+            elif known.state is not None:
+                document.load(known.state, known.texts)
+            stored = None if path is None else self._readable(path)
+            with self._lock:
+                if doc_id in self._open:  # somebody else was quicker
+                    return
+                if stored is not None:
+                    text = live_text(stored.entry.path, stored.data)
+                    if known is None or known.state is None:
+                        document.seed(stored, text)
+                    else:
+                        self._join(document, stored, text)
+                self._open[doc_id] = document
+
+    def _readable(self, path: NotePath) -> Stored:
+        """A file that can be live."""
+        if self._folder.stat(path).kind != "file" or not path.is_note:
+            raise NotText(f"{path} is no note, so it is not live", hint="open a Markdown file", path=path)
+        stored = self._folder.read(path)
+        if len(stored.data) > MOST_BYTES:
+            words = f"{path} has {len(stored.data):,} bytes, too many to be live; the most is {MOST_BYTES:,}"
+            hint = "split it into several notes"
+            raise TooLarge(words, hint=hint, size=len(stored.data), limit=MOST_BYTES, path=path)
+        return stored
+
+    def release(self, document: Document) -> None:
+        with self._lock:
+            document.users -= 1
+            document.left_at = time.monotonic()
+
+    def opened(self, path: NotePath) -> Document | None:
+        """The document of this file, if it is open."""
+        doc_id = self._ids.get(path)
+        return None if doc_id is None else self._open.get(doc_id)
+
+    def all_open(self) -> list[Document]:
+        with self._lock:
+            return list(self._open.values())
+
+    # Files that change
+
+    def catch_up(self, document: Document) -> None:
+        """Merge what somebody else made of the file."""
+        with document.lock:
+            if document.path is None or document.end_reason:
+                return
+            try:
+                if document.file and self._folder.stat(document.path).stamp == document.file.entry.stamp:
+                    self._missing.pop(document.id, None)
+                    return
+                stored = self._readable(document.path)
+                text = live_text(document.path, stored.data)
+            except NotFound:
+                self._is_missing(document)
+                return
+            except (NotText, TooLarge) as problem:
+                self._end(document, str(problem))
+                raise
+            self._missing.pop(document.id, None)
+            self._join(document, stored, text)
+
+    def _join(self, document: Document, stored: Stored, text: str) -> None:
+        """The file has a text of somebody else's: put it together with the document's."""
+        file, now = document.file, document.text()
+        if file is not None and stored.version == file.version:
+            document.file = stored
+            return
+        if text != now:
+            merged = document.merged(self._base(document, stored, text), text)
+            state = merged.theirs
+            document.take(merged)
+            if merged.text != text and not document.unsaved:
+                document.unsaved, document.first_typed_at = True, time.time()
+        else:
+            state = document.doc.get_update()
+        document.holds(stored, state, ours=False)
+
+    def _base(self, document: Document, stored: Stored, text: str) -> Version | None:
+        """Of which text this one was made."""
+        made_of = self._origin(stored.entry.path, stored.version)
+        if made_of is not None and (known := document.known(made_of)) is not None:
+            return known
+        return document.nearest(text)
+
+    def _is_missing(self, document: Document) -> None:
+        since = self._missing.setdefault(document.id, time.monotonic())
+        if time.monotonic() - since < GONE_S or document.path is None:
+            return
+        self._missing.pop(document.id, None)
+        if document.unsaved and document.file is not None:  # somebody types in it: what was typed is not thrown away
+            stored = document.now()
+            with suppress(Problem):
+                written = self._folder.write(document.path, stored.data, seen=None, op=uuid.uuid4().hex)
+                document.holds(written, document.doc.get_update(), ours=True)
+                document.unsaved = False
+                return
+        self.gone(document)
+
+    # What the store is told
+
+    def moved(self, old: NotePath, new: NotePath) -> None:
+        """The file of one name is that of another now, and its document goes with it."""
+        if self._log is None:
+            return
+        with self._lock:
+            doc_id = self._ids.pop(old, None)
+            if doc_id is None:
+                return
+            other = self._ids.pop(new, None)
+            if other is not None and other in self._open:
+                self._end(self._open[other], "another note has its place")
+            self._ids[new] = doc_id
+            self._came[new] = old
+            document = self._open.get(doc_id)
+            if document is not None:
+                if document.file is not None:
+                    self._left[old] = document.file.version
+                document.path = new
+            self._log.place([*([(other, None)] if other else []), (doc_id, new)])
+
+    def moved_back(self, new: NotePath) -> bool:
+        """A move that is taken back: the file of the old name is still there, and the document is its again."""
+        old = self._came.pop(new, None)
+        if old is None or old in self._ids:
+            return False
+        try:
+            stored = self._folder.read(old)
+        except Problem:
+            return False
+        self.moved(new, old)
+        self._came.pop(old, None)
+        document = self.opened(old)
+        if document is not None:
+            with document.lock:
+                document.file = None
+                with suppress(Problem):
+                    self._join(document, stored, live_text(old, stored.data))
+        return True
+
+    def left(self, path: NotePath) -> Version | None:
+        """What the file held that a document moved away from, which is to go now."""
+        with self._lock:
+            self._came = {new: old for new, old in self._came.items() if old != path}
+            return self._left.pop(path, None)
+
+    def gone(self, document: Document) -> None:
+        """Its file was deleted. It comes back with it, by the same id."""
+        with self._lock:
+            if document.path is not None:
+                self._ids.pop(document.path, None)
+                if self._log is not None:
+                    self._log.place([(document.id, None)])
+        self._end(document, "the note was deleted")
+
+    def dropped(self, path: NotePath) -> None:
+        """A file whose document is not open was deleted."""
+        with self._lock:
+            doc_id = self._ids.pop(path, None)
+            if doc_id is not None and self._log is not None:
+                self._log.place([(doc_id, None)])
+
+    def created(self, path: NotePath) -> None:
+        """A file where none was: if there was one before, its document is there again."""
+        if self._log is not None and path.is_note and path not in self._ids:
+            with self._lock:
+                if (doc_id := self._log.bring_back(path)) is not None:
+                    self._ids[path] = doc_id
+
+    def _end(self, document: Document, reason: str) -> None:
+        with self._lock:
+            self._open.pop(document.id, None)
+        document.end(reason)
+
+    # Saving
+
+    def save_all(self, path: NotePath | None = None) -> None:
+        """Write what was typed (into one document, or into all), unless that is what this thread is doing."""
+        if not self._open or getattr(self._own, "saving", False):
+            return
+        documents = self.all_open() if path is None else [self.opened(path)]
+        for document in documents:
+            if document is not None and document.unsaved:
+                self.save(document)
+
+    def save(self, document: Document) -> None:
+        """What the document says becomes its file's text."""
+        for _ in range(_TRIES):
+            self.catch_up(document)
+            with document.lock:
+                path, file = document.path, document.file
+                if path is None or file is None or document.end_reason or not document.unsaved:
+                    return
+                data = file_bytes(document.text(), file.data)
+                typists, document.typists = document.typists, {}
+                document.unsaved = False
+                if data == file.data:
+                    return
+                document.saving = version_of(data)
+                state = document.doc.get_update()
+                document.remember(document.saving, state)
+                assert self._log is not None
+            try:
+                self._log.keep_text(document.id, document.saving, state)
+                with self._is_saving():
+                    self._save(path, data, file, list(typists))
+                return
+            except (Conflict, Exists):
+                continue  # somebody saved the file meanwhile: look again
+            except Problem as problem:
+                log.warning("what was typed into %s is not in its file yet: %s", path, problem)
+                self._failed[document.id] = time.monotonic() + AGAIN_S
+                return
+            finally:
+                with document.lock:
+                    if document.saving is not None:  # it did not happen
+                        document.saving = None
+                        document.typists = typists | document.typists
+                        if not document.unsaved:
+                            document.unsaved, document.first_typed_at = True, time.time()
+
+    @contextmanager
+    def _is_saving(self) -> Iterator[None]:
+        self._own.saving = True
+        try:
+            yield
+        finally:
+            self._own.saving = False
+
+    def _write_through(self, path: NotePath, data: bytes, old: Stored, typists: list[Any]) -> None:
+        document = self.opened(path)
+        if document is not None:
+            self.put(document, data, seen=old.version, op=uuid.uuid4().hex)
+
+    def put(self, document: Document, data: bytes, *, seen: Version, op: str) -> Stored:
+        """What `save` is writing, into the file."""
+        with document.lock:
+            assert document.path is not None
+            stored = self._folder.write(document.path, data, seen=seen, op=op, settled=document.is_ours)
+            document.holds(stored, document.state_at(stored.version), ours=True)
+            document.saving = None
+            return stored
+
+    def _run(self) -> None:
+        self._finish_others()
+        looked = 0.0
+        while not self._stop.wait(_TICK_S if self._open else _LOOK_S):
+            now = time.monotonic()
+            for document in self.all_open():
+                try:
+                    if now - looked >= _LOOK_S and not document.is_folder:
+                        self.catch_up(document)
+                    if self._is_due(document, now):
+                        self.save(document)
+                except Problem as problem:
+                    log.warning("live document %s: %s", document.path, problem)
+                except Exception:
+                    log.exception("live document %s", document.path)
+            looked = now if now - looked >= _LOOK_S else looked
+            self._evict(now)
+
+    def _finish_others(self) -> None:
+        """What was typed before the last process that had the documents died goes to the files."""
+        assert self._log is not None
+        for doc_id in self._log.unsaved():
+            with suppress(Problem):
+                document = self.open(doc_id)
+                try:
+                    with document.lock:
+                        if document.file and document.text() != live_text(document.file.entry.path, document.file.data):
+                            document.unsaved, document.first_typed_at = True, time.time()
+                finally:
+                    self.release(document)
+
+    def _is_due(self, document: Document, now: float) -> bool:
+        if not document.unsaved or document.path is None or document.file is None:
+            return False
+        if now < self._failed.get(document.id, 0.0):
+            return False
+        self._failed.pop(document.id, None)
+        clock = time.time()
+        return clock - document.typed_at >= PAUSE_S or clock - document.first_typed_at >= LONGEST_S
+
+    def _evict(self, now: float) -> None:
+        going = []
+        with self._lock:
+            for document in list(self._open.values()):
+                is_safe = document.path is None or document.saved()  # without a path all of it is in the log
+                if document.users == 0 and is_safe and now - document.left_at > IDLE_S:
+                    del self._open[document.id]
+                    going.append(document)
+        for document in going:
+            document.end("nobody had it open")
+            if self._log is not None:
+                self._log.compact(document.id)
+        if going:
+            give_memory_back()
+
+    def close(self) -> None:
+        """Save what was typed and let go of everything."""
+        self._stop.set()
+        if self._saver is not None:
+            self._saver.join()
+        for document in self.all_open():
+            if document.unsaved and not document.is_folder:
+                with suppress(Problem):
+                    self.save(document)
+            self._end(document, "the server stops")
+            if self._log is not None:
+                self._log.compact(document.id)
+        with self._lock:
+            if self._log is not None:
+                self._log.close()
+                self._log = None
+            if self._host_lock is not None:
+                self._host_lock.release()
+                self._host_lock = None
+
+
+def give_memory_back() -> None:
+    """glibc keeps what was freed: 361 MB of 361 after 10,000 documents, 2 after this."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

@@ -1,0 +1,274 @@
+"""The log of live documents: their ids, what was typed, and the last texts each file held. One SQLite file.
+
+One thread writes. What came while it was writing goes into its next transaction, so that a crowd of typists costs one
+sync to disk at a time; whoever wants to know is told when theirs is there. A document's updates are put together into
+one state now and then. Losing this file loses ids, cursors and what was typed and not saved yet: notes are files.
+"""
+
+import logging
+import threading
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import apsw
+from pycrdt import Doc, merge_updates
+
+from notewright.errors import Unavailable
+from notewright.notes.path import NotePath
+from notewright.sqlite_file import open_file, set_up, words
+
+log = logging.getLogger(__name__)
+
+KEPT_TEXTS = 20  # that a file held before: an editor may save a buffer it read as long ago as that
+_COMPACTED_AFTER = 200  # updates of one document
+_WHAT = "the log of live documents"
+_PRAGMAS = "pragma synchronous = full; pragma wal_autocheckpoint = 1000"
+_SCHEMA = (
+    """
+    create table meta(key text primary key, value text not null) without rowid;
+    create table docs(id text primary key, path text unique, former text, saved text, state blob) without rowid;
+    create index docs_former on docs(former) where former is not null;
+    create table updates(seq integer primary key, doc text not null, data blob not null);
+    create index updates_doc on updates(doc);
+    create table texts(seq integer primary key, doc text not null, version text not null, state blob not null);
+    create index texts_doc on texts(doc);
+    """,
+)
+_Answer = TypeVar("_Answer")
+Then = Callable[[], None]
+
+
+class KnownDocument(NamedTuple):
+    """What the log has of one document."""
+
+    id: str
+    path: NotePath | None
+    saved: str | None  # the version of the file that the document was last put together with
+    state: bytes | None  # all its updates in one; None: nobody ever opened it
+    texts: tuple[tuple[str, bytes], ...]  # version and state of the last texts of its file, oldest first
+
+
+class LiveLog:
+    """Any thread may call."""
+
+    def __init__(self, file: Path) -> None:
+        self._db = open_file(file, _WHAT)
+        set_up(self._db, _WHAT, _PRAGMAS, _SCHEMA)
+        self._waiting: list[tuple[Callable[[apsw.Connection], Any], Callable[[Any, BaseException | None], None]]] = []
+        self._wake = threading.Condition()
+        self._busy = False
+        self._closed = False
+        self._counts: defaultdict[str, int] = defaultdict(int)  # updates since the last compaction
+        self._thread = threading.Thread(target=self._run, name="live-log", daemon=True)
+        self._thread.start()
+        self.relay_id = self._named("relay")
+        self.folder_id = f"{self.relay_id}-{self._named('folder')}"
+
+    def _named(self, key: str) -> str:
+        return self.run(lambda db: _meta(db, key))
+
+    # Documents
+
+    def paths(self) -> dict[NotePath, str]:
+        """The id of every file that was given one."""
+        rows = self.run(lambda db: list(db.execute("select path, id from docs where path is not null")))
+        return {NotePath(path): doc for path, doc in rows}
+
+    def unsaved(self) -> list[str]:
+        """Documents with updates that may not be in their files."""
+        return self.run(lambda db: [doc for (doc,) in db.execute("select distinct doc from updates")])
+
+    def document(self, doc: str) -> KnownDocument | None:
+        return self.run(lambda db: _document(db, doc))
+
+    def add(self, doc: str) -> None:
+        self.run(lambda db: db.execute("insert or ignore into docs(id) values (?)", (doc,)))
+
+    def name(self, paths: Iterable[NotePath]) -> dict[NotePath, str]:
+        """Ids for files that have none: that of the document that was there last, or a new one."""
+        wanted = list(paths)
+        return self.run(lambda db: {path: _name(db, self.relay_id, path) for path in wanted})
+
+    def place(self, moves: Iterable[tuple[str, NotePath | None]]) -> None:
+        """Where documents are from now on; None: nowhere, but it comes back if its path does."""
+        moves = list(moves)
+        self.run(lambda db: _place_all(db, moves))
+
+    def bring_back(self, path: NotePath) -> str | None:
+        """The document that was last at this path and is nowhere now is there again; None without one."""
+        return self.run(lambda db: _bring_back(db, path))
+
+    # What is typed
+
+    def append(self, doc: str, update: bytes) -> None:
+        """Written soon; `when_durable` tells when."""
+        self._counts[doc] += 1
+        self._submit(lambda db: db.execute("insert into updates(doc, data) values (?, ?)", (doc, update)))
+
+    def when_durable(self, then: Then) -> None:
+        """Call `then` once everything appended before is on the disk; never if it cannot be written."""
+        with self._wake:
+            idle = not self._busy and not self._waiting
+            if not idle:
+                self._waiting.append((lambda db: None, lambda answer, error: then() if error is None else None))
+                return
+        then()
+
+    def begin(self, doc: str, state: bytes, version: str) -> None:
+        """A document comes to life with the text of its file: on the disk before anybody is shown it."""
+        self.run(lambda db: _begin(db, doc, state, version))
+
+    def keep_text(self, doc: str, version: str, state: bytes) -> None:
+        """The file is about to hold the document as it is in this state: whoever finds that text there knows it."""
+        self.run(lambda db: _keep_text(db, doc, version, state))
+
+    def saved(self, doc: str, version: str) -> None:
+        """The file and the document were put together."""
+        compact = self._counts[doc] >= _COMPACTED_AFTER
+        self._submit(lambda db: db.execute("update docs set saved = ? where id = ?", (version, doc)))
+        if compact:
+            self.compact(doc)
+
+    def compact(self, doc: str) -> None:
+        self._counts.pop(doc, None)
+        self._submit(lambda db: _compact(db, doc))
+
+    # The one thread that writes
+
+    def run(self, work: Callable[[apsw.Connection], _Answer]) -> _Answer:
+        """Done and on the disk when it returns."""
+        done, came = threading.Event(), list[Any]()
+
+        def then(answer: Any, error: BaseException | None) -> None:
+            came.extend((answer, error))
+            done.set()
+
+        self._submit(work, then)
+        done.wait()
+        answer: _Answer = came[0]
+        with words(_WHAT):
+            if came[1] is not None:
+                raise came[1]
+        return answer
+
+    def _submit(
+        self,
+        work: Callable[[apsw.Connection], Any],
+        then: Callable[[Any, BaseException | None], None] = lambda answer, error: None,
+    ) -> None:
+        with self._wake:
+            if self._closed:
+                raise Unavailable(f"{_WHAT} is closed")
+            self._waiting.append((work, then))
+            self._wake.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                self._busy = False
+                while not self._waiting and not self._closed:
+                    self._wake.wait()
+                if not self._waiting:
+                    break
+                batch, self._waiting, self._busy = self._waiting, [], True
+            self._write(batch)
+        self._db.close()
+
+    def _write(self, batch: list[tuple[Callable[[apsw.Connection], Any], Callable[..., None]]]) -> None:
+        answers: list[tuple[Callable[..., None], Any, BaseException | None]] = []
+        failed: BaseException | None = None
+        try:
+            with self._db:
+                for work, then in batch:
+                    answers.append((then, *self._tried(work)))
+        except Exception as error:
+            log.warning("%s could not be written: %s", _WHAT, error)
+            failed = error
+        for then, answer, refused in answers:
+            then(answer, refused or failed)
+        for _, then in batch[len(answers) :]:
+            then(None, failed)
+
+    def _tried(self, work: Callable[[apsw.Connection], Any]) -> tuple[Any, BaseException | None]:
+        answer = None
+        try:
+            with self._db:  # a savepoint: what one cannot write is no matter of the others
+                answer = work(self._db)
+        except apsw.ConstraintError as error:
+            return None, error
+        return answer, None
+
+    def close(self) -> None:
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+        self._thread.join()
+
+
+def _meta(db: apsw.Connection, key: str) -> str:
+    db.execute("insert or ignore into meta values (?, ?)", (key, str(uuid.uuid4())))
+    return str(db.execute("select value from meta where key = ?", (key,)).get)
+
+
+def _document(db: apsw.Connection, doc: str) -> KnownDocument | None:
+    row = db.execute("select path, saved, state from docs where id = ?", (doc,)).fetchone()
+    if row is None:
+        return None
+    path, saved, state = row
+    updates = [data for (data,) in db.execute("select data from updates where doc = ? order by seq", (doc,))]
+    if updates:
+        state = merge_updates(*([state] if state is not None else []), *updates)
+    texts = tuple(db.execute("select version, state from texts where doc = ? order by seq", (doc,)))
+    return KnownDocument(doc, None if path is None else NotePath(path), saved, state, texts)
+
+
+def _name(db: apsw.Connection, relay: str, path: NotePath) -> str:
+    doc = db.execute("select id from docs where path = ?", (path,)).get or _bring_back(db, path)
+    if doc is None:
+        doc = f"{relay}-{uuid.uuid4()}"
+        db.execute("insert into docs(id, path) values (?, ?)", (doc, path))
+    return str(doc)
+
+
+def _bring_back(db: apsw.Connection, path: NotePath) -> str | None:
+    doc: str | None = db.execute("select id from docs where former = ? and path is null limit 1", (path,)).get
+    if doc is not None:
+        _place(db, doc, path)
+    return doc
+
+
+def _place_all(db: apsw.Connection, moves: list[tuple[str, NotePath | None]]) -> None:
+    for doc, path in moves:
+        _place(db, doc, path)
+
+
+def _place(db: apsw.Connection, doc: str, path: NotePath | None) -> None:
+    if path is None:
+        db.execute("update docs set former = path, path = null where id = ? and path is not null", (doc,))
+    else:
+        db.execute("update docs set former = path, path = null where path = ? and id <> ?", (path, doc))
+        db.execute("update docs set path = ?, former = null where id = ?", (path, doc))
+
+
+def _begin(db: apsw.Connection, doc: str, state: bytes, version: str) -> None:
+    db.execute("update docs set state = ?, saved = ? where id = ?", (state, version, doc))
+    db.execute("insert into texts(doc, version, state) values (?, ?, ?)", (doc, version, state))
+
+
+def _keep_text(db: apsw.Connection, doc: str, version: str, state: bytes) -> None:
+    db.execute("delete from texts where doc = ? and version = ?", (doc, version))
+    db.execute("insert into texts(doc, version, state) values (?, ?, ?)", (doc, version, state))
+    oldest = "select seq from texts where doc = ? order by seq desc limit 1 offset ?"
+    db.execute(f"delete from texts where doc = ? and seq <= ({oldest})", (doc, doc, KEPT_TEXTS))
+
+
+def _compact(db: apsw.Connection, doc: str) -> None:
+    known = _document(db, doc)
+    if known is not None and known.state is not None:
+        whole: Doc[Any] = Doc()
+        whole.apply_update(known.state)  # forgets what was deleted, which merged updates do not
+        db.execute("update docs set state = ? where id = ?", (whole.get_update(), doc))
+        db.execute("delete from updates where doc = ?", (doc,))

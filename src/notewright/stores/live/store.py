@@ -1,0 +1,248 @@
+"""A folder whose open notes are live: read as they are typed, written by merging, never refused for being typed in.
+
+Around a FolderStore. A file that nobody has open is read and written there and nowhere else. The text of an open
+document is merged first and written to the file then, so that a crash between the two leaves a file that changed, which
+is merged like anybody's.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from notewright.errors import Conflict, NotFound, Problem
+from notewright.notes.path import NotePath
+from notewright.stores.base import Entry, OpId, Store, Stored, Swap, Swapped, UnlistedFile, Version, version_of
+from notewright.stores.live.document import Document
+from notewright.stores.live.documents import LiveDocuments
+from notewright.stores.live.text import file_bytes, live_text
+
+_TRIES = 5
+
+
+class LiveStore:
+    """What `Store` promises, over a folder with live documents."""
+
+    in_order = True
+    has_folders = True
+
+    def __init__(self, folder: Store, documents: LiveDocuments) -> None:
+        self._folder = folder
+        self._documents = documents
+        self.identity = folder.identity
+
+    # What is there
+
+    def entries(self) -> Iterator[Entry]:
+        return self._folder.entries()
+
+    def oddities(self) -> tuple[UnlistedFile, ...]:
+        return self._folder.oddities()
+
+    def children(self, folder: str, *, hidden: bool = False) -> list[Entry]:
+        return self._folder.children(folder, hidden=hidden)
+
+    def stat(self, path: NotePath, *, hidden: bool = False) -> Entry:
+        typed = self._typed(path)
+        return self._folder.stat(path, hidden=hidden) if typed is None else typed.entry
+
+    def read(self, path: NotePath, *, hidden: bool = False) -> Stored:
+        typed = self._typed(path)
+        return self._folder.read(path, hidden=hidden) if typed is None else typed
+
+    def _typed(self, path: NotePath) -> Stored | None:
+        """What an open document says that is not in its file yet."""
+        document = self._documents.opened(path)
+        if document is None or document.saved():
+            return None
+        with document.lock:
+            return document.now() if not document.saved() and document.path == path and document.file else None
+
+    def read_many(self, paths: Sequence[NotePath], *, hidden: bool = False) -> list[Stored | Problem]:
+        return [self._read_or_problem(path, hidden) for path in paths]
+
+    def _read_or_problem(self, path: NotePath, hidden: bool) -> Stored | Problem:
+        try:
+            return self.read(path, hidden=hidden)
+        except Problem as problem:
+            return problem
+
+    # Changing it
+
+    def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
+        if self._documents.opened(path) is None:  # what an open document will say is not known yet
+            self._folder.stage(path, data, op=op, hidden=hidden)
+
+    def write(
+        self,
+        path: NotePath,
+        data: bytes,
+        *,
+        seen: Version | None,
+        op: OpId,
+        source: NotePath | None = None,
+        settled: bool = False,
+        hidden: bool = False,
+    ) -> Stored:
+        if seen is not None:
+            document = self._documents.opened(path)
+            if document is not None:
+                return self._merge(document, path, data, seen, op)
+            return self._folder.write(path, data, seen=seen, op=op, settled=settled, hidden=hidden)
+        moving = None if source is None else self._documents.opened(source)
+        if moving is not None and source is not None:
+            return self._move(moving, source, path, data, op)
+        stored = self._folder.write(path, data, seen=None, op=op, settled=settled, hidden=hidden)
+        if source is not None:
+            self._documents.moved(source, path)
+        else:
+            self._documents.created(path)
+        return stored
+
+    def _merge(self, document: Document, path: NotePath, data: bytes, seen: Version, op: OpId) -> Stored:
+        """A change of the text that was seen, made to what the document says now."""
+        if document.saving is not None and document.saving == version_of(data):
+            return self._documents.put(document, data, seen=seen, op=op)
+        for _ in range(_TRIES):
+            self._documents.catch_up(document)
+            with document.lock:
+                if document.path != path or document.file is None or document.end_reason:
+                    break
+                if op in document.ops or version_of(data) == document.file.version:
+                    return document.file if document.saved() else document.now()
+                base = document.known(seen)
+                if base is None:
+                    raise _changed(path, document.now().version)
+                try:
+                    return self._write_merged(document, path, data, base, op, seen=document.file.version)
+                except Conflict:  # somebody saved the file in this moment
+                    continue
+        return self._folder.write(path, data, seen=seen, op=op)
+
+    def _move(self, document: Document, source: NotePath, path: NotePath, data: bytes, op: OpId) -> Stored:
+        """The document goes to another name, with what was typed since its text was read for the move."""
+        self._documents.catch_up(document)
+        with document.lock:
+            base = document.nearest(live_text(path, data))
+            stored = self._write_merged(document, path, data, base, op, seen=None, move_from=source)
+        return stored
+
+    def _write_merged(
+        self,
+        document: Document,
+        path: NotePath,
+        data: bytes,
+        base: Version | None,
+        op: OpId,
+        *,
+        seen: Version | None,
+        move_from: NotePath | None = None,
+    ) -> Stored:
+        text = live_text(path, data)
+        merged = document.merged(base, text)
+        whole = data if merged.text == text else file_bytes(merged.text, data)
+        stored = self._folder.write(path, whole, seen=seen, op=op, settled=document.is_ours)
+        if move_from is not None:
+            self._documents.moved(move_from, path)
+        document.take(merged)
+        document.ops.append(op)
+        document.unsaved, document.typists = False, {}
+        document.holds(stored, merged.state, ours=True)
+        return stored
+
+    def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
+        document = self._documents.opened(path)
+        if document is None:
+            left = self._documents.left(path)
+            self._folder.delete(path, seen=left or seen, op=op, settled=settled, hidden=hidden)
+            if left is None:
+                self._documents.dropped(path)
+            return
+        self._documents.catch_up(document)
+        with document.lock:
+            if document.file is None or document.path != path:
+                raise _changed(path, None)
+            now = document.file.version if document.saved() else document.now().version
+            if now != seen:
+                raise _changed(path, now)
+            self._folder.delete(path, seen=document.file.version, op=op, settled=settled, hidden=hidden)
+        if not self._documents.moved_back(path):
+            self._documents.gone(document)
+
+    def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
+        done: list[Swapped] = []
+        try:
+            for swap in swaps:
+                done.append(self._swap(swap, op, hidden))
+        except Problem as problem:
+            done.append(problem)
+        return done
+
+    def _swap(self, swap: Swap, op: OpId, hidden: bool) -> Stored | None:
+        told: dict[str, Any] = {"op": op, "settled": swap.settled, "hidden": hidden}
+        if swap.data is not None:
+            return self.write(swap.path, swap.data, seen=swap.seen, source=swap.source, **told)
+        if swap.seen is not None:
+            self.delete(swap.path, seen=swap.seen, **told)
+        return None
+
+    def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
+        open_ones = {path: self._documents.opened(path) for path in paths}
+        return frozenset(path for path, document in open_ones.items() if document is not None and op in document.ops)
+
+    def recall(self, path: NotePath, version: str) -> Stored | None:
+        document = self._documents.opened(path)
+        if document is None:
+            return None
+        self._documents.catch_up(document)
+        with document.lock:
+            known = document.known(version)
+            if known is None or document.file is None:
+                return None
+            data = file_bytes(document.text_at(known), document.file.data)
+            return Stored(data, known, document.file.entry)
+
+    def rebase(self, path: NotePath, data: bytes, *, seen: Version) -> bytes:
+        document = self._documents.opened(path)
+        if document is None:
+            return self._folder.rebase(path, data, seen=seen)
+        with document.lock:
+            known = document.known(seen)
+            if known is None or document.file is None:
+                raise _changed(path, document.now().version)
+            merged = document.merged(known, live_text(path, data))
+            return file_bytes(merged.text, document.file.data)
+
+    def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
+        stored = self._folder.respell(old, new, hidden=hidden)
+        if stored is not None:
+            self._documents.moved(old, new)
+        return stored
+
+    def settle(self, op: OpId, *, emptied: tuple[str, ...] = ()) -> None:
+        self._folder.settle(op, emptied=emptied)
+
+    def sweep(self, folders: Iterable[str]) -> None:
+        self._folder.sweep(folders)
+
+    def lock(self, path: NotePath | None = None, *, timeout: float = 10.0) -> AbstractContextManager[None]:
+        """What was typed is saved first, as a change of its own: a tool's change is then of a text in a file."""
+        self._documents.save_all(path)
+        return self._folder.lock(path, timeout=timeout)
+
+    def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
+        return self._folder.changes(stop)
+
+    def full_path(self, path: NotePath) -> str:
+        return self._folder.full_path(path)
+
+    def healthy(self) -> bool:
+        return self._folder.healthy()
+
+    def close(self) -> None:
+        self._documents.close()
+        self._folder.close()
+
+
+def _changed(path: NotePath, current: Version | None) -> Conflict | NotFound:
+    return Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=current)

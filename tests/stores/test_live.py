@@ -1,0 +1,378 @@
+"""Live documents over a folder: files are the text at rest, and nothing that anybody wrote is lost or doubled."""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pycrdt import Doc, Text
+
+from notewright.errors import Invalid, NotFound, NotText, Problem, TooLarge, Unavailable
+from notewright.notes.path import NotePath
+from notewright.stores.base import version_of
+from notewright.stores.folder.store import FolderStore
+from notewright.stores.live import document as document_module
+from notewright.stores.live import documents as documents_module
+from notewright.stores.live.document import Document
+from notewright.stores.live.documents import LiveDocuments
+from notewright.stores.live.store import LiveStore
+from notewright.stores.live.text import changes, file_bytes, live_text, put_changes
+
+A, B = NotePath("a.md"), NotePath("b.md")
+
+
+class Typist:
+    """A Yjs client of one document, without a wire between."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.doc: Doc[Any] = Doc()
+        self.text = self.doc.get("contents", type=Text)
+        self.doc.apply_update(document.update_since(self.doc.get_state()))
+        self.ended = ""
+        self.stop = document.listen(self.doc.apply_update, source=self, ended=self._end)
+
+    def _end(self, reason: str) -> None:
+        self.ended = reason
+
+    def type(self, words: str, at: int | None = None) -> None:
+        before = self.doc.get_state()
+        self.text.insert(len(self.text) if at is None else at, words)
+        self.document.apply(self.doc.get_update(before), by="ann", source=self)
+
+
+class Home:
+    """A folder, its state, and the process that has its documents."""
+
+    def __init__(self, place: Path) -> None:
+        self.root = place / "notes"
+        self.root.mkdir()
+        self.state = place / "state"
+        self.start()
+
+    def start(self) -> None:
+        folder = FolderStore(self.root)
+        self.documents = LiveDocuments(folder, self.state)
+        self.store = LiveStore(folder, self.documents)
+
+    def die(self) -> None:
+        """As by kill -9: nothing is saved, the kernel lets the lock go. What was committed is on the disk."""
+        documents = self.documents
+        documents._stop.set()
+        if documents._saver is not None:
+            documents._saver.join()
+        if documents._log is not None:
+            documents._log.close()
+        if documents._host_lock is not None:
+            documents._host_lock.release()
+
+    def open(self, path: NotePath = A) -> Document:
+        return self.documents.open(self.documents.id_of(path))
+
+    def text(self, path: NotePath = A) -> str:
+        return (self.root / path).read_text()
+
+    def put(self, data: str | bytes, path: NotePath = A) -> None:
+        """As an editor saves: without looking."""
+        (self.root / path).write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    monkeypatch.setattr(documents_module, "PAUSE_S", 0.2)
+    monkeypatch.setattr(documents_module, "GONE_S", 0.3)
+    made = Home(tmp_path)
+    yield made
+    made.store.close()
+
+
+def until(is_so: Callable[[], bool], seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.02)
+
+
+def test_a_document_comes_to_life_from_its_file_and_what_is_typed_goes_back_to_it(home: Home) -> None:
+    home.put("one\n")
+    ann, ben = Typist(home.open()), Typist(home.open())
+    assert str(ann.text) == "one\n"
+    ann.type("two\n")
+    assert str(ben.text) == "one\ntwo\n"
+    assert home.store.read(A).data == b"one\ntwo\n", "a tool reads what is typed"
+    assert home.store.stat(A).stamp == home.store.read(A).entry.stamp
+    until(lambda: home.text() == "one\ntwo\n")
+    assert home.store.read(A).data == b"one\ntwo\n"
+
+
+def test_a_document_that_nobody_opened_is_its_file_and_has_no_log(home: Home) -> None:
+    home.put("one\n")
+    written = home.store.write(A, b"two\n", seen=home.store.read(A).version, op="1")
+    assert (home.store.read(A).version, home.text()) == (written.version, "two\n")
+    assert not (home.state / "live.db").exists()
+
+
+def test_a_tool_writes_between_what_others_type(home: Home) -> None:
+    home.put("one two three\n")
+    ann = Typist(home.open())
+    seen = home.store.read(A)
+    ann.type("typed ", 0)
+    ann.type("more\n")
+    stored = home.store.write(A, b"one TWO three\n", seen=seen.version, op="1")
+    assert stored.data == b"typed one TWO three\nmore\n" == home.text().encode()
+    assert str(ann.text) == home.text()
+    assert home.store.write(A, b"one TWO three\n", seen=seen.version, op="1").data == stored.data, "once"
+
+
+def test_a_version_that_was_never_shown_is_refused(home: Home) -> None:
+    home.put("one\n")
+    Typist(home.open())
+    with pytest.raises(Problem, match="changed since"):
+        home.store.write(A, b"x", seen=version_of(b"never"), op="1")
+
+
+def test_what_a_tool_says_of_an_older_version_is_made_to_the_newer(home: Home) -> None:
+    home.put("one\ntwo\n")
+    ann = Typist(home.open())
+    seen = home.store.read(A)
+    ann.type("three\n")
+    shown = home.store.recall(A, seen.version[:8])
+    assert shown is not None and shown.data == b"one\ntwo\n"
+    assert home.store.rebase(A, b"ONE\ntwo\n", seen=shown.version) == b"ONE\ntwo\nthree\n"
+
+
+def test_a_saved_file_is_merged_into_what_is_typed(home: Home) -> None:
+    home.put("one\ntwo\n")
+    ann = Typist(home.open())
+    ann.type("typed\n")
+    home.put("ONE\ntwo\n")
+    until(lambda: home.text() == "ONE\ntwo\ntyped\n")
+    assert str(ann.text) == home.text()
+
+
+def test_an_editor_that_saves_a_stale_buffer_again_and_again_takes_nothing_away(home: Home) -> None:
+    home.put("begin\n")
+    ann = Typist(home.open())
+    buffer = "begin\n"
+    words = []
+    for number in range(8):
+        ann.type(f"typed{number} ")
+        words.append(f"typed{number}")
+        if number % 3 == 2:
+            until(lambda: home.documents.opened(A).saved())  # type: ignore[union-attr]
+        buffer += f"saved{number}\n"
+        words.append(f"saved{number}")
+        home.put(buffer)
+        until(lambda number=number: f"saved{number}" in str(ann.text))  # type: ignore[misc]
+    until(lambda: home.documents.opened(A).saved())  # type: ignore[union-attr]
+    assert sorted(home.text().split()) == sorted(["begin", *words])
+    assert str(ann.text) == home.text()
+
+
+def test_line_ends_and_the_byte_order_mark_stay_as_in_the_file(home: Home) -> None:
+    home.put(b"\xef\xbb\xbfone\r\ntwo\nthree\r\n")
+    ann = Typist(home.open())
+    assert str(ann.text) == "one\ntwo\nthree\n"
+    ann.type("new\n", 4)
+    until(lambda: b"new" in (home.root / A).read_bytes())
+    assert (home.root / A).read_bytes() == b"\xef\xbb\xbfone\r\nnew\r\ntwo\nthree\r\n"
+
+
+def test_what_cannot_be_live_says_so(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.put(b"\xff\xfe")
+    with pytest.raises(NotText, match="not live"):
+        home.open()
+    monkeypatch.setattr(documents_module, "MOST_BYTES", 10)
+    home.put("more than ten", B)
+    with pytest.raises(TooLarge, match="too many to be live"):
+        home.open(B)
+    with pytest.raises(NotFound):
+        home.open(NotePath("nowhere.md"))
+    with pytest.raises(NotFound):
+        home.documents.open("forged")
+
+
+def test_what_was_typed_and_logged_outlives_the_process_and_nothing_is_doubled(home: Home) -> None:
+    home.put("one\n")
+    ann = Typist(home.open())
+    for number in range(5):
+        ann.type(f"w{number} ")
+        home.die()
+        home.start()
+        again = home.open()
+        assert again.is_related(ann.doc.get_state())
+        again.apply(ann.doc.get_update(again.vector()))
+        ann = Typist(again)
+    until(lambda: home.text() == "one\nw0 w1 w2 w3 w4 ")
+    assert str(ann.text) == home.text()
+
+
+def test_a_save_that_was_cut_off_is_not_merged_as_somebody_elses(home: Home) -> None:
+    home.put("one\n")
+    ann = Typist(home.open())
+    ann.type("two ")
+    home.documents.save(home.documents.opened(A))  # type: ignore[arg-type]
+    ann.type("three ")
+    home.die()  # the file has "two", the log has "three" too
+    home.start()
+    assert str(Typist(home.open()).text) == "one\ntwo three "
+    until(lambda: home.text() == "one\ntwo three ")
+
+
+def test_a_deleted_log_costs_ids_and_no_text_and_old_clients_are_known_for_what_they_are(home: Home) -> None:
+    home.put("one\n")
+    old = home.open()
+    ann = Typist(old)
+    ann.type("two\n")
+    until(lambda: home.text() == "one\ntwo\n")
+    home.die()
+    for file in home.state.glob("live.db*"):
+        file.unlink()
+    home.start()
+    new = home.open()
+    assert (str(Typist(new).text), new.id != old.id) == ("one\ntwo\n", True)
+    assert not new.is_related(ann.doc.get_state()), "its text would stand there twice"
+    assert new.is_related(Doc().get_state())
+
+
+def test_the_same_text_comes_to_life_as_the_same_document(home: Home) -> None:
+    home.put("one\n")
+    ann = Typist(home.open())
+    home.die()
+    for file in home.state.glob("live.db*"):
+        file.unlink()
+    home.start()
+    new = home.open()
+    new.apply(ann.doc.get_update(new.vector()))
+    assert str(Typist(new).text) == "one\n"
+
+
+def test_a_moved_note_keeps_its_id_its_editors_and_what_is_typed_on_the_way(home: Home) -> None:
+    home.put("one [[x]]\n")
+    document = home.open()
+    ann = Typist(document)
+    seen = home.store.read(A)
+    ann.type("typed\n")
+    home.store.write(B, b"one [[y]]\n", seen=None, op="1", source=A)
+    ann.type("late\n")
+    home.store.delete(A, seen=seen.version, op="1")
+    assert home.documents.path_of(document.id) == B and home.documents.id_of(B) == document.id
+    until(lambda: home.text(B) == "one [[y]]\ntyped\nlate\n")
+    assert str(ann.text) == home.text(B) and not (home.root / A).exists()
+
+
+def test_a_move_that_is_taken_back_leaves_the_document_where_it_was(home: Home) -> None:
+    home.put("one\n")
+    document = home.open()
+    ann = Typist(document)
+    stored = home.store.write(B, b"one\n", seen=None, op="1", source=A)
+    home.store.delete(B, seen=stored.version, op="1x")
+    assert home.documents.path_of(document.id) == A and not ann.ended
+    ann.type("two\n")
+    until(lambda: home.text() == "one\ntwo\n")
+
+
+def test_a_deleted_note_ends_its_document_and_brought_back_has_the_same_id(home: Home) -> None:
+    home.put("one\n")
+    document = home.open()
+    ann = Typist(document)
+    home.store.delete(A, seen=home.store.read(A).version, op="1")
+    assert "deleted" in ann.ended
+    with pytest.raises(Unavailable):
+        ann.type("too late")
+    home.store.write(A, b"one\nback\n", seen=None, op="2")
+    assert home.documents.id_of(A) == document.id
+    assert str(Typist(home.open()).text) == "one\nback\n"
+
+
+def test_a_file_that_vanishes_under_somebody_who_types_comes_back_with_what_was_typed(home: Home) -> None:
+    home.put("one\n")
+    ann = Typist(home.open())
+    (home.root / A).unlink()
+    ann.type("two\n")
+    until(lambda: (home.root / A).exists() and home.text() == "one\ntwo\n")
+    (home.root / A).unlink()
+    until(lambda: bool(ann.ended))
+
+
+def test_a_document_nobody_has_open_is_let_go_and_comes_back(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents_module, "IDLE_S", 0.0)
+    home.put("one\n")
+    document = home.open()
+    ann = Typist(document)
+    ann.type("two\n")
+    home.documents.release(document)
+    until(lambda: home.documents.opened(A) is None)
+    assert home.text() == "one\ntwo\n"
+    home.put("ONE\ntwo\n")
+    again = home.open()
+    assert again is not document and again.is_related(ann.doc.get_state())
+    assert str(Typist(again).text) == "ONE\ntwo\n"
+
+
+def test_one_process_has_the_documents(home: Home) -> None:
+    home.put("one\n")
+    home.open()
+    other = LiveDocuments(FolderStore(home.root), home.state)
+    with pytest.raises(Unavailable, match="another process"):
+        other.open("any")
+    home.store.close()
+    assert other.host()
+    other.close()
+    home.start()
+
+
+@pytest.mark.parametrize("update", [b"", b"\x00", b"\xff" * 20, b"\x01\x02\x03\x04", b"\x01\x01\x01"])
+def test_what_is_no_update_is_refused_and_changes_nothing(home: Home, update: bytes) -> None:
+    home.put("one\n")
+    document = home.open()
+    with pytest.raises(Invalid):
+        document.apply(update)
+    with pytest.raises(Invalid):
+        document.is_related(b"\xff\xff\xff")
+    with pytest.raises(Invalid):
+        document.update_since(b"\xff\xff\xff")
+    assert str(Typist(document).text) == "one\n"
+
+
+def test_a_document_grows_no_larger_than_a_note_may(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document_module, "MOST_BYTES", 1_000)
+    home.put("one\n")
+    document = home.open()
+    ann = Typist(document)
+    ann.type("x" * 900)
+    with pytest.raises(TooLarge, match="1,000 bytes"):
+        ann.type("y" * 200)
+    assert len(str(Typist(document).text)) == 904
+
+
+def test_generated_edits_equal_a_plain_model() -> None:
+    """Texts of all scripts, with line ends of all kinds: offsets in bytes never fall inside a character."""
+    pieces = ["日本", "é", "e\u0301", "👩‍👩‍👧", "שלום", "a", "foo", "\n", "\n\n", " ", "x\ty", "\u2028", "ﬁ", "𝒳"]
+    chance = random.Random(7)
+    for _ in range(3_000):
+        old = "".join(chance.choice(pieces) for _ in range(chance.randrange(40)))
+        new = old
+        for _ in range(chance.randrange(4)):
+            at = chance.randrange(len(new) + 1)
+            put = "".join(chance.choice(pieces) for _ in range(chance.randrange(4)))
+            new = new[:at] + put + new[at + chance.randrange(6) :]
+        doc: Doc[Any] = Doc()
+        text = doc.get("contents", type=Text)
+        text += old
+        with doc.transaction():
+            put_changes(text, old, changes(old, new))
+        assert str(text) == new, (old, new)
+        raw = "".join(chance.choice(["\n", "\r\n", "\r"]) if piece == "\n" else piece for piece in old).encode()
+        assert file_bytes(live_text(A, raw), raw) == raw
+
+
+def test_a_difference_of_large_texts_is_found_quickly() -> None:
+    lines = [f"line {number}\n" for number in range(40_000)]
+    started = time.perf_counter()
+    for one, other in [("a " * 100_000, "b " + "a " * 100_000), ("".join(lines), "".join(reversed(lines)))]:
+        found = changes(one, other)
+        assert found and sum(len(change.new) for change in found) <= len(other)
+    assert time.perf_counter() - started < 20
