@@ -100,15 +100,6 @@ class NoIndexer:
         return None
 
 
-class LiveNotes(Protocol):
-    """The notes that several people edit at once, by the ids of their documents (`stores/live`)."""
-
-    def id_of(self, path: NotePath) -> str:
-        """An id is given the first time. NotText or TooLarge for what cannot be live."""
-
-    def path_of(self, doc_id: str) -> NotePath | None: ...
-
-
 def _unheard(ws: "Workspace", change: Change) -> None:
     return None
 
@@ -129,7 +120,6 @@ class Workspace:
     timezone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     limits: Limits = field(default_factory=Limits)
     clock: Callable[[], float] = time.time
-    live: LiveNotes | None = None
     heard: Callable[["Workspace", Change], None] = _unheard  # told of every change set that is done, whoever did it
     live: "LiveDocuments | None" = None  # where notes can be opened as shared documents
 
