@@ -30,15 +30,16 @@ from notewright.app.compose import (
 from notewright.app.opening import OpenWorkspaces, open_registry
 from notewright.config.load import Config
 from notewright.config.settings import SURFACES
-from notewright.engine.library import LateLibrary, Library
+from notewright.engine.library import LateLibrary, Library, effective_workspaces
 from notewright.engine.transfer.backup import BackupResult
 from notewright.engine.transfer.backup_schedule import Schedule
 from notewright.engine.transfer.restore import last_good_backup
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server import mcp_endpoint
 from notewright.server.auth import protected_resource
-from notewright.server.auth.authenticate import AuthSettings, GuardedRoute
+from notewright.server.auth.authenticate import AuthSettings, GuardedRoute, GuardedSocket
 from notewright.server.auth.browser_session import BrowserSessions
+from notewright.server.auth.revalidate import Revalidation
 from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.listen import tls, uvicorn_server
 from notewright.server.listen.bounded_protocol import ConnectionLimits
@@ -54,6 +55,8 @@ from notewright.web.event_stream import ActivityFeed as ActivityFeed
 
 if TYPE_CHECKING:
     from notewright.server.auth.oauth import Issuer
+    from notewright.server.live.connections import Connections
+    from notewright.server.live.forwarding import LiveHosts
 
 log = logging.getLogger(__name__)
 Around = contextlib.AbstractAsyncContextManager[object]
@@ -87,6 +90,7 @@ class Site:
             shared=counts,
             backed_up=self._last_backup,
         )
+        self._hosts: LiveHosts | None = None
         self._shelf: OpenWorkspaces | None = None
         self._schedule: Schedule | None = None
 
@@ -152,6 +156,13 @@ class Site:
         turns = ConcurrencyLimits.of(config, self.traffic)
         site = SiteContext(self.library, self.workers, registry, config, cookies, self.audit, turns, self.traffic)
         feed = ActivityFeed(self.library, self.workers, registry)
+        live, connections = self._live()
+
+        def leave() -> None:
+            feed.close()
+            if connections is not None:
+                connections.close()
+
         return mcp_endpoint.app(
             self.library,
             surfaces,
@@ -160,10 +171,33 @@ class Site:
             operations=self.operations,
             workers=self.workers,
             turns=turns,
-            more=[*self._doors(surfaces, issuer), *page.routes(site, feed), *api.routes(site)],
-            leave=feed.close,
-            around=[*around, *([issuer] if issuer is not None else [])],
+            more=[*self._doors(surfaces, issuer), *live, *page.routes(site, feed), *api.routes(site)],
+            leave=leave,
+            around=[*around, *([issuer] if issuer is not None else []), *([self._hosts] if self._hosts else [])],
         )
+
+    @property
+    def is_live(self) -> bool:
+        """Whether any workspace has live documents."""
+        return any(one.live for one in effective_workspaces(self.config, self.registry, added=True))
+
+    def _live(self) -> "tuple[list[GuardedRoute | GuardedSocket], Connections | None]":
+        """The addresses of live documents, where there are any, and who comes there: loaded only then."""
+        if not self.is_live:
+            return [], None
+        from notewright.server.live.callers import Callers
+        from notewright.server.live.connections import Connections
+        from notewright.server.live.forwarding import LiveHosts
+        from notewright.server.live.routes import LiveSite
+
+        config, registry, library, workers = self.config, self.registry, self.library, self.workers
+        hosts = self._hosts = self._hosts or LiveHosts(library, Path(config.state))
+        callers, staying = Callers(registry), Revalidation(library, registry, workers)
+        most = max(1, config["http.max_connections"] * 3 // 4)  # the others are for everything else
+        connections = Connections(library, callers, hosts, workers, staying, most)
+        most_bytes = config["http.max_request_bytes"]
+        live = LiveSite(library, callers, hosts, workers, connections, config["http.public_url"], most_bytes)
+        return live.routes(), connections
 
     def _doors(self, surfaces: Sequence[Surface], issuer: "Issuer | None") -> list[GuardedRoute]:
         names = [surface.name for surface in surfaces]
@@ -204,10 +238,11 @@ def work(
             await asyncio.to_thread(site.reconfigure, asked)
             if secured is not None:
                 secured.reload(asked)
+            server.take_websockets(site.is_live)
             await app.replace(site.app())
 
         server = uvicorn_server.Server(
-            uvicorn.Config(app, **uvicorn_server.settings(secured)),
+            uvicorn.Config(app, **uvicorn_server.settings(secured, websockets=site.is_live)),
             leaving=app.leave,
             limits=ConnectionLimits(connections=config["http.max_connections"]),
             seat=seat,

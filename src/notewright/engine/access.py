@@ -48,6 +48,11 @@ class Access:
         if not self.sees(path) or not any(allows(path) for allows in self._writable):
             raise Forbidden(f"writing to {path} is not allowed", hint=self._where(), path=path, by="rule")
 
+    @property
+    def writes_all(self) -> bool:
+        """Nothing is forbidden to this caller that could be allowed to anybody."""
+        return not self.read_only and not self.hide and self.write_under == ("**",)
+
     def _where(self) -> str:
         if self.write_under == ("**",):
             return "names beginning with a dot and hidden folders are out of reach"
@@ -70,3 +75,7 @@ class _Both(Access):
     def may_write(self, path: NotePath) -> None:
         for part in self.parts:
             part.may_write(path)
+
+    @property
+    def writes_all(self) -> bool:
+        return all(part.writes_all for part in self.parts)

@@ -1,4 +1,4 @@
-"""What every HTTP request passes before anybody looks at it: whose name it calls us by, and which page sent it."""
+"""What every request and WebSocket passes before anybody looks at it: whose name it calls us by, which page sent it."""
 
 import re
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ class HostCheck:
         self._public = urlsplit(public_url or "").netloc.lower()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refused = self._refusal(scope) if scope["type"] == "http" else None
+        refused = self._refusal(scope) if scope["type"] in ("http", "websocket") else None
         if refused is None:
             return await self._app(scope, receive, send)
         reason, status, words = refused
@@ -59,7 +59,7 @@ class HostCheck:
         if not self._is_ours(name):
             return "host", 421, "this server does not answer to that Host name"
         origin = ", ".join(headers.getlist("origin")) if "origin" in headers else None
-        if scope["method"] in SAFE:
+        if scope.get("method") in SAFE:  # a WebSocket has none, and can change something
             allowed = self._may_read(origin, name) or scope["path"].startswith(PUBLIC)
         else:
             allowed = self._may_change(origin, host)

@@ -38,6 +38,7 @@ from notewright.server.auth.authenticate import (
     Authenticate,
     AuthSettings,
     GuardedRoute,
+    GuardedSocket,
     Narrow,
     Visitor,
     address_of,
@@ -83,7 +84,7 @@ def app(
     operations: Operations,
     workers: ThreadPool,
     turns: ConcurrencyLimits,
-    more: Sequence[GuardedRoute] = (),
+    more: Sequence[GuardedRoute | GuardedSocket] = (),
     around: Sequence[contextlib.AbstractAsyncContextManager[object]] = (),
     leave: Callable[[], None] = lambda: None,
 ) -> Starlette:
@@ -110,7 +111,11 @@ def app(
         endpoint = _Endpoint(library, served, staying, surface)
         return GuardedRoute(path, endpoint, need="read", most_bytes=rules.most_bytes)
 
-    routes = [to("/mcp/{surface}"), to("/mcp", "notes"), to("/w/{workspace}/mcp/{surface}")]  # nearly all there is
+    routes: list[BaseRoute] = [
+        to("/mcp/{surface}"),
+        to("/mcp", "notes"),
+        to("/w/{workspace}/mcp/{surface}"),
+    ]  # nearly all there is
     routes += [*operations.doors(workers), *more]
     routes += [to("/{workspace}/mcp", "cairn")]  # a name of anything: the last to be tried
 
@@ -134,7 +139,7 @@ def app(
     return site
 
 
-def _passed(rules: Rules, routes: Sequence[GuardedRoute], operations: Operations) -> list[Middleware]:
+def _passed(rules: Rules, routes: Sequence[BaseRoute], operations: Operations) -> list[Middleware]:
     """What a request passes on its way in; and for pages of the origins that the owner named, what their browser asks
     for before it sends one."""
     pages = Middleware(
@@ -164,9 +169,11 @@ def _other_spelling(routes: Sequence[BaseRoute], below: str) -> ASGIApp:
     """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            return await JSONResponse({"error": "Not Found"}, 404)(scope, receive, send)
         path: str = scope["path"]
         meant = path.rstrip("/") if path.endswith("/") else f"{path}/"
-        there = scope["type"] == "http" and not meant.startswith("//") and len(meant) > 1
+        there = not meant.startswith("//") and len(meant) > 1
         if not there or all(route.matches({**scope, "path": meant})[0] == Match.NONE for route in routes):
             raise HTTPException(404)
         query = scope.get("query_string", b"").decode("latin-1")

@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 HEADER = b"x-request-id"
 PLAIN = (b"x-content-type-options", b"nosniff")  # nobody guesses what an answer is: it says so itself
 _GIVEN = re.compile(rb"[A-Za-z0-9-]{1,64}")
+_HANDSHAKE = {"websocket.accept": 101, "websocket.close": 403}  # how it was answered
 _GONE = 499  # nobody waits for the answer any more
 
 
@@ -37,18 +38,23 @@ class RequestLog:
         self._trusted = trusted
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
         visit = RequestContext(self._id(scope), scope)
         given = (HEADER, visit.id.encode())
 
         async def sent(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            kind: str = message["type"]
+            if kind in ("http.response.start", "websocket.http.response.start"):
                 visit.status = message["status"]
                 told = [*message.get("headers", ()), given]
                 message = {**message, "headers": told if PLAIN in told else [*told, PLAIN]}
-            elif message["type"] == "http.response.body":
+            elif kind in ("http.response.body", "websocket.http.response.body"):
                 visit.size += len(message.get("body", b""))
+            elif kind == "websocket.send":
+                visit.size += len(message["bytes"])
+            elif kind in _HANDSHAKE and not visit.status:
+                visit.status = _HANDSHAKE[kind]
             await send(message)
 
         began = time.perf_counter()

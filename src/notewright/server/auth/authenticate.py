@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, cookie_parser
 from starlette.responses import JSONResponse, RedirectResponse, Response
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import BaseRoute, Match, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from notewright.accounts.base import Accounts, Token
@@ -39,6 +39,8 @@ SMALL = 1 << 20  # bytes of a request that carries no notes
 GUESSES = (Window(30, 60.0, "minute"),)  # of one address, before it has to wait
 MAX_WAITING = 10_000
 FORWARDED = ("x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-host")  # what proxies and tunnels add
+DOCUMENT_TOKEN = "nwd_"  # begins a token for live documents, which only their own routes understand
+_PAGE_SCHEME = {"ws": "http", "wss": "https"}  # of a WebSocket: that of the page it belongs to
 USE_NOTED_SECONDS = 300.0  # seconds after which the last use of a token is noted again
 Need = Literal["open", "read", "write", "owner"]
 
@@ -117,6 +119,20 @@ class GuardedRoute(Route):
         await super().handle(scope, _bounded(scope, receive, self.most_bytes), send)
 
 
+class GuardedSocket(WebSocketRoute):
+    """A WebSocket that says who may open it. `endpoint` is an ASGI application: it accepts or refuses."""
+
+    def __init__(self, path: str, endpoint: ASGIApp, *, need: Literal["open", "read"]) -> None:
+        super().__init__(path, endpoint)
+        self.need: Need = need
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.need != "open" and VISITOR not in scope:  # whatever let them come as far as here
+            told = {"WWW-Authenticate": challenge(Refused(), scope.get(METADATA_URL, ""))}
+            return await JSONResponse({"error": "unauthorized"}, 401, told)(scope, receive, send)
+        await super().handle(scope, receive, send)
+
+
 class Narrow(HTTPException):
     """Known, and not allowed this; `wanted` is the scope that would do."""
 
@@ -153,7 +169,8 @@ def base_url(scope: Scope, public_url: str | None = None) -> str:
     """By which address the client knows us."""
     if public_url:
         return public_url.rstrip("/")
-    return f"{scope.get('scheme', 'http')}://{Headers(scope=scope).get('host', 'localhost')}"
+    scheme = scope.get("scheme", "http")
+    return f"{_PAGE_SCHEME.get(scheme, scheme)}://{Headers(scope=scope).get('host', 'localhost')}"
 
 
 def metadata_url(base_url: str, path: str) -> str:
@@ -217,7 +234,7 @@ class Authenticate:
         self._app = app
         self._entry = entry
         self._scope = entry.issuer.asks if entry.issuer else None  # what a client is told to ask its issuer for
-        self._open = [door for door in doors if isinstance(door, GuardedRoute) and door.need == "open"]
+        self._open = [door for door in doors if isinstance(door, GuardedRoute | GuardedSocket) and door.need == "open"]
         self._own = OwnTokens(entry.registry)
         self._guesses = FailedGuesses(entry.limiter)
         self._asked_at, self._closed = -1, True
@@ -260,6 +277,8 @@ class Authenticate:
             return Visitor(Principal(self._entry.user, kind="local"), address, "local")
         scheme, _, secret = ", ".join(headers.getlist("authorization")).partition(" ")  # two of them are none
         secret = secret.strip(" ")
+        if scheme.lower() == "bearer" and secret.startswith(DOCUMENT_TOKEN):
+            return Refused("invalid_token", "This token is for live documents alone", self._scope)
         if scheme.lower() == "bearer" and secret:
             found = await self._known(address, secret, base_url(scope, self._entry.public_url) + scope["path"])
             if isinstance(found, Principal):
@@ -290,9 +309,12 @@ class Authenticate:
         return Visitor(principal, address, "cookie", digest, session)
 
     def _is_our_page(self, scope: Scope, origin: str | None) -> bool:
-        """A cookie speaks for our own pages alone. Browsers add it to what other ports of this machine send, too."""
+        """A cookie speaks for our own pages alone. Browsers add it to what other ports of this machine send, too, and
+        say with every WebSocket whose page opens it."""
         ours = (base_url(scope), base_url(scope, self._entry.public_url))
-        return origin is None or urlsplit(origin).netloc.lower() in {urlsplit(base).netloc.lower() for base in ours}
+        if origin is None:
+            return bool(scope["type"] == "http")
+        return urlsplit(origin).netloc.lower() in {urlsplit(base).netloc.lower() for base in ours}
 
     def _refusal(self, scope: Scope, refused: Refused) -> Response:
         if _is_browser(scope):

@@ -54,6 +54,16 @@ class ConnectionLimits:
         return min(1.0, self.head_seconds / 4, self.body_seconds / 4, self.idle_seconds / 4, self.rest_seconds / 4)
 
 
+class BoundedSocket(asyncio.Protocol):
+    """What takes over a connection that becomes a WebSocket (`websocket_protocol.py`)."""
+
+    limits: ConnectionLimits
+    left: Callable[[], None]
+
+    def look(self, now: float) -> None:
+        """Has the client kept us waiting for too long?"""
+
+
 class Bounded(asyncio.Protocol):
     """What both have in common. The other base is one of uvicorn's."""
 
@@ -65,8 +75,10 @@ class Bounded(asyncio.Protocol):
     flow: FlowControl
     loop: asyncio.AbstractEventLoop
     cycle: Any
+    ws_protocol_class: Any
 
     _refused = False
+    _upgraded = False  # to a WebSocket, which has the transport now
     _received = 0  # bytes
     _resumed = 0  # times
     _head = 0  # bytes of a head that has not come whole
@@ -97,6 +109,8 @@ class Bounded(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for start in range(0, len(data), PIECE):
+            if self._upgraded:  # nothing may be sent before the handshake is answered, and uvicorn would lose it
+                self.transport.abort()
             if self._refused or self.transport.is_closing():
                 return
             piece = data[start : start + PIECE]
@@ -110,6 +124,23 @@ class Bounded(asyncio.Protocol):
         super().connection_lost(exc)
         self._let_go()
         self.left()
+
+    def handle_websocket_upgrade(self, *request: Any) -> None:
+        """The connection goes on as a WebSocket, which is counted and looked after in our place. Not while an answer
+        is under way, into which the handshake would be written."""
+        if self._refused or self.no_room:
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            return self.refuse(400, "A handshake may not be sent ahead")
+        made: Callable[..., BoundedSocket] = self.ws_protocol_class
+
+        def taken_over(**given: Any) -> BoundedSocket:
+            socket = made(**given)
+            socket.limits, socket.left = self.limits, self.left
+            return socket
+
+        self.ws_protocol_class, self._upgraded = taken_over, True
+        super().handle_websocket_upgrade(*request)  # type: ignore[misc]
 
     def resume_writing(self) -> None:
         super().resume_writing()

@@ -20,15 +20,18 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
+from uvicorn.importer import import_from_string
 
 from notewright.errors import Problem
 from notewright.server.listen import supervisor
-from notewright.server.listen.bounded_protocol import PROTOCOL, Bounded, ConnectionLimits
+from notewright.server.listen.bounded_protocol import PROTOCOL, Bounded, BoundedSocket, ConnectionLimits
 from notewright.server.listen.reload import ReloadFailed
 from notewright.server.listen.supervisor import WorkerSlot
 from notewright.server.listen.tls import Tls
 
 log = logging.getLogger(__name__)
+WEBSOCKET = "notewright.server.listen.websocket_protocol:BoundedWebSocket"
+MAX_FRAME_BYTES = 16 << 20  # of a WebSocket
 DRAIN_SECONDS = 25  # for requests under way when we are to stop; the supervisor waits a little longer
 HANDSHAKE_SECONDS = 10.0
 TURNED_AWAY = 64  # connections that are being told that there is no room
@@ -46,11 +49,15 @@ PAUSE = 1.0  # seconds, after the system had no file descriptor left
 OTHER_FILES = 1024  # file descriptors beside those of connections
 
 
-def settings(tls: Tls | None = None) -> dict[str, Any]:
-    """What `uvicorn.Config` is to be told. Whom a proxy speaks for is for the application to say."""
+def settings(tls: Tls | None = None, *, websockets: bool = False) -> dict[str, Any]:
+    """What `uvicorn.Config` is to be told. Whom a proxy speaks for is for the application to say.
+
+    Without `websockets` a request for one is answered as any other, and what speaks them is not loaded."""
     return {
         "http": PROTOCOL,
-        "ws": "none",
+        "ws": WEBSOCKET if websockets else "none",
+        "ws_max_size": MAX_FRAME_BYTES,
+        "ws_per_message_deflate": False,  # what people type is small, and a window for each connection is not
         "lifespan": "on",
         "workers": 1,  # else a variable of the environment decides
         "log_config": None,
@@ -140,6 +147,10 @@ class Server(uvicorn.Server):
             else:
                 log.warning("the configuration was read again")
 
+    def take_websockets(self, allowed: bool) -> None:
+        """From the next connection on."""
+        self.config.ws_protocol_class = import_from_string(WEBSOCKET) if allowed else None
+
     def connection(self, left: Callable[[], None], no_room: bool) -> Bounded:
         """The protocol of a client that comes in, or that is told that there is no room."""
         made = self.config.http_protocol_class(  # type: ignore[call-arg]
@@ -163,7 +174,7 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         self._sweeping = loop.call_later(self.limits.every, self._sweep)
         for connection in list(self.server_state.connections):
-            if isinstance(connection, Bounded):
+            if isinstance(connection, Bounded | BoundedSocket):
                 connection.look(loop.time())
 
 

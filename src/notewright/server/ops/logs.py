@@ -16,9 +16,9 @@ from notewright.server.request_context import NOW
 
 Form = Literal["text", "json"]
 FORMS: tuple[Form, ...] = ("text", "json")
-_MARKS = ("nw_", "eyj", "bearer")  # one of them is in every secret: most lines are not looked at any closer
+_MARKS = ("nw_", "nwd_", "eyj", "bearer")  # one of them is in every secret: most lines are not looked at any closer
 _SECRET = re.compile(
-    r"(?<![a-z0-9])nw_[\w-]{6,}"  # a token of ours
+    r"(?<![a-z0-9])nwd?_[\w-]{6,}"  # a token of ours, of a person or for documents
     r"|(?<![a-z0-9])eyJ[\w-]{4,}\.[\w-]+(?:\.[\w-]*)?"  # a JSON web token
     r"|\b(bearer\s+)[^\s\"',;]+",
     re.IGNORECASE | re.ASCII,

@@ -141,7 +141,7 @@ def _log(visit: RequestContext, reason: str) -> None:
     call = f"{visit.surface}.{visit.tool}" if visit.tool else ""
     user = hashlib.sha256(visit.user.encode("utf-8", "replace")).hexdigest()[:16] if visit.user else ""
     facts = {
-        "method": visit.scope["method"] if visit.scope["method"].isalpha() else "?",
+        "method": method if (method := visit.scope.get("method", "GET")).isalpha() else "?",
         "route": visit.route or "none",
         "status": visit.status,
         "ms": round(visit.seconds * 1000, 1),

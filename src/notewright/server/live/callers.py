@@ -1,0 +1,124 @@
+"""Who asks for a live document: somebody whom the gate knows, or the holder of a token for it."""
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers, QueryParams
+from starlette.types import Scope
+
+from notewright.accounts.base import Accounts
+from notewright.engine.access import Access
+from notewright.engine.library import Principal, digest_of
+from notewright.ledger.base import Actor
+from notewright.server.auth.authenticate import (
+    AGAIN,
+    DOCUMENT_TOKEN,
+    VISITOR,
+    OwnTokens,
+    Refused,
+    Visitor,
+    address_of,
+)
+from notewright.server.live import tokens
+from notewright.server.live.documents import DocumentNames, may_write, no_such_document
+from notewright.server.live.tokens import DocumentToken, DocumentTokens
+
+SURFACES = ("lens", "page")  # to which a token may be narrowed that opens live documents: whose protocol it is
+NO_TOKEN = Refused(description="This takes an access token, or one for the document")
+BAD_TOKEN = Refused("invalid_token", "The token for this document is not good, or no longer")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, and the token they showed if it was one for documents."""
+
+    visitor: Visitor
+    token: DocumentToken | None = None
+
+    @property
+    def principal(self) -> Principal:
+        return self.visitor.principal
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(self.principal.user, "", "live", "type")
+
+    def may_write(self, access: Access, doc_id: str, names: DocumentNames) -> bool:
+        """Whether they may change a document of this workspace; NotFound for one that they may not see."""
+        if self.token is not None and not self.token.opens(doc_id):
+            raise no_such_document()
+        return may_write(access, doc_id, names) and (self.token is None or self.token.write)
+
+
+class Callers:
+    """Finds out who asks."""
+
+    def __init__(self, registry: Accounts, clock: Callable[[], float] = time.time) -> None:
+        self._tokens = DocumentTokens(registry.secret("live"))
+        self._own = OwnTokens(registry)
+        self._clock = clock
+
+    async def caller(self, scope: Scope) -> Caller | Refused:
+        """A token decides, where there is one. Also makes `scope` say who it is, and how they are asked again."""
+        raw = _given_token(scope)
+        if raw is None:
+            visitor = scope.get(VISITOR)
+            found: Caller | Refused = NO_TOKEN if visitor is None else Caller(visitor)
+        else:
+            known = scope.get(AGAIN)
+            found = await self._holder(scope, raw, known)
+            scope[AGAIN] = lambda: self._again(scope, raw, known)
+        if isinstance(found, Refused):
+            return found
+        if not any(found.principal.uses(surface) for surface in SURFACES):
+            return Refused("insufficient_scope", "This token is not for live documents", "surface:lens")
+        scope[VISITOR] = found.visitor
+        return found
+
+    def issue(self, scope: Scope, caller: Caller, opens: str, write: bool, seconds: float) -> tuple[str, float]:
+        """A token for the documents that `opens` names, and for how long it is good. One that was shown is passed on
+        no longer than it lasts."""
+        principal, digest, issued = caller.principal, "", None
+        most: float = tokens.MAX_SECONDS
+        if caller.token is not None:
+            digest, issued, most = caller.token.digest, caller.token.issued, caller.token.expires - self._clock()
+        elif principal.kind == "oauth":
+            issued, most = principal, tokens.MAX_ISSUED_SECONDS
+        elif principal.kind == "token":
+            digest = caller.visitor.visit if caller.visitor.via == "cookie" else digest_of(_bearer(scope))
+        lasts = min(seconds, most)
+        return self._tokens.issue(DocumentToken(opens, write, self._clock() + lasts, digest, issued)), lasts
+
+    async def _holder(
+        self, scope: Scope, raw: str, known: Callable[[], Awaitable[Visitor | Refused]] | None
+    ) -> Caller | Refused:
+        token = self._tokens.read(raw, self._clock())
+        if token is None:
+            return BAD_TOKEN
+        principal = token.issued or (self._own.visiting(token.digest) if token.digest else None)
+        if principal is not None:
+            return Caller(Visitor(principal, address_of(scope), "bearer", principal.user), token)
+        if token.digest or known is None:
+            return BAD_TOKEN
+        visitor = await known()  # it was made where nobody is asked who they are: only while that is so
+        local = isinstance(visitor, Visitor) and visitor.via == "local"
+        return Caller(visitor, token) if isinstance(visitor, Visitor) and local else BAD_TOKEN
+
+    async def _again(
+        self, scope: Scope, raw: str, known: Callable[[], Awaitable[Visitor | Refused]] | None
+    ) -> Visitor | Refused:
+        found = await self._holder(scope, raw, known)
+        return found if isinstance(found, Refused) else found.visitor
+
+
+def _given_token(scope: Scope) -> str | None:
+    """The token for documents that came along, in the address or as a bearer token."""
+    given = QueryParams(scope.get("query_string", b"")).get("token")
+    bearer = _bearer(scope)
+    return given or (bearer if bearer.startswith(DOCUMENT_TOKEN) else None)
+
+
+def _bearer(scope: Scope) -> str:
+    scheme, _, secret = ", ".join(Headers(scope=scope).getlist("authorization")).partition(" ")
+    return secret.strip(" ") if scheme.lower() == "bearer" else ""

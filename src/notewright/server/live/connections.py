@@ -1,0 +1,223 @@
+"""WebSocket connections of Yjs clients: how many, how fast, and for how long they may stay.
+
+A connection ends when the right ends by which it was opened: a token is revoked or expires, a rule changes, a note is
+moved to where its reader sees nothing. Every connection is looked at once in a while, all of them together.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+from notewright.engine.library import Library
+from notewright.engine.workspace import Workspace
+from notewright.errors import Busy, Limited, Problem
+from notewright.mcp.thread_pool import ThreadPool
+from notewright.server.auth.authenticate import METADATA_URL, Refused, challenge
+from notewright.server.auth.revalidate import Revalidation, Stays
+from notewright.server.live.callers import Caller, Callers
+from notewright.server.live.forwarding import ForwardedMember, LiveHosts, close_of
+from notewright.server.live.outbox import GOING
+from notewright.server.live.rooms import Member
+
+log = logging.getLogger(__name__)
+MAX_OF_ONE_PERSON = 500
+FRAMES_A_SECOND, BURST_FRAMES = 1000, 4000  # of one client; who sends more is read more slowly
+BYTES_A_SECOND, BURST_BYTES = 4 << 20, 32 << 20
+LOOK_SECONDS = 1.0  # between two looks at whether everybody may stay
+SEND_SECONDS = 20.0  # for which a client may take nothing of what it is sent
+CLOSE_SECONDS = 2.0
+NOT_ALLOWED, GOES_AWAY = 1008, 1012
+Find = Callable[[Sequence[Workspace]], Awaitable[tuple[Workspace, str]]]
+
+
+@dataclass(eq=False)
+class _Connection:
+    caller: Caller
+    workspace: str
+    doc_id: str
+    writes: bool
+    member: Member | ForwardedMember
+    stays: Stays
+
+
+class Connections:
+    """Those of one application, in one process; on the event loop alone. `close` ends them all."""
+
+    def __init__(
+        self,
+        library: Library,
+        callers: Callers,
+        hosts: LiveHosts,
+        threads: ThreadPool,
+        staying: Revalidation,
+        most: int,
+    ) -> None:
+        self._library, self._callers, self._hosts, self._threads = library, callers, hosts, threads
+        self._staying = staying
+        self._most = most
+        self._people: Counter[str] = Counter()
+        self._open: set[_Connection] = set()
+        self._looking: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send, find: Find) -> None:
+        """One connection from its handshake to its end. `find` says which document was asked for."""
+        await receive()  # websocket.connect
+        caller = await self._callers.caller(scope)
+        if isinstance(caller, Refused):
+            return await _refuse(caller, scope, receive, send)
+        person = caller.principal.user
+        if self._closed or self._people.total() >= self._most or self._people[person] >= MAX_OF_ONE_PERSON:
+            busy = JSONResponse({"error": "Too many connections"}, 503, {"Retry-After": "5"})
+            return await busy(scope, receive, send)
+        self._people[person] += 1
+        try:
+            await self._join(caller, scope, receive, send, find)
+        finally:
+            self._people[person] -= 1
+            if not self._people[person]:
+                del self._people[person]
+
+    def close(self) -> None:
+        self._closed = True
+        for one in self._open:
+            one.member.outbox.close(GOES_AWAY, "the server starts again")
+
+    async def _join(self, caller: Caller, scope: Scope, receive: Receive, send: Send, find: Find) -> None:
+        """The handshake is accepted first: a browser learns nothing of a refusal but that there was one."""
+        await send({"type": "websocket.accept"})
+        try:
+            shown = caller.principal.library(self._library)
+            ws, doc_id = await find(await self._threads.run(shown.workspaces))
+            writes = caller.may_write(ws.access, doc_id, await self._hosts.names(ws, [doc_id]))
+            member = await self._hosts.join(ws, doc_id, caller.actor, writes)
+        except Problem as problem:
+            return await _close(send, *close_of(problem))
+        stays = self._staying.check(scope, caller.principal, shown)
+        one = _Connection(caller, ws.id, doc_id, writes, member, stays)
+        self._open.add(one)
+        if self._closed:
+            member.outbox.close(GOES_AWAY, "the server starts again")
+        self._look_after()
+        reading = asyncio.create_task(_read(receive, member))
+        try:
+            await _write(send, member)
+        finally:
+            self._open.discard(one)
+            reading.cancel()
+            await member.leave()
+
+    def _look_after(self) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        """Until nobody is here any longer."""
+        while self._open:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await self._look()
+            except Problem as problem:  # nobody hosts the documents at the moment, and their connections end by that
+                log.debug("the rights of live connections could not be looked at: %s", problem)
+            except Exception:  # whoever comes next is looked after again
+                log.exception("the rights of live connections could not be looked at")
+
+    async def _look(self) -> None:
+        everybody = list(self._open)
+        for one in everybody:
+            if not await one.stays():
+                one.member.outbox.close(NOT_ALLOWED, "you may no longer open this document")
+        there = {ws.id: ws for ws in await self._threads.run(self._library.workspaces)}
+        for workspace in {one.workspace for one in everybody}:
+            here = [one for one in everybody if one.workspace == workspace]
+            for one in await self._changed(there.get(workspace), here):
+                one.member.outbox.close(NOT_ALLOWED, "what you may do with this document has changed")
+
+    async def _changed(self, ws: Workspace | None, connections: list[_Connection]) -> list[_Connection]:
+        """Those whose right to their document is another now than when they came."""
+        if ws is None:
+            return connections
+        names = await self._hosts.names(ws, {one.doc_id for one in connections})
+
+        def is_other(one: _Connection) -> bool:
+            try:
+                access = one.caller.principal.narrow(ws).access
+                return one.caller.may_write(access, one.doc_id, names) != one.writes
+            except Problem:
+                return True
+
+        return [one for one in connections if is_other(one)]
+
+
+async def _refuse(refused: Refused, scope: Scope, receive: Receive, send: Send) -> None:
+    told = {"error": refused.error or "unauthorized", "error_description": refused.description}
+    how = {"WWW-Authenticate": challenge(refused, scope[METADATA_URL])}
+    await JSONResponse(told, refused.status, how)(scope, receive, send)
+
+
+async def _read(receive: Receive, member: Member | ForwardedMember) -> None:
+    """What the client sends, as fast as it may."""
+    pace = _Pace(time.monotonic())
+    while (message := await receive())["type"] == "websocket.receive":
+        frame = message.get("bytes")
+        if frame is None:
+            return member.outbox.close(1003, "frames are binary here")
+        try:
+            await member.receive(frame)
+        except (Busy, Limited) as problem:
+            return member.outbox.close(1013, str(problem))
+        except Problem as problem:
+            return member.outbox.close(*close_of(problem))
+        except Exception:
+            log.exception("a frame of a live document failed")
+            return member.outbox.close(1011, "something went wrong here")
+        if wait := pace.wait(len(frame), time.monotonic()):
+            await asyncio.sleep(wait)
+    member.outbox.close(GOING, "")
+
+
+async def _write(send: Send, member: Member | ForwardedMember) -> None:
+    """What the client is to be told, to the end."""
+    outbox = member.outbox
+    try:
+        while (frame := await outbox.next()) is not None:
+            async with asyncio.timeout(SEND_SECONDS):
+                await send({"type": "websocket.send", "bytes": frame})
+    except (TimeoutError, OSError, RuntimeError):  # it has gone, or reads nothing
+        return
+    if outbox.code != GOING:
+        await _close(send, outbox.code or GOES_AWAY, outbox.reason)
+
+
+async def _close(send: Send, code: int, reason: str) -> None:
+    """A reason has 123 bytes at most."""
+    short = reason.encode()[:120].decode(errors="ignore")
+    with contextlib.suppress(TimeoutError, OSError, RuntimeError):
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await send({"type": "websocket.close", "code": code, "reason": short})
+
+
+class _Pace:
+    """A bucket for frames and one for bytes, filled at a steady rate."""
+
+    def __init__(self, now: float) -> None:
+        self._at = now
+        self._left = [float(BURST_FRAMES), float(BURST_BYTES)]
+
+    def wait(self, size: int, now: float) -> float:
+        """Seconds until the next frame may be read, after one of this size."""
+        passed, self._at = now - self._at, now
+        rates = ((1, FRAMES_A_SECOND, BURST_FRAMES), (size, BYTES_A_SECOND, BURST_BYTES))
+        waits = [0.0]
+        for bucket, (spent, rate, most) in enumerate(rates):
+            left = min(self._left[bucket] + passed * rate, most) - spent
+            self._left[bucket] = left
+            waits.append(-left / rate)
+        return max(waits)

@@ -1,0 +1,368 @@
+"""One process hosts the live documents of a workspace; the others lead their clients to it.
+
+Who hosts is decided by a lock that `LiveDocuments` takes when it can: elsewhere its calls raise Unavailable. The host
+listens on a Unix socket in the state directory of the workspace, for its owner alone. Another process asks there on
+behalf of a client, after it has found out who that is and what they may do; then it passes frames to and fro. When the
+host dies, the connections end, their clients come again, and whichever process they come to takes the lock.
+
+On the socket a message is its length (four bytes) and its bytes. The first from a client is JSON: what is asked, of
+which document, for whom. The first from the host is JSON: {} or the problem. After a join, each message from the host
+begins with a byte that says whether a frame follows or the end.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import socket
+import struct
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from notewright import errors
+from notewright.engine.library import Library
+from notewright.engine.workspace import Workspace
+from notewright.errors import Problem, Unavailable
+from notewright.ledger.base import Actor
+from notewright.mcp.thread_pool import ThreadPool
+from notewright.notes.path import NotePath
+from notewright.server.http_status import STATUS
+from notewright.server.live.documents import DocumentNames, no_such_document
+from notewright.server.live.outbox import GOING, Outbox
+from notewright.server.live.rooms import Member, Rooms
+
+if TYPE_CHECKING:  # loads pycrdt
+    from notewright.stores.live.documents import LiveDocuments
+
+log = logging.getLogger(__name__)
+SOCKET = "live.sock"
+MAX_SOCKET_PATH = 100  # bytes; systems take 103 or 107
+MAX_MESSAGE = 64 << 20
+TRIES, PAUSE_SECONDS = 15, 0.2  # until a host is found
+LOOK_SECONDS = 0.5  # between two looks at whether we became one
+THREADS = 16
+RESTARTED = 1012  # close code: come again
+KEPT_SECONDS = 20.0  # for an update to be on disk
+STALLED_SECONDS = 20.0  # for which a process may take nothing of what it is sent
+_FRAME, _END = b"\x00", b"\x01"
+_LENGTH = struct.Struct(">I")
+_KINDS = {kind.code: kind for kind in Problem.__subclasses__()}
+Ask = Literal["names", "id_of", "exists", "state", "update", "new"]
+T = TypeVar("T")
+
+
+class ForwardedMember:
+    """A client of ours in a room of another process."""
+
+    def __init__(self, wire: "_Wire") -> None:
+        self._wire = wire
+        self.outbox = Outbox()
+        self._reading = asyncio.create_task(self._read())
+
+    async def receive(self, frame: bytes) -> None:
+        with contextlib.suppress(OSError):
+            await self._wire.send(frame)
+
+    async def leave(self) -> None:
+        self.outbox.close(GOING, "")
+        self._reading.cancel()
+        self._wire.close()
+
+    async def _read(self) -> None:
+        try:
+            while (message := await self._wire.next())[:1] == _FRAME:
+                self.outbox.put(message[1:])
+            told = json.loads(message[1:])
+            self.outbox.close(told["code"], told["reason"])
+        except (OSError, EOFError, ValueError):
+            self.outbox.close(RESTARTED, "the server starts again")
+
+
+class LiveHosts:
+    """The live documents of all workspaces, whichever process hosts them. On the event loop alone."""
+
+    def __init__(self, library: Library, state: Path) -> None:
+        """`state` holds a folder for each workspace."""
+        self._library, self._state = library, state
+        self._threads = ThreadPool(threads=THREADS)
+        self._here: dict[str, _Host] = {}  # by the identity of the store
+        self._users = 0  # applications, of which one may take the place of another
+        self._listening: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        self._users += 1
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._listen())
+
+    async def __aexit__(self, *error: object) -> None:
+        self._users -= 1
+        if not self._users and self._listening is not None:
+            self._listening.cancel()
+            self._listening = None
+            for host in self._here.values():
+                await host.close()
+            self._here.clear()
+
+    async def _listen(self) -> None:
+        """Wherever we became the host, others must find us: also before the first client comes to us."""
+        while True:
+            try:
+                for ws in await self._threads.run(self._library.workspaces):
+                    if ws.live is not None and ws.live.hosting:
+                        await (await self._host(ws)).listen()
+            except Problem as problem:  # the library cannot be opened, and says so to all who ask
+                log.debug("no live documents yet: %s", problem)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def join(self, ws: Workspace, doc_id: str, actor: Actor, writes: bool) -> Member | ForwardedMember:
+        """A client comes into a document. NotFound, NotText, TooLarge, Limited; Unavailable while nobody hosts it."""
+        asked = {"ask": "join", "doc": doc_id, "actor": asdict(actor), "writes": writes}
+
+        async def there() -> Member | ForwardedMember:
+            return ForwardedMember(await self._ask(ws, asked))
+
+        async def here() -> Member | ForwardedMember:
+            return await (await self._host(ws)).rooms.join(doc_id, actor, writes)
+
+        return await self._here_or_there(here, there)
+
+    async def call(self, ws: Workspace, ask: Ask, doc: str, actor: Actor, body: bytes = b"") -> bytes:
+        """One question that only the host can answer."""
+        asked = {"ask": ask, "doc": doc, "actor": asdict(actor)}
+
+        async def there() -> bytes:
+            wire = await self._ask(ws, asked, body)
+            try:
+                return await wire.next()
+            finally:
+                wire.close()
+
+        async def here() -> bytes:
+            return await self._threads.run(perform, _live(ws), ask, doc, actor, body)
+
+        return await self._here_or_there(here, there)
+
+    async def names(self, ws: Workspace, ids: Iterable[str]) -> DocumentNames:
+        """What is known of these ids in a workspace."""
+        asked = json.dumps(list(ids)).encode()
+        told = json.loads(await self.call(ws, "names", "", Actor(), asked))
+        paths = {doc_id: None if path is None else NotePath(path) for doc_id, path in told["paths"].items()}
+        return DocumentNames(told["folder_id"], paths)
+
+    async def _host(self, ws: Workspace) -> "_Host":
+        host, live = self._here.get(ws.store.identity), _live(ws)
+        if host is not None and host.rooms.live is not live:  # the workspace was opened anew
+            self._here.pop(ws.store.identity, None)
+            await host.close()
+            host = self._here.get(ws.store.identity)
+        if host is None:
+            place = self._state / ws.store.identity / SOCKET
+            host = self._here[ws.store.identity] = _Host(live, place, self._threads)
+        return host
+
+    async def _here_or_there(self, here: Callable[[], Awaitable[T]], there: Callable[[], Awaitable[T]]) -> T:
+        for _ in range(TRIES):
+            try:
+                return await here()
+            except Unavailable as problem:
+                last = problem
+            try:
+                return await there()
+            except Unavailable as problem:
+                last = problem
+            except (OSError, EOFError):  # the host has just gone, or has not begun to listen
+                pass
+            await asyncio.sleep(PAUSE_SECONDS)
+        raise last
+
+    async def _ask(self, ws: Workspace, asked: dict[str, Any], body: bytes = b"") -> "_Wire":
+        place = self._state / ws.store.identity / SOCKET
+        with _reachable(place) as name:
+            reader, writer = await asyncio.open_unix_connection(name)
+        wire = _Wire(reader, writer)
+        try:
+            await wire.send(json.dumps(asked).encode())
+            await wire.send(body)
+            problem = json.loads(await wire.next())
+        except BaseException:
+            wire.close()
+            raise
+        if problem:
+            wire.close()
+            raise _problem(problem)
+        return wire
+
+
+def perform(live: "LiveDocuments", ask: Ask, doc: str, actor: Actor, body: bytes) -> bytes:
+    """A question that is answered at once. Blocks."""
+    if ask == "names":
+        paths = {doc_id: live.path_of(doc_id) for doc_id in json.loads(body)}
+        return json.dumps({"folder_id": live.folder_id, "paths": paths}).encode()
+    if ask == "id_of":
+        return live.id_of(NotePath(doc)).encode()
+    if ask == "new":
+        return live.new(doc or None).encode()
+    document = live.open(doc)
+    try:
+        if ask == "exists":
+            return b""
+        if ask == "state":
+            return document.update_since(None)
+        document.apply(body, by=actor)
+        kept = threading.Event()
+        document.when_durable(kept.set)
+        if not kept.wait(KEPT_SECONDS):
+            raise Unavailable("the update could not be kept in time", hint="send it again")
+        return b""
+    finally:
+        live.release(document)
+
+
+def _live(ws: Workspace) -> "LiveDocuments":
+    if ws.live is None:
+        raise no_such_document()
+    return ws.live
+
+
+class _Host:
+    """The rooms of one workspace, and the socket at which other processes come to them."""
+
+    def __init__(self, live: "LiveDocuments", place: Path, threads: ThreadPool) -> None:
+        self.rooms = Rooms(live, threads)
+        self._place, self._threads = place, threads
+        self._server: asyncio.Server | None = None
+        self._alone = False  # nobody can reach us
+        self._beginning = asyncio.Lock()
+
+    async def listen(self) -> None:
+        """The lock is ours."""
+        async with self._beginning:
+            if self._server is None and not self._alone:
+                try:
+                    self._server = await asyncio.start_unix_server(self._serve, sock=_bound(self._place))
+                except OSError as error:
+                    self._alone = True
+                    log.warning("other processes cannot reach the live documents here: %s", error)
+
+    async def close(self) -> None:
+        self.rooms.close(RESTARTED, "the server starts again")
+        if self._server is not None:
+            self._server.close()
+            self._place.unlink(missing_ok=True)
+        await self.rooms.closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        wire = _Wire(reader, writer)
+        try:
+            asked, body = json.loads(await wire.next()), await wire.next()
+            try:
+                actor = Actor(**asked["actor"])
+                if asked["ask"] == "join":
+                    member = await self.rooms.join(asked["doc"], actor, asked["writes"])
+                else:
+                    live = self.rooms.live
+                    answer = await self._threads.run(perform, live, asked["ask"], asked["doc"], actor, body)
+            except Problem as problem:
+                return await wire.send(json.dumps(_record(problem)).encode())
+            await wire.send(b"{}")
+            if asked["ask"] == "join":
+                await _pass_on(wire, member)
+            else:
+                await wire.send(answer)
+        except (OSError, EOFError, TimeoutError, ValueError):
+            pass  # the other process has gone
+        finally:
+            wire.close()
+
+
+async def _pass_on(wire: "_Wire", member: Member) -> None:
+    """Between a room and the process that its member is connected to, until one of them has gone."""
+
+    async def read() -> None:
+        try:
+            while True:
+                await member.receive(await wire.next())
+        except (OSError, EOFError):
+            member.outbox.close(GOING, "")
+        except Problem as problem:
+            member.outbox.close(*close_of(problem))
+
+    reading = asyncio.create_task(read())
+    try:
+        while (frame := await member.outbox.next()) is not None:
+            await wire.send(_FRAME + frame)
+        told = {"code": member.outbox.code, "reason": member.outbox.reason}
+        await wire.send(_END + json.dumps(told).encode())
+    finally:
+        reading.cancel()
+        await member.leave()
+
+
+def close_of(problem: Problem) -> tuple[int, str]:
+    """How a connection ends for a problem. y-websocket does not come again after 4400 to 4499."""
+    if isinstance(problem, errors.Invalid):
+        return 1007, str(problem)
+    return 4000 + STATUS[problem.code], str(problem)
+
+
+class _Wire:
+    """Messages over a Unix socket."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def send(self, message: bytes) -> None:
+        self._writer.write(_LENGTH.pack(len(message)) + message)
+        async with asyncio.timeout(STALLED_SECONDS):
+            await self._writer.drain()
+
+    async def next(self) -> bytes:
+        """EOFError at the end."""
+        (size,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
+        if size > MAX_MESSAGE:
+            raise EOFError
+        return await self._reader.readexactly(size)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _record(problem: Problem) -> dict[str, Any]:
+    return {"code": problem.code, "message": problem.message, "hint": problem.hint, "details": problem.details}
+
+
+def _problem(record: dict[str, Any]) -> Problem:
+    return _KINDS[record["code"]](record["message"], hint=record["hint"], **record["details"])
+
+
+def _bound(place: Path) -> socket.socket:
+    """The socket, where one that a dead host left may lie; only its owner may connect."""
+    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    place.unlink(missing_ok=True)
+    bound = socket.socket(socket.AF_UNIX)
+    try:
+        with _reachable(place) as name:
+            bound.bind(name)
+        os.chmod(place, 0o600)
+    except BaseException:
+        bound.close()
+        raise
+    bound.setblocking(False)
+    return bound
+
+
+@contextlib.contextmanager
+def _reachable(place: Path) -> Iterator[str]:
+    """The address of a socket, whose name may be longer than an address: then by way of its open folder."""
+    if len(os.fsencode(place)) <= MAX_SOCKET_PATH:
+        yield str(place)
+        return
+    folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{place.name}"
+    finally:
+        os.close(folder)

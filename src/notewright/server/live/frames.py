@@ -1,0 +1,158 @@
+"""Frames of the y-websocket protocol, from bytes to values and back. Pure.
+
+A frame is one or more messages in lib0's encoding: a kind, then what belongs to it. Numbers are little-endian groups of
+seven bits; bytes and text come after their length in bytes. (`Encoder` of pycrdt writes the length of a text in
+characters, so that what is not ASCII arrives broken.) Kinds that are not known, or that only a server sends, end a
+frame: nobody can say where they stop.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from notewright.errors import Invalid
+
+SYNC, AWARENESS, AUTH, QUERY_AWARENESS, SYNC_STATUS = 0, 1, 2, 3, 102
+STEP1, STEP2, UPDATE = 0, 1, 2  # of SYNC: what I have; what you lack; what is new
+NOTHING_NEW = b"\x00\x00"  # an update without content
+MAX_INTEGER = (1 << 53) - 1  # that JavaScript can hold
+MAX_STATE_BYTES = 4 << 10  # of one client's awareness
+MAX_STATES = 1000  # that one message tells of
+STATES_A_FRAME = 100  # that we tell at once: clients send back what they were told
+_DENIED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message. `step` is that of SYNC; `payload` is empty where a kind has none that concerns us."""
+
+    kind: int
+    payload: bytes = b""
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClientState:
+    """What one client tells of itself: JSON, or None when it has gone. A larger clock is newer."""
+
+    client: int
+    clock: int
+    state: str | None
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    @property
+    def ended(self) -> bool:
+        return self._at >= len(self._data)
+
+    def integer(self) -> int:
+        value = shift = 0
+        while self._at < len(self._data):
+            byte = self._data[self._at]
+            self._at += 1
+            value |= (byte & 0x7F) << shift
+            if value > MAX_INTEGER or shift > 49:
+                break
+            if byte < 0x80:
+                return value
+            shift += 7
+        raise Invalid("a number in a frame has no end or is too large", what="frame")
+
+    def bytes(self) -> bytes:
+        size = self.integer()
+        if size > len(self._data) - self._at:
+            raise Invalid("a frame ends in the middle", what="frame")
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+
+def messages(frame: bytes) -> Iterator[Message]:
+    """What a client says in one frame; Invalid where it makes no sense."""
+    if not frame:
+        raise Invalid("an empty frame", what="frame")
+    read = _Reader(frame)
+    while not read.ended:
+        kind = read.integer()
+        if kind == SYNC:
+            step = read.integer()
+            if step not in (STEP1, STEP2, UPDATE):
+                raise Invalid(f"there is no step {step} of the sync protocol", what="frame")
+            yield Message(kind, read.bytes(), step)
+        elif kind in (AWARENESS, SYNC_STATUS):
+            yield Message(kind, read.bytes())
+        else:
+            yield Message(kind)
+            return
+
+
+def client_states(payload: bytes) -> list[ClientState]:
+    """What an awareness message tells of which clients; Invalid for what other clients could not read."""
+    read = _Reader(payload)
+    states = []
+    count = read.integer()
+    if count > MAX_STATES:
+        raise Invalid(f"an awareness message of {count} clients", what="frame")
+    for _ in range(count):
+        client, clock, raw = read.integer(), read.integer(), read.bytes()
+        states.append(ClientState(client, clock, _state(raw)))
+    if not read.ended:
+        raise Invalid("an awareness message goes on after its end", what="frame")
+    return states
+
+
+def _state(raw: bytes) -> str | None:
+    if len(raw) > MAX_STATE_BYTES:
+        raise Invalid("an awareness state is too large", what="frame")
+    try:
+        text = raw.decode()
+        value: Any = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise Invalid("an awareness state is no JSON", what="frame") from None
+    if value is not None and not isinstance(value, dict):
+        raise Invalid("an awareness state is no object", what="frame")
+    return None if value is None else text
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)  # NaN is JSON to Python alone
+
+
+def integer(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def sized(data: bytes) -> bytes:
+    return integer(len(data)) + data
+
+
+def sync(step: int, payload: bytes) -> bytes:
+    return bytes((SYNC, step)) + sized(payload)
+
+
+def awareness(states: Iterable[ClientState]) -> bytes:
+    parts = [integer(one.client) + integer(one.clock) + sized((one.state or "null").encode()) for one in states]
+    return bytes((AWARENESS,)) + sized(integer(len(parts)) + b"".join(parts))
+
+
+def awareness_frames(states: Sequence[ClientState]) -> list[bytes]:
+    """All of them, in frames of a size that we would take back."""
+    return [awareness(states[at : at + STATES_A_FRAME]) for at in range(0, len(states), STATES_A_FRAME)]
+
+
+def sync_status(payload: bytes) -> bytes:
+    """The payload comes back when everything that was sent before it is kept."""
+    return bytes((SYNC_STATUS,)) + sized(payload)
+
+
+def permission_denied(reason: str) -> bytes:
+    return bytes((AUTH, _DENIED)) + sized(reason.encode())

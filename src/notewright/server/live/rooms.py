@@ -1,0 +1,233 @@
+"""Open documents and who is in them: what one client types is kept, and told to the others.
+
+A room belongs to the process that hosts the live documents of its workspace. Its members are connections of this
+process, or of others that forward theirs (`forwarding.py`). Rooms live on the event loop; documents do not: every call
+to one is made in a thread.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from notewright.errors import Conflict, Limited, Unavailable
+from notewright.ledger.base import Actor
+from notewright.mcp.thread_pool import ThreadPool
+from notewright.server.live import frames
+from notewright.server.live.awareness import Awareness
+from notewright.server.live.frames import AWARENESS, QUERY_AWARENESS, STEP1, STEP2, SYNC, SYNC_STATUS, UPDATE
+from notewright.server.live.outbox import GOING, Outbox
+
+if TYPE_CHECKING:  # loads pycrdt
+    from notewright.stores.live.document import Document
+    from notewright.stores.live.documents import LiveDocuments
+
+P = ParamSpec("P")
+T = TypeVar("T")
+MAX_MEMBERS = 256  # of one document
+LOCKS = 64
+ENDED = 4410  # close codes: there is no such live document any more
+
+
+@dataclass(eq=False)
+class Member:
+    """One client in a room."""
+
+    room: "Room"
+    actor: Actor
+    writes: bool
+    outbox: Outbox = field(default_factory=Outbox)
+    denied: bool = False  # it tried to change what it may only read
+
+    @property
+    def person(self) -> str:
+        return self.actor.user
+
+    async def receive(self, frame: bytes) -> None:
+        """What the client sent, to the end; Invalid where it makes no sense."""
+        for message in frames.messages(frame):
+            await self.room.receive(self, message)
+
+    async def leave(self) -> None:
+        self.outbox.close(GOING, "")
+        await self.room.leave(self)
+
+
+class Room:
+    """One open document. Its last member closes it."""
+
+    def __init__(self, document: "Document", threads: ThreadPool, emptied: "Callable[[Room], None]") -> None:
+        self.document = document
+        self._threads = threads
+        self._emptied = emptied
+        self._loop = asyncio.get_running_loop()
+        self._members: set[Member] = set()
+        self._awareness = Awareness()
+        self._turn = asyncio.Lock()
+        self._applying: tuple[int, Member | None] = 0, None  # in which thread, of whom
+        self._over = ""  # why it is no longer live
+        self._unlisten: Callable[[], None] = lambda: None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._members
+
+    async def begin(self) -> None:
+        self._unlisten = await self._run(self.document.listen, self._told, ended=self._ended)
+
+    async def end(self) -> None:
+        await self._run(self._unlisten)
+
+    async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """One call at a time, so that a busy document has one thread and leaves the others to the others."""
+        async with self._turn:
+            return await self._threads.run(work, *args, **kwargs)
+
+    async def join(self, actor: Actor, writes: bool) -> Member:
+        """A new member, who is told what we have and who is here. A reader is not asked for what it has."""
+        if len(self._members) >= MAX_MEMBERS:
+            words = f"{MAX_MEMBERS} clients have this document open"
+            raise Limited(words, hint="try again later", retry_after=30, limit=MAX_MEMBERS, window=0)
+        if self._over:
+            raise Unavailable(f"this document is not live at the moment: {self._over}", hint="try again")
+        member = Member(self, actor, writes)
+        self._members.add(member)
+        try:
+            if writes:
+                member.outbox.put(frames.sync(STEP1, await self._run(self.document.vector)))
+        except BaseException:
+            await self.leave(member)
+            raise
+        self._greet(member)
+        return member
+
+    async def leave(self, member: Member) -> None:
+        if member in self._members:
+            self._members.remove(member)
+            self._tell_states(self._awareness.leave(member))
+            if not self._members:
+                self._emptied(self)
+
+    def close(self, code: int, reason: str) -> None:
+        for member in self._members:
+            member.outbox.close(code, reason)
+
+    async def receive(self, member: Member, message: frames.Message) -> None:
+        if message.kind == SYNC and message.step == STEP1:
+            missing = await self._run(self._missing, message.payload)
+            member.outbox.put(frames.sync(STEP2, missing))
+        elif message.kind == SYNC:
+            await self._change(member, message.payload)
+        elif message.kind == AWARENESS:
+            self._tell_states(self._awareness.hear(frames.client_states(message.payload), member), but=member)
+        elif message.kind == QUERY_AWARENESS:
+            self._greet(member)
+        elif message.kind == SYNC_STATUS and not member.denied:
+            answer = partial(member.outbox.put, frames.sync_status(message.payload))
+            await self._run(self.document.when_durable, partial(self._soon, answer))
+
+    async def _change(self, member: Member, update: bytes) -> None:
+        if update == frames.NOTHING_NEW:
+            return
+        if not member.writes:
+            if not member.denied:
+                member.denied = True
+                member.outbox.put(frames.permission_denied("you may read this document, not change it"))
+            return
+        await self._run(self._apply, member, update)
+
+    def _missing(self, vector: bytes) -> bytes:
+        """In a thread: what a client lacks. Conflict for one that has another document, whose text would stand beside
+        ours."""
+        if not self.document.is_related(vector):
+            raise Conflict("you have another copy of this document", hint="open it anew, without what you kept")
+        return self.document.update_since(vector)
+
+    def _apply(self, member: Member, update: bytes) -> None:
+        """In a thread. What is new in it is told from here, before this returns."""
+        self._applying = threading.get_ident(), member
+        try:
+            self.document.apply(update, by=member.actor)
+        finally:
+            self._applying = 0, None
+
+    def _greet(self, member: Member) -> None:
+        for frame in frames.awareness_frames(self._awareness.states()):
+            member.outbox.put(frame)
+
+    def _tell_states(self, news: list[frames.ClientState], but: Member | None = None) -> None:
+        for frame in frames.awareness_frames(news):
+            self._tell(frame, but)
+
+    def _tell(self, frame: bytes, but: Member | None = None) -> None:
+        for member in self._members:
+            if member is not but:
+                member.outbox.put(frame)
+
+    def _told(self, update: bytes) -> None:
+        """From any thread. Who sent it is not told it again."""
+        thread, member = self._applying
+        but = member if thread == threading.get_ident() else None
+        self._soon(partial(self._tell, frames.sync(UPDATE, update), but))
+
+    def _ended(self, reason: str) -> None:
+        self._over = reason or "it ended"
+        self._soon(partial(self.close, ENDED, reason))
+
+    def _soon(self, then: Callable[[], None]) -> None:
+        """From any thread."""
+        try:
+            self._loop.call_soon_threadsafe(then)
+        except RuntimeError:  # the loop has ended, and with it every client
+            pass
+
+
+class Rooms:
+    """The rooms of one workspace, where this process hosts it. Unavailable (of `open`) where another does."""
+
+    def __init__(self, live: "LiveDocuments", threads: ThreadPool) -> None:
+        self.live = live
+        self._threads = threads
+        self._rooms: dict[str, Room] = {}
+        self._changing = [
+            asyncio.Lock() for _ in range(LOCKS)
+        ]  # each for some of the ids, while a room opens or closes
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def join(self, doc_id: str, actor: Actor, writes: bool) -> Member:
+        async with self._changing[hash(doc_id) % LOCKS]:
+            room = self._rooms.get(doc_id)
+            if room is None:
+                document = await self._threads.run(self.live.open, doc_id)
+                room = self._rooms[doc_id] = Room(document, self._threads, self._emptied)
+                try:
+                    await room.begin()
+                except BaseException:
+                    del self._rooms[doc_id]
+                    await self._threads.run(self.live.release, document)
+                    raise
+            return await room.join(actor, writes)
+
+    def close(self, code: int, reason: str) -> None:
+        for room in self._rooms.values():
+            room.close(code, reason)
+
+    async def closed(self) -> None:
+        """When the last room is."""
+        while self._closing:
+            await asyncio.gather(*self._closing)
+
+    def _emptied(self, room: Room) -> None:
+        closing = asyncio.ensure_future(self._close(room))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    async def _close(self, room: Room) -> None:
+        doc_id = room.document.id
+        async with self._changing[hash(doc_id) % LOCKS]:
+            if self._rooms.get(doc_id) is room and room.is_empty:
+                del self._rooms[doc_id]
+                await room.end()
+                await self._threads.run(self.live.release, room.document)
