@@ -6,8 +6,8 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from tests.server.live_stand_in import LiveSite, served_live
-from tests.server.page_desk import config_of, words
+from tests.server.page_desk import Site, config_of, served, words
+from tests.web import client_of
 
 NOTES: dict[str, str | bytes] = {
     "Tea.md": "# Tea\n",
@@ -20,15 +20,15 @@ NOTES: dict[str, str | bytes] = {
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSite]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     place = tmp_path_factory.mktemp("edit")
-    config = config_of(place, {"Main": NOTES, "Other": {"Else.md": "else\n"}}, hide=("Hidden/**",))
-    with served_live(config) as site:
+    config = config_of(place, {"Main": NOTES, "Other": {"Else.md": "else\n"}}, hide=("Hidden/**",), live=True)
+    with served(config) as site:
         yield site
 
 
 @pytest.fixture(scope="module")
-def owner(site: LiveSite) -> httpx2.Client:
+def owner(site: Site) -> httpx2.Client:
     return site.client(site.token("owner"))
 
 
@@ -37,7 +37,7 @@ def given(page: httpx2.Response) -> dict[str, str]:
     return dict(re.findall(r'data-(\w+)="([^"]*)"', page.text))
 
 
-def test_a_live_note_that_may_be_written_has_a_button_and_no_other_does(site: LiveSite, owner: httpx2.Client) -> None:
+def test_a_live_note_that_may_be_written_has_a_button_and_no_other_does(site: Site, owner: httpx2.Client) -> None:
     assert 'href="/w/main/edit/Tea.md"' in owner.get("/w/main/notes/Tea.md").text
     for address in ("/w/other/notes/Else.md", "/w/main/notes/Latin.md"):
         assert "/edit/" not in owner.get(address).text
@@ -53,14 +53,14 @@ def test_a_live_note_that_may_be_written_has_a_button_and_no_other_does(site: Li
 def test_the_editor_is_told_its_document_and_where_to_connect_as_whom(owner: httpx2.Client) -> None:
     page = owner.get("/w/main/edit/a%20%26%20b/%C3%BC%3F.md")
     told = given(page)
-    assert page.status_code == 200 and told["live"] == "/w/main/live/a%20%26%20b/%C3%BC%3F.md"
+    assert page.status_code == 200 and told["live"] == "/d/{0}/ws/{0}".format(told["document"])
     assert (told["name"], told["label"]) == ("owner", "Text of ü?")
     assert given(owner.get("/w/main/edit/a%20%26%20b/%C3%BC%3F.md"))["document"] == told["document"]
     assert given(owner.get("/w/main/edit/Tea.md"))["document"] != told["document"]
     assert owner.get("/w/main/edit/tea").url.path == "/w/main/edit/Tea.md", "found by name, as to read it"
 
 
-def test_who_may_not_edit_is_told_why(site: LiveSite, owner: httpx2.Client) -> None:
+def test_who_may_not_edit_is_told_why(site: Site, owner: httpx2.Client) -> None:
     other = owner.get("/w/other/edit/Else.md")
     assert other.status_code == 404 and "not live" in words(other) and "live:FOLDER" in words(other)
     assert "not UTF-8" in words(owner.get("/w/main/edit/Latin.md"))
@@ -71,32 +71,30 @@ def test_who_may_not_edit_is_told_why(site: LiveSite, owner: httpx2.Client) -> N
     )
     assert reader.get("/w/main/edit/Tea.md").status_code == 403
     assert narrow.get("/w/main/edit/Latin.md").status_code == 403
-    hidden = site.sync.live.paths
-    ids = {str(path): known for known, path in hidden.items()}
+    tea = given(owner.get("/w/main/edit/Tea.md"))["document"]
     for who, path in ((owner, "Hidden/Secret.md"), (owner, "Nowhere.md"), (narrow, "Tea.md")):
         edit, read = who.get(f"/w/main/edit/{path}"), who.get(f"/w/main/notes/{path}")
         assert (edit.status_code, words(edit)) == (404, words(read))
-    assert narrow.get(f"/w/main/edit/Nowhere.md?document={ids['Tea.md']}").status_code == 404, (
-        "an id opens nothing hidden"
-    )
+    assert narrow.get(f"/w/main/edit/Nowhere.md?document={tea}").status_code == 404, "an id opens nothing hidden"
 
 
-def test_an_editor_that_asks_again_is_sent_after_its_note(site: LiveSite, owner: httpx2.Client) -> None:
+def test_an_editor_that_asks_again_is_sent_after_its_note(site: Site, owner: httpx2.Client) -> None:
     (site.place() / "Cup.md").write_text("cup\n")
     known = given(owner.get("/w/main/edit/Cup.md"))["document"]
-    site.rename("Cup.md", "Shelf/Mug.md")
+    with client_of(site.base, "notes", site.token("agent")) as agent:
+        agent("move", **{"from": "Main/Cup.md", "to": "Main/Shelf/Mug.md"})
     again = owner.get(f"/w/main/edit/Cup.md?document={known}")
     assert again.url.path == "/w/main/edit/Shelf/Mug.md" and given(again)["document"] == known
     assert owner.get("/w/main/edit/Cup.md?document=unknown").status_code == 404
 
 
 def test_below_the_path_of_a_proxy_the_socket_is_too(tmp_path: Path) -> None:
-    config = config_of(tmp_path, {"Main": NOTES})
+    config = config_of(tmp_path, {"Main": NOTES}, live=True)
     config.values["http.public_url"] = "https://home.example/notes"
-    with served_live(config) as site:
+    with served(config) as site:
         token = {"authorization": f"Bearer {site.token('me')}"}
         page = httpx2.get(f"{site.base}/w/main/edit/Tea.md", headers=token)
-        assert given(page)["live"] == "/notes/w/main/live/Tea.md"
+        assert given(page)["live"].startswith("/notes/d/")
         assert '<script src="/notes/static/editor.js?v=' in page.text
         licences = httpx2.get(f"{site.base}/static/editor.licenses.txt")
         assert licences.headers["content-type"] == "text/plain; charset=utf-8" and "yjs" in licences.text

@@ -171,7 +171,7 @@ class Site:
             operations=self.operations,
             workers=self.workers,
             turns=turns,
-            more=[*self._doors(surfaces, issuer), *live, *page.routes(site, feed), *api.routes(site)],
+            more=[*self._doors(surfaces, issuer), *live, *page.routes(site, feed, self._hosts), *api.routes(site)],
             leave=leave,
             around=[*around, *([issuer] if issuer is not None else []), *([self._hosts] if self._hosts else [])],
         )

@@ -37,9 +37,9 @@ def edit_url(ws: Workspace, path: str) -> str:
     return workspace_url(ws, "edit", path)
 
 
-def live_url(ws: Workspace, path: str) -> str:
-    """Where a WebSocket is opened to the live document of a note."""
-    return workspace_url(ws, "live", path)
+def document_url(doc_id: str) -> str:
+    """Where a WebSocket is opened to a live document."""
+    return at(f"/d/{quote(doc_id, safe='')}/ws/{quote(doc_id, safe='')}")
 
 
 def file_url(ws: Workspace, path: str) -> str:

@@ -16,8 +16,9 @@ const WORDS: Record<Obstacle, string> = {
   "forbidden": "You may not write here any more: what is not saved is in this window alone",
   "gone": "This note is not here any more: what is not saved is in this window alone",
   "not live": "This note can be edited live no longer: what is not saved is in this window alone",
-  "replaced": "This is another note now: copy what is not saved, then open it again",
+  "replaced": "This is another document now: copy what is not saved, then open it again",
 };
+const ANSWER_MS = 10_000;
 const READ_ONLY = "Read only: what you type is not taken";
 
 const place = document.getElementById("editor")!;
@@ -41,9 +42,10 @@ function socketAddress(path: string): URL {
   return address;
 }
 
-/** Asks for this page again: the note may have been renamed, or be another one, which must not be mixed with this. */
+/** Asks for this page again: the note may have been renamed, or its document be another one now. */
 async function locate(): Promise<URL | Obstacle> {
-  const answer = await fetch(`${location.pathname}?document=${encodeURIComponent(known)}`, { cache: "no-store" });
+  const again = `${location.pathname}?document=${encodeURIComponent(known)}`;
+  const answer = await fetch(again, { cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
   if (answer.status === 401) return "signed out";
   if (answer.status === 403) return "forbidden";
   if (answer.status === 404) return "gone";
@@ -127,6 +129,14 @@ awareness.on("change", () => {
   people.hidden = found.length === 0;
 });
 
+// The note may have been renamed meanwhile: "Done" leads to where it is.
+document.addEventListener("click", async (event) => {
+  const done = event.target instanceof Element && event.target.closest("#edit-done");
+  if (!done || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  await locate().catch(() => null);
+  location.assign((document.getElementById("edit-done") as HTMLAnchorElement).href);
+});
 addEventListener("beforeunload", (event) => {
   if (!connection.saved && !connection.readOnly) event.preventDefault();
 });
