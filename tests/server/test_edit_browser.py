@@ -1,6 +1,7 @@
 """The editor of live notes in a real browser: several windows in one text, and nothing lost on the way."""
 
 import contextlib
+import json
 import re
 import signal
 import socket
@@ -19,6 +20,10 @@ from tests.server.lines import NOTEWRIGHT
 from tests.server.page_desk import Site, config_of, served
 from tests.server.test_page_browser import Watched, browser, contrasts, pytestmark, tab
 from tests.web import client_of
+from websockets.sync.client import connect
+
+from notewright.server.live import frames
+from notewright.server.live.frames import ClientState
 
 __all__ = ["browser", "pytestmark"]
 
@@ -241,6 +246,30 @@ def test_the_name_of_who_is_signed_in_is_shown_and_a_revoked_one_is_told_to_sign
         expect(one.page.locator("#edit-state")).to_contain_text("Signed out", timeout=40_000)
         expect(two.page.locator("#edit-people li")).to_have_count(0)
         two.clean()
+
+
+def test_what_another_client_says_of_itself_is_text_and_a_place_and_nothing_else(browser: Browser, site: Site) -> None:
+    bad = "<img src=x onerror=window.__hit=1>"
+    states = [
+        {
+            "user": {"name": bad, "color": "red;background:url(https://evil.example/x)"},
+            "cursor": {"anchor": 1, "head": []},
+        },
+        {"user": {"name": {"toString": 1}, "color": None}, "cursor": {"anchor": {"tname": "contents"}, "head": None}},
+        {"user": "nobody", "cursor": {"anchor": {"tname": "contents", "assoc": 0}, "head": {"tname": "contents"}}},
+        {"user": {"name": "n" * 3000}, "cursor": {"anchor": {"item": {"client": 1, "clock": 1e300}}, "head": {}}},
+    ]
+    with tab(browser, site) as watched:
+        page = opened(watched)
+        with connect(f"ws{site.base.removeprefix('http')}/w/main/live/Tea.md") as other:
+            told = [ClientState(number, 1, json.dumps(state)) for number, state in enumerate(states, 100)]
+            other.send(frames.awareness(told))
+            people = page.locator("#edit-people li")
+            expect(people).to_have_text([bad, "somebody", "somebody", "n" * 40])
+            page.keyboard.type("Still here. ")
+            expect(page.locator(".cm-content")).to_contain_text("Still here. ")
+            watched.clean()
+        expect(people).to_have_count(0)
 
 
 def test_the_editor_is_left_by_keyboard_and_labelled(browser: Browser, site: Site) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from tests.conftest import write_files
+from tests.server.lines import over_http
 from tests.server.page_desk import Site, config_of, served, words
 from tests.web import client_of
 
@@ -86,6 +88,28 @@ def test_an_editor_that_asks_again_is_sent_after_its_note(site: Site, owner: htt
     again = owner.get(f"/w/main/edit/Cup.md?document={known}")
     assert again.url.path == "/w/main/edit/Shelf/Mug.md" and given(again)["document"] == known
     assert owner.get("/w/main/edit/Cup.md?document=unknown").status_code == 404
+
+
+def test_connect_says_where_yjs_clients_go_and_the_folder_document_only_to_those_who_see_all(tmp_path: Path) -> None:
+    with served(config_of(tmp_path, {"Main": NOTES, "Other": {"Else.md": "else\n"}}, live=True)) as site:
+        owner, narrow = site.client(site.token("owner")), site.client(site.token("n", hide=("Tea.md",)))
+        address = f"ws{site.base.removeprefix('http')}/w/main/live/"
+        shown = words(owner.get("/connect"))
+        assert address in shown and "/w/other/live" not in shown
+        folder = r"folder document [-0-9a-f]{73}\b"
+        assert re.search(folder, shown)
+        less = words(narrow.get("/connect"))
+        assert address in less and not re.search(folder, less)
+
+
+@pytest.mark.slow
+def test_every_worker_shows_the_editor_although_one_has_the_documents(tmp_path: Path) -> None:
+    write_files(tmp_path / "Main", {"Tea.md": "# Tea\n"})
+    words = [f"Main=live:{tmp_path / 'Main'}", "--state", str(tmp_path / "state"), "--workers", "2"]
+    with over_http(*words) as base:
+        pages = [httpx2.get(f"{base}/w/main/edit/Tea.md", timeout=30) for _ in range(16)]  # each by its own connection
+    assert {page.status_code for page in pages} == {200}
+    assert len({given(page)["document"] for page in pages}) == 1
 
 
 def test_below_the_path_of_a_proxy_the_socket_is_too(tmp_path: Path) -> None:

@@ -154,9 +154,11 @@ class Site:
             told=self.operations.told,
         )
         turns = ConcurrencyLimits.of(config, self.traffic)
-        site = SiteContext(self.library, self.workers, registry, config, cookies, self.audit, turns, self.traffic)
-        feed = ActivityFeed(self.library, self.workers, registry)
         live, connections = self._live()
+        site = SiteContext(
+            self.library, self.workers, registry, config, cookies, self.audit, turns, self.traffic, self._hosts
+        )
+        feed = ActivityFeed(self.library, self.workers, registry)
 
         def leave() -> None:
             feed.close()
@@ -171,7 +173,7 @@ class Site:
             operations=self.operations,
             workers=self.workers,
             turns=turns,
-            more=[*self._doors(surfaces, issuer), *live, *page.routes(site, feed, self._hosts), *api.routes(site)],
+            more=[*self._doors(surfaces, issuer), *live, *page.routes(site, feed), *api.routes(site)],
             leave=leave,
             around=[*around, *([issuer] if issuer is not None else []), *([self._hosts] if self._hosts else [])],
         )

@@ -4,7 +4,6 @@ Made on the server, whole without scripts. Nothing on it comes from elsewhere, a
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,12 +17,9 @@ from notewright.web.event_stream import ActivityFeed, OpenPage
 from notewright.web.frame import HEADERS, PAGE, page_route
 from notewright.web.pages import activity, browse, changes, connect, edit, health, note, sign_in
 
-if TYPE_CHECKING:
-    from notewright.server.live.forwarding import LiveHosts
 
-
-def routes(site: SiteContext, feed: ActivityFeed, hosts: "LiveHosts | None" = None) -> list[GuardedRoute]:
-    """Every address of the page, with who may come there. `hosts` have live documents, where there are any."""
+def routes(site: SiteContext, feed: ActivityFeed) -> list[GuardedRoute]:
+    """Every address of the page, with who may come there."""
     in_workspace = {
         "/": browse.folder,
         "/search": browse.search,
@@ -46,7 +42,7 @@ def routes(site: SiteContext, feed: ActivityFeed, hosts: "LiveHosts | None" = No
         page_route(site, "/sign-out", sign_in.sign_out, need="open", post=True),
         page_route(site, "/w/", browse.workspaces),
         *(page_route(site, f"/w/{{workspace}}{path}", show) for path, show in in_workspace.items()),
-        page_route(site, "/w/{workspace}/edit/{path:path}", edit.edit(hosts), need="write"),
+        page_route(site, "/w/{workspace}/edit/{path:path}", edit.edit, need="write"),
         page_route(site, "/w/{workspace}/changes/{change}/undo", changes.undo_now, need="write", post=True),
         page_route(site, "/w/{workspace}/undo", changes.undo_since_now, need="write", post=True),
     ]
