@@ -179,6 +179,8 @@ def _forgetting(ledger: Ledger, config: Config) -> Callable[[], None]:
 
 def close_workspace(ws: Workspace) -> None:
     """Stop following, finish what was begun, let go of the files."""
+    if ws.live is not None:  # what was typed is saved, which takes all the rest
+        ws.live.close()
     ws.follower.close()
     ws.index.close()
     ws.ledger.close()

@@ -1,26 +1,45 @@
-"""What people do in live documents, as change sets: in the history like any tool's, and undoable."""
+"""What people do in live documents, as change sets: in the history like any tool's, and undoable.
 
-from collections.abc import Sequence
+Typing is one change for each note and pause, by whoever typed. A Yjs client that puts, moves or removes a path in the
+folder document creates, renames or deletes a note, links and all; what is refused is put back as it was.
+"""
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from notewright.engine.changes.commit import Plan, Put, commit
+from notewright.engine.dialects.lens import all_backlinks, forward_across
+from notewright.engine.move import move
 from notewright.engine.workspace import Workspace
+from notewright.engine.write import create, delete
+from notewright.errors import Problem
 from notewright.ledger.base import Actor, Past
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, Version
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # loads pycrdt
     from notewright.stores.live.documents import LiveDocuments
+    from notewright.stores.live.folder_document import FolderDocument, Wishes
 
+log = logging.getLogger(__name__)
 SURFACE = "live"
+SHOW_S = 0.5  # between two times that the folder document is made to say what the folder has
+LINKS_S = 2.0  # after which changed links are in the folder document
+ALL_LINKS_S = 10.0  # and all of them, where names changed
 _LOOKED_AT = 5  # changes of a note, newest first, among which that of another process is looked for
 
 
 def follow(ws: Workspace, documents: "LiveDocuments") -> None:
-    """From now on what is typed in the documents becomes changes of this workspace."""
+    """From now on what is done in the documents becomes changes of this workspace."""
 
     def save(path: NotePath, data: bytes, old: Stored, typists: Sequence[Actor]) -> None:
-        commit(ws.by(_together(typists)), Plan((Put(path, data, old),), f"typed in {path}"))
+        commit(ws.by(_together(typists, "type")), Plan((Put(path, data, old),), f"typed in {path}"))
 
     def origin(path: NotePath, version: Version) -> Version | None:
         """Of which version one of our processes made this one."""
@@ -30,11 +49,153 @@ def follow(ws: Workspace, documents: "LiveDocuments") -> None:
                     return step.before
         return None
 
-    documents.save_through(save, origin)
+    def departed(path: NotePath) -> NotePath | None:
+        """Where one of our processes moved this file to."""
+        gone = ws.ledger.departures(path)
+        return gone[-1][1] if gone else None
+
+    documents.save_through(save, origin, departed)
+    documents.keep_folder(FolderKeeper(ws, documents).work)
 
 
-def _together(typists: Sequence[Actor]) -> Actor:
-    """All who typed between two saves, as one."""
-    users = ", ".join(dict.fromkeys(one.user for one in typists if one and one.user))
-    clients = ", ".join(dict.fromkeys(one.client for one in typists if one and one.client))
-    return Actor(users, clients, SURFACE, "type")
+def _together(actors: Sequence[Actor | None], tool: str) -> Actor:
+    """All who did something between two saves, as one."""
+    users = ", ".join(dict.fromkeys(one.user for one in actors if one and one.user))
+    clients = ", ".join(dict.fromkeys(one.client for one in actors if one and one.client))
+    return Actor(users, clients, SURFACE, tool)
+
+
+class FolderKeeper:
+    """Keeps an open folder document equal to the folder, in both directions."""
+
+    def __init__(self, ws: Workspace, documents: "LiveDocuments") -> None:
+        self._ws = ws
+        self._documents = documents
+        self._lock = threading.Lock()
+        self._changed: set[str] | None = None  # notes that changed since the links were shown; None: all
+        self._files_changed = True
+        self._links_at = 0.0  # when the links are due
+        self._stop: Callable[[], None] | None = None
+        self._shown: dict[NotePath, str] | None = None  # what the folder document was last made to say
+        self._show_at = 0.0  # when it may be made to say something else
+        self._names: frozenset[NotePath] = frozenset()  # of the notes whose links were all shown
+        self._told_bad: frozenset[str] = frozenset()
+
+    def work(self, folder: "FolderDocument | None") -> None:
+        """Called now and then, from one thread; None: nobody has it open."""
+        if folder is None:
+            self._leave()
+            return
+        if self._stop is None:
+            self._stop = self._ws.follower.subscribe(self._hear)
+            self._hear(None)
+        if (
+            self._shown is None
+        ):  # what a process that died did not carry out is carried out now, but for what may be new
+            known = folder.ids()
+            self._shown = {path: doc for path, doc in self._documents.listed().items() if doc in known}
+            folder.document.unsaved = True
+        if folder.document.unsaved:
+            self._do(folder, self._shown)
+        if self._files_changed and time.monotonic() >= self._show_at:
+            self._show(folder)
+        if self._links_at and time.monotonic() >= self._links_at:
+            self._show_links(folder)
+
+    def _show(self, folder: "FolderDocument") -> None:
+        with self._lock:
+            self._files_changed = False
+        files = self._documents.listed()
+        with folder.document.lock:
+            if folder.document.unsaved:  # what a client did in this moment is carried out first
+                self._files_changed = True
+                return
+            folder.show(self._ws.name, files)
+            self._shown = files
+        self._show_at = time.monotonic() + SHOW_S
+
+    def _leave(self) -> None:
+        if self._stop is not None:
+            self._stop()
+            self._stop = self._shown = None
+
+    def _hear(self, paths: frozenset[str] | None) -> None:
+        with self._lock:
+            self._files_changed = True
+            if paths is None:
+                self._changed = None
+            elif self._changed is not None:
+                self._changed |= paths
+            wait = ALL_LINKS_S if self._changed is None and self._links_at else LINKS_S
+            self._links_at = self._links_at or time.monotonic() + wait
+
+    # What clients want
+
+    def _do(self, folder: "FolderDocument", shown: dict[NotePath, str]) -> None:
+        with folder.document.lock:
+            actors, folder.document.typists = list(folder.document.typists), {}
+            folder.document.unsaved = False
+            wishes, bad = folder.wishes(shown)
+        if set(bad) - self._told_bad:
+            log.warning("the folder document of %s has keys that are no paths: %s", self._ws.name, bad[:5])
+        self._told_bad = frozenset(bad)
+        self._carry_out(wishes, actors, shown)
+        with self._lock:
+            self._files_changed = True  # what was refused is put back
+
+    def _carry_out(self, wishes: "Wishes", actors: Sequence[Actor | None], shown: dict[NotePath, str]) -> None:
+        def tried(tool: str, work: Callable[[Workspace], object]) -> bool:
+            try:
+                work(self._ws.by(_together(actors, tool)))
+            except Problem as problem:
+                log.warning("the folder document of %s: %s", self._ws.name, problem)
+                return False
+            return True
+
+        for doc, old, new in wishes.moved:
+            if tried("move", partial(move, old=old, new=new)):
+                del shown[old]
+                shown[new] = doc
+        for doc, path in wishes.created:
+            if tried("create", partial(self._create, doc=doc, path=path)):
+                shown[path] = doc
+        for _, path in wishes.deleted:
+            if tried("delete", partial(delete, path=path)):
+                del shown[path]
+
+    def _create(self, ws: Workspace, doc: str, path: NotePath) -> None:
+        self._documents.place_new(doc, path, lambda data: create(ws, path, data))
+
+    # Links
+
+    def _show_links(self, folder: "FolderDocument") -> None:
+        with self._lock:
+            changed, self._changed, self._links_at = self._changed, set(), 0.0
+        ids = {path: doc for path, doc in self._documents.listed().items() if path.is_note}
+        with suppress(Problem):  # the index is not ready: the next change comes here again
+            if changed is None or ids.keys() != self._names:  # another name may be what a link means
+                self._names = frozenset(ids)
+                found = all_backlinks(self._ws)
+                folder.show_backlinks(
+                    {ids[to]: {ids[one] for one in sources if one in ids} for to, sources in found.items() if to in ids}
+                )
+                return
+            self._show_some(folder, [NotePath(path) for path in changed if path in ids], ids)
+
+    def _show_some(self, folder: "FolderDocument", changed: list[NotePath], ids: dict[NotePath, str]) -> None:
+        """The links of notes that changed; who else links where has not."""
+        said = {target: set(sources) for target, sources in folder.backlinks().items()}
+        sources: defaultdict[str, set[str]] = defaultdict(set, said)
+        touched = set()
+        prefix = len(self._ws.name) + 1
+        for path in changed:
+            own = ids[path]
+            for target in [target for target, linking in sources.items() if own in linking]:
+                sources[target] = sources[target] - {own}
+                touched.add(target)
+            for full in forward_across([self._ws], self._ws, path):
+                target = ids.get(NotePath(full[prefix:]), "")
+                if target:
+                    sources[target] = sources[target] | {own}
+                    touched.add(target)
+        folder.show_backlinks(sources, only=touched)

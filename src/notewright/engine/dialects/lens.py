@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from notewright.engine.find.links import WRITTEN_AS_NAMES
+from notewright.engine.find.links import WRITTEN_AS_NAMES, all_links
 from notewright.engine.indexing.ready import wait
 from notewright.engine.workspace import Workspace
 from notewright.notes.links.resolve import Meaning, lens, meaning, name_keys
@@ -59,6 +59,20 @@ def back_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) 
             if _resolve(workspaces, target, source).path == wanted
         }
     return sorted(found)
+
+
+def all_backlinks(ws: Workspace) -> dict[NotePath, set[NotePath]]:
+    """For every note of one workspace that a wikilink of it leads to, the notes with such links."""
+    found: dict[NotePath, set[NotePath]] = {}
+    prefix = len(ws.name) + 1
+    with _from_one_moment([ws]):
+        for rows in all_links(ws):
+            for row in rows:
+                if row.kind in WRITTEN_AS_NAMES and row.target.strip():
+                    meant = _resolve([ws], row.target, full_name(ws, row.source)).path
+                    if meant is not None:
+                        found.setdefault(NotePath(meant[prefix:]), set()).add(row.source)
+    return found
 
 
 @contextmanager

@@ -17,12 +17,12 @@ from starlette.types import Receive, Scope, Send
 
 from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
-from notewright.errors import Busy, Limited, Problem
+from notewright.errors import Problem
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.auth.authenticate import METADATA_URL, Refused, challenge
 from notewright.server.auth.revalidate import Revalidation, Stays
 from notewright.server.live.callers import Caller, Callers
-from notewright.server.live.forwarding import ForwardedMember, LiveHosts, close_of
+from notewright.server.live.forwarding import ForwardedMember, LiveHosts, close_after_frame, close_of
 from notewright.server.live.outbox import GOING
 from notewright.server.live.rooms import Member
 
@@ -31,7 +31,7 @@ MAX_OF_ONE_PERSON = 500
 FRAMES_A_SECOND, BURST_FRAMES = 1000, 4000  # of one client; who sends more is read more slowly
 BYTES_A_SECOND, BURST_BYTES = 4 << 20, 32 << 20
 LOOK_SECONDS = 1.0  # between two looks at whether everybody may stay
-SEND_SECONDS = 20.0  # for which a client may take nothing of what it is sent
+SEND_SECONDS = 60.0  # for which a client may take nothing of what it is sent
 CLOSE_SECONDS = 2.0
 NOT_ALLOWED, GOES_AWAY = 1008, 1012
 Find = Callable[[Sequence[Workspace]], Awaitable[tuple[Workspace, str]]]
@@ -132,7 +132,7 @@ class Connections:
     async def _look(self) -> None:
         everybody = list(self._open)
         for one in everybody:
-            if not await one.stays():
+            if one.caller.has_expired or not await one.stays():
                 one.member.outbox.close(NOT_ALLOWED, "you may no longer open this document")
         there = {ws.id: ws for ws in await self._threads.run(self._library.workspaces)}
         for workspace in {one.workspace for one in everybody}:
@@ -171,10 +171,8 @@ async def _read(receive: Receive, member: Member | ForwardedMember) -> None:
             return member.outbox.close(1003, "frames are binary here")
         try:
             await member.receive(frame)
-        except (Busy, Limited) as problem:
-            return member.outbox.close(1013, str(problem))
         except Problem as problem:
-            return member.outbox.close(*close_of(problem))
+            return member.outbox.close(*close_after_frame(problem))
         except Exception:
             log.exception("a frame of a live document failed")
             return member.outbox.close(1011, "something went wrong here")

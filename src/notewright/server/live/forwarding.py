@@ -23,7 +23,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from notewright import errors
 from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.errors import Problem, Unavailable
@@ -289,7 +288,7 @@ async def _pass_on(wire: "_Wire", member: Member) -> None:
         except (OSError, EOFError):
             member.outbox.close(GOING, "")
         except Problem as problem:
-            member.outbox.close(*close_of(problem))
+            member.outbox.close(*close_after_frame(problem))
 
     reading = asyncio.create_task(read())
     try:
@@ -303,10 +302,14 @@ async def _pass_on(wire: "_Wire", member: Member) -> None:
 
 
 def close_of(problem: Problem) -> tuple[int, str]:
-    """How a connection ends for a problem. y-websocket does not come again after 4400 to 4499."""
-    if isinstance(problem, errors.Invalid):
-        return 1007, str(problem)
+    """The code and reason by which a connection ends. y-websocket does not come again after 4400 to 4499."""
     return 4000 + STATUS[problem.code], str(problem)
+
+
+def close_after_frame(problem: Problem) -> tuple[int, str]:
+    """The same for what a client sent: that it made no sense, or came while there was too much to do."""
+    known = {"invalid": 1007, "busy": 1013, "limited": 1013}
+    return known.get(problem.code, close_of(problem)[0]), str(problem)
 
 
 class _Wire:

@@ -11,8 +11,7 @@ GOING = 1001  # the client has gone, nobody is to be told
 class Outbox:
     """On the event loop alone. What was put before the end is sent before it, except to who is too slow."""
 
-    def __init__(self, most: int = MAX_WAITING_BYTES) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._frames: deque[bytes] = deque()
         self._bytes = 0
         self._changed = asyncio.Event()
@@ -26,7 +25,7 @@ class Outbox:
     def put(self, frame: bytes) -> None:
         if self.closed:
             return
-        if self._frames and self._bytes + len(frame) > self._most:
+        if self._frames and self._bytes + len(frame) > MAX_WAITING_BYTES:
             self._frames.clear()
             return self.close(TOO_SLOW, "you read too slowly")
         self._frames.append(frame)

@@ -21,6 +21,7 @@ from notewright.locks import FileLocks, Lock
 from notewright.notes.path import NotePath
 from notewright.stores.base import Store, Stored, Version, version_of
 from notewright.stores.live.document import MOST_BYTES, Document
+from notewright.stores.live.folder_document import FolderDocument
 from notewright.stores.live.log import LiveLog
 from notewright.stores.live.text import file_bytes, live_text
 
@@ -36,6 +37,7 @@ _TRIES = 5
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 Save = Callable[[NotePath, bytes, Stored, list[Any]], None]
 Origin = Callable[[NotePath, Version], Version | None]
+Departed = Callable[[NotePath], NotePath | None]
 
 
 class LiveDocuments:
@@ -55,13 +57,22 @@ class LiveDocuments:
         self._failed: dict[str, float] = {}  # documents that could not be saved, and when to try again
         self._save: Save = self._write_through
         self._origin: Origin = lambda path, version: None
+        self._departed: Departed = lambda path: None
+        self._keep_folder: Callable[[FolderDocument | None], None] = lambda folder: None
+        self._folder_document: FolderDocument | None = None
+        self._stamps: dict[NotePath, str] = {}  # of files that have ids, when they were last listed
         self._own = threading.local()  # this thread is saving
         self._stop = threading.Event()
         self._saver: threading.Thread | None = None
 
-    def save_through(self, save: Save, origin: Origin) -> None:
-        """`save` writes what was typed; `origin` knows of which version another process made this one."""
-        self._save, self._origin = save, origin
+    def save_through(self, save: Save, origin: Origin, departed: Departed) -> None:
+        """`save` writes what was typed; `origin` knows of which version another process made this one, and `departed`
+        where it moved a file to."""
+        self._save, self._origin, self._departed = save, origin, departed
+
+    def keep_folder(self, work: "Callable[[FolderDocument | None], None]") -> None:
+        """Called now and then with the folder document while somebody has it open, and with None when nobody has."""
+        self._keep_folder = work
 
     # Hosting
 
@@ -119,6 +130,35 @@ class LiveDocuments:
         self._name([path for path in wanted if path not in self._ids], self._hosted())
         return {path: self._ids[path] for path in wanted}
 
+    def listed(self) -> dict[NotePath, str]:
+        """Every file that is there, with the id it has in the folder document; those that are new are given one, and
+        those that were moved by somebody else keep theirs."""
+        kept = self._hosted()
+        stamps = {entry.path: entry.stamp for entry in self._folder.entries() if entry.kind == "file"}
+        self._follow_moves(stamps)
+        for path in [path for path in self._ids if path not in stamps]:
+            document = self.opened(path)
+            if document is None:
+                self.dropped(path)
+        self._stamps = stamps
+        return {path: doc_id[len(kept.relay_id) + 1 :] for path, doc_id in self.ids(stamps).items()}
+
+    def _follow_moves(self, stamps: dict[NotePath, str]) -> None:
+        """Files that have another name since they were last listed, told by what the file system calls them."""
+        gone = [path for path in self._ids if path not in stamps]
+        if not gone:
+            return
+        new = {_file_of(stamp): path for path, stamp in stamps.items() if path not in self._ids}
+        for path in gone:
+            document = self.opened(path)
+            stamp = document.file.entry.stamp if document and document.file else self._stamps.get(path)
+            to = self._departed(path)
+            if to is None or to not in stamps or to in self._ids:
+                to = new.get(_file_of(stamp)) if stamp else None
+            if to is not None and to not in self._ids:
+                self.moved(path, to)
+                self._left.pop(path, None)
+
     def _name(self, paths: list[NotePath], kept: LiveLog) -> None:
         with self._lock:
             self._ids |= kept.name(path for path in paths if path not in self._ids)
@@ -132,6 +172,25 @@ class LiveDocuments:
             raise Invalid(f"{doc_id[:120]!r} cannot be the id of a document", hint=hint, what="docId")
         kept.add(doc_id)
         return doc_id
+
+    def place_new(self, part: str, path: NotePath, create: Callable[[bytes], object]) -> None:
+        """A document by the id it has in the folder document becomes a file, which `create` makes."""
+        doc_id = self.new(f"{self._hosted().relay_id}-{part}")
+        document = self.open(doc_id)
+        try:
+            with document.lock:
+                data = document.text().encode()
+                version, state = version_of(data), document.doc.get_update()
+                document.remember(version, state)
+            self._hosted().keep_text(doc_id, version, state)
+            create(data)
+            with document.lock, self._lock:
+                other = self._ids.pop(path, None)
+                self._hosted().place([*([(other, None)] if other and other != doc_id else []), (doc_id, path)])
+                self._ids[path], document.path = doc_id, path
+            self.catch_up(document)
+        finally:
+            self.release(document)
 
     # Opening and letting go
 
@@ -175,6 +234,8 @@ class LiveDocuments:
                     else:
                         self._join(document, stored, text)
                 self._open[doc_id] = document
+                if document.is_folder:
+                    self._folder_document = FolderDocument(document)
 
     def _readable(self, path: NotePath) -> Stored:
         """A file that can be live."""
@@ -248,6 +309,12 @@ class LiveDocuments:
 
     def _is_missing(self, document: Document) -> None:
         since = self._missing.setdefault(document.id, time.monotonic())
+        if document.path is not None and not document.is_folder:
+            old = document.path
+            self._follow_moves({entry.path: entry.stamp for entry in self._folder.entries() if entry.kind == "file"})
+            if document.path != old:
+                self._missing.pop(document.id, None)
+                return
         if time.monotonic() - since < GONE_S or document.path is None:
             return
         self._missing.pop(document.id, None)
@@ -409,6 +476,7 @@ class LiveDocuments:
         looked = 0.0
         while not self._stop.wait(_TICK_S if self._open else _LOOK_S):
             now = time.monotonic()
+            self._work_on_folder()
             for document in self.all_open():
                 try:
                     if now - looked >= _LOOK_S and not document.is_folder:
@@ -421,6 +489,17 @@ class LiveDocuments:
                     log.exception("live document %s", document.path)
             looked = now if now - looked >= _LOOK_S else looked
             self._evict(now)
+
+    def _work_on_folder(self) -> None:
+        folder = self._folder_document
+        if folder is not None and folder.document.end_reason:
+            folder = self._folder_document = None
+        try:
+            self._keep_folder(folder)
+        except Problem as problem:
+            log.warning("the folder document: %s", problem)
+        except Exception:
+            log.exception("the folder document")
 
     def _finish_others(self) -> None:
         """What was typed before the last process that had the documents died goes to the files."""
@@ -478,6 +557,11 @@ class LiveDocuments:
             if self._host_lock is not None:
                 self._host_lock.release()
                 self._host_lock = None
+
+
+def _file_of(stamp: str) -> str:
+    """What stays of a folder's stamp when a file gets another name: when it was saved, its size and its inode."""
+    return stamp.rpartition("-")[0]
 
 
 def give_memory_back() -> None:

@@ -89,6 +89,8 @@ class LiveStore:
             if document is not None:
                 return self._merge(document, path, data, seen, op)
             return self._folder.write(path, data, seen=seen, op=op, settled=settled, hidden=hidden)
+        if path.is_hidden or (source is not None and source.is_hidden):  # to the trash, or back
+            source = None
         moving = None if source is None else self._documents.opened(source)
         if moving is not None and source is not None:
             return self._move(moving, source, path, data, op)

@@ -1,0 +1,163 @@
+"""Several processes behind one address: clients of one document meet, whichever process they came to."""
+
+import contextlib
+import os
+import re
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.conftest import write_files
+from tests.server.lines import NOTEWRIGHT
+from tests.server.listener import until
+from tests.server.live.parts import LiveClient, LiveServer
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.sync.client import connect
+
+pytestmark = pytest.mark.slow
+NOTES = {"Tea.md": "Steep it.\n", "Broth.md": "Salt.\n"}
+
+
+@dataclass
+class Team:
+    process: "subprocess.Popen[bytes]"
+    port: int
+    place: Path
+
+    def workers(self) -> list[int]:
+        listed = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return sorted(map(int, listed))
+
+    def host(self) -> int | None:
+        """The worker that has the live documents."""
+        return next((pid for pid in self.workers() if any(file.endswith("live.lock") for file in _open(pid))), None)
+
+    def worker_of(self, client: LiveClient) -> int:
+        """The worker that a client is connected to."""
+        mine = f"{client.wire.socket.getsockname()[1]:04X}"
+        lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        inode = next(one[9] for one in lines if one[1].endswith(f":{self.port:04X}") and one[2].endswith(f":{mine}"))
+        return next(pid for pid in self.workers() if f"socket:[{inode}]" in _open(pid))
+
+    @contextlib.contextmanager
+    def client(self, note: str = "Tea.md", worker: int | None = None) -> Iterator[LiveClient]:
+        """A client, at any worker or at this one: tried until it is so."""
+        end = time.monotonic() + 60
+        while (client := self._try(note, worker)) is None:
+            assert time.monotonic() < end, "nobody answers"
+            time.sleep(0.02)
+        with client.wire:
+            yield client
+
+    def _try(self, note: str, worker: int | None) -> LiveClient | None:
+        with contextlib.suppress(OSError, InvalidHandshake, ConnectionClosed, StopIteration):
+            address = f"ws://127.0.0.1:{self.port}/w/notes/live/{note}"
+            client = LiveClient(connect(address, compression=None, ping_interval=None, close_timeout=1))
+            with contextlib.suppress(ConnectionClosed, StopIteration):
+                if (worker is None or self.worker_of(client) == worker) and client.until(lambda: client.synced):
+                    return client
+            client.wire.close()
+        return None
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        answer = LiveServer(self.port, None, self.place).ask(method, path, body)  # type: ignore[arg-type]
+        assert answer.status == 200, answer.status
+        return bytes(answer.data)  # type: ignore[attr-defined]
+
+
+def _open(pid: int) -> list[str]:
+    found = []
+    with contextlib.suppress(OSError):
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                found.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    return found
+
+
+@contextlib.contextmanager
+def served(place: Path, workers: int = 2, port: int = 0) -> Iterator[Team]:
+    if not (place / "notes").exists():
+        write_files(place / "notes", NOTES)
+    command = [
+        NOTEWRIGHT,
+        "serve",
+        f"notes=live:{place / 'notes'}",
+        "--state",
+        str(place / "state"),
+        "--http",
+        str(port),
+    ]
+    environment = {**os.environ, "NOTEWRIGHT_HTTP_WORKERS": str(workers)}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=environment)
+    try:
+        assert process.stderr is not None
+        told = next((line.decode() for line in process.stderr if b"/mcp/notes" in line), "")
+        address = re.search(r"http://[\d.]+:(\d+)", told)
+        assert address, "nothing is served"
+        yield Team(process, int(address[1]), place)
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(15)
+        process.kill()
+        process.communicate()
+
+
+def test_clients_at_different_workers_meet_and_survive_the_one_that_dies(tmp_path: Path) -> None:
+    with served(tmp_path) as team:
+        assert until(lambda: len(team.workers()) == 2 and team.host() is not None, 30)
+        host = team.host()
+        other = next(pid for pid in team.workers() if pid != host)
+        with team.client(worker=host) as ann, team.client(worker=other) as bob:
+            ann.type("From Ann 🍵.\n")
+            bob.type("From Bob.\n")
+            assert ann.has("From Bob.") and bob.has("From Ann 🍵.")
+            ann.tell(11, 1, {"user": {"name": "Ann"}})
+            assert bob.until(lambda: 11 in bob.states)
+            bob.ask_status(b"\x01")
+            assert bob.until(lambda: bob.acked)
+            (socket_file,) = (tmp_path / "state").rglob("live.sock")
+            assert stat.S_IMODE(socket_file.stat().st_mode) == 0o600
+            assert host is not None
+            os.kill(host, signal.SIGKILL)
+            assert bob.closed()[0] == 1012, "a forwarded client is told to come again"
+        assert until(lambda: team.host() not in (None, host), 30), "the next process takes over"
+        with team.client() as ann, team.client() as bob:
+            assert "From Bob." in str(ann.text), "what was acknowledged is there"
+            assert str(ann.text).count("Steep it.") == 1
+            ann.type("After.\n")
+            assert bob.has("After.")
+    assert "After." in (tmp_path / "notes" / "Tea.md").read_text(), "what was typed is in the file at the end"
+
+
+def test_a_server_that_is_killed_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    with served(tmp_path, workers=1) as team, team.client() as ann:
+        for number in range(20):
+            ann.type(f"word{number} ")
+        ann.ask_status(b"\x01")
+        assert ann.until(lambda: ann.acked)
+        team.process.kill()
+        before = ann.doc
+    with served(tmp_path, workers=1, port=team.port) as team, team.client() as again:
+        assert [f"word{number}" for number in range(20)] == re.findall(r"word\d+", str(again.text))
+        assert str(again.text).count("Steep it.") == 1
+        with team.client() as returned:  # with what it had
+            returned.doc.apply_update(before.get_update())
+            assert str(returned.text) == str(again.text)
+
+
+def test_a_very_long_state_directory_is_no_obstacle(tmp_path: Path) -> None:
+    place = tmp_path / ("long-" * 20) / ("name-" * 20)
+    place.mkdir(parents=True)
+    with served(place) as team:
+        assert until(lambda: len(team.workers()) == 2 and team.host() is not None, 30)
+        other = next(pid for pid in team.workers() if pid != team.host())
+        with team.client(worker=other) as bob:
+            bob.type("Far away.\n")
+            bob.ask_status(b"\x01")
+            assert bob.until(lambda: bob.acked)

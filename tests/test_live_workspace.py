@@ -1,0 +1,287 @@
+"""A live folder as a workspace: people who type, editors that save, agents and other processes, in one text."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pycrdt import Map
+from tests.stores.test_live import Typist, until
+
+from notewright.app.opening import close_workspace, open_workspace
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.engine.changes import live as engine_live
+from notewright.engine.changes.history import list_changes, undo
+from notewright.engine.find.search import parse_query, search
+from notewright.engine.move import move
+from notewright.engine.read import read
+from notewright.engine.workspace import Workspace
+from notewright.engine.write import create, delete, edit_note
+from notewright.errors import Problem
+from notewright.ledger.base import Actor, Past
+from notewright.notes.edits.edit import Append, Replace
+from notewright.notes.path import NotePath
+from notewright.stores.live import documents as documents_module
+from notewright.stores.live.document import Document
+
+A, B, LINKING = NotePath("a.md"), NotePath("b.md"), NotePath("linking.md")
+ANN = Actor("ann", "browser", "live", "type")
+Open = Callable[..., Workspace]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    place = tmp_path / "notes"
+    place.mkdir()
+    (place / A).write_text("# A\n\nfirst\n")
+    (place / LINKING).write_text("See [[a]] and [[b]].\n")
+    return place
+
+
+@pytest.fixture
+def opened(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    monkeypatch.setattr(documents_module, "PAUSE_S", 0.2)
+    monkeypatch.setattr(documents_module, "GONE_S", 0.5)
+    monkeypatch.setattr(engine_live, "LINKS_S", 0.2)
+    monkeypatch.setattr(engine_live, "ALL_LINKS_S", 0.2)
+    made: list[Workspace] = []
+
+    def make(*, live: bool = True) -> Workspace:
+        one = WorkspaceConfig("Notes", "notes", str(root), live=True)
+        config = Config((one,), str(tmp_path / "state"), str(tmp_path / "cache"))
+        made.append(open_workspace(one, config, live=live))
+        return made[-1]
+
+    yield make
+    for ws in made:
+        close_workspace(ws)
+
+
+class Person(Typist):
+    def type(self, words: str, at: int | None = None) -> None:
+        before = self.doc.get_state()
+        self.text.insert(len(self.text) if at is None else at, words)
+        self.document.apply(self.doc.get_update(before), by=ANN, source=self)
+
+
+def open_note(ws: Workspace, path: NotePath = A) -> Document:
+    assert ws.live is not None
+    return ws.live.open(ws.live.id_of(path))
+
+
+def summaries(ws: Workspace, path: NotePath = A) -> list[str]:
+    return [change.summary for change in list_changes(ws, Past(path=path))]
+
+
+def test_typing_is_one_change_for_each_pause_by_whoever_typed_and_can_be_undone(opened: Open, root: Path) -> None:
+    ws = opened()
+    ann = Person(open_note(ws))
+    for letter in "typed\n":
+        ann.type(letter)
+    until(lambda: (root / A).read_text().endswith("typed\n"))
+    until(lambda: summaries(ws) == ["typed in a.md"])
+    (change,) = list_changes(ws, Past(path=A))
+    assert (change.actor.user, change.actor.surface) == ("ann", "live")
+    ann.type("later\n")
+    undo(ws, change.id)
+    assert str(ann.text) == "# A\n\nfirst\nlater\n", "what was typed since stays"
+    until(lambda: (root / A).read_text() == str(ann.text))
+
+
+def test_what_is_typed_is_found_by_search(opened: Open) -> None:
+    ws = opened()
+    ann = Person(open_note(ws))
+    ann.type("zebrafinch\n")
+    until(lambda: [hit.path for hit in search(ws, parse_query("zebrafinch")).items] == [A], 5)
+
+
+def test_an_agent_edits_what_is_being_typed_and_both_stay(opened: Open, root: Path) -> None:
+    ws = opened()
+    ann = Person(open_note(ws))
+    shown = read(ws, A)
+    ann.type("typed\n")
+    edit_note(ws, A, [Replace("first", "second")], seen=shown.version)
+    edit_note(ws, A, [Append("appended")])
+    assert str(ann.text) == (root / A).read_text() == "# A\n\nsecond\ntyped\nappended"
+    assert "typed in a.md" in summaries(ws), "typing is a change of its own, before the agent's"
+
+
+def test_another_process_needs_no_yjs(opened: Open, root: Path) -> None:
+    ws, other = opened(), opened(live=False)
+    ann = Person(open_note(ws))
+    edited = edit_note(other, A, [Replace("first", "second")])
+    until(lambda: "second" in str(ann.text))
+    ann.type("typed\n")
+    assert edited.change_id is not None
+    undo(other, edited.change_id)
+    until(lambda: str(ann.text) == (root / A).read_text() == "# A\n\nfirst\ntyped\n")
+
+
+def test_a_rename_keeps_the_document_and_the_links_follow(opened: Open, root: Path) -> None:
+    ws = opened()
+    document = open_note(ws)
+    ann, ben = Person(document), Person(open_note(ws, LINKING))
+    ben.type("typed too\n")
+    moved = move(ws, A, "sub/new.md")
+    ann.type("after\n")
+    assert str(ben.text) == "See [[new]] and [[b]].\ntyped too\n" == (root / LINKING).read_text()
+    until(lambda: (root / "sub/new.md").read_text() == "# A\n\nfirst\nafter\n")
+    assert ws.live is not None and ws.live.path_of(document.id) == "sub/new.md" and not ann.ended
+    assert moved.change_id is not None
+    undo(ws, moved.change_id)
+    assert ws.live.path_of(document.id) == A and not ann.ended
+    until(lambda: (root / A).read_text() == "# A\n\nfirst\nafter\n")
+
+
+def test_a_file_that_somebody_else_renames_keeps_its_document(opened: Open, root: Path) -> None:
+    ws, other = opened(), opened(live=False)
+    document = open_note(ws)
+    ann = Person(document)
+    (root / A).rename(root / B)
+    assert ws.live is not None
+    until(lambda: ws.live.path_of(document.id) == B)  # type: ignore[union-attr]
+    ann.type("typed\n")
+    until(lambda: (root / B).read_text().endswith("typed\n"))
+    until(lambda: not other.ledger.unfinished())
+    move(other, B, "c.md")
+    until(lambda: ws.live.path_of(document.id) == "c.md")  # type: ignore[union-attr]
+    assert not ann.ended and not (root / B).exists()
+
+
+def test_a_deleted_note_goes_to_the_trash_and_comes_back_with_its_id(opened: Open, root: Path) -> None:
+    ws = opened()
+    document = open_note(ws)
+    ann = Person(document)
+    gone = delete(ws, A)
+    assert "deleted" in ann.ended and not (root / A).exists()
+    assert gone.change_id is not None
+    undo(ws, gone.change_id)
+    assert ws.live is not None and ws.live.id_of(A) == document.id
+    assert str(Person(open_note(ws)).text) == "# A\n\nfirst\n"
+
+
+# The folder document
+
+
+class FolderClient(Typist):
+    """A Yjs client that has the folder document."""
+
+    def __init__(self, ws: Workspace) -> None:
+        assert ws.live is not None
+        super().__init__(ws.live.open(ws.live.folder_id))
+        self.files: Map[Any] = self.doc.get("filemeta_v0", type=Map)
+        self.docs: Map[Any] = self.doc.get("docs", type=Map)
+        self.config: Map[Any] = self.doc.get("folder_config", type=Map)
+        self.backlinks: Map[Any] = self.doc.get("backlinks_v0", type=Map)
+
+    def change(self, work: Callable[[], object]) -> None:
+        before = self.doc.get_state()
+        with self.doc.transaction():
+            work()
+        self.document.apply(self.doc.get_update(before), by=ANN, source=self)
+
+    def ids(self) -> dict[str, str]:
+        return {key: value["id"] for key, value in self.files.to_py().items() if value["type"] == "markdown"}  # type: ignore[union-attr]
+
+
+def test_the_folder_document_says_what_the_folder_has(opened: Open, root: Path) -> None:
+    (root / "sub").mkdir()
+    (root / "sub/deep.md").write_text("deep\n")
+    (root / "sub/picture.png").write_bytes(b"\x89PNG")
+    ws = opened()
+    client = FolderClient(ws)
+    until(lambda: len(client.files) == 5)
+    assert client.ids().keys() == {"/a.md", "/linking.md", "/sub/deep.md"} == set(client.docs.keys())
+    assert client.ids() == client.docs.to_py()
+    assert client.files["/sub"]["type"] == "folder" and client.files["/sub/picture.png"]["type"] == "image"
+    assert client.config["name"] == "Notes"
+    assert ws.live is not None
+    relay = ws.live.folder_id[:36]
+    assert ws.live.id_of(A) == f"{relay}-{client.ids()['/a.md']}"
+    ids = client.ids()
+    until(lambda: client.backlinks.to_py() == {ids["/a.md"]: [ids["/linking.md"]]})
+    create(ws, B, b"[[a]]\n")
+    until(lambda: "/b.md" in client.ids())
+    ids = client.ids()
+    both = sorted([ids["/linking.md"], ids["/b.md"]])
+    until(lambda: client.backlinks.to_py() == {ids["/a.md"]: both, ids["/b.md"]: [ids["/linking.md"]]})
+    edit_note(ws, B, [Replace("[[a]]", "nothing")])
+    until(lambda: client.backlinks.to_py()[ids["/a.md"]] == [ids["/linking.md"]])  # type: ignore[index]
+    (root / "sub/deep.md").unlink()
+    until(lambda: "/sub/deep.md" not in client.files and "/sub/deep.md" not in client.docs)
+
+
+def test_a_client_creates_renames_and_deletes_through_the_folder_document(opened: Open, root: Path) -> None:
+    ws = opened()
+    client = FolderClient(ws)
+    until(lambda: len(client.ids()) == 2)
+    own, part = client.ids()["/a.md"], "7c1a3a9e-0000-4000-8000-000000000001"
+    assert ws.live is not None
+    text = Person(ws.live.open(ws.live.new(f"{ws.live.folder_id[:36]}-{part}")))
+    text.type("made by a client\n")
+
+    def add() -> None:
+        client.files["/new.md"] = {"id": part, "type": "markdown", "version": 0}
+        client.docs["/new.md"] = part
+
+    client.change(add)
+    until(lambda: (root / "new.md").exists() and (root / "new.md").read_text() == "made by a client\n")
+    text.type("and more\n")
+    until(lambda: (root / "new.md").read_text() == "made by a client\nand more\n")
+
+    def rename() -> None:
+        client.files["/sub/other.md"] = Map({"id": own, "type": "markdown", "version": 0.0})
+        client.docs["/sub/other.md"] = own
+        del client.files["/a.md"]
+        del client.docs["/a.md"]
+
+    client.change(rename)
+    until(lambda: (root / "sub/other.md").exists() and not (root / A).exists())
+    until(lambda: (root / LINKING).read_text() == "See [[other]] and [[b]].\n")
+
+    def drop() -> None:
+        del client.files["/new.md"]
+        del client.docs["/new.md"]
+
+    client.change(drop)
+    until(lambda: not (root / "new.md").exists())
+    until(
+        lambda: (
+            [change.actor.tool for change in list_changes(ws, Past(limit=4))] == ["delete", "move", "type", "create"]
+        )
+    )
+    assert {change.actor.user for change in list_changes(ws, Past(limit=4))} == {"ann"}
+    undo(ws, list_changes(ws, Past(limit=1))[0].id)
+    until(lambda: client.ids().get("/new.md") == part)
+
+
+@pytest.mark.parametrize("key", ["/", "//x.md", "x.md", "/../x.md", "/.hidden/x.md", ""])
+def test_a_key_that_is_no_path_is_ignored_and_put_right(opened: Open, root: Path, key: str) -> None:
+    ws = opened()
+    client = FolderClient(ws)
+    until(lambda: len(client.ids()) == 2)
+    before = sorted(str(path) for path in root.rglob("*"))
+    client.change(lambda: client.files.update({key: {"id": "x" * 36, "type": "markdown", "version": 0}}))
+    until(lambda: key not in client.files)
+    assert sorted(str(path) for path in root.rglob("*")) == before
+    assert client.ids().keys() == {"/a.md", "/linking.md"}
+
+
+def test_what_is_refused_is_put_back(opened: Open, root: Path) -> None:
+    ws = opened()
+    client = FolderClient(ws)
+    until(lambda: len(client.ids()) == 2)
+    own = client.ids()["/a.md"]
+
+    def onto_another() -> None:
+        client.files["/linking.md"] = {"id": own, "type": "markdown", "version": 0}
+        del client.files["/a.md"]
+
+    client.change(onto_another)
+    until(lambda: client.ids().get("/a.md") == own and len(client.ids()) == 2)
+    assert (root / A).read_text() == "# A\n\nfirst\n"
+    time.sleep(0.1)
+    with pytest.raises(Problem):
+        read(replace(ws), NotePath("nowhere.md"))
