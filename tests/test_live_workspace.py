@@ -15,16 +15,18 @@ from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.changes import live as engine_live
 from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.find.search import parse_query, search
+from notewright.engine.library import Library
 from notewright.engine.move import move
 from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
-from notewright.engine.write import create, delete, edit_note
+from notewright.engine.write import create, delete, edit_note, put
 from notewright.errors import Problem
 from notewright.ledger.base import Actor, Past
 from notewright.notes.edits.edit import Append, Replace
 from notewright.notes.path import NotePath
 from notewright.stores.live import documents as documents_module
 from notewright.stores.live.document import Document
+from notewright.surfaces.base import Call, Session
 
 A, B, LINKING = NotePath("a.md"), NotePath("b.md"), NotePath("linking.md")
 ANN = Actor("ann", "browser", "live", "type")
@@ -63,7 +65,7 @@ class Person(Typist):
     def type(self, words: str, at: int | None = None) -> None:
         before = self.doc.get_state()
         self.text.insert(len(self.text) if at is None else at, words)
-        self.document.apply(self.doc.get_update(before), by=ANN, source=self)
+        self.document.apply(self.own.get_update(before), by=ANN, source=self)
 
 
 def open_note(ws: Workspace, path: NotePath = A) -> Document:
@@ -75,7 +77,10 @@ def summaries(ws: Workspace, path: NotePath = A) -> list[str]:
     return [change.summary for change in list_changes(ws, Past(path=path))]
 
 
-def test_typing_is_one_change_for_each_pause_by_whoever_typed_and_can_be_undone(opened: Open, root: Path) -> None:
+def test_typing_is_one_change_for_each_pause_by_whoever_typed_and_can_be_undone(
+    opened: Open, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents_module, "PAUSE_S", 1.0)
     ws = opened()
     ann = Person(open_note(ws))
     for letter in "typed\n":
@@ -106,6 +111,19 @@ def test_an_agent_edits_what_is_being_typed_and_both_stay(opened: Open, root: Pa
     edit_note(ws, A, [Append("appended")])
     assert str(ann.text) == (root / A).read_text() == "# A\n\nsecond\ntyped\nappended"
     assert "typed in a.md" in summaries(ws), "typing is a change of its own, before the agent's"
+
+
+def test_an_agent_that_names_no_version_changes_what_it_was_last_shown(opened: Open, root: Path) -> None:
+    ws = opened()
+    ann = Person(open_note(ws))
+    call = Call(Library(lambda: [ws]), Actor("bot", "agent", "second_brain", ""), Session("agent"))
+    agent = call.workspace
+    read(agent, A)
+    ann.type("typed\n")
+    put(agent, A, b"# A\n\nwhole new text\n")
+    assert str(ann.text) == (root / A).read_text() == "# A\n\nwhole new text\ntyped\n"
+    put(agent, A, b"# A\n\nand again\n")
+    assert str(ann.text) == (root / A).read_text() == "# A\n\nand again\n", "it knew what was there"
 
 
 def test_another_process_needs_no_yjs(opened: Open, root: Path) -> None:
@@ -171,16 +189,30 @@ class FolderClient(Typist):
     def __init__(self, ws: Workspace) -> None:
         assert ws.live is not None
         super().__init__(ws.live.open(ws.live.folder_id))
-        self.files: Map[Any] = self.doc.get("filemeta_v0", type=Map)
-        self.docs: Map[Any] = self.doc.get("docs", type=Map)
-        self.config: Map[Any] = self.doc.get("folder_config", type=Map)
-        self.backlinks: Map[Any] = self.doc.get("backlinks_v0", type=Map)
+
+    @property
+    def files(self) -> "Map[Any]":
+        return self.doc.get("filemeta_v0", type=Map)
+
+    @property
+    def docs(self) -> "Map[Any]":
+        return self.doc.get("docs", type=Map)
+
+    @property
+    def config(self) -> "Map[Any]":
+        return self.doc.get("folder_config", type=Map)
+
+    @property
+    def backlinks(self) -> "Map[Any]":
+        return self.doc.get("backlinks_v0", type=Map)
 
     def change(self, work: Callable[[], object]) -> None:
         before = self.doc.get_state()
-        with self.doc.transaction():
+        self.changing = True
+        with self.own.transaction():
             work()
-        self.document.apply(self.doc.get_update(before), by=ANN, source=self)
+        self.changing = False
+        self.document.apply(self.own.get_update(before), by=ANN, source=self)
 
     def ids(self) -> dict[str, str]:
         return {key: value["id"] for key, value in self.files.to_py().items() if value["type"] == "markdown"}  # type: ignore[union-attr]

@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,15 +25,26 @@ A, B = NotePath("a.md"), NotePath("b.md")
 
 
 class Typist:
-    """A Yjs client of one document, without a wire between."""
+    """A Yjs client of one document, without a wire between. What it is told it takes in when it is asked for."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        self.doc: Doc[Any] = Doc()
-        self.text = self.doc.get("contents", type=Text)
-        self.doc.apply_update(document.update_since(self.doc.get_state()))
+        self.own: Doc[Any] = Doc()
+        self.told: deque[bytes] = deque()
         self.ended = ""
-        self.stop = document.listen(self.doc.apply_update, source=self, ended=self._end)
+        self.changing = False
+        self.stop = document.listen(self.told.append, source=self, ended=self._end)
+        self.own.apply_update(document.update_since(self.own.get_state()))
+
+    @property
+    def doc(self) -> "Doc[Any]":
+        while self.told and not self.changing:
+            self.own.apply_update(self.told.popleft())
+        return self.own
+
+    @property
+    def text(self) -> Text:
+        return self.doc.get("contents", type=Text)
 
     def _end(self, reason: str) -> None:
         self.ended = reason

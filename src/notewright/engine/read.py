@@ -72,9 +72,12 @@ def fetch(ws: Workspace, path: NotePath) -> Stored:
     """The bytes of any file at exactly this path."""
     sees_through_symlinks(ws, path)
     try:
-        return ws.store.read(path)
+        stored = ws.store.read(path)
     except NotFound:
         raise missing(ws, path) from None
+    if ws.shown is not None:
+        ws.shown[path] = stored.version
+    return stored
 
 
 def entry_at(ws: Workspace, path: NotePath) -> Entry:

@@ -5,7 +5,17 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from notewright.engine.changes.commit import Drop, Edited, Plan, Put, commit, commit_latest, edit, text_of
+from notewright.engine.changes.commit import (
+    Drop,
+    Edited,
+    Plan,
+    Put,
+    commit,
+    commit_latest,
+    edit,
+    of_what_was_shown,
+    text_of,
+)
 from notewright.engine.dialects.copies import TRASH
 from notewright.engine.find.links import incoming
 from notewright.engine.indexing.ready import is_fresh
@@ -192,7 +202,7 @@ def put(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> Wri
                 old = ws.store.read(path)
             except NotFound:
                 return create(ws, path, data, summary=summary)
-            return _replace(ws, path, data, old, summary)
+            return _replace(ws, path, of_what_was_shown(ws, old, data), old, summary)
         except (Conflict, Exists, NotFound):
             if attempt == TRIES - 1:
                 raise

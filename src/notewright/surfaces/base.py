@@ -36,8 +36,9 @@ test calls `perform(surface, call, "read", {...})` and looks at the Answer.
 
 import threading
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NoReturn, Protocol
 
 from notewright.accounts.limits import Window
@@ -46,6 +47,7 @@ from notewright.engine.library import Library
 from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
 from notewright.errors import Invalid, Problem
 from notewright.ledger.base import Actor
+from notewright.notes.path import NotePath
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 RESOURCE_NOT_FOUND = -32002
@@ -54,6 +56,18 @@ RATE_LIMITED = -32004
 Args = dict[str, Any]
 Schema = Mapping[str, Any]
 Transport = Literal["stdio", "http"]
+
+
+class LastShown(OrderedDict[NotePath, str]):
+    """The last version of each note that a client was shown; of so many notes."""
+
+    MOST = 200
+
+    def __setitem__(self, path: NotePath, version: str) -> None:
+        super().__setitem__(path, version)
+        self.move_to_end(path)
+        if len(self) > self.MOST:
+            self.popitem(last=False)
 
 
 class Session:
@@ -65,6 +79,12 @@ class Session:
         self.values: dict[str, Any] = {}  # small things a surface keeps; hold `lock` to read and change together
         self.lock = threading.Lock()
         self._done: set[str] = set()
+        self._shown: dict[str, LastShown] = {}
+
+    def shown(self, workspace: str) -> "LastShown":
+        """The versions of notes this client was shown last, of one workspace."""
+        with self.lock:
+            return self._shown.setdefault(workspace, LastShown())
 
     def once(self, what: str) -> bool:
         """True the first time it is asked in this session, and never again."""
@@ -123,7 +143,10 @@ class Call:
         return self._use(self.library.named(which))
 
     def _use(self, workspace: Workspace) -> Workspace:
-        return self.used.setdefault(workspace.id, with_timeout(workspace.by(self.actor), CALL_SECONDS))
+        if workspace.id not in self.used:
+            own = with_timeout(workspace.by(self.actor), CALL_SECONDS)
+            self.used[workspace.id] = own if own.live is None else replace(own, shown=self.session.shown(own.id))
+        return self.used[workspace.id]
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far it is, if it asked to know; cheap when it did not."""

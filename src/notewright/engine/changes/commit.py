@@ -148,6 +148,17 @@ def edit(
     return _alone(ws, attempt, tries=max_tries if again else 1, path=path)
 
 
+def of_what_was_shown(ws: Workspace, old: Stored, data: bytes) -> bytes:
+    """New bytes for a file whose writer names no version: a change of what they were last shown, where the store can
+    make it to what is there now; else as they are."""
+    path = old.entry.path
+    last = (ws.shown or {}).get(path)
+    if last is None or last == old.version:
+        return data
+    shown = ws.store.recall(path, last)
+    return data if shown is None else ws.store.rebase(path, data, seen=shown.version)
+
+
 def _edited(ws: Workspace, old: Stored, before: str, after: str, summary: str) -> Edited:
     path = old.entry.path
     if after == before:
@@ -290,6 +301,8 @@ def _carried_out(ws: Workspace, plan: Plan) -> Done:
     if outcome.state == "taken_back":
         raise outcome.cause or Internal("a change was taken back without a reason")
     versions = {step.path: _version(outcome.sights.get(step.path)) for step in plan.steps}
+    if ws.shown is not None:  # the writer knows what is there now
+        ws.shown.update((path, versions[path] or "") for path in versions.keys() & ws.shown.keys())
     return Done(change.id, versions, outcome.merged, outcome.kept)
 
 

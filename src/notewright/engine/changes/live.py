@@ -43,7 +43,7 @@ def follow(ws: Workspace, documents: "LiveDocuments") -> None:
 
     def origin(path: NotePath, version: Version) -> Version | None:
         """Of which version one of our processes made this one."""
-        for change in ws.ledger.past(Past(path=path, limit=_LOOKED_AT)):
+        for change in (*ws.ledger.unfinished(), *ws.ledger.past(Past(path=path, limit=_LOOKED_AT))):
             for step in change.steps:
                 if step.path == path and step.after == version:
                     return step.before

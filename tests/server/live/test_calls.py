@@ -1,0 +1,96 @@
+"""The document and file calls of the relay's protocol, over HTTP."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from pycrdt import Doc, Text
+from tests.server.live.parts import LiveServer, live_server
+
+from notewright.engine.changes.history import list_changes
+from notewright.ledger.base import Past
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[LiveServer]:
+    with live_server(tmp_path) as running:
+        yield running
+
+
+def path_of(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.path}?{parts.query}"
+
+
+def test_a_document_is_read_and_updated_without_a_websocket(server: LiveServer) -> None:
+    doc_id = server.id_of("Tea.md")
+    ours: Doc[Any] = Doc()
+    text = ours.get("contents", type=Text)
+    ours.apply_update(server.ask("GET", f"/d/{doc_id}/as-update").data)  # type: ignore[attr-defined]
+    assert str(text) == "Steep it.\n"
+    before = ours.get_state()
+    text += "By HTTP.\n"
+    with server.client("Tea.md") as ann:
+        ann.sync()
+        assert server.ask("POST", f"/d/{doc_id}/update", ours.get_update(before)).status == 200
+        assert ann.has("By HTTP.")
+    assert server.ask("POST", f"/d/{doc_id}/update", b"nonsense").status == 400
+    assert server.says("Tea.md", "By HTTP.")
+    unknown = server.folder_id()[:37] + "0" * 36
+    for method, path in (
+        ("GET", f"/d/{unknown}/as-update"),
+        ("POST", f"/doc/{unknown}/auth"),
+        ("GET", "/d/x/as-update"),
+    ):
+        assert server.ask(method, path).status == 404, path
+
+
+def test_a_new_document_is_there_before_it_has_a_path(server: LiveServer) -> None:
+    made = server.json("POST", "/doc/new")["docId"]
+    assert made.startswith(server.folder_id()[:37])
+    chosen = server.folder_id()[:37] + "1" * 8 + "-1111-1111-1111-" + "1" * 12
+    assert server.json("POST", "/doc/new", {"docId": chosen})["docId"] == chosen
+    for body in ({"docId": "../x"}, {"docId": 7}, [], b"{"):
+        assert server.ask("POST", "/doc/new", body).status == 400, body
+    given = server.json("POST", f"/doc/{chosen}/auth", {"validForSeconds": 60})
+    with server.at(f"{given['url']}/{chosen}?token={given['token']}") as client:
+        client.sync().type("Nowhere yet.")
+        client.ask_status(b"\x01")
+        assert client.until(lambda: client.acked)
+    for body in ({"authorization": "all"}, {"validForSeconds": 0}, {"validForSeconds": "1"}, {"scope": "world"}):
+        assert server.ask("POST", f"/doc/{chosen}/auth", body).status == 400, body
+
+
+def test_the_folder_document_says_what_the_folder_has(server: LiveServer) -> None:
+    folder = server.folder_id()
+    with server.at(f"/d/{folder}/ws/{folder}") as client:
+        client.sync()
+        from pycrdt import Map
+
+        found = client.doc.get("filemeta_v0", type=Map)
+        assert client.until(lambda: "/Tea.md" in found)
+        assert f"{folder[:36]}-{found['/Tea.md']['id']}" == server.id_of("Tea.md")
+
+
+def test_files_are_downloaded_and_uploaded_by_what_they_hold(server: LiveServer) -> None:
+    doc_id = server.id_of("Tea.md")
+    old, new = (server.notes / "Tea.md").read_bytes(), b"# Uploaded\n"
+    old_hash, new_hash = hashlib.sha256(old).hexdigest(), hashlib.sha256(new).hexdigest()
+    assert server.ask("HEAD", f"/f/{doc_id}?hash={old_hash}").status == 200
+    assert server.ask("HEAD", f"/f/{doc_id}?hash={new_hash}").status == 404
+    (entry,) = server.json("GET", f"/f/{doc_id}/history")["files"]
+    assert (entry["hash"], entry["size"]) == (old_hash, len(old))
+    url = server.json("GET", f"/f/{doc_id}/download-url?hash={old_hash}")["downloadUrl"]
+    answer = server.ask("GET", path_of(url))
+    assert answer.data == old and "sandbox" in answer.headers["content-security-policy"]  # type: ignore[attr-defined]
+    assert server.ask("PUT", path_of(url).replace("/download", "/upload"), new).status == 403, "it is for reading"
+    upload = path_of(server.json("POST", f"/f/{doc_id}/upload-url?hash={new_hash}")["uploadUrl"])
+    assert server.ask("PUT", upload, b"other bytes").status == 409
+    assert server.ask("PUT", upload, new).status == 200
+    assert (server.notes / "Tea.md").read_bytes() == new
+    (change, *_) = list_changes(server.site.library.default, Past(path="Tea.md", limit=1))
+    assert change.actor.surface == "live"
+    assert server.ask("GET", f"/f/{doc_id}/download?hash=zz").status == 400
