@@ -22,6 +22,7 @@ from tests.server.test_page_browser import Watched, browser, contrasts, pytestma
 from tests.web import client_of
 from websockets.sync.client import connect
 
+from notewright.engine.library import change
 from notewright.server.live import frames
 from notewright.server.live.frames import ClientState
 
@@ -246,6 +247,20 @@ def test_the_name_of_who_is_signed_in_is_shown_and_a_revoked_one_is_told_to_sign
         expect(one.page.locator("#edit-state")).to_contain_text("Signed out", timeout=40_000)
         expect(two.page.locator("#edit-people li")).to_have_count(0)
         two.clean()
+
+
+def test_who_may_write_no_more_is_told_and_may_go_on_when_they_may_again(browser: Browser, site: Site) -> None:
+    with tab(browser, site) as watched:
+        page = opened(watched)
+        change(site.config, site.registry, "main", {"read_only": True})
+        state = page.locator("#edit-state")
+        expect(state).to_contain_text("You may not write here any more", timeout=40_000)
+        page.keyboard.type("No. ")
+        change(site.config, site.registry, "main", {"read_only": None})
+        expect(state).to_have_text("Saved", timeout=40_000)
+        page.locator(".cm-content").press("Control+End")
+        page.keyboard.type("Yes.")
+        eventually((site.place() / "Tea.md").read_text, "# Tea\n\nSteep it.\nYes.")
 
 
 def test_what_another_client_says_of_itself_is_text_and_a_place_and_nothing_else(browser: Browser, site: Site) -> None:

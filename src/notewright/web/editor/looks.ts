@@ -12,7 +12,7 @@ const theme = EditorView.theme({
   "&": { color: "var(--ink)", backgroundColor: "var(--raised)", border: "1px solid var(--soft)", borderRadius: ".5rem" },
   "&.cm-focused": { outline: ".18rem solid var(--ring)", outlineOffset: ".12rem" },
   ".cm-scroller": { fontFamily: "var(--sans)", lineHeight: "1.6" },
-  ".cm-content": { padding: "1.6rem 0 40vh", caretColor: "var(--ink)", minHeight: "60vh" },
+  ".cm-content": { padding: "1.6rem 0 40vh", caretColor: "var(--ink)", minHeight: "60vh", overflowX: "clip" },
   ".cm-line": { padding: "0 1.1rem", unicodeBidi: "plaintext" },
   ".cm-code": { fontFamily: "var(--mono)", fontSize: ".92em" },
   ".cm-caret": { position: "relative", borderLeft: ".14em solid var(--who)", marginLeft: "-.07em", marginRight: "-.07em" },
