@@ -102,6 +102,17 @@ def test_connect_says_where_yjs_clients_go_and_the_folder_document_only_to_those
         assert address in less and not re.search(folder, less)
 
 
+def test_what_is_loaded_comes_compressed_to_those_who_take_it(site: Site) -> None:
+    address = f"{site.base}/static/editor.js"
+    plain = httpx2.get(address, headers={"accept-encoding": "identity"})
+    small = httpx2.get(address, headers={"accept-encoding": "gzip"})
+    assert small.headers["content-encoding"] == "gzip" and "content-encoding" not in plain.headers
+    assert small.content == plain.content and small.headers["etag"] != plain.headers["etag"]
+    assert int(small.headers["content-length"]) < 150_000
+    known = {"accept-encoding": "gzip", "if-none-match": small.headers["etag"]}
+    assert httpx2.get(address, headers=known).status_code == 304
+
+
 @pytest.mark.slow
 def test_every_worker_shows_the_editor_although_one_has_the_documents(tmp_path: Path) -> None:
     write_files(tmp_path / "Main", {"Tea.md": "# Tea\n"})
