@@ -287,6 +287,16 @@ def test_what_another_client_says_of_itself_is_text_and_a_place_and_nothing_else
         expect(people).to_have_count(0)
 
 
+def test_a_note_that_is_hard_to_colour_is_opened_all_the_same(browser: Browser, site: Site) -> None:
+    (site.place() / "Hard.md").write_text("[a](" * 250_000)  # a tenth of it takes seconds to parse
+    with tab(browser, site) as watched:
+        page = opened(watched, "Hard.md")
+        page.keyboard.type("Quick. ")
+        expect(page.locator("#edit-state")).to_have_text("Saved")
+        expect(page.locator(".cm-content")).to_contain_text("Quick. ")
+        watched.clean()
+
+
 def test_the_editor_is_left_by_keyboard_and_labelled(browser: Browser, site: Site) -> None:
     with tab(browser, site) as watched:
         page = opened(watched)

@@ -8,6 +8,7 @@ import { keymap } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import type { BlockParser, MarkdownParser } from "@lezer/markdown";
 
+const MAX_INLINE_CHARS = 5_000;
 const FENCE = /^---\s*$/;
 
 const properties: BlockParser = {
@@ -30,6 +31,11 @@ const parser = (markdownLanguage.parser as MarkdownParser).configure({
   defineNodes: [{ name: "Properties", block: true, style: tags.comment }],
   parseBlock: [properties],
 });
+
+// Brackets take the parser a time that grows with their square: 50 kB of them in one paragraph seconds, a note of 5 MB
+// without an empty line half a minute. What is longer than this is text without colours.
+const parseInline = parser.parseInline.bind(parser);
+parser.parseInline = (text, offset) => (text.length > MAX_INLINE_CHARS ? [] : parseInline(text, offset));
 
 export const markdown: Extension = [
   new Language(markdownLanguage.data, parser, [], "markdown"),
