@@ -1,5 +1,6 @@
 """Other people's Yjs clients in our live documents."""
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from tests.clients.conftest import MODULES, Npm
 from tests.clients.yjs import YjsClients
 from tests.server.live.parts import LiveServer, live_server
+from tests.server.live.test_workers import served
 
 pytestmark = pytest.mark.slow
 
@@ -83,3 +85,28 @@ def test_a_person_who_lost_the_right_is_out(server: LiveServer, clients: YjsClie
     clients.until("Guest", lambda seen: not seen["synced"])
     clients.do("type", name="Guest", words="Too late.")
     assert not server.says("Tea.md", "Too late", seconds=1.5)
+
+
+def test_real_clients_come_back_after_the_server_was_killed(tmp_path: Path, clients: YjsClients) -> None:
+    with served(tmp_path, workers=1) as team:
+        base = f"127.0.0.1:{team.port}"
+        clients.do("open", name="Ann", kind="y-websocket", url=f"ws://{base}/w/notes/live", room="Tea.md")
+        clients.until("Ann", lambda seen: seen["synced"])
+        (made,) = re.findall(r'"docId":"([^"]+)"', team.ask("POST", "/doc/new").decode())
+        clients.do("open", name="Bob", kind="y-sweet", doc=made, auth=f"http://{base}/doc/{made}/auth")
+        clients.until("Bob", lambda seen: seen["synced"])
+        clients.do("type", name="Ann", words="before ")
+        clients.do("type", name="Bob", words="before ")
+        clients.until("Bob", lambda seen: seen["saved"])
+        team.process.kill()
+        clients.until("Ann", lambda seen: not seen["synced"])
+        clients.do("type", name="Ann", words="meanwhile ")
+        clients.do("type", name="Bob", words="meanwhile ")
+    with served(tmp_path, workers=1, port=team.port):
+        clients.until("Bob", lambda seen: seen["synced"] and seen["saved"])
+        clients.until("Ann", lambda seen: seen["synced"])
+        clients.do("open", name="Eve", kind="y-websocket", url=f"ws://{base}/w/notes/live", room="Tea.md")
+        clients.do("open", name="Oz", kind="y-sweet", doc=made, auth=f"http://{base}/doc/{made}/auth")
+        clients.until("Eve", lambda seen: seen["text"] == "Steep it.\nbefore meanwhile ")
+        clients.until("Oz", lambda seen: seen["text"] == "before meanwhile ")
+    assert (tmp_path / "notes" / "Tea.md").read_text() == "Steep it.\nbefore meanwhile "

@@ -154,7 +154,7 @@ class Site:
             told=self.operations.told,
         )
         turns = ConcurrencyLimits.of(config, self.traffic)
-        live, connections = self._live()
+        live, connections = self._live(turns)
         site = SiteContext(
             self.library, self.workers, registry, config, cookies, self.audit, turns, self.traffic, self._hosts
         )
@@ -183,7 +183,7 @@ class Site:
         """Whether any workspace has live documents."""
         return any(one.live for one in effective_workspaces(self.config, self.registry, added=True))
 
-    def _live(self) -> "tuple[list[GuardedRoute | GuardedSocket], Connections | None]":
+    def _live(self, turns: ConcurrencyLimits) -> "tuple[list[GuardedRoute | GuardedSocket], Connections | None]":
         """The addresses of live documents, where there are any, and who comes there: loaded only then."""
         if not self.is_live:
             return [], None
@@ -198,7 +198,7 @@ class Site:
         most = max(1, config["http.max_connections"] * 3 // 4)  # the others are for everything else
         connections = Connections(library, callers, hosts, workers, staying, most)
         most_bytes = config["http.max_request_bytes"]
-        live = LiveSite(library, callers, hosts, workers, connections, config["http.public_url"], most_bytes)
+        live = LiveSite(library, callers, hosts, workers, connections, turns, config["http.public_url"], most_bytes)
         return live.routes(), connections
 
     def _doors(self, surfaces: Sequence[Surface], issuer: "Issuer | None") -> list[GuardedRoute]:

@@ -52,7 +52,7 @@ class RequestLog:
             elif kind in ("http.response.body", "websocket.http.response.body"):
                 visit.size += len(message.get("body", b""))
             elif kind == "websocket.send":
-                visit.size += len(message["bytes"])
+                visit.size += len(message.get("bytes") or b"")
             elif kind in _HANDSHAKE and not visit.status:
                 visit.status = _HANDSHAKE[kind]
             await send(message)

@@ -1,17 +1,20 @@
 """The document and file calls of the relay's protocol, over HTTP."""
 
 import hashlib
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from pycrdt import Doc, Text
+from pycrdt import Doc, Map, Text
+from tests.server.listener import until
 from tests.server.live.parts import LiveServer, live_server
 
 from notewright.engine.changes.history import list_changes
 from notewright.ledger.base import Past
+from notewright.server.live import frames
 
 
 @pytest.fixture
@@ -64,15 +67,42 @@ def test_a_new_document_is_there_before_it_has_a_path(server: LiveServer) -> Non
         assert server.ask("POST", f"/doc/{chosen}/auth", body).status == 400, body
 
 
-def test_the_folder_document_says_what_the_folder_has(server: LiveServer) -> None:
-    folder = server.folder_id()
-    with server.at(f"/d/{folder}/ws/{folder}") as client:
-        client.sync()
-        from pycrdt import Map
+def test_a_client_makes_a_note_with_its_document_first_and_its_name_after(server: LiveServer) -> None:
+    folder, part = server.folder_id(), str(uuid.uuid4())
+    doc_id = folder[:37] + part
+    with server.at(f"/d/{doc_id}/ws/{doc_id}") as note, server.at(f"/d/{folder}/ws/{folder}") as names:
+        note.sync().type("# Made by a client\n")
+        note.ask_status(b"\x01")
+        assert note.until(lambda: note.acked)
+        names.sync()
+        files, docs = names.doc.get("filemeta_v0", type=Map), names.doc.get("docs", type=Map)
+        assert names.until(lambda: "/Tea.md" in files)
+        before = names.doc.get_state()
+        with names.doc.transaction():
+            files["/Made.md"], docs["/Made.md"] = {"id": part, "type": "markdown", "version": 0}, part
+        names.send(frames.sync(frames.UPDATE, names.doc.get_update(before)))
+        assert until(lambda: (server.notes / "Made.md").exists(), 20)
+        note.type("and typed on\n")
+        assert server.says("Made.md", "# Made by a client\nand typed on\n")
+    for forged in (folder[:37] + "..x", folder[:37] + "x" * 36, "0" * 36 + "-" + part):
+        with server.at(f"/d/{forged}/ws/{forged}") as client:
+            assert client.closed()[0] == 4404, forged
 
-        found = client.doc.get("filemeta_v0", type=Map)
-        assert client.until(lambda: "/Tea.md" in found)
-        assert f"{folder[:36]}-{found['/Tea.md']['id']}" == server.id_of("Tea.md")
+
+def test_an_attachment_has_an_id_in_the_folder_document(server: LiveServer) -> None:
+    folder = server.folder_id()
+    with server.at(f"/d/{folder}/ws/{folder}") as names:
+        files = names.sync().doc.get("filemeta_v0", type=Map)
+        assert names.until(lambda: "/cup.png" in files)
+        doc_id = folder[:37] + files["/cup.png"]["id"]
+        assert f"{folder[:37]}{files['/Tea.md']['id']}" == server.id_of("Tea.md")
+    new = b"\x89PNG another cup"
+    assert server.ask("GET", f"/f/{doc_id}/download").data == (server.notes / "cup.png").read_bytes()  # type: ignore[attr-defined]
+    upload = server.json("POST", f"/f/{doc_id}/upload-url?hash={hashlib.sha256(new).hexdigest()}")["uploadUrl"]
+    assert server.ask("PUT", path_of(upload), new).status == 200
+    assert (server.notes / "cup.png").read_bytes() == new
+    with server.at(f"/d/{doc_id}/ws/{doc_id}") as client:
+        assert client.closed()[0] == 4422, "it is no text"
 
 
 def test_files_are_downloaded_and_uploaded_by_what_they_hold(server: LiveServer) -> None:

@@ -47,7 +47,9 @@ def refused(server: LiveServer, path: str, token: str | None = None, **more: Any
     return told.value.response.status_code
 
 
-def test_nobody_comes_in_without_a_token_once_there_is_one(server: LiveServer, people: dict[str, str]) -> None:
+def test_nobody_comes_in_without_a_token_once_there_is_one(
+    server: LiveServer, people: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
     doc_id = server.id_of("Tea.md")
     for path in ("/w/notes/live/Tea.md", f"/d/{doc_id}/ws/{doc_id}", "/w/none/live/x", "/nowhere"):
         assert refused(server, path) == 401
@@ -57,6 +59,7 @@ def test_nobody_comes_in_without_a_token_once_there_is_one(server: LiveServer, p
     assert server.ask("POST", f"/doc/{doc_id}/auth", {}).status == 401
     assert server.ask("GET", f"/d/{doc_id}/as-update?token=nwd_AAAA").status == 401
     assert server.ask("GET", "/ready").data == b'{"ok":true}'  # type: ignore[attr-defined]
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING], "strangers cannot fill the log"
 
 
 def test_a_reader_reads_and_is_told_that_it_may_not_write(server: LiveServer, people: dict[str, str]) -> None:

@@ -137,6 +137,10 @@ def test_clients_at_different_workers_meet_and_survive_the_one_that_dies(tmp_pat
             assert str(ann.text).count("Steep it.") == 1
             ann.type("After.\n")
             assert bob.has("After.")
+            team.process.send_signal(signal.SIGHUP)
+            assert ann.closed()[0] == bob.closed()[0] == 1012, "the configuration is read again"
+        with team.client() as ann:
+            assert ann.has("After.")
     assert "After." in (place / "notes" / "Tea.md").read_text(), "what was typed is in the file at the end"
 
 

@@ -24,6 +24,11 @@ class BoundedWebSocket(WebSocketsSansIOProtocol, BoundedSocket):
         super().connection_lost(exc)
         self.left()
 
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and self.close_sent:
+            self.handshake_complete = True  # it was refused, of which uvicorn would write an error for every stranger
+
     def look(self, now: float) -> None:
         """A client that takes nothing of what waits for it is shown out."""
         waiting = self.transport.get_write_buffer_size()

@@ -96,7 +96,10 @@ class Connections:
         try:
             shown = caller.principal.library(self._library)
             ws, doc_id = await find(await self._threads.run(shown.workspaces))
-            writes = caller.may_write(ws.access, doc_id, await self._hosts.names(ws, [doc_id]))
+            names = await self._hosts.names(ws, [doc_id])
+            writes = caller.may_write(ws.access, doc_id, names)
+            if writes and names.may_begin(doc_id):
+                await self._hosts.call(ws, "new", doc_id, caller.actor)
             member = await self._hosts.join(ws, doc_id, caller.actor, writes)
         except Problem as problem:
             return await _close(send, *close_of(problem))

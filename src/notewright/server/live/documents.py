@@ -1,5 +1,6 @@
 """Which documents there are, by what their host says, and who may open which of them. Pure."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ from notewright.engine.access import Access
 from notewright.errors import Forbidden, NotFound, ReadOnly
 from notewright.notes.path import NotePath
 
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 RELAY_CHARS = 36  # of an id: the part that all documents of a folder share
 
 
@@ -21,6 +23,11 @@ class DocumentNames:
     def scope(self) -> str:
         """What the ids of all documents of this folder begin with."""
         return self.folder_id[:RELAY_CHARS] + "-"
+
+    def may_begin(self, doc_id: str) -> bool:
+        """A client that makes a note opens its document by an id of its own, before the folder document has it."""
+        part = doc_id.removeprefix(self.scope)
+        return doc_id.startswith(self.scope) and self.paths.get(doc_id) is None and _UUID.fullmatch(part) is not None
 
     def may_hold(self, doc_id: str) -> bool:
         return doc_id.startswith(self.scope) or self.paths.get(doc_id) is not None

@@ -46,6 +46,7 @@ LOOK_SECONDS = 0.5  # between two looks at whether we became one
 THREADS = 16
 RESTARTED = 1012  # close code: come again
 KEPT_SECONDS = 20.0  # for an update to be on disk
+CLOSE_SECONDS = 2.0  # for other processes to hear that we end
 STALLED_SECONDS = 20.0  # for which a process may take nothing of what it is sent
 _FRAME, _END = b"\x00", b"\x01"
 _LENGTH = struct.Struct(">I")
@@ -113,7 +114,7 @@ class LiveHosts:
                 for ws in await self._threads.run(self._library.workspaces):
                     if ws.live is not None and ws.live.hosting:
                         await (await self._host(ws)).listen()
-            except Problem as problem:  # the library cannot be opened, and says so to all who ask
+            except Exception as problem:  # the library cannot be opened, and says so to all who ask
                 log.debug("no live documents yet: %s", problem)
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -235,6 +236,7 @@ class _Host:
         self._place, self._threads = place, threads
         self._server: asyncio.Server | None = None
         self._alone = False  # nobody can reach us
+        self._serving: set[asyncio.Task[None]] = set()  # who came from other processes
         self._beginning = asyncio.Lock()
 
     async def listen(self) -> None:
@@ -252,10 +254,18 @@ class _Host:
         if self._server is not None:
             self._server.close()
             self._place.unlink(missing_ok=True)
+        if self._serving:
+            _, late = await asyncio.wait(self._serving, timeout=CLOSE_SECONDS)
+            for one in late:
+                one.cancel()
         await self.rooms.closed()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        wire = _Wire(reader, writer)
+    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving = asyncio.ensure_future(self._answer(_Wire(reader, writer)))
+        self._serving.add(serving)
+        serving.add_done_callback(self._serving.discard)
+
+    async def _answer(self, wire: "_Wire") -> None:
         try:
             asked, body = json.loads(await wire.next()), await wire.next()
             try:

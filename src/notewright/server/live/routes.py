@@ -25,7 +25,9 @@ from notewright.mcp.jsonrpc import parsed
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.notes.path import NotePath
 from notewright.server.auth.authenticate import METADATA_URL, GuardedRoute, GuardedSocket, Refused, base_url, challenge
+from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.http_status import STATUS
+from notewright.server.listen.uvicorn_server import MAX_FRAME_BYTES
 from notewright.server.live import tokens
 from notewright.server.live.callers import Caller, Callers
 from notewright.server.live.connections import Connections, Find
@@ -48,6 +50,7 @@ class LiveSite:
     hosts: LiveHosts
     threads: ThreadPool
     connections: Connections
+    turns: ConcurrencyLimits
     public_url: str | None
     most_bytes: int  # of one request
 
@@ -78,11 +81,13 @@ class LiveSite:
                 how = {"WWW-Authenticate": challenge(caller, request.scope[METADATA_URL])}
                 return JSONResponse(told, caller.status, how)
             try:
-                return await answer(request, caller)
+                async with self.turns.turn(caller.principal.user or caller.visitor.address):
+                    return await answer(request, caller)
             except Problem as problem:
                 return JSONResponse({"error": str(problem)}, STATUS[problem.code], PRIVATE)
 
-        return GuardedRoute(path, endpoint, need="open", methods=[method], most_bytes=self.most_bytes)
+        most = self.most_bytes if method == "PUT" else min(self.most_bytes, MAX_FRAME_BYTES)
+        return GuardedRoute(path, endpoint, need="open", methods=[method], most_bytes=most)
 
     # ---- documents ----
 
