@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -13,8 +14,12 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
+from xml.sax.saxutils import unescape
 
 import obstore
 import pytest
@@ -115,6 +120,7 @@ class Proxy:
     latency: float = 0.0
     breaks: Break | None = None
     listing: bytes | None = None  # the answer to every LIST, where it is given
+    last_modified: dict[str, float] = field(default_factory=dict)  # times told for keys until somebody writes them
     counts: Counter[str] = field(default_factory=Counter)
     most_at_once: int = 0
     port: int = 0
@@ -146,9 +152,11 @@ class Proxy:
         self._started.set()
         self._loop.run_forever()
         server.close()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-            self._loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+        while tasks := asyncio.all_tasks(self._loop):  # a connection that was accepted meanwhile is a task more
+            for task in tasks:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.run_until_complete(asyncio.sleep(0))  # what was closed just now lets go of its socket
         self._loop.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -193,6 +201,8 @@ class Proxy:
                 return False
             behind.write(head + body)
             status, answer_head, answer = await _read_answer(behind_reader, method)
+            if self.last_modified:
+                answer_head, answer = self._retimed(kind, unquote(key), answer_head, answer)
             if fault == "drop_after":
                 return False
             if fault == "truncate":
@@ -206,6 +216,41 @@ class Proxy:
             return True
         finally:
             self._under_way -= 1
+
+    def _retimed(self, kind: str, key: str, head: bytes, answer: bytes) -> tuple[bytes, bytes]:
+        """The same answer with the times that were given."""
+        if kind in ("PUT", "DELETE"):
+            self.last_modified.pop(key, None)
+        elif kind == "LIST":
+            answer = _CONTENTS.sub(self._listed_time, _unchunked(head, answer))
+            head = re.sub(rb"(?i)\r\n(transfer-encoding|content-length):[^\r]*", b"", head)
+            head = head.replace(b"\r\n\r\n", b"\r\nContent-Length: %d\r\n\r\n" % len(answer))
+        elif key in self.last_modified:
+            moment = formatdate(self.last_modified[key], usegmt=True).encode()
+            head = re.sub(rb"(?i)(\r\nlast-modified:)[^\r]*", rb"\1 " + moment, head)
+        return head, answer
+
+    def _listed_time(self, found: re.Match[bytes]) -> bytes:
+        moment = self.last_modified.get(unescape(unquote(found[2].decode())))
+        if moment is None:
+            return found[0]
+        return found[1] + datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z").encode() + found[4]
+
+
+_CONTENTS = re.compile(rb"(<Contents>.*?<Key>(.*?)</Key>.*?<LastModified>)(.*?)(</LastModified>)", re.DOTALL)
+
+
+def _unchunked(head: bytes, answer: bytes) -> bytes:
+    if b"transfer-encoding: chunked" not in head.lower():
+        return answer
+    pieces, at = [], 0
+    while True:
+        line_end = answer.index(b"\r\n", at)
+        size = int(answer[at:line_end].partition(b";")[0], 16)
+        if size == 0:
+            return b"".join(pieces)
+        pieces.append(answer[line_end + 2 : line_end + 2 + size])
+        at = line_end + 2 + size + 2
 
 
 async def _read_head(reader: asyncio.StreamReader) -> tuple[bytes, dict[str, str]]:

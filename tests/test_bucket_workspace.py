@@ -218,6 +218,18 @@ def test_workspace_add_takes_a_bucket_with_its_settings_and_refuses_what_cannot_
     assert "endpoint cannot be set" in capsys.readouterr().err
 
 
+def test_a_folder_called_as_the_prefix_is_found_by_its_path_on_the_command_line(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.weed.endpoint)
+    bucket.put("Tea.md", b"tea\n")
+    bucket.put(f"{bucket.prefix}/Tea.md", b"other tea\n")
+    for typed in (f"{bucket.prefix}/Tea.md", f"{bucket.location}/{bucket.prefix}/Tea.md"):
+        asked = ["rename", typed, "Chai", "--dry-run", "--workspace", bucket.location, "--state", str(tmp_path)]
+        assert main(asked) == 0
+        assert f"{bucket.prefix}/Tea.md" in capsys.readouterr().out
+
+
 def test_the_api_makes_workspaces_beneath_a_prefix(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,11 +74,12 @@ def test_a_live_bucket_is_refused_in_words(here: Path) -> None:
         loaded(here, "live:nowhere")
 
 
-def test_a_backup_cannot_go_to_a_bucket_yet(here: Path) -> None:
-    with pytest.raises(Invalid, match="are not in this version"):
-        loaded(here, "Work", file=written(here, '[backup]\nto = "s3://bucket/backups"\n'))
-    with pytest.raises(Invalid, match="are not in this version"):
-        loaded(here, "Work", environ={"NOTEWRIGHT_BACKUP_TO": "s3://bucket/backups"})
+def test_a_backup_may_go_to_a_bucket(here: Path) -> None:
+    in_file = written(here, '[backup]\nto = "S3://bucket/backups/"\nendpoint = "https://s3.example"\n')
+    told = loaded(here, "Work", file=in_file)
+    assert (told["backup.to"], told["backup.endpoint"]) == ("s3://bucket/backups", "https://s3.example")
+    with pytest.raises(Invalid, match="no bucket's name"):
+        loaded(here, "Work", environ={"NOTEWRIGHT_BACKUP_TO": "s3://b/backups"})
 
 
 @pytest.mark.parametrize("name", ["second_brain", "second-brain"])

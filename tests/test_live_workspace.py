@@ -62,10 +62,7 @@ def opened(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 class Person(Typist):
-    def type(self, words: str, at: int | None = None) -> None:
-        before = self.doc.get_state()
-        self.text.insert(len(self.text) if at is None else at, words)
-        self.document.apply(self.own.get_update(before), by=ANN, source=self)
+    by = ANN
 
 
 def open_note(ws: Workspace, path: NotePath = A) -> Document:

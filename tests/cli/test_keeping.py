@@ -54,9 +54,15 @@ def test_backup_says_what_was_copied_and_where(desk: Desk) -> None:
     assert f"{record['date']}  3 files, 278 bytes: notes\n" in desk.run("backup", "--to", desk.to, "--list")[0]
 
 
-@pytest.mark.parametrize("words", [["backup", "--to"], ["restore", "--from"], ["restore", "--from", "x", "--into"]])
-def test_a_bucket_is_no_place_for_backups_yet(desk: Desk, words: list[str]) -> None:
-    assert "buckets (s3://…) are not in this version. name a folder" in desk.run(*words, "s3://b/x", code=2)[1]
+@pytest.mark.parametrize("words", [["backup", "--to"], ["restore", "--from"]])
+def test_a_place_for_backups_that_is_no_bucket_is_refused(desk: Desk, words: list[str]) -> None:
+    assert "'b' is no bucket's name. write it as s3://bucket/prefix" in desk.run(*words, "s3://b/x", code=2)[1]
+
+
+def test_a_backup_is_not_restored_into_a_bucket_as_plain_files(desk: Desk) -> None:
+    desk.run("backup", "--to", desk.to)
+    err = desk.run("restore", "--from", desk.to, "--into", "s3://bucket/x", code=2)[1]
+    assert err.startswith("notewright: --into takes a folder. serve that bucket as a workspace")
 
 
 def test_a_command_on_what_is_no_bucket_is_refused(desk: Desk) -> None:

@@ -379,7 +379,7 @@ def test_backups_are_neither_among_the_notes_nor_around_them(workspace: MakeWork
     for place in (tmp_path / "Main" / "to", tmp_path / "Main" / ".to", tmp_path / "Main", tmp_path / "way" / "to"):
         with pytest.raises(Invalid, match="is inside the workspace Main"):
             back_up([ws], place, now=day(0))
-    with pytest.raises(Invalid, match="the workspace Main lies in the folder for backups"):
+    with pytest.raises(Invalid, match="the workspace Main lies in the place for backups"):
         back_up([ws], tmp_path, now=day(0))
     with pytest.raises(NotFound, match="is not there"):
         back_up([ws], tmp_path / "no" / "such", now=day(0))

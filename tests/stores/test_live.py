@@ -27,6 +27,8 @@ A, B = NotePath("a.md"), NotePath("b.md")
 class Typist:
     """A Yjs client of one document, without a wire between. What it is told it takes in when it is asked for."""
 
+    by: Any = None
+
     def __init__(self, document: Document) -> None:
         self.document = document
         self.own: Doc[Any] = Doc()
@@ -49,10 +51,13 @@ class Typist:
     def _end(self, reason: str) -> None:
         self.ended = reason
 
-    def type(self, words: str, at: int | None = None) -> None:
+    def type(self, words: str, at: int | Callable[[str], int] | None = None) -> None:
+        """At a place in bytes, by default at the end."""
         before = self.doc.get_state()
-        self.text.insert(len(self.text) if at is None else at, words)
-        self.document.apply(self.doc.get_update(before), by="ann", source=self)
+        text = self.own.get("contents", type=Text)
+        place = len(text) if at is None else at if isinstance(at, int) else at(str(text))
+        text.insert(place, words)
+        self.document.apply(self.own.get_update(before), by=self.by, source=self)
 
 
 class Home:
@@ -73,6 +78,7 @@ class Home:
         """As by kill -9: nothing is saved, the kernel lets the lock go. What was committed is on the disk."""
         documents = self.documents
         documents._stop.set()
+        documents._wake.set()
         if documents._saver is not None:
             documents._saver.join()
         if documents._log is not None:
@@ -152,7 +158,7 @@ def test_what_a_tool_says_of_an_older_version_is_made_to_the_newer(home: Home) -
     ann.type("three\n")
     shown = home.store.recall(A, seen.version[:8])
     assert shown is not None and shown.data == b"one\ntwo\n"
-    assert home.store.rebase(A, b"ONE\ntwo\n", seen=shown.version) == b"ONE\ntwo\nthree\n"
+    assert home.store.rebase(A, b"ONE\ntwo\n", seen=shown.version, onto=home.store.read(A)) == b"ONE\ntwo\nthree\n"
 
 
 def test_a_saved_file_is_merged_into_what_is_typed(home: Home) -> None:

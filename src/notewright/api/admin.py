@@ -1,6 +1,7 @@
 """Who asks, who may, and backups: what concerns the whole server."""
 
 import time
+from contextlib import closing
 from typing import Any
 
 from notewright.accounts.base import Grant, Token
@@ -10,6 +11,7 @@ from notewright.api.schemas import BACKUP, BACKUPS, LISTED_BACKUP, ME, NEW_TOKEN
 from notewright.config.settings import SURFACES, surface_name
 from notewright.engine.library import digest_of, new_token
 from notewright.engine.transfer.backup import back_up
+from notewright.engine.transfer.manifest import BackupPlace
 from notewright.engine.transfer.restore import backups
 from notewright.errors import Invalid, NotFound
 
@@ -92,20 +94,22 @@ def _token_record(one: Token, now: float) -> dict[str, Any]:
 @operations.add("POST /api/v1/backup", "owner", "Make today's backup now", BACKUP)
 def make_backup(asked: ApiRequest) -> dict[str, Any]:
     """Of everything that is served, whatever is hidden from agents."""
-    place, days = _backup_folder(asked), asked.site.config["backup.keep_days"]
-    result = back_up(asked.site.library.workspaces(), place, keep_days=days)
+    days = asked.site.config["backup.keep_days"]
+    with closing(_backup_place(asked)) as place:
+        result = back_up(asked.site.library.workspaces(), place, keep_days=days)
     asked.audited("backup", date=result.date, success=result.success, errors=len(result.errors))
     return result.record()
 
 
 @operations.add("GET /api/v1/backups", "owner", "The backups there are", BACKUPS)
 def list_backups(asked: ApiRequest) -> dict[str, Any]:
-    return {"backups": [fill(LISTED_BACKUP, one) for one in backups(_backup_folder(asked))]}
+    with closing(_backup_place(asked)) as place:
+        return {"backups": [fill(LISTED_BACKUP, one) for one in backups(place)]}
 
 
-def _backup_folder(asked: ApiRequest) -> str:
+def _backup_place(asked: ApiRequest) -> BackupPlace:
     place = asked.site.config["backup.to"]
     if not place:
-        hint = "set backup.to in the configuration to a folder for them"
+        hint = "set backup.to in the configuration to a folder or bucket for them"
         raise Invalid("no folder for backups was given", hint=hint, what="backup.to")
-    return str(place)
+    return asked.site.open_backups(str(place))

@@ -4,7 +4,7 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -17,6 +17,7 @@ from notewright.accounts.base import Accounts
 from notewright.api.schemas import Schema
 from notewright.config.load import Config
 from notewright.engine.library import Library
+from notewright.engine.transfer.manifest import BackupPlace
 from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
 from notewright.errors import Invalid, NotFound, Unavailable
 from notewright.ledger.base import Actor
@@ -50,6 +51,7 @@ class SiteContext:
     audit: AuditLog
     turns: ConcurrencyLimits  # one reader of many pages leaves threads to the others
     limiter: Limiter  # for guesses at /sign-in
+    open_backups: Callable[[str], BackupPlace]  # to be closed
     hosts: "LiveHosts | None" = None  # of live documents, where there are any
 
     @property

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from notewright.accounts.base import Accounts
 from notewright.accounts.limits import MemoryRateLimits, RateLimits
-from notewright.app.opening import OpenWorkspaces, open_registry
+from notewright.app.opening import OpenWorkspaces, open_registry, refuse_buckets
 from notewright.config.load import Config, count_in
 from notewright.config.settings import SURFACES
 from notewright.engine.library import LateLibrary, Library
@@ -73,6 +73,7 @@ def refuse_mistakes(config: Config) -> None:
         raise Invalid(f"http.public_url is no address: {config['http.public_url']}", hint=hint, what="http.public_url")
     with contextlib.closing(open_registry(config)) as registry:
         refuse_strangers(config, registry)
+    refuse_buckets(config)
     tls.opened(config)
     if config["auth.issuer"]:
         from notewright.server.auth import oauth

@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import logging
 import socket
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -27,13 +29,15 @@ from notewright.app.compose import (
     surface_named,
     user,
 )
-from notewright.app.opening import OpenWorkspaces, open_registry
+from notewright.app.opening import OpenWorkspaces, open_backups, open_registry
 from notewright.config.load import Config
+from notewright.config.locations import is_bucket
 from notewright.config.settings import SURFACES
 from notewright.engine.library import LateLibrary, Library, effective_workspaces
 from notewright.engine.transfer.backup import BackupResult
 from notewright.engine.transfer.backup_schedule import Schedule
 from notewright.engine.transfer.restore import last_good_backup
+from notewright.errors import Problem
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server import mcp_endpoint
 from notewright.server.auth import protected_resource
@@ -60,6 +64,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 Around = contextlib.AbstractAsyncContextManager[object]
+ASK_AGAIN_SECONDS = 3600.0  # between two looks at a bucket for its last backup: they cost requests
 THREADS = 64  # for calls, in each process
 
 
@@ -93,6 +98,8 @@ class Site:
         self._hosts: LiveHosts | None = None
         self._shelf: OpenWorkspaces | None = None
         self._schedule: Schedule | None = None
+        self._last: float | None = None  # the last good backup in a bucket
+        self._ask_again = 0.0
 
     def _open(self) -> OpenWorkspaces:
         self._shelf = OpenWorkspaces(self.config, self.registry, heard=self.audit.wrote, live=True)
@@ -122,7 +129,8 @@ class Site:
     def _keep_backups(self) -> None:
         if to := self.config["backup.to"]:
             at, days = self.config["backup.at"], self.config["backup.keep_days"]
-            self._schedule = Schedule(self.library.workspaces, to, at=at, keep_days=days, told=self._backed_up)
+            place = partial(open_backups, to, self.config)
+            self._schedule = Schedule(self.library.workspaces, place, at=at, keep_days=days, told=self._backed_up)
             self._schedule.start()
 
     def _end_backups(self) -> None:
@@ -132,9 +140,18 @@ class Site:
 
     def _last_backup(self) -> float | None:
         to = self.config["backup.to"]
-        return last_good_backup(to) if to else None
+        if not to:
+            return None
+        if not is_bucket(to):
+            return last_good_backup(to)
+        if time.monotonic() >= self._ask_again:
+            self._ask_again = time.monotonic() + ASK_AGAIN_SECONDS
+            with contextlib.suppress(Problem), contextlib.closing(open_backups(to, self.config)) as place:
+                self._last = last_good_backup(place)
+        return self._last
 
     def _backed_up(self, result: BackupResult) -> None:
+        self._ask_again = 0.0
         self.audit.admin("backup", user="", success=result.success, files=result.files_backed_up)
 
     def app(self, surfaces: Sequence[Surface] | None = None, around: Sequence[Around] = ()) -> Starlette:
@@ -156,7 +173,16 @@ class Site:
         turns = ConcurrencyLimits.of(config, self.traffic)
         live, connections = self._live(turns)
         site = SiteContext(
-            self.library, self.workers, registry, config, cookies, self.audit, turns, self.traffic, self._hosts
+            self.library,
+            self.workers,
+            registry,
+            config,
+            cookies,
+            self.audit,
+            turns,
+            self.traffic,
+            lambda place: open_backups(place, config),
+            self._hosts,
         )
         feed = ActivityFeed(self.library, self.workers, registry)
 

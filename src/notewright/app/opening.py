@@ -16,12 +16,12 @@ from notewright.accounts.base import Accounts
 from notewright.accounts.sqlite import SqliteAccounts
 from notewright.config.aws import aws_endpoint, aws_profile, aws_region
 from notewright.config.load import Config, WorkspaceConfig
-from notewright.config.locations import is_bucket
+from notewright.config.locations import bucket_location, is_bucket
 from notewright.engine.access import Access
 from notewright.engine.indexing.indexer import Indexer
 from notewright.engine.library import Library, effective_workspaces
 from notewright.engine.workspace import Limits, Workspace
-from notewright.errors import Invalid, Problem
+from notewright.errors import Busy, Invalid, Problem
 from notewright.index.sqlite.index import SqliteIndex
 from notewright.ledger.base import Change, Ledger
 from notewright.ledger.sqlite import SqliteLedger
@@ -29,7 +29,8 @@ from notewright.locks import FileLocks
 from notewright.stores.base import Store
 from notewright.stores.folder.store import FolderStore
 
-if TYPE_CHECKING:  # loads pycrdt, which few need
+if TYPE_CHECKING:  # few need pycrdt, and a search loads no backups
+    from notewright.engine.transfer.manifest import BackupPlace
     from notewright.stores.live.documents import LiveDocuments
 
 log = logging.getLogger(__name__)
@@ -185,6 +186,39 @@ def close_workspace(ws: Workspace) -> None:
     ws.index.close()
     ws.ledger.close()
     ws.store.close()
+
+
+def open_backups(location: str, config: Config) -> "BackupPlace":
+    """The folder or bucket that backups are kept in, to be closed; refused as a workspace there would be."""
+    if not is_bucket(location):
+        from notewright.engine.transfer.backup_folder import BackupFolder
+
+        refuse_not_yet(location)
+        return BackupFolder(location)
+    from notewright.engine.transfer.backup_bucket import BackupBucket
+
+    endpoint, region = config["backup.endpoint"], config["backup.region"]
+    asked = WorkspaceConfig("backups", "backups", bucket_location(location), endpoint=endpoint, region=region)
+    return BackupBucket(open_store(asked, config))
+
+
+def refuse_buckets(config: Config) -> None:
+    """A Problem that says what to install or set, where a bucket of the configuration cannot be used: that of backups,
+    and the one that workspaces are made in."""
+    if is_bucket(config["backup.to"] or ""):
+        open_backups(config["backup.to"], config).close()
+    if is_bucket(root := config["workspaces_root"] or ""):
+        open_store(WorkspaceConfig("workspaces", "workspaces", root), config).close()
+
+
+def carry_history(ws: Workspace, store: Store, config: Config) -> int | None:
+    """Give the place that a workspace was moved to its history, so that undo works there: how many changes. None where
+    that place has changes of its own. Called while nobody can change the old place."""
+    if ws.ledger.unfinished():
+        raise Busy("a change of the notes is not finished yet", hint="wait for it")
+    assert isinstance(ws.ledger, SqliteLedger)
+    with contextlib.closing(SqliteLedger.open(Path(config.state) / store.identity)) as ledger:
+        return ledger.take_over(ws.ledger)
 
 
 def enclosing(folder: str, config: Config) -> str | None:

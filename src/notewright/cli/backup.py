@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,13 +13,14 @@ from notewright.app import opening
 from notewright.cli import printing
 from notewright.cli.arguments import configured, usage
 from notewright.cli.commands import open_chosen, strip_root
-from notewright.config.load import Config
-from notewright.config.locations import refuse_not_yet
+from notewright.config.load import Config, WorkspaceConfig
+from notewright.config.locations import bucket_location, is_bucket, refuse_not_yet
 from notewright.engine.changes.batch_write import BatchResult, SkippedFile
 from notewright.engine.transfer.backup import BackupResult, back_up
 from notewright.engine.transfer.export import Exported, export_zip
 from notewright.engine.transfer.import_files import ImportReport, import_files
-from notewright.engine.transfer.manifest import Manifest
+from notewright.engine.transfer.import_sources import StoreSource
+from notewright.engine.transfer.manifest import BackupPlace, Manifest
 from notewright.engine.transfer.restore import Restored, backups, restore_to
 from notewright.engine.transfer.restore import restore as restore_backup
 from notewright.engine.workspace import Workspace
@@ -31,32 +32,38 @@ _AS_MEANT = {"dotted", "rubbish", "exists", "symlink", "twice", "special"}  # le
 
 def backup(args: argparse.Namespace) -> int:
     config = configured(args)
-    to = _place(args, args.to, config, "--to")
-    if args.list:
-        _print_backups(backups(to), args)
-        return 0
-    days = config["backup.keep_days"] if args.keep_days is None else args.keep_days
-    with _shelf(args, config) as shelf, printing.progress("Backing up") as report:
-        result = back_up(shelf, to, keep_days=days, report=report)
-    _print_backup(result, to, args)
+    with closing(_place(args, args.to, config, "--to")) as to:
+        if args.list:
+            _print_backups(backups(to), args)
+            return 0
+        days = config["backup.keep_days"] if args.keep_days is None else args.keep_days
+        with _shelf(args, config) as shelf, printing.progress("Backing up") as report:
+            result = back_up(shelf, to, keep_days=days, report=report)
+        _print_backup(result, f"{to.name}/{result.date}", args)
     return 0 if result.success else 1
 
 
 def restore(args: argparse.Namespace) -> int:
-    source = _place(args, args.source, configured(args), "--from")
+    with closing(_place(args, args.source, configured(args), "--from")) as source:
+        restored = _restore(args, source)
+    _print_restored(restored, args)
+    return 1 if restored.skipped else 0
+
+
+def _restore(args: argparse.Namespace, source: BackupPlace) -> Restored:
     how: dict[str, Any] = {"date": args.date, "dry_run": args.dry_run}
     if args.into:
         with usage(args):
+            if is_bucket(args.into):
+                hint = "serve that bucket as a workspace and restore into it, with --workspace"
+                raise Invalid("--into takes a folder", hint=hint, what="into")
             refuse_not_yet(args.into)
         paths = [path.removeprefix("./") for path in args.paths]
         with printing.progress("Restoring") as report:
-            restored = restore_to(args.into, source, workspace=args.workspace, paths=paths, report=report, **how)
-    else:
-        with open_chosen(args, indexed=False) as ws, printing.progress("Restoring") as report:
-            paths = [strip_root(ws, path) for path in args.paths]
-            restored = restore_backup(ws, source, paths=paths, exact=args.exact, report=report, **how)
-    _print_restored(restored, args)
-    return 1 if restored.skipped else 0
+            return restore_to(args.into, source, workspace=args.workspace, paths=paths, report=report, **how)
+    with open_chosen(args, indexed=False) as ws, printing.progress("Restoring") as report:
+        paths = [strip_root(ws, path) for path in args.paths]
+        return restore_backup(ws, source, paths=paths, exact=args.exact, report=report, **how)
 
 
 def export(args: argparse.Namespace) -> int:
@@ -75,9 +82,10 @@ def export(args: argparse.Namespace) -> int:
 
 
 def import_(args: argparse.Namespace) -> int:
-    with open_chosen(args, indexed=False) as ws, printing.progress("Importing") as report:
-        into = strip_root(ws, args.under)
-        done = import_files(ws, args.source, into=into, overwrite=args.overwrite, dry_run=args.dry_run, report=report)
+    how = {"overwrite": args.overwrite, "dry_run": args.dry_run}
+    progress = printing.progress("Importing")
+    with open_chosen(args, indexed=False) as ws, _import_source(args) as source, progress as report:
+        done = import_files(ws, source, into=strip_root(ws, args.under), report=report, **how)
     _print_import(done, args)
     return 1 if _missed(done.skipped) else 0
 
@@ -85,15 +93,30 @@ def import_(args: argparse.Namespace) -> int:
 # ---- what they share ----------------------------------------------------------------------------------
 
 
-def _place(args: argparse.Namespace, given: str | None, config: Config, flag: str) -> str:
-    """The folder of the backups, of the flag or else of the configuration."""
+@contextmanager
+def _import_source(args: argparse.Namespace) -> Iterator[str | StoreSource]:
+    if not is_bucket(args.source):
+        yield args.source
+        return
+    config = configured(args)
+    with usage(args):
+        place = WorkspaceConfig("import", "import", bucket_location(args.source), read_only=True)
+    with closing(opening.open_store(place, config)) as store:
+        yield StoreSource(store, place.location)
+
+
+def _place(args: argparse.Namespace, given: str | None, config: Config, flag: str) -> BackupPlace:
+    """The folder or bucket of the backups, of the flag or else of the configuration, to be closed."""
     place = given or config["backup.to"]
     with usage(args):
         if not place:
             hint = f"name a folder with {flag}, or set backup.to in the configuration"
             raise Invalid("no folder for backups was given", hint=hint, what="to")
-        refuse_not_yet(str(place))
-    return str(place)
+        if is_bucket(str(place)):
+            place = bucket_location(str(place))
+        else:
+            refuse_not_yet(str(place))
+    return opening.open_backups(str(place), config)
 
 
 @contextmanager
@@ -117,7 +140,7 @@ def _new_file(name: str, ws: Workspace) -> Iterator[BinaryIO]:
     """A file that is there when it is whole. Not among the notes: it would be in the next zip file."""
     place = Path(os.path.realpath(Path(name).expanduser()))
     home = os.path.realpath(ws.store.full_path(NotePath("")))
-    if place.is_relative_to(home):
+    if ws.store.objects is None and place.is_relative_to(home):
         raise Invalid(f"{name} would lie among the notes", hint="name a file elsewhere", what="file")
     if place.is_dir():
         raise Invalid(f"{name} is a folder", hint=f"write {name.rstrip('/')}/notes.zip", what="file")
@@ -149,8 +172,7 @@ def _missed(skipped: Iterable[SkippedFile]) -> bool:
 # ---- printing -----------------------------------------------------------------------------------------
 
 
-def _print_backup(result: BackupResult, to: str, args: argparse.Namespace) -> None:
-    folder = os.path.join(os.path.realpath(os.path.expanduser(to)), result.date)
+def _print_backup(result: BackupResult, folder: str, args: argparse.Namespace) -> None:
     copied = f"{printing.amount(result.files_backed_up, 'file')} copied ({result.total_bytes:,} bytes)"
     lines = [f"{copied}, {result.files_skipped:,} unchanged: {folder}"]
     lines += [f"removed the backup of {date}" for date in result.removed]

@@ -202,7 +202,8 @@ def _whole_id(ws: Workspace, raw: str) -> str:
 def strip_root(ws: Workspace, raw: str) -> str:
     """A path as people type or complete it in a shell, relative to the workspace: without `./`, and without the way to
     the workspace."""
-    root = ws.store.full_path(NotePath("")).rstrip("/") + "/"
+    objects = ws.store.objects
+    root = (objects.location if objects is not None else ws.store.full_path(NotePath("")).rstrip("/")) + "/"
     inside = raw[len(root) :] if raw.startswith(root) else raw
     while inside.startswith("./"):
         inside = inside[2:].lstrip("/")

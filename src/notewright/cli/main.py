@@ -12,7 +12,8 @@ from notewright.cli.parser import parse
 from notewright.errors import Problem
 
 _KEEPING = dict.fromkeys(("backup", "restore", "export", "import"), "backup")
-_MODULES = {"client": "clients", "serve": "serve", "token": "tokens", "workspace": "workspaces", **_KEEPING}
+_OWNING = dict.fromkeys(("workspace", "move-workspace"), "workspaces")
+_MODULES = {"client": "clients", "serve": "serve", "token": "tokens", **_OWNING, **_KEEPING}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,7 +52,8 @@ def obs_mcp() -> None:
 def _function(command: str) -> Callable[[argparse.Namespace], int | None]:
     """What a command does, loaded now: the function of its name, which returns an exit code unless it is 0."""
     module = importlib.import_module(f"notewright.cli.{_MODULES.get(command, 'commands')}")
-    found: Callable[[argparse.Namespace], int | None] = getattr(module, command if command != "import" else "import_")
+    name = "import_" if command == "import" else command.replace("-", "_")
+    found: Callable[[argparse.Namespace], int | None] = getattr(module, name)
     return found
 
 

@@ -8,10 +8,12 @@ from typing import TypeAlias
 from notewright import __version__
 
 _BACKUP = """\
-One folder for each day in DIR, whole by itself: what did not change is a hard link to the day before. Days older than
---keep-days are removed after a backup without errors. With a configuration file all its workspaces are backed up.
+One folder for each day in PLACE, whole by itself: what did not change is a hard link to the day before, in a bucket a
+copy made by the service. Days older than --keep-days are removed after a backup without errors. With a configuration
+file all its workspaces are backed up.
 
   notewright backup --to ~/Backups/notes
+  notewright backup --to s3://my-backups/notes
   notewright backup --config server.toml              where its [backup] says
   notewright backup --to ~/Backups/notes --list       the backups there are
 """
@@ -30,11 +32,12 @@ Every note and attachment that is not hidden. With - the zip file goes to standa
   notewright export - | ssh home 'cat > notes.zip'
 """
 _IMPORT = """\
-Folders stay as they are in the zip file or folder. Notes that are there already stay too, unless you say --overwrite.
+Folders stay as they are. Notes that are there already stay too, unless you say --overwrite.
 Names beginning with a dot and symlinks are left out; the report says what else and why. notewright undo takes it back.
 
   notewright import ~/notes.zip --dry-run
   notewright import ~/old-notes --under Archive
+  notewright import s3://my-notes/old --under Archive
 """
 CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "zed", "windsurf", "gemini-cli", "codex-cli")
 
@@ -138,11 +141,21 @@ max_file_size, quota_files and quota_bytes; lists are written with commas.
   notewright workspace list
   notewright workspace remove Office                    served no longer; the notes stay where they are
 """
+_MOVE = """\
+Between folders and buckets, either way. Every file is read back from the new place and compared; inside one service the
+service copies them. The old place stays as it is. What was killed goes on when it is run again, and what has changed
+since is carried over. The history comes along, so undo works there. A workspace that was added is served from the
+new place at once. KEY=VALUE says how a bucket is reached: endpoint, region, path_style, poll_seconds.
+
+  notewright move-workspace ~/Notes s3://my-notes/work --dry-run
+  notewright move-workspace Work s3://my-notes/work endpoint=https://ACCOUNT.r2.cloudflarestorage.com
+  notewright move-workspace s3://my-notes/work ~/Notes
+"""
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}", re.ASCII)
 _SINCE = "2026-05-04, 2026-05-04T10:00:00Z, or so long ago: 30m, 2h, 3d"
 
 
-_ON_DISK = ("location", "workspace", "state", "config", "to", "source", "into", "file")
+_ON_DISK = ("location", "target", "workspace", "state", "config", "to", "source", "into", "file")
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -279,21 +292,23 @@ def _looking_after(commands: Commands) -> None:
 
 
 def _keeping(commands: Commands) -> None:
-    backup = _command(commands, "backup", "copy the notes to a folder, one for each day", _BACKUP)
-    backup.add_argument("--to", metavar="DIR", help="the folder for backups (default: backup.to of the configuration)")
+    backup = _command(commands, "backup", "copy the notes to a folder or bucket, day by day", _BACKUP)
+    backup.add_argument(
+        "--to", metavar="PLACE", help="a folder or s3://bucket/prefix (default: backup.to of the configuration)"
+    )
     backup.add_argument("--keep-days", type=_days, metavar="N", help="for how many days they are kept (default: 30)")
     backup.add_argument("--list", action="store_true", help="only show the backups there are")
     restore = _command(commands, "restore", "restore notes from a backup", _RESTORE)
     restore.add_argument("date", nargs="?", metavar="DATE", help="the day of the backup (default: the newest)")
     restore.add_argument("paths", nargs="*", metavar="PATH", help="only these notes and folders")
-    restore.add_argument("--from", dest="source", metavar="DIR", help="the folder of the backups (default: backup.to)")
+    restore.add_argument("--from", dest="source", metavar="PLACE", help="where the backups are (default: backup.to)")
     restore.add_argument("--into", metavar="FOLDER", help="copy plain files into a new or empty folder instead")
     restore.add_argument("--exact", action="store_true", help="delete what is not in the backup")
     restore.add_argument("--dry-run", action="store_true", help="only say what would change")
     export = _command(commands, "export", "put all notes into a zip file", _EXPORT)
     export.add_argument("file", metavar="FILE.zip|-")
-    bring = _command(commands, "import", "import notes from a zip file or a folder", _IMPORT)
-    bring.add_argument("source", metavar="ZIP|FOLDER")
+    bring = _command(commands, "import", "import notes from a zip file, a folder or a bucket", _IMPORT)
+    bring.add_argument("source", metavar="ZIP|LOCATION")
     bring.add_argument("--under", default="", metavar="FOLDER", help="put them into this folder")
     bring.add_argument("--overwrite", action="store_true", help="replace notes that are there")
     bring.add_argument("--dry-run", action="store_true", help="only say what would come")
@@ -323,13 +338,19 @@ def _owning(commands: Commands) -> None:
     line = "add, list, rename, change and remove the workspaces that are served"
     workspace = _command(commands, "workspace", line, _WORKSPACE, workspace=False)
     add, _, rename, change, remove = verbs = _verbs(workspace, _WORKSPACE_VERBS)
-    add.add_argument("location", metavar="[NAME=]LOCATION", help="the folder, and what it is called")
+    add.add_argument("location", metavar="[NAME=]LOCATION", help="the folder or bucket, and what it is called")
     for one in (rename, change, remove):
         one.add_argument("name", metavar="NAME")
     rename.add_argument("new", metavar="NEW")
     add.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     change.add_argument("settings", nargs="+", metavar="KEY=VALUE", help="KEY= takes a setting back")
     _share_options(verbs)
+    move = _command(commands, "move-workspace", "move the notes to another folder or bucket", _MOVE, workspace=False)
+    move.add_argument("workspace", metavar="NAME|LOCATION", help="the notes to move")
+    move.add_argument("target", metavar="LOCATION", help="the new place: an empty folder, or s3://bucket/prefix")
+    move.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="how a bucket is reached")
+    move.add_argument("--dry-run", action="store_true", help="only say what would be copied")
+    move.add_argument("--json", action="store_true", help="answer with one JSON document")
 
 
 _WORKSPACE_VERBS = {

@@ -1,19 +1,34 @@
-"""`notewright workspace`: which folders are served and what holds in them. A running server knows at once."""
+"""`notewright workspace`: which folders are served and what holds in them. A running server knows at once.
+`notewright move-workspace`: the same notes in another place."""
 
 import argparse
+import os
+import shlex
 from collections.abc import Iterable, Sequence
 from contextlib import closing
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from notewright.accounts.base import Accounts
 from notewright.app import opening
 from notewright.cli import printing
-from notewright.cli.arguments import configured
+from notewright.cli.arguments import choose_workspace, configured, usage
 from notewright.config.load import CHANGEABLE, Config, WorkspaceConfig, with_settings
-from notewright.config.locations import is_bucket, split_location
+from notewright.config.locations import (
+    bucket_location,
+    is_bucket,
+    refuse_inside,
+    refuse_not_yet,
+    refuse_overlap,
+    split_location,
+)
+from notewright.config.settings import BUCKET_SETTINGS
 from notewright.engine import library
-from notewright.errors import Invalid
+from notewright.engine.transfer.move_workspace import JOURNAL, MoveJournal, MoveResult, move_files, what_would_move
+from notewright.engine.workspace import Workspace
+from notewright.errors import Invalid, NotFound
+from notewright.stores.base import Store
 
 
 def workspace(args: argparse.Namespace) -> None:
@@ -123,3 +138,132 @@ def _pairs(settings: Sequence[str]) -> dict[str, str | None]:
             raise Invalid("a name is no setting", hint="use notewright workspace rename", what="name")
         pairs[key.strip().replace("-", "_")] = value.strip() or None
     return pairs
+
+
+# ---- moving -------------------------------------------------------------------------------------------
+
+
+def move_workspace(args: argparse.Namespace) -> int:
+    old, config = choose_workspace(args)
+    with usage(args):
+        pairs = _pairs(args.settings)
+        if strange := sorted(pairs.keys() - set(BUCKET_SETTINGS)):
+            hint = f"there is {', '.join(BUCKET_SETTINGS)}; all else stays as it is"
+            raise Invalid(f"{strange[0]} cannot be set by a move", hint=hint, what="settings")
+        new = with_settings(_elsewhere(old, _new_place(args.target)), pairs)
+        refuse_overlap([(old.location, old.name), (new.location, "the new place")])
+        for ours in (config.state, config.cache):
+            refuse_inside(ours, new.location, chosen=True)
+    ws = opening.open_workspace(old, config, watch=False, follow=False)
+    try:
+        return _would_move(args, ws, new, config) if args.dry_run else _move(args, ws, old, new, config)
+    finally:
+        opening.close_workspace(ws)
+
+
+def _elsewhere(old: WorkspaceConfig, location: str) -> WorkspaceConfig:
+    plain = WorkspaceConfig("", "", "")
+    return replace(old, location=location, **{key: getattr(plain, key) for key in BUCKET_SETTINGS})
+
+
+def _new_place(raw: str) -> str:
+    """A bucket, or a folder that may be made: the one it is in must be there."""
+    if is_bucket(raw):
+        return bucket_location(raw)
+    refuse_not_yet(raw)
+    place = os.path.realpath(Path(raw).expanduser())
+    if not os.path.isdir(os.path.dirname(place)) or (os.path.exists(place) and not os.path.isdir(place)):
+        hint = "name a folder, and make the one it is in"
+        raise NotFound(f"{raw!r} cannot be the new place", hint=hint, what="folder")
+    return place
+
+
+def _would_move(args: argparse.Namespace, ws: Workspace, new: WorkspaceConfig, config: Config) -> int:
+    store = opening.open_store(new, config) if is_bucket(new.location) or os.path.isdir(new.location) else None
+    try:
+        would = what_would_move(ws.store, store)
+    finally:
+        if store is not None:
+            store.close()
+    summary = f"{printing.amount(would.copied, 'file')} would be copied to {new.location} ({would.size:,} bytes)"
+    printing.show(args, {"dry_run": True, **asdict(would)}, _left_behind(would), summary)
+    return 0
+
+
+def _move(args: argparse.Namespace, ws: Workspace, old: WorkspaceConfig, new: WorkspaceConfig, config: Config) -> int:
+    if not is_bucket(new.location):
+        os.makedirs(new.location, mode=0o700, exist_ok=True)
+    history: list[int | None] = []
+    switched: list[bool] = []
+    store = opening.open_store(new, config)
+
+    def finish() -> None:
+        history.append(opening.carry_history(ws, store, config))
+        told = {key: getattr(new, key) for key in BUCKET_SETTINGS if is_bucket(new.location)}
+        with closing(opening.open_registry(config)) as registry:
+            switched.append(library.relocate(configured(args), registry, old, new.location, told))
+
+    try:
+        with closing(_journal(store, old, config)) as journal, printing.progress("Moving") as report:
+            done = move_files(ws.store, store, journal, report=report, finish=finish)
+    finally:
+        store.close()
+    _print_moved(args, done, old, new, history=history[0] if history else None, switched=any(switched))
+    return 1 if done.failed or any(one.reason == "unreadable" for one in done.left_out) else 0
+
+
+def _journal(store: Store, old: WorkspaceConfig, config: Config) -> MoveJournal:
+    return MoveJournal(Path(config.state) / store.identity / JOURNAL, old.location)
+
+
+def _print_moved(
+    args: argparse.Namespace,
+    done: MoveResult,
+    old: WorkspaceConfig,
+    new: WorkspaceConfig,
+    *,
+    history: int | None,
+    switched: bool,
+) -> None:
+    lines = _left_behind(done)
+    copied = f"{printing.amount(done.files, 'file')} in {new.location} the same as in {old.location}"
+    lines.append(f"{copied}; {done.copied:,} copied now ({done.size:,} bytes)")
+    command = shlex.join(["notewright", "move-workspace", old.location, new.location, *args.settings])
+    again = f"The old place stays as it is; what is still changed there comes along with: {command}"
+    if done.failed:
+        summary = "It is not complete: see to those files and run it again. Nothing else was changed."
+    else:
+        summary = f"{_history(history)} {_how_to_serve(args, new, switched)}\n{again}"
+    document = {"location": new.location, "history": history, "served": switched, "dry_run": False, **asdict(done)}
+    printing.show(args, document, lines, summary)
+
+
+def _left_behind(done: MoveResult) -> list[str]:
+    lines = [f"left behind {one.path}: {one.words}" for one in done.left_out]
+    return lines + [f"not moved {one.path}: {one.words}" for one in done.failed]
+
+
+def _history(count: int | None) -> str:
+    if count is None:
+        return "The new place has a history of its own, which stays; undo of older changes works in the old place."
+    return f"The history came along ({printing.amount(count, 'change')}): undo works there."
+
+
+def _how_to_serve(args: argparse.Namespace, new: WorkspaceConfig, switched: bool) -> str:
+    """What is left to do for it to be served from the new place."""
+    if switched:
+        return f"Servers that run with this state serve {new.name} from there now."
+    plain = WorkspaceConfig("", "", "")
+    told = {key: getattr(new, key) for key in BUCKET_SETTINGS if getattr(new, key) != getattr(plain, key)}
+    if any(one.name == new.name for one in configured(args).workspaces):
+        written = {"location": new.location} | told
+        table = ", ".join(f"{key} = {_toml(value)}" for key, value in written.items())
+        return f"Write in the configuration, under [workspaces.{new.name}]: {table}; then reload the server."
+    words = [f"{new.name}={new.location}", *(f"{key}={_render_value(value)}" for key, value in told.items())]
+    if told:
+        return f"Serve it: notewright workspace add {shlex.join(words)}"
+    return f"Serve it: notewright serve {shlex.join(words)}"
+
+
+def _toml(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else _render_value(value)

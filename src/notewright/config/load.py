@@ -205,7 +205,7 @@ def _values(
 def _placed(setting: Setting, path: str | None, beside: Path) -> str | None:
     if path is None or path == "off":
         return path
-    if setting.name == "workspaces_root" and is_bucket(path):
+    if setting.name in ("workspaces_root", "backup.to") and is_bucket(path):
         return bucket_location(path)
     refuse_not_yet(path)
     return str(beside / Path(path).expanduser())

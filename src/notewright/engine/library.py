@@ -375,6 +375,22 @@ def change(
     return _in_folder(config, registry, effective_workspaces(config, registry), one.location)
 
 
+def relocate(config: Config, registry: Accounts, one: WorkspaceConfig, location: str, settings: Settings) -> bool:
+    """What the owner set for a workspace holds in the place it was moved to. One that was added is served from there
+    from now on, under its id: whether it was one."""
+    with registry.together():
+        record = _records(registry).get(one.location)
+        if record is None:
+            return False
+        kept = {key: value for key, value in record.settings.items() if key not in BUCKET_SETTINGS}
+        given = {key: value for key, value in settings.items() if value is not None}
+        added = record.added and one.location not in {told.location for told in config.workspaces}
+        registry.put_record(replace(record, location=location, settings=kept | given, added=added))
+        if added:
+            registry.drop_record(one.location)
+    return added
+
+
 def _renamed(
     settings: dict[str, Any], one: WorkspaceConfig, changes: Settings, added: bool, known: bool
 ) -> dict[str, Any]:

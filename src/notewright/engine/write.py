@@ -189,7 +189,7 @@ def overwrite(ws: Workspace, path: NotePath, data: bytes, *, seen: Version, summ
         if shown is None:
             hint, now = "read it again", old.version
             raise Conflict(f"{path} changed since version {seen}", hint=hint, path=path, current=now, now=old.data)
-        data = ws.store.rebase(path, data, seen=shown.version)
+        data = ws.store.rebase(path, data, seen=shown.version, onto=old)
     return _replace(ws, path, data, old, summary)
 
 

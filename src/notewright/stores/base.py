@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from notewright.errors import Problem
 from notewright.notes.path import NotePath
+from notewright.stores.objects import Objects
 
 Version = str  # the SHA-256 of the bytes, on every store
 OpId = str  # names one change set: a call repeated with the same id is the same call
@@ -76,6 +77,11 @@ class Store(Protocol):
     identity: str  # the same in every process that opens the same notes; a safe file name
     in_order: bool  # `write_many` goes from first to last and stops at the first problem, so a crash leaves "k of n"
     has_folders: bool  # False: a folder is there while a file is in it, nothing is a symlink, and asking is a request
+
+    @property
+    def objects(self) -> Objects | None:
+        """In a bucket: the same prefix as plain objects."""
+        ...
 
     def entries(self) -> Iterator[Entry]:
         """Every visible file, folder by folder, complete and cheap. A symlink to a file beneath the root is one entry
@@ -151,8 +157,8 @@ class Store(Protocol):
         that text over to what is there now (`rebase`). None on all others: an older version is then refused."""
         ...
 
-    def rebase(self, path: NotePath, data: bytes, *, seen: Version) -> bytes:
-        """`data` was made from a version that `recall` gave: the same change, made to what is there now."""
+    def rebase(self, path: NotePath, data: bytes, *, seen: Version, onto: Stored) -> bytes:
+        """`data` was made from a version that `recall` gave: the same change, made to what `read` gave."""
         ...
 
     def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:

@@ -95,6 +95,8 @@ class MemoryLock:
 class MemoryStore:
     """One process's view of a disk in memory."""
 
+    objects = None
+
     def __init__(self, disk: Disk | None = None, *, step: Step | None = None, name: str = "memory") -> None:
         self.disk = disk or Disk()
         self.identity = name
@@ -217,7 +219,7 @@ class MemoryStore:
         if seen is None and current is not None:
             raise Exists(f"{path} already exists", path=path)
         if seen and current and seen != current and self.recall(path, seen):
-            data, seen = self.rebase(path, data, seen=seen), current
+            data, seen = self.rebase(path, data, seen=seen, onto=self.read(path)), current
         if current != seen:
             raise Conflict(f"{path} changed since it was read", path=path, current=current)
         if self.disk.beside.pop((self._process, op, path), None) is None:
@@ -268,11 +270,11 @@ class MemoryStore:
                 return Stored(data, version_of(data), _entry(path, _File(data, 0)))
         return None
 
-    def rebase(self, path: NotePath, data: bytes, *, seen: Version) -> bytes:
-        base, now = self.recall(path, seen), self.read(path)
-        both = None if base is None else merge(base.data.decode(), data.decode(), now.data.decode())
+    def rebase(self, path: NotePath, data: bytes, *, seen: Version, onto: Stored) -> bytes:
+        base = self.recall(path, seen)
+        both = None if base is None else merge(base.data.decode(), data.decode(), onto.data.decode())
         if both is None:
-            raise Conflict(f"{path} changed at the same place", hint="read it again", path=path, current=now.version)
+            raise Conflict(f"{path} changed at the same place", hint="read it again", path=path, current=onto.version)
         return both.encode()
 
     def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:

@@ -138,7 +138,7 @@ def edit(
             shown = ws.store.recall(path, seen)
             if shown is not None:
                 new = _bytes(path, change(text_of(path, shown.data)))
-                after = text_of(path, ws.store.rebase(path, new, seen=shown.version))
+                after = text_of(path, ws.store.rebase(path, new, seen=shown.version, onto=old))
                 return _edited(ws, old, before, after, summary)
             if not (again(before) if callable(again) else again):
                 hint = "read it again"
@@ -156,7 +156,7 @@ def of_what_was_shown(ws: Workspace, old: Stored, data: bytes) -> bytes:
     if last is None or last == old.version:
         return data
     shown = ws.store.recall(path, last)
-    return data if shown is None else ws.store.rebase(path, data, seen=shown.version)
+    return data if shown is None else ws.store.rebase(path, data, seen=shown.version, onto=old)
 
 
 def _edited(ws: Workspace, old: Stored, before: str, after: str, summary: str) -> Edited:

@@ -55,6 +55,7 @@ def follow(ws: Workspace, documents: "LiveDocuments") -> None:
         return gone[-1][1] if gone else None
 
     documents.save_through(save, origin, departed)
+    documents.watch_with(ws.follower.subscribe)
     documents.keep_folder(FolderKeeper(ws, documents).work)
 
 

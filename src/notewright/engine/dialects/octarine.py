@@ -11,11 +11,13 @@ from typing import Any, Literal
 from notewright.engine.changes.commit import Plan, Put, commit_latest, of_what_was_shown, text_of
 from notewright.engine.dialects.copies import BACKUPS, Dotted, copy_name
 from notewright.engine.find.grep import PATTERN_SECONDS, Find, FoundIn, find_text, places
+from notewright.engine.indexing.ready import is_fresh
 from notewright.engine.read import created, indexed_file
 from notewright.engine.symlinks import real_path, sees_through_symlinks
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import admit
-from notewright.errors import Exists, Forbidden, Invalid, NotFound, TooLarge
+from notewright.errors import Conflict, Exists, Forbidden, Invalid, NotFound, TooLarge
+from notewright.index.base import Selection
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Stored, version_of
 
@@ -58,10 +60,22 @@ def walk(ws: Workspace, folder: str, *, recursive: bool, hidden: bool = False) -
             there = NotePath(entry.real or (f"{real}/{entry.path.name}" if real else entry.path.name))
             if not (sees(entry.path) and (there == entry.path or sees(there))):
                 continue
-            yield entry
+            yield entry if ws.store.has_folders or entry.kind != "folder" else _dated(ws, entry, hidden)
             inner = _way_in(entry, real, entered) if recursive and is_folder(entry) else None
             if inner is not None:
                 left.append((entry.path, inner))
+
+
+def _dated(ws: Workspace, folder: Entry, hidden: bool) -> Entry:
+    """A folder of a store that keeps none is as old as the newest file in it that its caller may see."""
+    times: list[int] = []
+    if not folder.path.is_hidden and is_fresh(ws):
+        wanted = Selection(folder.path, notes_only=False, sort="modified", limit=1, visible=ws.access.visibility)
+        times = [filed.modified_ns for filed in ws.index.select(wanted)[0]]
+    if not times:  # the index knows nothing behind a dot
+        inside = walk(ws, folder.path, recursive=True, hidden=hidden)
+        times = [entry.modified_ns for entry in inside if not is_folder(entry)]
+    return folder._replace(modified_ns=max(times, default=0))
 
 
 def _real(ws: Workspace, folder: NotePath, hidden: bool, sees: Sees) -> str:
@@ -142,7 +156,13 @@ def replace_with_copy(ws: Workspace, path: NotePath, data: bytes, *, overwrite: 
             steps.insert(0, Put(backup, old.data, None))
         return Plan(tuple(steps), f"{'created' if old is None else 'overwrote'} {path}")
 
-    commit_latest(ws, make)
+    done = commit_latest(ws, make)
+    current = done.versions[path]
+    if path in done.merged:
+        now = ws.store.read(path)
+        return replace(outcome[0], size=len(now.data), version=now.version)
+    if current != outcome[0].version:  # the copy was made, and then somebody else's text was there
+        raise Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=current)
     return outcome[0]
 
 

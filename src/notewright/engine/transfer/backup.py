@@ -1,27 +1,38 @@
 """Backing up workspaces: every day whole by itself, unchanged files linked, old days removed after a success only.
 
 A backup is the owner's: rules that hide notes from agents do not hold for it. Every file is read and compared by its
-bytes. What could not be read keeps the bytes it had in the backup before, and is named in `errors`.
+bytes, an object of a bucket by its ETag. What could not be read keeps the bytes it had in the backup before, and is
+named in `errors`.
 """
 
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from notewright.engine.transfer.backup_folder import THIS_FILE_ONLY, BackupFolder, NewDay, problems
-from notewright.engine.transfer.manifest import BackedUpFile, Manifest, WorkspacePart
+from notewright.engine.transfer.backup_folder import THIS_FILE_ONLY, BackupFolder, problems
+from notewright.engine.transfer.manifest import (
+    BackedUpFile,
+    BackupPlace,
+    Manifest,
+    NewBackup,
+    WorkspacePart,
+    readable_manifests,
+)
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, Problem
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, Stored, parents, version_of
+from notewright.stores.base import Entry, Store, Stored, parents, version_of
 
 log = logging.getLogger(__name__)
 
 Report = Callable[[int, int | None], None]  # so many files of so many
 MAX_ROUNDS = 4  # how often what changed meanwhile is read again, until the backup shows one moment
+AT_ONCE = 32  # objects of a workspace in a bucket that are taken at the same time
 FEW_FILES = 10  # a workspace that had more and is empty now is not believed
 
 
@@ -52,53 +63,58 @@ class BackupResult:
 
 def back_up(
     shelf: Sequence[Workspace],
-    to: str | os.PathLike[str],
+    to: str | os.PathLike[str] | BackupPlace,
     *,
     now: datetime | None = None,
     keep_days: int = 30,
     report: Report = lambda done, total: None,
     check: Callable[[list[str]], None] = lambda dates: None,
 ) -> BackupResult:
-    """Back up these workspaces into the folder `to`, for today (UTC). Busy while another backup goes there.
+    """Back up these workspaces to a place, or a folder by its name, for today (UTC). Busy while another backup goes
+    there.
 
     `check` is given the days there are while nobody else can add one, and raises where no backup is wanted.
     """
     moment = (now or datetime.now(UTC)).astimezone(UTC)
     if keep_days < 1:
         raise Invalid("backups must be kept for a day at least", hint="keep_days = 30", what="keep_days")
-    backups = BackupFolder(to)
-    refuse_overlap(shelf, str(backups.path))
+    backups = backup_place(to)
+    refuse_overlap(shelf, backups.overlap, backups.name)
     backups.make()
     with backups.alone():
         check(backups.dates())
         return _make_backup(shelf, backups, moment, keep_days, report)
 
 
-def refuse_overlap(shelf: Iterable[Workspace], place: str, what: str = "the folder for backups") -> None:
+def backup_place(given: str | os.PathLike[str] | BackupPlace) -> BackupPlace:
+    return BackupFolder(given) if isinstance(given, str | os.PathLike) else given
+
+
+def refuse_overlap(
+    shelf: Iterable[Workspace],
+    overlap: Callable[[Store], str | None],
+    place: str,
+    what: str = "the place for backups",
+) -> None:
     """Neither among the notes nor around them: Invalid."""
-    place = os.path.realpath(place)
     for ws in shelf:
-        home = os.path.realpath(ws.store.full_path(NotePath("")))
-        if not os.path.isdir(home):
-            continue  # not in a folder of this machine
-        common = os.path.commonpath((home, place))
-        if common in (home, place):
+        if found := overlap(ws.store):
             inside, around = f"{what} is inside the workspace {ws.name}", f"the workspace {ws.name} lies in {what}"
             raise Invalid(
-                f"{inside if common == home else around} ({place})", hint="choose a folder beside it", what="to"
+                f"{inside if found == 'inside' else around} ({place})", hint="choose one beside it", what="to"
             )
 
 
 def _make_backup(
-    shelf: Sequence[Workspace], backups: BackupFolder, moment: datetime, keep_days: int, report: Report
+    shelf: Sequence[Workspace], backups: BackupPlace, moment: datetime, keep_days: int, report: Report
 ) -> BackupResult:
     today = moment.date().isoformat()
-    before = next(backups.manifests(), None)
+    before = next(readable_manifests(backups), None)
     others = _find_others(shelf, before) if before and before.date == today else []
     several = len(shelf) + len(others) > 1
-    day = NewDay(backups, today)
+    day = backups.begin(today)
     try:
-        runs = [_WorkspaceBackup(ws, ws.id if several else "", day, before, report) for ws in shelf]
+        runs = [_WorkspaceBackup(ws, ws.id if several else "", day, before, report, backups.at_once) for ws in shelf]
         for done, run in enumerate(runs):
             run.go(sum(len(earlier.files) for earlier in runs[:done]))
         errors = tuple(error for run in runs for error in run.describe_errors(several))
@@ -125,7 +141,7 @@ def _find_others(shelf: Sequence[Workspace], today: Manifest) -> list[WorkspaceP
     return [part for part in today.parts if part.id not in asked]
 
 
-def _carry_part(part: WorkspacePart, day: NewDay, today: str) -> WorkspacePart:
+def _carry_part(part: WorkspacePart, day: NewBackup, today: str) -> WorkspacePart:
     """A workspace of an earlier backup of the same day, once more."""
     moved = replace(part, folder=part.id)
     for path, kept in part.files.items():
@@ -137,10 +153,12 @@ def _carry_part(part: WorkspacePart, day: NewDay, today: str) -> WorkspacePart:
 
 
 def _location(ws: Workspace) -> str:
+    if ws.store.objects is not None:
+        return ws.store.objects.location
     return ws.store.full_path(NotePath("")).rstrip("/")
 
 
-def _remove_old(backups: BackupFolder, made: Manifest, today: date, keep_days: int) -> Iterator[str]:
+def _remove_old(backups: BackupPlace, made: Manifest, today: date, keep_days: int) -> Iterator[str]:
     """Let go of the days that are old enough, now that there is a newer one. What cannot be removed stays, and so does
     the last backup of a workspace that was not among those `made` now: perhaps its disk is only away."""
     for day in backups.dates():
@@ -154,7 +172,7 @@ def _remove_old(backups: BackupFolder, made: Manifest, today: date, keep_days: i
             log.warning("the backup of %s was not removed: %s", day, problem)
 
 
-def _is_newer(part: WorkspacePart, backups: BackupFolder, made: Manifest, day: str) -> bool:
+def _is_newer(part: WorkspacePart, backups: BackupPlace, made: Manifest, day: str) -> bool:
     """Whether this workspace is in a backup after that day."""
 
     def held_by(manifest: Manifest) -> bool:
@@ -169,9 +187,10 @@ class _WorkspaceBackup:
 
     ws: Workspace
     folder: str
-    day: NewDay
+    day: NewBackup
     before: Manifest | None
     report: Report
+    at_once: int
     files: dict[NotePath, BackedUpFile] = field(default_factory=dict)
     links: dict[NotePath, str] = field(default_factory=dict)
     new: dict[NotePath, int] = field(default_factory=dict)  # copied, with their sizes
@@ -216,11 +235,23 @@ class _WorkspaceBackup:
             self._forget(path)
         changed = [entry for entry in listed if self.stamps.get(entry.path) != entry.stamp]
         total = done_before + len(listed)
-        for count, entry in enumerate(changed, 1):
+        for entry in changed:
             self._forget(entry.path)
-            self._take(entry)
+        for count, _ in enumerate(self._take_all(changed), 1):
             self.report(total - len(changed) + count, total)
         return bool(gone or changed)
+
+    def _take_all(self, changed: list[Entry]) -> Iterator[None]:
+        """Several at once where either end is a bucket: then they wait for the service."""
+        at_once = max(self.at_once, AT_ONCE if self.ws.store.objects is not None else 1)
+        if at_once == 1:
+            yield from map(self._take, changed)
+            return
+        pool = ThreadPoolExecutor(at_once, thread_name_prefix="backup")
+        try:
+            yield from pool.map(self._take, changed)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def _forget(self, path: NotePath) -> None:
         """As if it had not been read."""
@@ -235,6 +266,9 @@ class _WorkspaceBackup:
         if entry.kind == "symlink":
             self.links[path], self.stamps[path] = entry.real or "", entry.stamp
             return self.day.point(self.part.place(path), self.part.place(entry.real or ""))
+        if self._is_taken_unread(entry):
+            self.stamps[path] = entry.stamp
+            return
         try:
             stored = self.ws.store.read(path)
         except NotFound:
@@ -249,11 +283,39 @@ class _WorkspaceBackup:
         except OSError as error:
             self.errors[path] = f"the backup cannot hold it: {(error.strerror or str(error)).lower()}"
 
+    def _is_taken_unread(self, entry: Entry) -> bool:
+        """An object of a bucket with the ETag it had in the backup before, or one that the service itself copies and
+        whose hash the index knows."""
+        if self.ws.store.objects is None:
+            return False
+        path, place, old = entry.path, self.part.place(entry.path), self.base.files.get(entry.path)
+        is_same = old is not None and old.stamp == entry.stamp != ""
+        if old is not None and is_same and self.day.link(self.base_date, self.base.place(path), place, old):
+            self.files[path] = old
+            return True
+        if not self.day.copies_from(self.ws.store) or (version := self._indexed_version(entry)) is None:
+            return False
+        if not self.day.copy_from(self.ws.store, entry, place):
+            return False
+        self.files[path] = BackedUpFile(version, entry.size, entry.modified_ns, entry.stamp)
+        if old is None or old.sha256 != version:
+            self.new[path] = entry.size
+        return True
+
+    def _indexed_version(self, entry: Entry) -> str | None:
+        """The hash of these very bytes, if the index knows it."""
+        with suppress(Problem):
+            filed = self.ws.index.filed(entry.path)
+            if filed is not None and filed.version and filed.stamp == entry.stamp:
+                return filed.version
+        return None
+
     def _store(self, path: NotePath, stored: Stored) -> None:
         entry, place = stored.entry, self.part.place(path)
-        kept = BackedUpFile(version_of(stored.data), len(stored.data), entry.modified_ns)
+        stamp = entry.stamp if self.ws.store.objects is not None else ""
+        kept = BackedUpFile(version_of(stored.data), len(stored.data), entry.modified_ns, stamp)
         old = self.base.files.get(path)
-        if not (old == kept and self.day.link(self.base_date, self.base.place(path), place, kept)):
+        if not (old == kept and self.day.link(self.base_date, self.base.place(path), place, old)):
             # what was only touched is copied too: a link has one time
             self.day.put(place, stored.data, modified_ns=entry.modified_ns, mode=entry.mode)
         self.files[path] = kept

@@ -1,8 +1,7 @@
 """A folder that holds backups: one folder for each day, whole by itself, with a manifest of ours in it.
 
-This is all a backup needs of its destination (dates, a manifest, files, building a new day beside and putting it in
-place, removing an old one), so that another kind of destination has one class to write. Files that did not change are
-hard links to the day before: every day can be browsed and copied by hand, and none needs another.
+Files that did not change are hard links to the day before: every day can be browsed and copied by hand, and none needs
+another. A new day is built beside and put in place whole.
 
 What is being built, replaced or removed has a name that begins with a dot, and is tidied up by whoever comes next.
 """
@@ -20,9 +19,10 @@ from pathlib import Path
 
 from notewright.engine.changes.batch_write import UnreadableFile
 from notewright.engine.transfer.manifest import NAME, BackedUpFile, Manifest, dump_manifest, parse_manifest
-from notewright.errors import Busy, Exists, Forbidden, Invalid, NoSpace, NotFound, Unavailable
+from notewright.errors import Busy, Exists, Forbidden, NoSpace, NotFound, Unavailable
 from notewright.locks import EXCLUSIVE, SHARED, lock_file
-from notewright.stores.base import version_of
+from notewright.notes.path import NotePath
+from notewright.stores.base import Entry, Store, version_of
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +40,34 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
+def folder_overlap(store: Store, place: str) -> str | None:
+    """`inside` where a folder lies among these notes, `around` where they lie in it."""
+    if store.objects is not None:
+        return None
+    home, place = os.path.realpath(store.full_path(NotePath(""))), os.path.realpath(place)
+    if not os.path.isdir(home):
+        return None  # not in a folder of this machine
+    common = os.path.commonpath((home, place))
+    return "inside" if common == home else "around" if common == place else None
+
+
 class BackupFolder:
     """A folder of dated backups. Nothing is kept open but the lock."""
 
+    at_once = 1
+
     def __init__(self, place: str | os.PathLike[str]) -> None:
         self.path = Path(os.path.realpath(Path(place).expanduser()))
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    def overlap(self, store: Store) -> str | None:
+        return folder_overlap(store, str(self.path))
+
+    def close(self) -> None:
+        return None
 
     def make(self) -> None:
         """Be there, for the owner's eyes. The folder above must be: it may be a disk that is not mounted."""
@@ -109,13 +132,8 @@ class BackupFolder:
         with problems(self.path / date):
             return parse_manifest((self.path / date / NAME).read_bytes(), date)
 
-    def manifests(self) -> Iterator[Manifest]:
-        """Those that can be read, newest first."""
-        for date in reversed(self.dates()):
-            try:
-                yield self.manifest(date)
-            except (Invalid, Unavailable) as problem:
-                log.warning("%s", problem)
+    def begin(self, date: str) -> "NewDay":
+        return NewDay(self, date)
 
     def read(self, date: str, place: str, kept: BackedUpFile) -> tuple[bytes, int]:
         """The bytes of a file of a backup, and its mode; UnreadableFile where they are not those that were kept."""
@@ -214,6 +232,12 @@ class NewDay(PlainFolder):
             self._links = error.errno == errno.EMLINK
             return False
         return True
+
+    def copies_from(self, store: Store) -> bool:
+        return False
+
+    def copy_from(self, store: Store, entry: Entry, place: str) -> bool:
+        return False
 
     def carry(self, date: str, old: str, place: str, kept: BackedUpFile) -> bool:
         """Take a file over from an earlier day as a link or a copy; False where it is not there as it was."""

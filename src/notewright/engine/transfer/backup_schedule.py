@@ -9,9 +9,11 @@ import os
 import re
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
-from notewright.engine.transfer.backup import BackupResult, back_up
+from notewright.engine.transfer.backup import BackupResult, back_up, backup_place
+from notewright.engine.transfer.manifest import BackupPlace
 from notewright.engine.workspace import Workspace
 from notewright.errors import Busy, Invalid, Problem
 
@@ -53,12 +55,13 @@ class _NotNow(Exception):
 
 
 class Schedule:
-    """Makes the daily backup from a thread of its own, until closed. `shelf` is asked for the workspaces each time."""
+    """Makes the daily backup from a thread of its own, until closed. `shelf` is asked for workspaces each time; `to` is
+    a folder, or opens the place."""
 
     def __init__(
         self,
         shelf: Callable[[], Sequence[Workspace]],
-        to: str | os.PathLike[str],
+        to: str | os.PathLike[str] | Callable[[], BackupPlace],
         *,
         at: str = "02:00",
         keep_days: int = 30,
@@ -115,14 +118,16 @@ class Schedule:
             if self._stop.is_set():
                 raise _NotNow
 
-        result = back_up(
-            self._shelf(),
-            self._to,
-            now=now,
-            keep_days=self._keep_days,
-            report=refuse_when_closed,
-            check=refuse_unless_due,
-        )
+        place = self._to() if callable(self._to) else backup_place(self._to)
+        with closing(place):
+            result = back_up(
+                self._shelf(),
+                place,
+                now=now,
+                keep_days=self._keep_days,
+                report=refuse_when_closed,
+                check=refuse_unless_due,
+            )
         copied = f"{result.files_backed_up} files copied, {result.files_skipped} unchanged"
         if result.success:
             log.info("backup of %s: %s", result.date, copied)

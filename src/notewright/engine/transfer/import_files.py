@@ -1,4 +1,4 @@
-"""Bringing files into a workspace from a folder or a zip file, with a report of what did not come and why.
+"""Bringing files into a workspace from a folder, a zip file or a bucket, with a report of what did not come and why.
 
 The rules for new files hold: names that work everywhere, sizes, quotas, where the caller may write. It is one change
 set, or a few where it is much, so that undo takes it back.
@@ -7,12 +7,15 @@ set, or a few where it is much, so that undo takes it back.
 import os
 import unicodedata
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NoReturn
 
 from notewright.engine.changes.batch_write import BatchResult, IncomingFile, SkippedFile, UnreadableFile, write_files
 from notewright.engine.changes.quotas import room
 from notewright.engine.transfer.backup import Report, refuse_overlap
-from notewright.engine.transfer.import_sources import Source, SourceFile, source_files
+from notewright.engine.transfer.backup_bucket import bucket_overlap
+from notewright.engine.transfer.backup_folder import folder_overlap
+from notewright.engine.transfer.import_sources import Source, SourceFile, StoreSource, source_files
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import refuse_twin
 from notewright.errors import Invalid, Problem, ReadOnly
@@ -44,11 +47,14 @@ def import_files(
     dry_run: bool = False,
     report: Report = lambda done, total: None,
 ) -> ImportReport:
-    """Import a folder or a zip file under the folder `into`. Files that are there stay, unless `overwrite`."""
+    """Import a folder, zip file or bucket under the folder `into`. Files that are there stay, unless `overwrite`."""
     if ws.access.read_only:
         raise ReadOnly("this workspace is read-only", hint="ask its owner to allow writing")
     if isinstance(source, str | os.PathLike) and os.path.isdir(os.path.expanduser(source)):
-        refuse_overlap([ws], os.path.expanduser(os.fspath(source)), "the folder to import")
+        place = os.path.expanduser(os.fspath(source))
+        refuse_overlap([ws], lambda store: folder_overlap(store, place), place, "the folder to import")
+    if isinstance(source, StoreSource):
+        refuse_overlap([ws], partial(bucket_overlap, source.store), source.name, "the bucket to import")
     folder = _folder(ws, into)
     ws.follower.may_write()
     admission = _Admission(ws, folder, overwrite)
@@ -65,7 +71,7 @@ def import_files(
 
 
 def _where(source: Source, folder: str) -> str:
-    named = ""
+    named = f" from {source.name}" if isinstance(source, StoreSource) else ""
     if isinstance(source, str | os.PathLike):
         name = os.fsencode(os.path.basename(os.fspath(source).rstrip("/"))).decode("utf-8", "replace")
         named = f" from {name}"

@@ -1,4 +1,4 @@
-"""Where files are imported from: a folder or a zip file, neither of them trusted.
+"""Where files are imported from: a folder, a zip file or a bucket, none of them trusted.
 
 Each file arrives with its name as the source says it, and with what speaks against it already: a symlink, a name that
 cannot be read, an entry made to swell. Nothing is written anywhere but where the engine puts it, so a name like
@@ -11,12 +11,14 @@ import stat
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
 
 from notewright.engine.changes.batch_write import IncomingFile, SkippedFile, UnreadableFile
-from notewright.errors import Invalid, NotFound, TooLarge
+from notewright.errors import Forbidden, Invalid, NotFound, TooLarge
 from notewright.notes.path import NotePath
+from notewright.stores.base import Store
 
 MOST_ENTRIES = 200_000  # in a zip file
 MOST_BYTES = 4 << 30  # in a zip file, unpacked
@@ -28,13 +30,26 @@ _UNSPEAKABLE = re.compile("[\ud800-\udfff]")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
-Source = str | os.PathLike[str] | BinaryIO
+
+@dataclass(frozen=True, slots=True)
+class StoreSource:
+    """Notes in a bucket, read as a workspace there would be."""
+
+    store: Store
+    name: str
+
+
+Source = str | os.PathLike[str] | BinaryIO | StoreSource
 SourceFile = IncomingFile | SkippedFile  # under its name in the source
 
 
 @contextmanager
 def source_files(source: Source) -> Iterator[Iterator[SourceFile]]:
-    """The files of a folder or zip file. Invalid for what is neither, NotFound for nothing, TooLarge for too much."""
+    """The files of a folder, zip file or bucket. Invalid for what is none, NotFound for nothing, TooLarge for too
+    much."""
+    if isinstance(source, StoreSource):
+        yield _store_files(source.store)
+        return
     if isinstance(source, str | os.PathLike):
         place = os.path.realpath(os.path.expanduser(source))
         if os.path.isdir(place):
@@ -115,6 +130,23 @@ def _unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     if len(data) != info.file_size:
         raise UnreadableFile("damaged", "it is not as long as it says")
     return data
+
+
+# ---- a bucket ------------------------------------------------------------------------------------------
+
+
+def _store_files(store: Store) -> Iterator[SourceFile]:
+    for entry in store.entries():
+        yield IncomingFile(entry.path, entry.size, partial(_fetch, store, entry.path))
+    for odd in store.oddities():
+        yield SkippedFile(odd.path, "bad_name", odd.why)
+
+
+def _fetch(store: Store, path: NotePath) -> bytes:
+    try:
+        return store.read(path).data
+    except (NotFound, Forbidden) as problem:
+        raise UnreadableFile("unreadable", problem.message) from None
 
 
 # ---- a folder -----------------------------------------------------------------------------------------

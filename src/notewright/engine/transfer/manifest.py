@@ -1,13 +1,19 @@
-"""What a backup says of itself: which files of which workspaces it holds, and what their bytes must be."""
+"""What a backup says of itself: which files of which workspaces it holds, and what their bytes must be. And what the
+place must be able to do that it is kept in."""
 
 import json
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from notewright.errors import Invalid
+from notewright.errors import Invalid, NotFound, Unavailable
 from notewright.notes.path import NotePath
+from notewright.stores.base import Entry, Store
+
+log = logging.getLogger(__name__)
 
 NAME = ".notewright-backup.json"  # begins with a dot, so it is never in the place of a note
 _MARK = "notewright-backup"
@@ -21,6 +27,8 @@ class BackedUpFile:
     sha256: str
     size: int
     modified_ns: int
+    stamp: str = field(default="", compare=False)  # of the workspace's object, where it is in a bucket
+    etag: str = field(default="", compare=False)  # of the backup's own object, where that is in a bucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +87,13 @@ def dump_manifest(manifest: Manifest) -> bytes:
 
 
 def _dump_part(part: WorkspacePart) -> dict[str, Any]:
-    files = {path: asdict(kept) for path, kept in sorted(part.files.items())}
+    files = {path: _dump_file(kept) for path, kept in sorted(part.files.items())}
     links = dict(sorted(part.links.items()))
     return {"name": part.name, "location": part.location, "folder": part.folder, "files": files, "links": links}
+
+
+def _dump_file(kept: BackedUpFile) -> dict[str, Any]:
+    return {key: value for key, value in asdict(kept).items() if value != "" or key == "sha256"}
 
 
 def parse_manifest(raw: bytes, date: str) -> Manifest:
@@ -115,6 +127,108 @@ def _parse_path(raw: str) -> NotePath:
 
 def _parse_file(entry: Mapping[str, Any]) -> BackedUpFile:
     sha256, size, modified_ns = entry["sha256"], entry["size"], entry["modified_ns"]
+    stamp, etag = str(entry.get("stamp", "")), str(entry.get("etag", ""))
     if not re.fullmatch(r"[0-9a-f]{64}", sha256) or type(size) is not int or type(modified_ns) is not int:
         raise ValueError("what it says of a file makes no sense")
-    return BackedUpFile(sha256, size, modified_ns)
+    return BackedUpFile(sha256, size, modified_ns, stamp, etag)
+
+
+# ---- what a place for backups can do ------------------------------------------------------------------
+
+
+class NewBackup(Protocol):
+    """The backup of a day that is being made. Calls may come from several threads; places are paths in the backup."""
+
+    def put(self, place: str, data: bytes, *, modified_ns: int, mode: int | None = None) -> None: ...
+
+    def link(self, date: str, old: str, place: str, kept: BackedUpFile) -> bool:
+        """The file of an earlier day once more. False where it is not as it was left there, or cannot be had."""
+        ...
+
+    def carry(self, date: str, old: str, place: str, kept: BackedUpFile) -> bool:
+        """The same, as a copy if need be; False where it is not there as it was."""
+        ...
+
+    def copies_from(self, store: Store) -> bool:
+        """Whether `copy_from` may be tried at all."""
+        ...
+
+    def copy_from(self, store: Store, entry: Entry, place: str) -> bool:
+        """A file of the workspace, copied inside the service. False where it has to be read and `put`."""
+        ...
+
+    def point(self, place: str, real: str) -> None:
+        """A symlink to another file of the backup, for who browses it, where there are symlinks."""
+        ...
+
+    def drop(self, place: str) -> None:
+        """Not this one after all."""
+        ...
+
+    def finish(self, manifest: Manifest) -> None:
+        """Durable, and in its place."""
+        ...
+
+    def abandon(self) -> None: ...
+
+
+class BackupPlace(Protocol):
+    """A folder or bucket of dated backups, each whole by itself (`backup_folder.py`, `backup_bucket.py`)."""
+
+    at_once: int  # files that are worth taking at the same time
+
+    @property
+    def name(self) -> str:
+        """As people write it."""
+        ...
+
+    def overlap(self, store: Store) -> str | None:
+        """`inside` where the backups would lie among these notes, `around` the other way round."""
+        ...
+
+    def make(self) -> None:
+        """Be there."""
+        ...
+
+    def check(self) -> None:
+        """NotFound where there is no such place."""
+        ...
+
+    def alone(self) -> AbstractContextManager[None]:
+        """The only one who changes backups here, or Busy."""
+        ...
+
+    def still(self) -> AbstractContextManager[None]:
+        """Nobody changes backups here meanwhile, or Busy; others may read too."""
+        ...
+
+    def dates(self) -> list[str]:
+        """The days there is a whole backup of, oldest first."""
+        ...
+
+    def manifest(self, date: str) -> Manifest:
+        """What the backup of a day holds; Invalid where that cannot be read."""
+        ...
+
+    def read(self, date: str, place: str, kept: BackedUpFile) -> tuple[bytes, int | None]:
+        """The bytes of a file, and its mode; UnreadableFile where they are not those that were kept."""
+        ...
+
+    def begin(self, date: str) -> NewBackup:
+        """Exists where something that is not ours has the name of the day."""
+        ...
+
+    def remove(self, date: str) -> None:
+        """Remove one day: only what has a manifest of ours, and never half of it."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def readable_manifests(place: BackupPlace) -> Iterator[Manifest]:
+    """Those that can be read, newest first."""
+    for date in reversed(place.dates()):
+        try:
+            yield place.manifest(date)
+        except (Invalid, Unavailable, NotFound) as problem:
+            log.warning("%s", problem)

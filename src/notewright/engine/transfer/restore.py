@@ -8,6 +8,7 @@ import difflib
 import errno
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from notewright.engine.changes.batch_write import BatchResult, IncomingFile, SkippedFile, UnreadableFile, write_files
-from notewright.engine.transfer.backup import Report
+from notewright.engine.transfer.backup import Report, backup_place
 from notewright.engine.transfer.backup_folder import BackupFolder, PlainFolder, problems
-from notewright.engine.transfer.manifest import Manifest, WorkspacePart
+from notewright.engine.transfer.manifest import BackupPlace, Manifest, WorkspacePart, readable_manifests
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, ReadOnly, Unavailable
 from notewright.notes.path import NotePath, with_md
 
+BackupSource = str | os.PathLike[str] | BackupPlace  # a folder by its name
 _LINKED = "a symlink is there now, and those are not written through"
 
 
@@ -35,25 +37,25 @@ class Restored(BatchResult):
         return {"date": self.date, **super().record(), "unchanged": len(self.unchanged)}
 
 
-def last_good_backup(source: str | os.PathLike[str]) -> float | None:
+def last_good_backup(source: BackupSource) -> float | None:
     """When the newest backup without errors was made, in seconds since 1970; None if there is none."""
     with suppress(Unavailable):  # the folder comes with the first backup
-        for manifest in BackupFolder(source).manifests():
+        for manifest in readable_manifests(backup_place(source)):
             if not manifest.errors:
                 return datetime.fromisoformat(manifest.made).timestamp()
     return None
 
 
-def backups(source: str | os.PathLike[str]) -> list[Manifest]:
-    """The backups in a folder, newest first; those whose list cannot be read are left out."""
-    place = BackupFolder(source)
+def backups(source: BackupSource) -> list[Manifest]:
+    """The backups in a place, newest first; those whose list cannot be read are left out."""
+    place = backup_place(source)
     place.check()
-    return list(place.manifests())
+    return list(readable_manifests(place))
 
 
 def restore(
     ws: Workspace,
-    source: str | os.PathLike[str],
+    source: BackupSource,
     *,
     date: str | None = None,
     paths: Sequence[str] = (),
@@ -65,7 +67,7 @@ def restore(
     shall be `exact`. In change sets, so that undo takes it back."""
     if ws.access.read_only:
         raise ReadOnly("this workspace is read-only", hint="allow writing, or restore into another folder")
-    place = BackupFolder(source)
+    place = backup_place(source)
     with _open_backup(place, date) as manifest:
         # One that was backed up alone may have had another name.
         part = manifest.parts[0] if len(manifest.parts) == 1 else _find_part(manifest, ws.id, ws.name)
@@ -93,7 +95,7 @@ def restore(
 
 def restore_to(
     folder: str | os.PathLike[str],
-    source: str | os.PathLike[str],
+    source: BackupSource,
     *,
     date: str | None = None,
     workspace: str | None = None,
@@ -103,9 +105,9 @@ def restore_to(
 ) -> Restored:
     """Copy a backup into a folder that is new or empty: the same bytes, the same times. Of several workspaces the one
     named, else each into a folder of its own."""
-    place, target = BackupFolder(source), PlainFolder(Path(os.path.realpath(Path(folder).expanduser())))
+    place, target = backup_place(source), PlainFolder(Path(os.path.realpath(Path(folder).expanduser())))
     place.check()
-    if target.root.is_relative_to(place.path):
+    if isinstance(place, BackupFolder) and target.root.is_relative_to(place.path):
         raise Invalid(f"{target.root} is inside the folder of backups", hint="choose a folder elsewhere", what="into")
     created, skipped = list[str](), list[SkippedFile]()
     with _open_backup(place, date) as manifest:
@@ -113,10 +115,12 @@ def restore_to(
         todo = _find_files(parts, paths)
         if not dry_run:
             _make_empty(target.root)
-        for count, (part, path) in enumerate(todo, 1):
+        for count, ((part, path), found) in enumerate(_read_ahead(place, manifest.date, todo), 1):
             name, kept = _target_name(parts, part, path), part.files[path]
             try:
-                data, mode = place.read(manifest.date, part.place(path), kept)
+                if isinstance(found, UnreadableFile):
+                    raise found
+                data, mode = found
                 if not dry_run:
                     with problems(target.root / name, but_for=(errno.EEXIST,)):
                         target.put(name, data, modified_ns=kept.modified_ns, mode=mode)
@@ -137,13 +141,13 @@ def restore_to(
 
 
 @contextmanager
-def _open_backup(place: BackupFolder, date: str | None) -> Iterator[Manifest]:
+def _open_backup(place: BackupPlace, date: str | None) -> Iterator[Manifest]:
     """The backup of that day, or the newest, which nobody changes meanwhile."""
     place.check()
     with place.still():
         dates = place.dates()
         if not dates:
-            raise NotFound(f"there is no backup in {place.path}", hint="is it the right folder?", what="backup")
+            raise NotFound(f"there is no backup in {place.name}", hint="is it the right place?", what="backup")
         if date is not None and date not in dates:
             near = difflib.get_close_matches(date, dates, n=3) or dates[-3:]
             hint = f"there is {', '.join(near)}"
@@ -177,7 +181,31 @@ def _is_asked(path: str, paths: Sequence[str]) -> bool:
     return not asked or any(path in (one, with_md(one)) or path.startswith(f"{one}/") for one in asked)
 
 
-def _incoming(place: BackupFolder, date: str, part: WorkspacePart, path: NotePath) -> IncomingFile:
+_Found = tuple[bytes, int | None] | UnreadableFile
+
+
+def _read_ahead(
+    place: BackupPlace, date: str, files: Sequence[tuple[WorkspacePart, NotePath]]
+) -> Iterator[tuple[tuple[WorkspacePart, NotePath], _Found]]:
+    """Each file with its bytes, as many at once as the place is worth."""
+
+    def read(one: tuple[WorkspacePart, NotePath]) -> _Found:
+        part, path = one
+        try:
+            return place.read(date, part.place(path), part.files[path])
+        except UnreadableFile as damaged:
+            return damaged
+
+    if place.at_once == 1:
+        yield from ((one, read(one)) for one in files)
+        return
+    with ThreadPoolExecutor(place.at_once, thread_name_prefix="restore") as pool:
+        for start in range(0, len(files), place.at_once):  # so many of them are in memory
+            batch = files[start : start + place.at_once]
+            yield from zip(batch, pool.map(read, batch), strict=True)
+
+
+def _incoming(place: BackupPlace, date: str, part: WorkspacePart, path: NotePath) -> IncomingFile:
     kept = part.files[path]
     return IncomingFile(path, kept.size, lambda: place.read(date, part.place(path), kept)[0], kept.sha256)
 

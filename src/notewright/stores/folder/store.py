@@ -33,6 +33,7 @@ class FolderStore:
     """A folder. `able` says what to try; a system that cannot is found out by trying."""
 
     has_folders = True
+    objects = None
     in_order = True  # the page cache answers at once: nothing is gained by several threads
 
     def __init__(self, root: Path, *, able: Abilities | None = None) -> None:
@@ -183,7 +184,7 @@ class FolderStore:
     def recall(self, path: NotePath, version: str) -> Stored | None:
         return None
 
-    def rebase(self, path: NotePath, data: bytes, *, seen: Version) -> bytes:
+    def rebase(self, path: NotePath, data: bytes, *, seen: Version, onto: Stored) -> bytes:
         raise Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=None)
 
     def _refuse_twin(self, root: int, path: NotePath, seen: Version | None) -> None:

@@ -23,7 +23,8 @@ from notewright.stores.live.text import changes, file_bytes, likeness, put_chang
 
 NAME = "contents"  # of the text in a document, as Lens's clients call it
 MOST_BYTES = 10_485_760  # of a live text
-_MOST_TEXTS = 40  # that are remembered in memory
+_FEW, _MANY, _MANY_BYTES = 20, 200, 4 << 20  # texts of its file that are remembered: an editor may save an old buffer
+_MOST_SHOWN = 40  # texts that were read before they were in the file
 _NOTHING = b"\x00\x00"  # an update that says nothing
 Told = Callable[[bytes], None]
 Ended = Callable[[str], None]
@@ -53,6 +54,7 @@ class Document:
         self.path = path
         self.is_folder = is_folder
         self.lock = threading.RLock()
+        self.one_save = threading.Lock()  # at a time; held before `lock`, and before the lock of the store
         self.doc: Doc[Any] = Doc()
         self.file: Stored | None = None  # as it was when we last read or wrote it
         self.is_ours = False  # we wrote it: nobody else can be in the middle of writing it
@@ -65,9 +67,10 @@ class Document:
         self.end_reason = ""
         self._log = log
         self._text = self.doc.get(NAME, type=Text) if not is_folder else None
-        self._texts: OrderedDict[Version, bytes] = OrderedDict()  # the document as it was, by the version of its text
+        self._texts: OrderedDict[Version, bytes] = OrderedDict()  # the document as its file had it, by version
+        self._shown: OrderedDict[Version, bytes] = OrderedDict()  # and as it was read
         self._listeners: list[_Listener] = []
-        self.ops: deque[str] = deque(maxlen=_MOST_TEXTS)  # change sets that were merged into it
+        self.ops: deque[str] = deque(maxlen=_MOST_SHOWN)  # change sets that were merged into it
 
     # For those who are connected
 
@@ -142,38 +145,45 @@ class Document:
         assert self.file is not None
         data = file_bytes(self.text(), self.file.data)
         version = version_of(data)
-        self.remember(version, self.doc.get_update())
+        self._shown[version] = self.doc.get_update()
+        if len(self._shown) > _MOST_SHOWN:
+            self._shown.popitem(last=False)
         stamp = f"{self.file.entry.stamp}+{version[:12]}"
         entry = self.file.entry._replace(stamp=stamp, size=len(data), modified_ns=int(self.typed_at * 1e9))
         return Stored(data, version, entry)
 
     def remember(self, version: Version, state: bytes) -> None:
+        """The file has, or is about to have, what a document in this state says."""
         self._texts[version] = state
         self._texts.move_to_end(version)
-        while len(self._texts) > _MOST_TEXTS:
+        most = max(_FEW, min(_MANY, _MANY_BYTES // (len(state) + 1)))
+        while len(self._texts) > most:
             self._texts.popitem(last=False)
 
     def known(self, version: str) -> Version | None:
         """The whole name of a version whose text is remembered, by its first digits."""
-        if version in self._texts:
+        if version in self._texts or version in self._shown:
             return version
-        found = [one for one in self._texts if len(version) >= 6 and one.startswith(version.lower())]
+        known = (*self._texts, *self._shown)
+        found = [one for one in known if len(version) >= 6 and one.startswith(version.lower())]
         return found[-1] if found else None
 
     def text_at(self, version: Version) -> str:
-        return _said(self._texts[version])
+        return _said(self.state_at(version))
 
     def state_at(self, version: Version) -> bytes:
-        return self._texts[version]
+        state = self._texts.get(version)
+        return self._shown[version] if state is None else state
 
-    def merged(self, base: Version | None, text: str) -> Merged:
-        """What becomes of the document if its text at `base` (None: now) was changed to `text`. Nothing is done yet."""
-        current = self.doc.get_update()
-        if base is None or self._texts[base] == current:
+    def merged(self, base: Version | None, text: str, *, onto: Version | None = None) -> Merged:
+        """What becomes of the document (as it is now, or was at `onto`) if its text at `base` (None: now) changed to
+        `text`. Nothing is done yet."""
+        current = self.doc.get_update() if onto is None else self.state_at(onto)
+        if base is None or self.state_at(base) == current:
             fork = _forked(current, self.doc.client_id)  # nobody comes between, so that no new client is needed
             update = _change(fork, text)
             return Merged(text, fork.get_update(), fork.get_update(), update)
-        fork, both = _forked(self._texts[base]), _forked(current)
+        fork, both = _forked(self.state_at(base)), _forked(current)
         update = _change(fork, text)
         both.apply_update(update)
         return Merged(str(both.get(NAME, type=Text)), both.get_update(), fork.get_update(), update)
@@ -181,7 +191,7 @@ class Document:
     def nearest(self, text: str) -> Version | None:
         """The version of which `text` is the smallest change, the latest of equals; None: the text of now."""
         best, least = None, likeness(self.text(), text)
-        for version in reversed(self._texts):
+        for version in (*reversed(self._texts), *reversed(self._shown)):
             if least == 0:
                 break
             if (far := likeness(self.text_at(version), text)) < least:

@@ -62,13 +62,19 @@ class LiveDocuments:
         self._folder_document: FolderDocument | None = None
         self._stamps: dict[NotePath, str] = {}  # of files that have ids, when they were last listed
         self._own = threading.local()  # this thread is saving
-        self._stop = threading.Event()
+        self._stop, self._wake = threading.Event(), threading.Event()
+        self._watch: Callable[[Callable[[object], None]], object] | None = None
         self._saver: threading.Thread | None = None
 
     def save_through(self, save: Save, origin: Origin, departed: Departed) -> None:
         """`save` writes what was typed; `origin` knows of which version another process made this one, and `departed`
         where it moved a file to."""
         self._save, self._origin, self._departed = save, origin, departed
+
+    def watch_with(self, subscribe: Callable[[Callable[[object], None]], object]) -> None:
+        """Whom to ask, when the first document is opened, to be told that files changed: two editors that save one
+        after the other are told apart only by looking in between."""
+        self._watch = subscribe
 
     def keep_folder(self, work: "Callable[[FolderDocument | None], None]") -> None:
         """Called now and then with the folder document while somebody has it open, and with None when nobody has."""
@@ -415,6 +421,10 @@ class LiveDocuments:
 
     def save(self, document: Document) -> None:
         """What the document says becomes its file's text."""
+        with document.one_save:
+            self._save_now(document)
+
+    def _save_now(self, document: Document) -> None:
         for _ in range(_TRIES):
             self.catch_up(document)
             with document.lock:
@@ -474,8 +484,17 @@ class LiveDocuments:
     def _run(self) -> None:
         self._finish_others()
         looked = 0.0
-        while not self._stop.wait(_TICK_S if self._open else _LOOK_S):
+        while not self._stop.is_set():
+            self._wake.wait(_TICK_S if self._open else _LOOK_S)
+            if self._stop.is_set():
+                break
             now = time.monotonic()
+            if self._wake.is_set():
+                self._wake.clear()
+                looked = 0.0
+            if self._open and self._watch is not None:
+                subscribe, self._watch = self._watch, None
+                subscribe(lambda paths: self._wake.set())
             self._work_on_folder()
             for document in self.all_open():
                 try:
@@ -541,6 +560,7 @@ class LiveDocuments:
     def close(self) -> None:
         """Save what was typed and let go of everything."""
         self._stop.set()
+        self._wake.set()
         if self._saver is not None:
             self._saver.join()
         for document in self.all_open():

@@ -22,7 +22,7 @@ from notewright.sqlite_file import open_file, set_up, words
 
 log = logging.getLogger(__name__)
 
-KEPT_TEXTS = 20  # that a file held before: an editor may save a buffer it read as long ago as that
+KEPT_TEXTS = 50  # that a file held before: an editor may save a buffer it read as long ago as that
 _COMPACTED_AFTER = 200  # updates of one document
 _WHAT = "the log of live documents"
 _PRAGMAS = "pragma synchronous = full; pragma wal_autocheckpoint = 1000"

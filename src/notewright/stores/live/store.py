@@ -125,7 +125,7 @@ class LiveStore:
         """The document goes to another name, with what was typed since its text was read for the move."""
         self._documents.catch_up(document)
         with document.lock:
-            base = document.nearest(live_text(path, data))
+            base = document.known(version_of(data)) or document.nearest(live_text(path, data))
             stored = self._write_merged(document, path, data, base, op, seen=None, move_from=source)
         return stored
 
@@ -204,16 +204,16 @@ class LiveStore:
             data = file_bytes(document.text_at(known), document.file.data)
             return Stored(data, known, document.file.entry)
 
-    def rebase(self, path: NotePath, data: bytes, *, seen: Version) -> bytes:
+    def rebase(self, path: NotePath, data: bytes, *, seen: Version, onto: Stored) -> bytes:
         document = self._documents.opened(path)
         if document is None:
-            return self._folder.rebase(path, data, seen=seen)
+            return self._folder.rebase(path, data, seen=seen, onto=onto)
         with document.lock:
-            known = document.known(seen)
-            if known is None or document.file is None:
+            known, there = document.known(seen), document.known(onto.version)
+            if known is None or there is None:
                 raise _changed(path, document.now().version)
-            merged = document.merged(known, live_text(path, data))
-            return file_bytes(merged.text, document.file.data)
+            merged = document.merged(known, live_text(path, data), onto=there)
+            return file_bytes(merged.text, onto.data)
 
     def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
         stored = self._folder.respell(old, new, hidden=hidden)

@@ -1,5 +1,5 @@
-"""LIST without obstore, for buckets that hold a key which is no path (`a//b`): obstore gives up the whole listing for
-one of those. A signed address (Signature Version 4) and the answer's XML are all there is to it."""
+"""What obstore cannot do: LIST a bucket that holds a key which is no path (`a//b`: it gives up the whole listing), and
+copy from another bucket. A signed address (Signature Version 4) and the answer's XML are all there is to it."""
 
 import hashlib
 import hmac
@@ -53,9 +53,33 @@ def list_all(place: Place, keys: Mapping[str, Any], prefix: str) -> list[dict[st
         asked["continuation-token"] = page.findtext("NextContinuationToken") or ""
 
 
-def sign(place: Place, keys: Mapping[str, Any], asked: Mapping[str, str], now: datetime) -> str:
-    """The address to GET, signed."""
+def copy_object(place: Place, keys: Mapping[str, Any], source: str, key: str) -> bool:
+    """Copy `bucket/key` of the same service to a key of this bucket. OSError where that fails; False where the service
+    says in an answer that began well that it could not."""
+    headers = {"x-amz-copy-source": quote(f"/{source}")}
+    address = sign(place, keys, {}, datetime.now(UTC), method="PUT", key=key, headers=headers)
+    request = urllib.request.Request(address, method="PUT", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=place.timeout) as answer:
+            return b"<Error>" not in answer.read()
+    except HTTPException as error:
+        raise OSError(f"the answer was cut off: {error}") from error
+
+
+def sign(
+    place: Place,
+    keys: Mapping[str, Any],
+    asked: Mapping[str, str],
+    now: datetime,
+    *,
+    method: str = "GET",
+    key: str = "",
+    headers: Mapping[str, str] | None = None,
+) -> str:
+    """The address of a request, signed with these headers, of which the names are in small letters."""
     parts = urlsplit(place.address)
+    signed_headers = {"host": parts.netloc} | dict(headers or {})
+    names = ";".join(sorted(signed_headers))
     day, moment = now.strftime("%Y%m%d"), now.strftime("%Y%m%dT%H%M%SZ")
     scope = f"{day}/{place.region}/s3/aws4_request"
     query = dict(asked) | {
@@ -63,13 +87,14 @@ def sign(place: Place, keys: Mapping[str, Any], asked: Mapping[str, str], now: d
         "X-Amz-Credential": f"{keys['access_key_id']}/{scope}",
         "X-Amz-Date": moment,
         "X-Amz-Expires": str(_EXPIRES_SECONDS),
-        "X-Amz-SignedHeaders": "host",
+        "X-Amz-SignedHeaders": names,
     }
     if keys.get("token"):
         query["X-Amz-Security-Token"] = keys["token"]
     line = "&".join(f"{quote(name, safe='')}={quote(query[name], safe='')}" for name in sorted(query))
-    path = parts.path or "/"
-    request = f"GET\n{path}\n{line}\nhost:{parts.netloc}\n\nhost\nUNSIGNED-PAYLOAD"
+    path = f"{parts.path}/{quote(key)}" if key else parts.path or "/"
+    told = "".join(f"{name}:{signed_headers[name]}\n" for name in sorted(signed_headers))
+    request = f"{method}\n{path}\n{line}\n{told}\n{names}\nUNSIGNED-PAYLOAD"
     signed = f"{_ALGORITHM}\n{moment}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
     secret = f"AWS4{keys['secret_access_key']}".encode()
     for piece in (day, place.region, "s3", "aws4_request", signed):

@@ -26,6 +26,7 @@ from notewright.stores.base import Entry, OpId, Stored, Swap, Swapped, UnlistedF
 from notewright.stores.s3.lease import BucketLeaseObject, Lease, LeaseOwner
 from notewright.stores.s3.lock import NotesLock
 from notewright.stores.s3.metadata import DELETED, OP, attributes_of, encode, written_ns
+from notewright.stores.s3.objects import S3Objects
 from notewright.stores.s3.plain_list import list_all
 from notewright.stores.s3.probe import ServiceAbilities, probe
 from notewright.stores.s3.requests import ConditionFailed, Missing, OddKey, Requests
@@ -116,6 +117,11 @@ class S3Store:
         if now and not self.refuses_writes:
             self._lease.start()
 
+    @property
+    def objects(self) -> S3Objects:
+        how = (self._clients, self._requests, self._metas, self._each, self.refuses_writes)
+        return S3Objects(self.bucket, self.prefix, *how)
+
     # What is there
 
     def entries(self) -> Iterator[Entry]:
@@ -196,7 +202,7 @@ class S3Store:
                 if not self._is_doubtful(entry) or self._is_note(entry):
                     entries.append(entry)
         if folder and not entries:
-            raise NotFound(f"there is no folder {folder}", what="folder", path=folder)
+            raise NotFound(f"there is no {folder}", what="folder", path=folder)
         return sorted(entry for entry in entries if hidden or not entry.path.name.startswith("."))
 
     def _level(self, folder: str) -> tuple[set[str], Sequence[Any]]:
@@ -483,7 +489,7 @@ class S3Store:
     def recall(self, path: NotePath, version: str) -> Stored | None:
         return None
 
-    def rebase(self, path: NotePath, data: bytes, *, seen: Version) -> bytes:
+    def rebase(self, path: NotePath, data: bytes, *, seen: Version, onto: Stored) -> bytes:
         raise Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=None)
 
     def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:

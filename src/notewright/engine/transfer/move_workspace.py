@@ -1,0 +1,432 @@
+"""Moving the files of a workspace to another place, folder or bucket: copied, read back and compared by hash.
+
+The old place is only read. What was copied is written down in a journal beside the history of the new place, so that a
+move that was killed goes on where it was, and one that is run again later carries over what has changed since. Nothing
+that is not of this move is written over in the new place. Inside one service the objects are copied by the service, and
+their ETags are compared.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from notewright.engine.changes.batch_write import SkippedFile
+from notewright.engine.transfer.backup import Report
+from notewright.errors import Busy, Conflict, Exists, Forbidden, Invalid, NoSpace, NotFound, Problem, Unavailable
+from notewright.locks import lock_file
+from notewright.notes.path import NotePath
+from notewright.stores.base import Entry, Store, Stored, Swap
+
+JOURNAL = "move.jsonl"
+_MARK = "notewright-move"
+_FORMAT = 1
+_OP = "move-workspace"
+MAX_ROUNDS = 4  # how often what changed meanwhile is copied before others have to wait for the last round
+MAX_TRIES = 2  # of a file whose copy is not the same
+BATCH_FILES, BATCH_BYTES = 64, 32 << 20  # that are in memory at a time
+MAX_NAMED = 3  # files that a refusal names
+CARRIED = {".trash", ".backups", ".obsidian"}  # behind a dot, and yet used by tools, undo and daily notes
+
+
+@dataclass(frozen=True, slots=True)
+class MoveResult:
+    """What is in the new place now. `left_out` stays behind by rule; `failed` could not be moved."""
+
+    files: int  # the same in both places
+    copied: int  # of them now
+    size: int  # bytes of those
+    left_out: tuple[SkippedFile, ...] = ()
+    failed: tuple[SkippedFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Copied:
+    """A file in the new place: its stamps here and there. `sha256` is "" where the service copied it."""
+
+    source: str
+    target: str
+    sha256: str
+    verified: bool = False
+
+
+class MoveJournal:
+    """What this move has done, one JSON list for each step. A last line that was cut off is as if it was not written:
+    the file it tells of is compared again."""
+
+    def __init__(self, file: Path, source: str) -> None:
+        """Conflict where a move from elsewhere was begun there and not finished, Busy while another process moves."""
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            handle = lock_file(file, timeout=0, flags=os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        except BlockingIOError:
+            raise Busy("this move is under way already", hint="wait for it") from None
+        self._file = os.fdopen(handle, "a", encoding="utf-8")
+        self.copied: dict[NotePath, _Copied] = {}
+        self.planned: dict[str, set[str]] = {}  # hashes and ETags that we meant to write
+        self.is_complete = False  # all of it came once: from then on the new place has a life of its own
+        head, *lines = _lines(file) or [[]]
+        if head[2:] != [source] and ["end", ""] in lines:
+            self._file.truncate(0)
+            head, lines = [], []
+        if head and head != [_MARK, _FORMAT, source]:
+            self._file.close()
+            hint = f"finish that one, or remove {file}"
+            raise Conflict(f"notes are being moved there from {head[-1]}", hint=hint, path=source, current=None)
+        for line in lines:
+            self._take(*line)
+        if head:
+            self._file.write("\n")  # after a line that was cut off
+        else:
+            self.write([[_MARK, _FORMAT, source]])
+
+    def plan(self, wanted: Iterable[tuple[str, str]]) -> None:
+        self._record(["plan", path, mark] for path, mark in wanted)
+
+    def done(self, files: Iterable[tuple[str, _Copied]]) -> None:
+        self._record(["done", path, one.source, one.target, one.sha256] for path, one in files)
+
+    def verified(self, paths: Iterable[str]) -> None:
+        self._record(["same", path] for path in paths)
+
+    def gone(self, paths: Iterable[str]) -> None:
+        self._record(["gone", path] for path in paths)
+
+    def complete(self) -> None:
+        self._record([["end", ""]])
+
+    def _record(self, lines: Iterable[list[str]]) -> None:
+        told = list(lines)
+        for line in told:
+            self._take(*line)
+        self.write(told)
+
+    def write(self, lines: Iterable[list[Any]]) -> None:
+        self._file.writelines(json.dumps(line, ensure_ascii=True) + "\n" for line in lines)
+        self._file.flush()
+
+    def _take(self, what: str, path: str, *rest: str) -> None:
+        key = NotePath(path)
+        if what == "plan":
+            self.planned.setdefault(path, set()).add(rest[0])
+        elif what == "done":
+            self.copied[key] = _Copied(rest[0], rest[1], rest[2])
+        elif what == "same" and key in self.copied:
+            self.copied[key] = replace(self.copied[key], verified=True)
+        elif what == "end":
+            self.is_complete = True
+        elif what == "gone":
+            self.copied.pop(key, None)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _lines(file: Path) -> list[list[Any]]:
+    """The whole ones."""
+    found = []
+    with suppress(FileNotFoundError):
+        for raw in file.read_text(encoding="utf-8").split("\n"):
+            with suppress(ValueError):
+                found.append(json.loads(raw))
+    return found
+
+
+def move_files(
+    source: Store,
+    target: Store,
+    journal: MoveJournal,
+    *,
+    report: Report = lambda done, total: None,
+    finish: Callable[[], None] = lambda: None,
+) -> MoveResult:
+    """Bring every file to the new place. `finish` is called at the end, while nobody can change the old place through
+    us. Exists where other files are in the new place; what fails for one file only is in the result."""
+    if target.objects is not None and target.objects.refuses_writes:
+        raise Forbidden(f"the new place: {target.objects.refuses_writes}", hint="choose another")
+    moving = _Move(source, target, journal, report)
+    try:
+        with target.lock():
+            for _ in range(MAX_ROUNDS):
+                if not moving.round():
+                    break
+            with source.lock():
+                moving.round()
+                result = moving.result()
+                if not result.failed:
+                    finish()
+                    journal.complete()
+    except (Unavailable, NoSpace, Busy) as problem:
+        problem.hint = f"{problem.hint + '; ' if problem.hint else ''}run it again to go on"
+        raise
+    return result
+
+
+def what_would_move(source: Store, target: Store | None) -> MoveResult:
+    """The same without doing it, as far as a listing tells. No `target`: the place is to be made."""
+    wanted, left_out = _list(source)
+    there = _list(target)[0] if target is not None else {}
+    _refuse_strangers(there.keys() - wanted.keys())
+    todo = [entry for entry in wanted.values() if entry.path not in there]
+    return MoveResult(len(wanted), len(todo), sum(entry.size for entry in todo), tuple(left_out))
+
+
+def _refuse_strangers(paths: Iterable[str]) -> None:
+    strange = sorted(paths)
+    if strange:
+        named = ", ".join(strange[:MAX_NAMED]) + (" …" if len(strange) > MAX_NAMED else "")
+        raise Exists(f"the new place holds other files: {named}", hint="name an empty one", path=strange[0])
+
+
+@dataclass
+class _Move:
+    source: Store
+    target: Store
+    journal: MoveJournal
+    report: Report
+    total: int = 0
+    left_out: list[SkippedFile] = field(default_factory=list)
+    failed: dict[NotePath, tuple[str, str]] = field(default_factory=dict)  # with the stamp it failed for
+    tries: dict[NotePath, int] = field(default_factory=dict)
+    new: dict[NotePath, int] = field(default_factory=dict)  # copied by this run, with their sizes
+
+    def round(self) -> bool:
+        """Bring the new place to what the old one is now; whether anything was different."""
+        wanted, self.left_out = _list(self.source)
+        there, _ = _list(self.target)
+        self.total = len(wanted)
+        if not self.journal.is_complete:
+            _refuse_strangers(there.keys() - wanted.keys() - self.journal.copied.keys() - self.journal.planned.keys())
+        gone = [path for path in self.journal.copied if path not in wanted]
+        self._remove(path for path in gone if path in there)
+        self.journal.gone(gone)
+        self.failed = {path: told for path, told in self.failed.items() if path in wanted}
+        todo = [entry for entry in wanted.values() if not self._is_done(entry, there.get(entry.path))]
+        for batch in _batches(todo):
+            self._copy(batch, there)
+            self._report()
+        self._verify(wanted)
+        return bool(gone or todo)
+
+    def result(self) -> MoveResult:
+        failed = tuple(SkippedFile(path, "failed", why) for path, (_, why) in sorted(self.failed.items()))
+        same = sum(one.verified for one in self.journal.copied.values())
+        return MoveResult(same, len(self.new), sum(self.new.values()), tuple(self.left_out), failed)
+
+    def _report(self) -> None:
+        """Each file counts twice: copied, and found to be the same."""
+        same = sum(one.verified for one in self.journal.copied.values())
+        self.report(len(self.journal.copied) + same, 2 * self.total)
+
+    def _is_done(self, entry: Entry, there: Entry | None) -> bool:
+        if self.failed.get(entry.path, ("",))[0] == entry.stamp:
+            return True
+        known = self.journal.copied.get(entry.path)
+        if known is None or known.source != entry.stamp:
+            return False
+        return self.journal.is_complete or (there is not None and known.target == there.stamp)
+
+    def _fail(self, entry: Entry, why: str) -> None:
+        self.failed[entry.path] = entry.stamp, why
+        self.new.pop(entry.path, None)
+
+    # Copying
+
+    def _copy(self, batch: Sequence[Entry], there: dict[NotePath, Entry]) -> None:
+        left = self._copy_inside(batch, there)
+        found = self.source.read_many([entry.path for entry in left], hidden=True)
+        swaps: list[tuple[Swap, Stored]] = []
+        for entry, stored in zip(left, found, strict=True):
+            if isinstance(stored, NotFound):
+                continue  # the next round knows where it is
+            if isinstance(stored, Problem):
+                self._fail(entry, _for_one_file(stored))
+            elif (swap := self._swap(stored, there.get(entry.path))) is not None:
+                swaps.append((swap, stored))
+        self.journal.plan((swap.path, stored.version) for swap, stored in swaps)
+        self._write(swaps)
+
+    def _copy_inside(self, batch: Sequence[Entry], there: dict[NotePath, Entry]) -> list[Entry]:
+        """Have the service copy what it can; those that have to be read and written."""
+        ours, theirs = self.target.objects, self.source.objects
+        if ours is None or theirs is None or ours.service != theirs.service:
+            return list(batch)
+        known = self.journal.copied if self.journal.is_complete else {}
+        free = [
+            entry
+            for entry in batch
+            if (self._is_ours(there[entry.path]) if entry.path in there else entry.path not in known)
+        ]
+        self.journal.plan((entry.path, entry.stamp) for entry in free)
+        copied = ours.each(lambda entry: ours.copy(theirs, entry.path, entry.path), free)
+        done = {entry.path: entry for entry, is_there in zip(free, copied, strict=True) if is_there}
+        self.journal.done((path, _Copied(entry.stamp, entry.stamp, "")) for path, entry in done.items())
+        self.new |= {path: entry.size for path, entry in done.items()}
+        return [entry for entry in batch if entry.path not in done]
+
+    def _swap(self, stored: Stored, there: Entry | None) -> Swap | None:
+        """What brings a file to the new place; None where it is there, or something else is."""
+        path = stored.entry.path
+        if there is None and self.journal.is_complete and path in self.journal.copied:
+            self._fail(stored.entry, "it was deleted in the new place, and changed in the old one")
+            return None
+        if there is None:
+            return Swap(path, stored.data, None)
+        try:
+            now = self.target.read(path, hidden=True)
+        except NotFound:
+            return Swap(path, stored.data, None)
+        if now.version == stored.version:
+            self.journal.done([(path, _Copied(stored.entry.stamp, now.entry.stamp, now.version))])
+            return None
+        if self._is_ours(now.entry) or now.version in self.journal.planned.get(path, ()):
+            return Swap(path, stored.data, now.version, settled=True)
+        self._fail(stored.entry, "another file of that name is in the new place, and stays as it is")
+        return None
+
+    def _is_ours(self, there: Entry) -> bool:
+        known = self.journal.copied.get(there.path)
+        is_as_left = known is not None and known.target == there.stamp
+        return is_as_left or there.stamp in self.journal.planned.get(there.path, ())
+
+    def _write(self, swaps: Sequence[tuple[Swap, Stored]]) -> None:
+        left = list(swaps)
+        while left:
+            outcomes = self.target.write_many([swap for swap, _ in left], op=_OP, hidden=True)
+            done = []
+            for (_, stored), outcome in zip(left, outcomes, strict=False):  # a folder stops at a problem
+                if isinstance(outcome, Problem):
+                    self._fail(stored.entry, _for_one_file(outcome))
+                elif outcome is not None:
+                    stamp = self._with_time(outcome, stored.entry.modified_ns)
+                    done.append((stored.entry.path, _Copied(stored.entry.stamp, stamp, stored.version)))
+                    self.new[stored.entry.path] = len(stored.data)
+            self.journal.done(done)
+            left = left[len(outcomes) :]
+
+    def _with_time(self, written: Stored, modified_ns: int) -> str:
+        """A file keeps the time it was changed, an object cannot; the stamp it has then."""
+        path = written.entry.path
+        if self.target.objects is not None:
+            return written.entry.stamp
+        with suppress(OSError):
+            os.utime(self.target.full_path(path), ns=(modified_ns, modified_ns), follow_symlinks=False)
+        return self.target.stat(path, hidden=True).stamp
+
+    def _remove(self, paths: Iterable[NotePath]) -> None:
+        """What is gone from the old place, unless somebody has changed it in the new one."""
+        for path in paths:
+            now = self.target.read(path, hidden=True)
+            if self._is_ours(now.entry):
+                self.target.delete(path, seen=now.version, op=_OP, settled=True, hidden=True)
+
+    # Comparing
+
+    def _verify(self, wanted: dict[NotePath, Entry]) -> None:
+        """Read back what was copied and is not known to be the same yet. What is not is copied again."""
+        pending = {path: one for path, one in self.journal.copied.items() if path in wanted and not one.verified}
+        if not pending:
+            return
+        there, _ = _list(self.target)
+        by_etag = [path for path, one in pending.items() if not one.sha256]
+        same = [path for path in by_etag if path in there and there[path].stamp == wanted[path].stamp]
+        self.journal.verified(same)
+        for batch in _batches([wanted[path] for path in pending if path not in set(same)]):
+            self._compare(batch, there)
+            self._report()
+
+    def _compare(self, batch: Sequence[Entry], there: dict[NotePath, Entry]) -> None:
+        found = self.target.read_many([entry.path for entry in batch], hidden=True)
+        for entry, now in zip(batch, found, strict=True):
+            known = self.journal.copied[entry.path]
+            if isinstance(now, Problem):
+                if not isinstance(now, NotFound):
+                    raise now
+                self._fail(entry, "it is not in the new place under this name")
+                continue
+            expected = known.sha256 or self._version_of_source(entry)
+            if expected is None:
+                self.journal.gone([entry.path])  # it changed while the service copied it: once more
+            elif now.version == expected:
+                self.journal.done([(entry.path, _Copied(known.source, now.entry.stamp, now.version))])
+                self.journal.verified([entry.path])
+            elif known.sha256 and now.entry.stamp != known.target:
+                self._fail(entry, "it was changed in the new place, and stays so")
+            else:
+                self._try_again(entry, now)
+
+    def _version_of_source(self, entry: Entry) -> str | None:
+        """None where it is no longer what was listed."""
+        with suppress(NotFound):
+            stored = self.source.read(entry.path, hidden=True)
+            return stored.version if stored.entry.stamp == entry.stamp else None
+        return None
+
+    def _try_again(self, entry: Entry, now: Stored) -> None:
+        self.tries[entry.path] = self.tries.get(entry.path, 0) + 1
+        self.journal.plan([(entry.path, now.version)])  # it is ours, so it may be written over
+        self.journal.gone([entry.path])
+        if self.tries[entry.path] >= MAX_TRIES:
+            self._fail(entry, "its bytes in the new place are not those of the old one")
+
+
+def _for_one_file(problem: Problem) -> str:
+    """Its words, where only this file is concerned; raises what ends the move."""
+    if isinstance(problem, Forbidden | Exists | Conflict | Invalid | NotFound):
+        return problem.message
+    raise problem
+
+
+def _batches(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    batch, total = list[Entry](), 0
+    for entry in entries:
+        if batch and (len(batch) >= BATCH_FILES or total + entry.size > BATCH_BYTES):
+            yield batch
+            batch, total = [], 0
+        batch.append(entry)
+        total += entry.size
+    if batch:
+        yield batch
+
+
+def _list(store: Store) -> tuple[dict[NotePath, Entry], list[SkippedFile]]:
+    """Every file that belongs to the workspace, and what does not come along."""
+    files, left_out = dict[NotePath, Entry](), list[SkippedFile]()
+    for entry in store.entries():
+        if entry.kind == "symlink":
+            left_out.append(SkippedFile(entry.path, "symlink", f"it is a symlink to {entry.real or entry.target}"))
+        else:
+            files[entry.path] = entry
+    left_out += [SkippedFile(odd.path, "unreadable", odd.why) for odd in store.oddities()]
+    hidden = _hidden_objects(store) if store.objects is not None else _hidden_files(store, "", False)
+    for entry in hidden:
+        if entry.kind == "folder":
+            left_out.append(SkippedFile(entry.path, "dotted", "its name begins with a dot"))
+        elif entry.kind != "symlink":
+            files[entry.path] = entry
+    return files, left_out
+
+
+def _hidden_files(store: Store, folder: str, inside: bool) -> Iterator[Entry]:
+    """The files in the folders that are carried, and the other folders behind a dot."""
+    for entry in store.children(folder, hidden=True):
+        dotted = entry.path.name.startswith(".")
+        if entry.kind != "folder":
+            if inside and entry.kind != "symlink":
+                yield entry
+        elif inside or not dotted or entry.path.name in CARRIED:
+            yield from _hidden_files(store, entry.path, inside or dotted)
+        else:
+            yield entry
+
+
+def _hidden_objects(store: Store) -> Iterator[Entry]:
+    assert store.objects is not None
+    for one in store.objects.below():
+        dotted = next((piece for piece in one.key.split("/") if piece.startswith(".")), "")
+        if dotted in CARRIED:
+            with suppress(Problem):  # a tombstone, or a key that is no path
+                yield store.stat(NotePath.parse(one.key), hidden=True)
