@@ -29,10 +29,15 @@ from notewright.config.aws import aws_profile
 from notewright.stores.s3.settings import BucketSettings
 from notewright.stores.s3.store import S3Store
 
+BUCKET = "notes"
 KEY, SECRET = "testkey", "testsecret"
 READ_KEY, READ_SECRET = "readkey", "readsecret"  # may only read
-BUCKET = "notes"
-_RIGHTS = {KEY: (SECRET, ["Admin", "Read", "Write", "List", "Tagging"]), READ_KEY: (READ_SECRET, ["Read", "List"])}
+GUIDE_KEY, GUIDE_SECRET = "notewright", "a long secret"  # has the rights that the guide gives
+_RIGHTS = {
+    KEY: (SECRET, ["Admin", "Read", "Write", "List", "Tagging"]),
+    READ_KEY: (READ_SECRET, ["Read", "List"]),
+    GUIDE_KEY: (GUIDE_SECRET, [f"{right}:{BUCKET}" for right in ("Read", "Write", "List")]),
+}
 _PORTS = (
     "s3.port", "master.port", "volume.port", "filer.port", "master.port.grpc", "volume.port.grpc", "filer.port.grpc",
     "s3.port.grpc", "admin.port", "admin.port.grpc",
@@ -108,7 +113,7 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-Fault = str  # 429, 503, drop_before, drop_after, hang, truncate or ignore_conditions
+Fault = str  # 429, 503, drop_before, drop_after, hang, truncate, skewed or ignore_conditions
 Break = Callable[[str, str, int], Fault | None]  # kind of request, key and its number among all: what goes wrong
 
 
@@ -118,7 +123,9 @@ class Proxy:
 
     port_behind: int
     latency: float = 0.0
+    gate: int = 0  # nobody is answered before so many have been under way at once, or ten seconds have passed
     breaks: Break | None = None
+    hears: Callable[[str, str], None] | None = None  # told of every request: its kind and target
     listing: bytes | None = None  # the answer to every LIST, where it is given
     last_modified: dict[str, float] = field(default_factory=dict)  # times told for keys until somebody writes them
     counts: Counter[str] = field(default_factory=Counter)
@@ -128,6 +135,7 @@ class Proxy:
     def __post_init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._under_way = 0
+        self._tasks: set[asyncio.Task[Any] | None] = set()  # the loop itself would let go of one that waits
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -160,6 +168,7 @@ class Proxy:
         self._loop.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._tasks.add(asyncio.current_task())
         behind_reader, behind = await asyncio.open_connection("127.0.0.1", self.port_behind, limit=1 << 20)
         try:
             while await self._pass_on(reader, writer, behind_reader, behind):
@@ -169,6 +178,7 @@ class Proxy:
         finally:
             for one in (writer, behind):
                 one.close()
+            self._tasks.discard(asyncio.current_task())
 
     async def _pass_on(
         self,
@@ -183,10 +193,16 @@ class Proxy:
         method, target = head.split(b" ", 2)[:2]
         kind = "LIST" if b"list-type=" in target else method.decode()
         self.counts[kind] += 1
+        if self.hears is not None:
+            self.hears(kind, target.decode())
         self._under_way += 1
         self.most_at_once = max(self.most_at_once, self._under_way)
         try:
             await asyncio.sleep(self.latency)
+            for _ in range(1000):
+                if self.most_at_once >= self.gate:
+                    break
+                await asyncio.sleep(0.01)
             key = target.decode().partition("?")[0].removeprefix(f"/{BUCKET}/")
             fault = self.breaks(kind, key, self.counts.total()) if self.breaks else None
             if kind == "LIST" and self.listing is not None:
@@ -194,6 +210,12 @@ class Proxy:
                 return True
             if fault in ("429", "503"):
                 writer.write(f"HTTP/1.1 {fault} Slow Down\r\nContent-Length: 0\r\n\r\n".encode())
+                return True
+            if fault == "skewed":
+                said = (
+                    b"<Error><Code>RequestTimeTooSkewed</Code><Message>The difference is too large.</Message></Error>"
+                )
+                writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(said) + said)
                 return True
             if fault == "hang":
                 await asyncio.sleep(30)

@@ -15,22 +15,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+import obstore
 import pytest
-from tests.bucket import Bucket, Weed
+from tests.bucket import READ_KEY, READ_SECRET, Bucket, Weed
 from tests.conftest import ROOT
+from tests.server.lines import NOTEWRIGHT
+from tests.stores.test_bucket import listing_with
 
+from notewright.accounts.base import Grant, WorkspaceRecord
 from notewright.app.opening import OpenWorkspaces, close_workspace, open_registry, open_workspace
 from notewright.cli.main import main
 from notewright.config.load import CommandLine, Config, WorkspaceConfig, load
 from notewright.engine import library
 from notewright.engine.changes.history import undo
 from notewright.engine.find.search import parse_query, search
-from notewright.engine.library import Library
+from notewright.engine.library import Library, Principal
 from notewright.engine.move import move
 from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import create, edit_note
-from notewright.errors import Busy, Invalid, Problem, Unavailable
+from notewright.errors import Busy, Forbidden, Invalid, Problem, Unavailable
 from notewright.ledger.base import Actor
 from notewright.notes.edits.edit import Append
 from notewright.notes.path import NotePath
@@ -39,6 +43,7 @@ from notewright.stores.s3.store import S3Store
 from notewright.surfaces.base import Call, Session
 from notewright.surfaces.notes.tools import SURFACE
 from notewright.surfaces.perform import perform
+from notewright.surfaces.second_brain.tools import surface as second_brain
 
 Open = Callable[..., Workspace]
 
@@ -201,6 +206,177 @@ def test_keys_that_are_wrong_and_a_bucket_that_is_not_there_are_refused_at_the_s
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     with pytest.raises(Unavailable, match="AWS_SECRET_ACCESS_KEY or the profile"):
         OpenWorkspaces(config_of(bucket, tmp_path))
+
+
+SKEWED = "the service refuses the bucket notes: RequestTimeTooSkewed. set this machine's clock"
+WRONG: dict[str, tuple[dict[str, str], str]] = {  # what is wrong: variables, and what is said
+    "no such bucket": ({}, "the service refuses the bucket nowhere: NoSuchBucket. make the bucket, or name another"),
+    "a wrong secret": ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "SignatureDoesNotMatch. look at AWS_SECRET_ACCESS_KEY"),
+    "a wrong key": ({"AWS_ACCESS_KEY_ID": "nobody"}, "InvalidAccessKeyId. look at AWS_ACCESS_KEY_ID"),
+    "a wrong clock": ({}, SKEWED),
+    "nobody there": ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "the bucket notes does not answer"),
+    "a profile that is not there": ({"AWS_PROFILE": "nobody"}, "there is no AWS profile nobody"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [[], ["--http", "0"]], ids=["stdio", "http"])
+def test_serve_refuses_a_bucket_that_it_cannot_serve_before_anybody_is_welcomed(
+    bucket: Bucket, tmp_path: Path, more: list[str]
+) -> None:
+    bucket.proxy.breaks = lambda kind, key, number: "skewed"
+
+    def serve(wrong: str, variables: dict[str, str]) -> subprocess.Popen[str]:
+        location = "s3://nowhere/x" if wrong == "no such bucket" else bucket.location
+        endpoint = bucket.proxy.endpoint if wrong == "a wrong clock" else bucket.weed.endpoint
+        environ = {**os.environ, "AWS_ENDPOINT_URL": endpoint, **variables}
+        if wrong == "a profile that is not there":
+            environ = {name: value for name, value in environ.items() if not name.startswith("AWS_ACCESS")}
+        command = [NOTEWRIGHT, "serve", location, "--state", str(tmp_path), *more]
+        pipe = subprocess.PIPE  # nobody says anything, and nobody leaves
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environ, text=True)
+
+    tried = {wrong: serve(wrong, variables) for wrong, (variables, _) in WRONG.items()}
+    try:
+        for wrong, process in tried.items():
+            assert process.wait(60) == 1, wrong
+            assert process.stdout is not None and process.stderr is not None
+            said = process.stderr.read()
+            assert process.stdout.read() == ""
+            assert said.startswith("notewright: ") and WRONG[wrong][1] in said and said.count("\n") == 1, (wrong, said)
+    finally:
+        for process in tried.values():
+            process.kill()
+            process.communicate()
+
+
+def test_a_bucket_that_cannot_be_opened_disturbs_no_other_workspace(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.put("Tea.md", b"tea\n")
+    config = config_of(bucket, tmp_path)
+    with closing(open_registry(config)) as registry:
+        settings = {"name": "Gone", "endpoint": bucket.weed.endpoint}
+        registry.put_record(WorkspaceRecord("s3://nowhere/x", settings, added=True))
+        with closing(OpenWorkspaces(config, registry)) as library:
+            assert [ws.name for ws in library.workspaces()] == ["Notes"]
+            assert read(library.named("Notes"), NotePath("Tea.md")).text == "tea\n"
+
+
+def test_with_credentials_that_may_only_read_every_write_is_refused_with_the_rights_it_needs(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bucket.put("Tea.md", b"green tea\n")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", READ_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", READ_SECRET)
+    with closing(OpenWorkspaces(config_of(bucket, tmp_path))) as library:
+        ws = library.named("Notes")
+        assert "may not write to the bucket (s3:PutObject and s3:DeleteObject)" in caplog.text
+        assert [hit.path for hit in search(ws, parse_query("green")).items] == ["Tea.md"]
+        for write in (
+            lambda: edit_note(ws, NotePath("Tea.md"), [Append("more")]),
+            lambda: create(ws, NotePath("New.md"), b"new"),
+            lambda: move(ws, NotePath("Tea.md"), "Chai"),
+        ):
+            with pytest.raises(Forbidden, match="s3:PutObject") as refused:
+                write()
+            assert "change" not in refused.value.details
+        assert ws.ledger.unfinished() == []
+    assert bucket.keys() == ["Tea.md"] and bucket.get("Tea.md") == b"green tea\n"
+
+
+def test_keys_that_are_no_paths_are_named_by_check_and_hide_no_other_note(
+    bucket: Bucket, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SeaweedFS takes none of them: the proxy answers that they are there."""
+    bucket.put("Tea.md", b"green tea\n")
+    odd = {"a//b.md": "''", "../c.md": "'..'", "x" * 1025: "longer than 255 bytes", "back\\slash.md": "backslash"}
+    own = [f"{bucket.prefix}/{name}" for name in ("Tea.md", "f/", *odd)]
+    bucket.proxy.listing = listing_with(*own)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.proxy.endpoint)
+    asked = ["--workspace", bucket.location, "--state", str(tmp_path)]
+    assert main(["check", *asked]) == 1
+    printed = capsys.readouterr()
+    found = {line.partition(": ")[0]: line for line in printed.out.splitlines()}
+    assert set(found) == set(odd) and printed.err == "4 findings\n"
+    assert all(why in found[name] for name, why in odd.items())
+    assert main(["search", "green", *asked]) == 0
+    assert "Tea.md" in capsys.readouterr().out
+
+
+def test_a_note_whose_key_ends_with_a_slash_is_named_by_check_and_hides_no_other(
+    bucket: Bucket, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.put("Tea.md", b"green tea\n")
+    listing = listing_with(f"{bucket.prefix}/Tea.md", f"{bucket.prefix}/Cup.md/")
+    bucket.proxy.listing = listing.replace(b"<Size>0</Size>", b"<Size>5</Size>")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.proxy.endpoint)
+    asked = ["--workspace", bucket.location, "--state", str(tmp_path)]
+    assert main(["check", *asked]) == 1
+    assert capsys.readouterr().out == "Cup.md: it is listed and cannot be read: its key may end with a slash\n"
+    assert main(["search", "green", *asked]) == 0
+
+
+def test_two_keys_that_differ_only_by_unicode_form_are_two_notes_and_a_third_is_refused(
+    bucket: Bucket, opened: Open
+) -> None:
+    composed, decomposed, alone = "caf\u00e9.md", "cafe\u0301.md", "e\u0301tude.md"
+    for name in (composed, decomposed, alone):
+        bucket.put(name, b"begin\n")
+    ws = opened()
+    ws.follower.wait(20)
+    for name in (composed, decomposed, alone):
+        assert f"Edited {name}" in said(ws, "edit", path=name, edits=[{"append": ascii(name)}])
+        assert bucket.get(name) == f"begin\n{name!a}".encode()
+    assert "same name in another spelling" in said(ws, "write", path="\u00e9tude.md", content="x")
+    assert alone in said(ws, "read", path="\u00e9tude.md")  # there is no other
+    assert "cannot be a name: it is longer than 900 bytes" in said(
+        ws, "write", path="/".join(["x" * 200] * 6), content=""
+    )
+
+
+def said(ws: Workspace, tool: str, **args: object) -> str:
+    call = Call(Library.of([ws]), Actor("ann", "desk", "notes", tool), Session())
+    return perform(SURFACE, call, tool, args).text
+
+
+def test_an_object_that_changes_between_list_and_get_is_indexed_as_it_was_read(bucket: Bucket, opened: Open) -> None:
+    for number in range(4):
+        bucket.put(f"n{number}.md", b"as it was listed\n")
+
+    def change_first(kind: str, key: str, number: int) -> None:
+        if kind == "GET" and key == f"{bucket.prefix}/n1.md":
+            bucket.put("n1.md", b"as it was read\n")
+        elif kind == "GET" and key == f"{bucket.prefix}/n2.md":
+            obstore.delete(bucket.outside, key)
+
+    bucket.proxy.breaks = change_first
+    ws = opened(endpoint=bucket.proxy.endpoint, poll_seconds=1)
+    ws.follower.wait(20)
+    assert {hit.path for hit in search(ws, parse_query('"it was read"')).items} == {"n1.md"}
+    assert {hit.path for hit in search(ws, parse_query('"it was listed"')).items} == {"n0.md", "n3.md"}
+    assert said(ws, "read", path="n2.md").startswith("not_found: ")
+
+
+def test_what_one_user_stores_is_bounded_over_all_their_buckets(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.weed.endpoint)
+    bucket.put("work/Tea.md", b"12345")
+    bucket.put("home/Tea.md", b"12345")
+    flags = {"state": str(tmp_path), "user_quota_bytes": 12}
+    places = tuple(f"{name}={bucket.location}/{name}" for name in ("work", "home"))
+    config = load(CommandLine(places, flags=flags), environ={}, folder=str(tmp_path))
+    with closing(OpenWorkspaces(config)) as shelf:
+        own = Principal("ann", Grant(("work", "home"))).library(shelf)
+
+        def write(workspace: str, content: str) -> str:
+            call = Call(Library.of([own.named(workspace)]), Actor("ann", "desk", "second_brain", "write"), Session())
+            return perform(second_brain(None), call, "write", {"path": "New.md", "content": content}).text
+
+        assert write("work", "123").startswith(
+            "Error 507: Storage quota exceeded (all your workspaces together would hold"
+        )
+        assert write("work", "12") == "Successfully wrote 2 bytes to New.md"
+        assert write("home", "1").startswith("Error 507: ")
 
 
 def test_workspace_add_takes_a_bucket_with_its_settings_and_refuses_what_cannot_be_served(

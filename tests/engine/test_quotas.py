@@ -4,23 +4,28 @@ import io
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
-from tests.conftest import ROOT, MakeWorkspace
+from tests.conftest import ROOT, MakeWorkspace, write_files
 from tests.engine.keeping import day
 
-from notewright.app.opening import close_workspace
+from notewright.accounts.base import Grant
+from notewright.app.opening import OpenWorkspaces, close_workspace
+from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.access import Access
 from notewright.engine.changes.history import list_changes, undo
+from notewright.engine.changes.quotas import quota_share, room
 from notewright.engine.daily import append_daily
 from notewright.engine.dialects.cairn import patch_or_create, write_stamped
 from notewright.engine.dialects.octarine import replace_with_copy
+from notewright.engine.library import Library, Principal
 from notewright.engine.move import move
 from notewright.engine.transfer.backup import back_up
 from notewright.engine.transfer.import_files import import_files
@@ -225,3 +230,74 @@ def test_who_may_not_see_all_of_it_is_not_told_how_much_there_is(workspace: Make
     assert refused.value.message == "the workspace is full; the most is 2 files"
     assert "used" not in refused.value.details
     assert list_changes(ws, Past()) == []
+
+
+# All workspaces of one user
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[Callable[..., Library]]:
+    """Makes the library of a server that holds users to a quota: `shared({"A": files}, user_quota_files=3)`."""
+    opened: list[OpenWorkspaces] = []
+
+    def make(workspaces: Mapping[str, Mapping[str, str]], **values: int) -> Library:
+        for name, files in workspaces.items():
+            write_files(tmp_path / name, files)
+        served = tuple(WorkspaceConfig(name, name.lower(), str(tmp_path / name)) for name in workspaces)
+        config = Config(served, str(tmp_path / "state"), str(tmp_path / "cache"))
+        opened.append(OpenWorkspaces(replace(config, values={**config.values, **values})))
+        return opened[-1]
+
+    yield make
+    for library in opened:
+        library.close()
+
+
+def user(*workspaces: str, **narrowed: Any) -> Principal:
+    return Principal("ann", Grant(workspaces or None, **narrowed))
+
+
+def test_the_workspaces_of_one_user_add_up_and_those_of_others_do_not(shared: Callable[..., Library]) -> None:
+    library = shared({"A": {"1.md": "x"}, "B": {"1.md": "x"}, "C": SEVEN}, user_quota_files=3)
+    ann, bob = user("a", "b").library(library), user("c").library(library)
+    assert room(ann.named("A")) == {"files": 1, "bytes": None}
+    create(ann.named("B"), NotePath("2.md"), b"x")
+    for name in ("A", "B"):
+        with pytest.raises(Quota, match="all your workspaces together would hold 4 files; the most is 3"):
+            create(ann.named(name), NotePath("3.md"), b"x")
+    with pytest.raises(Quota, match="would hold 8 files"):
+        create(bob.named("C"), NotePath("3.md"), b"x")
+    delete(ann.named("A"), NotePath("1.md"))
+    create(ann.named("B"), NotePath("3.md"), b"x")
+    assert quota_share(ann.named("A")) == 1.0
+
+
+def test_the_bytes_of_one_user_add_up(shared: Callable[..., Library]) -> None:
+    library = user("a", "b").library(shared({"A": {"1.md": "12345"}, "B": {"1.md": "123"}}, user_quota_bytes=10))
+    edit_note(library.named("B"), NotePath("1.md"), [Append("4")])  # and a line end
+    with pytest.raises(Quota, match="all your workspaces together would hold 11 bytes"):
+        put(library.named("A"), NotePath("1.md"), b"123456")
+
+
+def test_what_a_user_may_only_read_is_not_counted_and_what_is_hidden_is_not_told(
+    shared: Callable[..., Library],
+) -> None:
+    library = shared({"A": {"1.md": "x"}, "B": SEVEN}, user_quota_files=2)
+    everything = replace(library.named("B"), access=Access(read_only=True))
+    ann = user().library(Library.of([library.named("A"), everything])).named("A")
+    create(ann, NotePath("2.md"), b"x")
+    with pytest.raises(Quota, match="would hold 3 files"):
+        create(ann, NotePath("3.md"), b"x")
+    guest = user("a", hide=("1.md",)).library(library).named("A")
+    with pytest.raises(Quota, match="all your workspaces are full; the most is 2 files"):
+        create(guest, NotePath("3.md"), b"x")
+
+
+def test_writers_in_several_workspaces_at_once_do_not_pass_the_quota_of_their_user(
+    shared: Callable[..., Library],
+) -> None:
+    library = user("a", "b").library(shared({"A": SEVEN, "B": {}}, user_quota_files=MOST))
+    problems = at_once(lambda number: create(library.named("AB"[number % 2]), NotePath(f"New {number}.md"), b"x"))
+    assert {type(problem) for problem in problems} == {Quota, type(None)}, problems
+    assert problems.count(None) == MOST - len(SEVEN)
+    assert sum(ws.index.usage()[0] for ws in library.workspaces()) == MOST

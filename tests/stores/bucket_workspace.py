@@ -21,7 +21,7 @@ from notewright.ledger.sqlite import SqliteLedger
 from notewright.locks import FileLocks
 from notewright.notes.edits.edit import Append
 from notewright.notes.path import NotePath
-from notewright.stores.base import Store, version_of
+from notewright.stores.base import Store, Stored, version_of
 from notewright.stores.s3.settings import BucketSettings
 from notewright.stores.s3.store import S3Store
 
@@ -73,8 +73,9 @@ def check(ws: Workspace, expected: dict[str, bytes]) -> None:
     listed = {entry.path: entry.stamp for entry in ws.store.entries()}
     assert set(listed) == set(expected)
     assert dict(ws.index.stamps()) == listed
-    for path, data in expected.items():
-        assert ws.store.read(NotePath(path)).data == data, path
+    stored = ws.store.read_many([NotePath(path) for path in expected])
+    for (path, data), found in zip(expected.items(), stored, strict=True):
+        assert isinstance(found, Stored) and found.data == data, path
         filed = ws.index.filed(NotePath(path))
         assert filed is not None and filed.version == version_of(data), path
     assert not ws.ledger.unfinished()

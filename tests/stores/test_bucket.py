@@ -1,18 +1,21 @@
 """What is true of notes in a bucket beyond the contract: requests, faults, tombstones, other people's objects."""
 
 import base64
+import math
 import random
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import obstore
 import pytest
 from tests.bucket import BUCKET, KEY, READ_KEY, READ_SECRET, SECRET, Bucket
+from tests.conftest import write_files
 from tests.stores.bucket_workspace import RENAMED, TARGET, as_renamed, check, close, linked_notes, open_on
 
 from notewright.config.aws import aws_profile
@@ -26,6 +29,7 @@ from notewright.ledger.base import Past
 from notewright.notes.edits.edit import Append
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, Swap, version_of
+from notewright.stores.folder.store import FolderStore
 from notewright.stores.s3.metadata import encode
 from notewright.stores.s3.plain_list import list_all
 from notewright.stores.s3.settings import BucketSettings
@@ -106,12 +110,11 @@ def test_many_are_read_and_written_at_the_same_time(bucket: Bucket) -> None:
     assert time.perf_counter() - began < 96 * 2 * 0.02 / 2
 
 
-def test_sixty_four_readers_wait_for_nobody(bucket: Bucket) -> None:
-    store = bucket.open()
-    store.write(A, b"a", seen=None, op="1")
-    bucket.proxy.latency = 0.1
-    in_threads(lambda _: store.read(A), 64)
-    assert bucket.proxy.most_at_once >= 48
+def test_sixty_four_readers_wait_for_nobody(open_workspace: OpenWorkspace, bucket: Bucket) -> None:
+    ws = open_workspace({f"n{i}.md": b"begin\n" for i in range(64)})
+    bucket.proxy.latency, bucket.proxy.gate = 0.02, 64
+    in_threads(lambda number: read(ws, NotePath(f"n{number}.md")), 64)
+    assert bucket.proxy.most_at_once == 64
 
 
 def test_writers_of_different_notes_do_not_wait_for_each_other(open_workspace: OpenWorkspace, bucket: Bucket) -> None:
@@ -122,9 +125,42 @@ def test_writers_of_different_notes_do_not_wait_for_each_other(open_workspace: O
         edit_note(ws, NotePath(f"n{number}.md"), [Append("more")])
 
     append(0)
-    one = min(in_threads(append, 1) for _ in range(3))
-    all_of_them = min(in_threads(append, 64) for _ in range(3))
-    assert 64 * one / all_of_them >= 5
+    gained: list[float] = []
+    while len(gained) < 5 and max(gained, default=0) < 5:  # a machine with other work may spoil some attempts
+        one = min(in_threads(append, 1) for _ in range(3))
+        gained.append(64 * one / in_threads(append, 64))
+    assert max(gained) >= 5
+
+
+@pytest.mark.slow
+def test_a_rename_of_five_hundred_links_takes_at_most_thirty_two_rounds_longer_than_in_a_folder(
+    open_workspace: OpenWorkspace, bucket: Bucket, tmp_path: Path
+) -> None:
+    notes = linked_notes(500)
+    write_files(tmp_path / "folder", notes)
+    there = open_workspace(notes)
+    here = open_on(FolderStore(tmp_path / "folder"), tmp_path / "folder-state")
+    bucket.proxy.latency = 0.02
+    store = bucket.open()
+    version = store.write(A, b"0", seen=None, op="0").version
+    names = [TARGET, NotePath(f"{RENAMED}.md")]
+    beyond: list[float] = []
+    while len(beyond) < 4 and min(beyond, default=1) > 0:  # a machine with other work may spoil some attempts
+        data = str(len(beyond) + 1).encode()
+        get = seconds(lambda: store.read(A))
+        put = seconds(lambda: store.write(A, data, seen=version, op="x"))  # noqa: B023
+        version = version_of(data)
+        old, new = names[len(beyond) % 2], names[1 - len(beyond) % 2]
+        allowed = seconds(lambda: move(here, old, str(new))) + 2 * math.ceil(500 / 32) * (get + put)  # noqa: B023
+        beyond.append(seconds(lambda: move(there, old, str(new))) - allowed)  # noqa: B023
+    close(here)
+    assert min(beyond) <= 0, beyond
+
+
+def seconds(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
 
 
 # Faults
@@ -204,15 +240,19 @@ def to_kill(work: str, bucket: Bucket, tmp_path: Path, argument: str) -> list[st
     return [sys.executable, "-m", "tests.stores.bucket_workspace", *asked]
 
 
-@pytest.mark.slow
-def test_killed_writers_and_an_absent_bucket_lose_and_double_nothing(bucket: Bucket, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "away"), [pytest.param(10, 2, marks=pytest.mark.slow), pytest.param(60, 10, marks=pytest.mark.torture)]
+)
+def test_killed_writers_and_an_absent_bucket_lose_and_double_nothing(
+    bucket: Bucket, tmp_path: Path, seconds: float, away: float
+) -> None:
     notes = [f"n{number}.md" for number in range(3)]
     for path in notes:
         bucket.put(path, b"begin\n")
     confirmed: list[str] = []
-    until = time.monotonic() + 8
-    away = [until - 5, until - 3]
-    bucket.proxy.breaks = lambda kind, key, number: "drop_before" if away[0] < time.monotonic() < away[1] else None
+    began = time.monotonic()
+    until, gone, back = began + seconds, began + seconds / 3, began + seconds / 3 + away
+    bucket.proxy.breaks = lambda kind, key, number: "drop_before" if gone < time.monotonic() < back else None
 
     def writing(name: int) -> None:
         generation = 0
@@ -236,31 +276,39 @@ def test_killed_writers_and_an_absent_bucket_lose_and_double_nothing(bucket: Buc
     close(ws)
 
 
-@pytest.mark.parametrize("puts", [0, 1, 9, 21, 22])
-def test_a_rename_whose_process_was_killed_is_finished_or_taken_back(bucket: Bucket, tmp_path: Path, puts: int) -> None:
-    rename_killed(bucket, tmp_path, linked_notes(20), puts)
+WRITES = 203  # of a rename with 200 notes: one creates, one for each note with links, two remove
+
+
+@pytest.mark.slow
+def test_a_rename_of_two_hundred_notes_killed_now_and_then_is_finished_or_taken_back(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    rename_killed(bucket, tmp_path, [0, 1, 90, 200, 201, 202])
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("puts", range(203))
-def test_a_rename_of_two_hundred_notes_killed_at_every_step(bucket: Bucket, tmp_path: Path, puts: int) -> None:
-    rename_killed(bucket, tmp_path, linked_notes(200), puts)
+@pytest.mark.parametrize("first", range(8))
+def test_a_rename_of_two_hundred_notes_killed_at_every_step(bucket: Bucket, tmp_path: Path, first: int) -> None:
+    rename_killed(bucket, tmp_path, range(first, WRITES, 8))
 
 
-def rename_killed(bucket: Bucket, tmp_path: Path, notes: dict[str, bytes], puts: int) -> None:
-    """Killed before the PUT or DELETE of this number: one creates, one for each note with links, two remove."""
-    for path, data in notes.items():
-        bucket.put(path, data)
-    ran = subprocess.run(to_kill("rename", bucket, tmp_path, str(puts)), cwd=ROOT, capture_output=True, text=True)
-    assert ran.returncode == -9, ran.stderr
-    ws = open_on(bucket.open(proxied=False), tmp_path / "state")
-    done = list_changes(ws, Past(limit=1))
-    check(ws, as_renamed(notes) if done else notes)
-    assert len(bucket.keys()) == len(notes)
-    if done:
-        undo(ws, done[0].id)
-        check(ws, notes)
-    close(ws)
+def rename_killed(bucket: Bucket, tmp_path: Path, killed_before: Iterable[int]) -> None:
+    """The same rename again and again, killed each time before the PUT or DELETE of such a number."""
+    notes = linked_notes(200)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(bucket.put, notes, notes.values()))
+    for number in killed_before:
+        asked = to_kill("rename", bucket, tmp_path, str(number))
+        ran = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True)
+        assert ran.returncode == -9, ran.stderr
+        ws = open_on(bucket.open(proxied=False), tmp_path / "state")
+        done = [change.id for change in list_changes(ws, Past(limit=1)) if not change.undoes]
+        check(ws, as_renamed(notes) if done else notes)
+        assert len(bucket.keys()) == len(notes)
+        if done:
+            undo(ws, done[0])
+            check(ws, notes)
+        close(ws)
 
 
 # Compare-and-swap and tombstones

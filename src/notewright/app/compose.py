@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from notewright.accounts.base import Accounts
 from notewright.accounts.limits import MemoryRateLimits, RateLimits
-from notewright.app.opening import OpenWorkspaces, open_registry, refuse_buckets
+from notewright.app.opening import OpenWorkspaces, open_registry, refuse_buckets, refuse_unreachable
 from notewright.config.load import Config, count_in
 from notewright.config.settings import SURFACES
 from notewright.engine.library import LateLibrary, Library
@@ -53,8 +53,10 @@ def serve(config: Config, reread: Reread | None = None) -> int:
     if config["http.port"] is None:
         asked = [surface_named(name, config) for name in dict.fromkeys(config["surface"])]
         together(asked)
+        refuse_unreachable(config)
         serve_stdio(partial(OpenWorkspaces, config), asked)
     refuse_mistakes(config)
+    refuse_unreachable(config)
     host, port = config["http.host"], config["http.port"]
     with listening(host, port) as door:
         _greet(config, host, door.getsockname()[1])

@@ -16,11 +16,11 @@ from notewright.accounts.base import Accounts
 from notewright.accounts.sqlite import SqliteAccounts
 from notewright.config.aws import aws_endpoint, aws_profile, aws_region
 from notewright.config.load import Config, WorkspaceConfig
-from notewright.config.locations import bucket_location, is_bucket
+from notewright.config.locations import bucket_location, is_bucket, refuse_not_yet
 from notewright.engine.access import Access
 from notewright.engine.indexing.indexer import Indexer
 from notewright.engine.library import Library, effective_workspaces
-from notewright.engine.workspace import Limits, Workspace
+from notewright.engine.workspace import Limits, UserQuota, Workspace
 from notewright.errors import Busy, Invalid, Problem
 from notewright.index.sqlite.index import SqliteIndex
 from notewright.ledger.base import Change, Ledger
@@ -32,6 +32,7 @@ from notewright.stores.folder.store import FolderStore
 if TYPE_CHECKING:  # few need pycrdt, and a search loads no backups
     from notewright.engine.transfer.manifest import BackupPlace
     from notewright.stores.live.documents import LiveDocuments
+    from notewright.stores.s3.settings import BucketSettings
 
 log = logging.getLogger(__name__)
 Heard = Callable[[Workspace, Change], None]
@@ -116,16 +117,10 @@ def _with_documents(asked: WorkspaceConfig, config: Config, folder: Store) -> "t
 
 
 def _open_bucket(asked: WorkspaceConfig, config: Config, serving: bool) -> Store:
-    try:
-        from notewright.stores.s3.lease import LeaseOwner
-        from notewright.stores.s3.settings import BucketSettings
-        from notewright.stores.s3.store import S3Store
-    except ImportError:
-        hint = "pip install 'notewright[s3]'"
-        raise Invalid(f"{asked.location}: buckets need the package obstore", hint=hint, what="location") from None
-    endpoint, region = asked.endpoint or aws_endpoint(), asked.region or aws_region()
-    poll_seconds = float(max(asked.poll_seconds, 1))
-    settings = BucketSettings(endpoint, region, asked.path_style, poll_seconds, profile=aws_profile())
+    settings = _bucket_settings(asked)
+    from notewright.stores.s3.lease import LeaseOwner
+    from notewright.stores.s3.store import S3Store
+
     store = S3Store.open(asked.location, settings, state=Path(config.state))
     if store.refuses_writes:
         log.warning("the workspace %s: %s", asked.name, store.refuses_writes)
@@ -144,6 +139,28 @@ def _open_bucket(asked: WorkspaceConfig, config: Config, serving: bool) -> Store
     owner = LeaseOwner(_machine_id(Path(config.state)), os.uname().nodename)
     store.hold_lease(owner, is_last=is_last, now=serving and not asked.read_only)
     return store
+
+
+def _bucket_settings(asked: WorkspaceConfig) -> "BucketSettings":
+    try:
+        from notewright.stores.s3.settings import BucketSettings
+    except ImportError:
+        hint = "pip install 'notewright[s3]'"
+        raise Invalid(f"{asked.location}: buckets need the package obstore", hint=hint, what="location") from None
+    endpoint, region = asked.endpoint or aws_endpoint(), asked.region or aws_region()
+    poll_seconds = float(max(asked.poll_seconds, 1))
+    return BucketSettings(endpoint, region, asked.path_style, poll_seconds, profile=aws_profile())
+
+
+def refuse_unreachable(config: Config) -> None:
+    """What cannot be served is said at the start: a Problem with what to install or set. Folders were looked for when
+    the configuration was read."""
+    for asked in config.workspaces:
+        if is_bucket(asked.location):
+            settings = _bucket_settings(asked)
+            from notewright.stores.s3 import reach
+
+            reach.refuse_unreachable(asked.location, settings)
 
 
 def _machine_id(state: Path) -> str:
@@ -319,7 +336,7 @@ class OpenWorkspaces(Library):
                     asked, self._config, heard=self._heard, live=self._live
                 )
             self._complained.pop(asked.location, None)
-            return replace(there, name=asked.name, id=asked.id, **_rules(asked))
+            return replace(there, name=asked.name, id=asked.id, user_quota=self._user_quota(), **_rules(asked))
         except Problem as problem:
             if strict and any(asked.location == one.location for one in self._config.workspaces):
                 self._close(list(self._open.values()))
@@ -328,6 +345,11 @@ class OpenWorkspaces(Library):
                 log.warning("the workspace %s cannot be opened: %s", asked.name, problem)
             self._complained[asked.location] = str(problem)
             return None
+
+    def _user_quota(self) -> UserQuota | None:
+        """Of whoever may use everything; `Principal.library` narrows it."""
+        files, size = self._config["user_quota_files"], self._config["user_quota_bytes"]
+        return None if files is None and size is None else UserQuota(files, size, lambda: self._shelf)
 
     @staticmethod
     def _close(workspaces: list[Workspace]) -> None:

@@ -44,6 +44,8 @@ SETTINGS = (
     Setting("state", None, "Folder for the ledger (state/) and the index (cache/)"),
     Setting("read_only", False, "Take no writes in any workspace", "flag"),
     Setting("rate_limits", True, "Hold callers to the call limits of Second Brain and Octarine", "flag"),
+    Setting("user_quota_files", None, "Files that all workspaces one user may write to may have together", "number"),
+    Setting("user_quota_bytes", None, "Bytes that all workspaces one user may write to may have together", "number"),
     Setting("log_level", "warning", "How much to log on stderr: debug, info, warning, error"),
     Setting("log_format", "text", "How the log is written: text or json"),
     Setting("audit_log", None, "File for the audit log, or off; without it audit.jsonl beside the ledger", "path"),

@@ -10,7 +10,7 @@ from notewright.engine.find.links import ResolvedLink, incoming, resolved_links
 from notewright.engine.indexing.ready import from_snapshot, snapshot, wait
 from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
-from notewright.errors import Problem
+from notewright.errors import NotFound, Problem
 from notewright.index.base import Needles, Selection
 from notewright.notes.excerpts import Excerpt, line_around, sentence_around
 from notewright.notes.parse.parser import parse
@@ -77,12 +77,24 @@ def _index(ws: Workspace, entries: list[Entry]) -> Iterator[Finding]:
     known = {path: stamp for path, stamp in ws.index.stamps() if ws.access.sees(path)}
     for entry in entries:
         stamp = known.pop(entry.path, None)
-        if stamp is None:
+        if stamp is None and _is_there(ws, entry):
             yield Finding("index", entry.path, None, "the index does not know it yet")
+        elif stamp is None:
+            yield Finding("file", entry.path, None, "it is listed and cannot be read: its key may end with a slash")
         elif entry.path.is_note and entry.kind == "file" and not _same(ws, entry):
             yield Finding("index", entry.path, None, "the index holds an older text")
     for path in known:
         yield Finding("index", path, None, "the index knows a file that is not there")
+
+
+def _is_there(ws: Workspace, entry: Entry) -> bool:
+    """A service may list what it does not give under that name."""
+    try:
+        return ws.store.has_folders or bool(ws.store.read(entry.path))
+    except NotFound:
+        return False
+    except Problem:
+        return True
 
 
 def _same(ws: Workspace, entry: Entry) -> bool:
@@ -95,7 +107,7 @@ def _same(ws: Workspace, entry: Entry) -> bool:
 
 def _unlisted(ws: Workspace) -> Iterator[Finding]:
     for path, why in ws.store.oddities():
-        if ws.access.sees(path):
+        if ws.access.sees("/".join(part for part in path.split("/") if part not in (".", ".."))):  # no hidden names
             yield Finding("file", path, None, why)
 
 

@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import threading
+import time
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -40,6 +41,7 @@ LAST_USE_SECONDS = 300.0  # between two notes of a token's last use
 LONGEST_NAME = 100  # characters
 MOST_GLOBS = 100
 MAX_JSON_INTEGER = 1 << 53  # what every reader of JSON can count to
+AGAIN_SECONDS = 5.0  # between two attempts to open what could not be
 _JOINERS = "\u200c\u200d"  # letters of some scripts and pictures need them
 Settings = Mapping[str, Any]
 W = TypeVar("W", Workspace, WorkspaceConfig)
@@ -85,28 +87,37 @@ class Library:
 class LateLibrary(Library):
     """The library that `opened` gives, opened in a thread of its own from `begin` on, or when somebody first asks.
 
-    Calls block until it is open; if opening fails, every call does. `beginnings` are called at once with each of its
-    workspaces."""
+    Calls block until it is open; if opening fails, every call does, until it is tried again. `beginnings` are called at
+    once with each of its workspaces."""
 
     def __init__(self, opened: Callable[[], Library], beginnings: Sequence[Callable[[Workspace], None]] = ()) -> None:
         super().__init__(lambda: self.begin().result().workspaces())
         self._opened = opened
         self._beginnings = beginnings
         self._opening: Future[Library] | None = None
+        self._failed = 0.0  # when it last did, monotonic
         self._lock = threading.Lock()
 
     def begin(self) -> Future[Library]:
-        if self._opening is None:
+        opening = self._opening
+        if opening is None or self._is_to_be_tried_again(opening):
             with self._lock:
-                if self._opening is None:
-                    self._opening = Future()
-                    threading.Thread(target=self._open, args=[self._opening], name="open", daemon=True).start()
-        return self._opening
+                opening = self._opening
+                if opening is None or self._is_to_be_tried_again(opening):
+                    opening = self._opening = Future()
+                    threading.Thread(target=self._open, args=[opening], name="open", daemon=True).start()
+        return opening
+
+    def _is_to_be_tried_again(self, opening: "Future[Library]") -> bool:
+        """A bucket may be away for a while: whoever serves it need not be started again."""
+        failed = opening.done() and opening.exception() is not None
+        return failed and time.monotonic() - self._failed > AGAIN_SECONDS
 
     def _open(self, opening: Future[Library]) -> None:
         try:
             library = self._opened()
         except BaseException as error:
+            self._failed = time.monotonic()
             opening.set_exception(error)
             return
         opening.set_result(library)
@@ -152,7 +163,8 @@ class Principal:
 
         @functools.cache
         def allowed() -> Sequence[Workspace]:
-            return tuple(self.narrow(ws) for ws in library.workspaces() if self.sees(ws.id))
+            own = tuple(self.narrow(ws) for ws in library.workspaces() if self.sees(ws.id))
+            return tuple(_counting(ws, own) for ws in own)
 
         return Library(allowed)
 
@@ -162,6 +174,12 @@ class Principal:
         if not (grant.read_only or grant.hide or grant.write_under != ("**",)):
             return ws
         return replace(ws, access=ws.access.narrowed(Access(grant.read_only, grant.hide, grant.write_under)))
+
+
+def _counting(ws: Workspace, own: Sequence[Workspace]) -> Workspace:
+    """The workspace, with the user's quota counted over these."""
+    quota = ws.user_quota
+    return ws if quota is None else replace(ws, user_quota=replace(quota, workspaces=lambda: own))
 
 
 def new_token(registry: Accounts, name: str, grant: Grant, *, now: float, expires: float | None = None) -> str:

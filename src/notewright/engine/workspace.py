@@ -30,6 +30,15 @@ class Limits:
     index_seconds: float = 20.0  # for one wait for the index; a client's calls wait CALL_SECONDS
 
 
+@dataclass(frozen=True, slots=True)
+class UserQuota:
+    """How much all workspaces together may hold to which one user may write."""
+
+    files: int | None
+    bytes: int | None
+    workspaces: Callable[[], Sequence["Workspace"]]  # those the user may use
+
+
 class IndexFollower(Protocol):
     """Who keeps the index in step with the store (`engine/indexing/indexer.py`)."""
 
@@ -119,6 +128,7 @@ class Workspace:
     actor: Actor = field(default_factory=Actor)
     timezone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     limits: Limits = field(default_factory=Limits)
+    user_quota: UserQuota | None = None
     clock: Callable[[], float] = time.time
     heard: Callable[["Workspace", Change], None] = _unheard  # told of every change set that is done, whoever did it
     live: "LiveDocuments | None" = None  # where notes can be opened as shared documents

@@ -18,6 +18,12 @@ from notewright.mcp.thread_pool import ThreadPool
 from notewright.surfaces.base import Answer, Surface
 from notewright.surfaces.perform import flaw_of
 
+# Tools that read notes where they lie; all others that change nothing ask the index alone.
+FETCHING = frozenset(
+    {"read", "context", "cairn_read", "cairn_links", "read_note", "read_section", "get_headings", "get_links"}
+    | {"get_note_metadata", "octarine_read_note", "octarine_list_notes"}
+)
+
 
 class FastPathCalls:
     """The tools of one surface."""
@@ -28,6 +34,7 @@ class FastPathCalls:
         self._looks = frozenset(tool.name for tool in surface.tools if tool.annotations.get("readOnlyHint"))
         self._workers = workers
         self._counts = counts
+        self._fetched = self._waits = False  # a note was fetched; some are fetched by request, and that is not brief
 
     @staticmethod
     def takes(message: Any, headers: Headers) -> ToolRequest | None:
@@ -42,14 +49,21 @@ class FastPathCalls:
 
     async def answer(self, asked: ToolRequest, caller: ClientConnection) -> Response:
         """Counted, in a worker thread."""
-        doing = self._workers.run_brief if asked.tool in self._looks else self._workers.run  # a write may wait long
+        doing = self._workers.run_brief if self._is_brief(asked.tool) else self._workers.run
         tool = asked.tool if asked.tool in self._tools.known else "unknown"
         outcome = await in_worker(doing, partial(self._respond, asked, caller), self._counts, self._surface, tool)
         return outcome.value or _response(asked, CallOutcome(error=outcome.error))
 
+    def _is_brief(self, tool: str) -> bool:
+        """A write may wait long, and so may whoever asks a service for a note."""
+        return tool in self._looks and (tool not in FETCHING or (self._fetched and not self._waits))
+
     def _respond(self, asked: ToolRequest, caller: ClientConnection) -> CallOutcome[Response]:
         cancelled = bool if caller.gone is None else caller.gone.is_set
         outcome = self._tools.call(caller, asked.tool, asked.args, cancelled)
+        if asked.tool in FETCHING and not outcome.code and not self._waits:
+            self._waits = not all(ws.store.has_folders for ws in caller.library.workspaces())
+            self._fetched = True
         return CallOutcome(_response(asked, outcome), code=outcome.code)
 
 

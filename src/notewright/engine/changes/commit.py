@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from notewright.engine.changes import machine
 from notewright.engine.changes.case_only import twins_of
 from notewright.engine.changes.machine import Effect, Machine, Outcome, Sights
-from notewright.engine.changes.quotas import is_bounded, refuse_over_quota
+from notewright.engine.changes.quotas import counted_alone, is_bounded, refuse_over_quota
 from notewright.engine.indexing.filing import refile
 from notewright.engine.indexing.large_notes import not_indexed, still_indexing, wait_for_links
 from notewright.engine.workspace import Workspace
@@ -272,7 +272,8 @@ def _finish_others(ws: Workspace) -> None:
 def _perform(ws: Workspace, plan: Plan) -> Done:
     """One plan from beginning to end, under the lock."""
     try:
-        return _carried_out(ws, plan)
+        with counted_alone(ws):
+            return _carried_out(ws, plan)
     except (Conflict, Exists) as problem:
         raise _Interrupted(problem) from problem
 

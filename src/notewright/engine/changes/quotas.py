@@ -1,17 +1,26 @@
-"""How much a workspace may hold. A change set is judged under the store's lock, when everything before it is counted:
-so writers at the same time, in several processes too, cannot pass the bound together.
+"""How much a workspace may hold, and how much all workspaces of one user. A change set is judged under the store's
+lock, when everything before it is counted: so writers at the same time, in several processes too, cannot pass the bound
+together. Where users have a bound, one more lock for each of their workspaces does the same for all of these.
 
 The index knows the totals, of every change set that is done and of what was found outside. Names beginning with a dot
 are outside the workspace and its quotas: what is deleted makes room, and copies take none.
 """
 
+import random
 import stat
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
 
 from notewright.engine.indexing.ready import is_fresh
 from notewright.engine.workspace import Workspace
-from notewright.errors import Quota
+from notewright.errors import Busy, Quota, Unavailable
 from notewright.ledger.base import Step
+from notewright.locks import Lock
+
+LOCK_SECONDS = 10.0  # that others of the same user's workspaces are waited for
+PAUSE_SECONDS = 0.01  # at most, between two tries
 
 
 def usage(ws: Workspace) -> tuple[int, int]:
@@ -26,63 +35,114 @@ def usage(ws: Workspace) -> tuple[int, int]:
     return len(sizes), sum(sizes)
 
 
+class _Bound(NamedTuple):
+    used: int
+    most: int
+    unit: str
+    what: str  # that is bounded, in words
+    told: bool  # whoever asks may know how much is used: nothing of it is hidden
+
+
 def is_bounded(ws: Workspace) -> bool:
     """Is there a quota?"""
-    return ws.limits.quota_files is not None or ws.limits.quota_bytes is not None
+    limits = ws.limits
+    return limits.quota_files is not None or limits.quota_bytes is not None or ws.user_quota is not None
+
+
+@contextmanager
+def counted_alone(ws: Workspace) -> Iterator[None]:
+    """Nobody else who has a bound adds to the workspaces of this user meanwhile. Under the store's lock, and no store's
+    lock is waited for inside."""
+    with ExitStack() as held:
+        for one in sorted(_of_user(ws), key=lambda each: each.store.identity):
+            held.callback(_locked(one).release)
+        yield
+
+
+def _locked(ws: Workspace) -> Lock:
+    until = time.monotonic() + LOCK_SECONDS
+    while (lock := ws.locks.try_lock("quota")) is None:
+        if time.monotonic() > until:
+            raise Busy("another change is being made", hint="try again in a moment")
+        time.sleep(random.uniform(0, PAUSE_SECONDS))
+    return lock
+
+
+def _of_user(ws: Workspace) -> list[Workspace]:
+    """What counts for the user's quota: what can only be read is somebody else's."""
+    return [] if ws.user_quota is None else [one for one in ws.user_quota.workspaces() if not one.access.read_only]
+
+
+def _last_known(ws: Workspace) -> tuple[int, int]:
+    """`usage`, from the index where the notes cannot be reached: that keeps nobody from writing elsewhere."""
+    try:
+        return usage(ws)
+    except Unavailable:
+        return ws.index.usage()
+
+
+def _bounds(ws: Workspace) -> list[_Bound]:
+    """Everything that bounds this workspace now."""
+    limits, quota, found = ws.limits, ws.user_quota, list[_Bound]()
+    used = {ws.store.identity: usage(ws)} if is_bounded(ws) else {}
+    for most, unit, place in ((limits.quota_files, "files", 0), (limits.quota_bytes, "bytes", 1)):
+        if most is not None:
+            found.append(_Bound(used[ws.store.identity][place], most, unit, "the workspace", not ws.access.hide))
+    if quota is None:
+        return found
+    own = _of_user(ws)
+    counted = [used.get(one.store.identity) or _last_known(one) for one in own]
+    told = not any(one.access.hide for one in own)
+    for most, unit, place in ((quota.files, "files", 0), (quota.bytes, "bytes", 1)):
+        if most is not None:
+            found.append(_Bound(sum(each[place] for each in counted), most, unit, "all your workspaces", told))
+    return found
 
 
 def room(ws: Workspace) -> dict[str, int | None]:
     """How much more the workspace may hold; None without end."""
-    limits = ws.limits
-    if not is_bounded(ws):
-        return {"files": None, "bytes": None}
-    files, size = usage(ws)
-    return {
-        "files": None if limits.quota_files is None else limits.quota_files - files,
-        "bytes": None if limits.quota_bytes is None else limits.quota_bytes - size,
-    }
+    left: dict[str, int | None] = {"files": None, "bytes": None}
+    for bound in _bounds(ws):
+        so_far = left[bound.unit]
+        more = bound.most - bound.used
+        left[bound.unit] = more if so_far is None else min(so_far, more)
+    return left
 
 
 def refuse_over_quota(ws: Workspace, steps: Iterable[Step], known: Mapping[str, bytes]) -> None:
-    """Quota if the workspace would hold more than it may after these steps. `known` are their bytes, old and new.
+    """Quota if there would be more than there may be after these steps. `known` are their bytes, old and new.
 
     Under the store's lock. What does not grow is let through, however full it is.
     """
-    limits = ws.limits
     if not is_bounded(ws):
         return
-    more_files, more_bytes = _growth(steps, known)
-    if more_files <= 0 and more_bytes <= 0:
+    growth = _growth(steps, known)
+    if max(growth.values()) <= 0:
         return
-    files, size = usage(ws)
-    for used, more, most, unit in (
-        (files, more_files, limits.quota_files, "files"),
-        (size, more_bytes, limits.quota_bytes, "bytes"),
-    ):
-        if most is not None and more > 0 and used + more > most:
-            raise _full(ws, used + more, most, unit)
+    for bound in _bounds(ws):
+        more = growth[bound.unit]
+        if more > 0 and bound.used + more > bound.most:
+            raise _full(bound, more)
 
 
-def _growth(steps: Iterable[Step], known: Mapping[str, bytes]) -> tuple[int, int]:
+def _growth(steps: Iterable[Step], known: Mapping[str, bytes]) -> dict[str, int]:
     files = size = 0
     for step in steps:
         if not step.path.is_hidden:
             files += (step.after is not None) - (step.before is not None)
             size += len(known[step.after] if step.after else b"") - len(known[step.before] if step.before else b"")
-    return files, size
+    return {"files": files, "bytes": size}
 
 
-def _full(ws: Workspace, used: int, most: int, unit: str) -> Quota:
+def _full(bound: _Bound, more: int) -> Quota:
     """Who may not see all of it is not told how much there is."""
-    whole = f"the workspace would hold {used:,} {unit}; the most is {most:,}"
-    words = f"the workspace is full; the most is {most:,} {unit}" if ws.access.hide else whole
-    return Quota(words, hint="delete something first", limit=most, unit=unit)
+    what, most, unit = bound.what, bound.most, bound.unit
+    together = "together " if what == "all your workspaces" else ""
+    whole = f"{what} {together}would hold {bound.used + more:,} {unit}; the most is {most:,}"
+    hidden = f"{what} {'are' if together else 'is'} full; the most is {most:,} {unit}"
+    return Quota(whole if bound.told else hidden, hint="delete something first", limit=most, unit=unit)
 
 
 def quota_share(ws: Workspace) -> float | None:
-    """How full the workspace is, from 0 to 1, by whichever quota is nearer; None where there is none."""
-    limits = ws.limits
-    if not is_bounded(ws):
-        return None
-    files, size = usage(ws)
-    return max(used / most for used, most in ((files, limits.quota_files), (size, limits.quota_bytes)) if most)
+    """How full it is, from 0 to 1, by whichever quota is nearest; None where there is none."""
+    return max((bound.used / bound.most for bound in _bounds(ws) if bound.most), default=None)

@@ -39,11 +39,13 @@ def list_all(place: Place, keys: Mapping[str, Any], prefix: str) -> list[dict[st
             element.tag = element.tag.rpartition("}")[2]  # without the namespace
         encoded = page.findtext("EncodingType") == "url"
         for each in page.iter("Contents"):
-            key = each.findtext("Key") or ""
+            key, size = each.findtext("Key") or "", int(each.findtext("Size") or 0)
+            if key.endswith("/") and size == 0:
+                continue  # the marker that consoles put for a folder
             found.append(
                 {
                     "path": unquote_plus(key) if encoded else key,
-                    "size": int(each.findtext("Size") or 0),
+                    "size": size,
                     "e_tag": each.findtext("ETag") or "",
                     "last_modified": datetime.fromisoformat(each.findtext("LastModified") or ""),
                 }

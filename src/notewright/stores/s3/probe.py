@@ -8,7 +8,7 @@ import obstore
 from obstore.store import S3Store as Client
 
 from notewright.errors import Forbidden
-from notewright.stores.s3.requests import ConditionFailed, Missing, Requests
+from notewright.stores.s3.requests import ConditionFailed, Missing, OddKey, Requests
 
 IGNORED = "this service ignores {}, so that writers would lose each other's changes: it can only be read from"
 UNKNOWN = "this service refuses If-Match with the ETag it gave: it can only be read from"
@@ -56,5 +56,8 @@ def probe(client: Client, requests: Requests, base: str) -> ServiceAbilities:
             return ServiceAbilities(IGNORED.format("If-Match"))
     finally:
         requests.send(lambda: obstore.delete(client, key), writes=True)
-    left = requests.send(lambda: obstore.list_with_delimiter(client, f"{base}.notewright"))["common_prefixes"]
+    try:
+        left = requests.send(lambda: obstore.list_with_delimiter(client, f"{base}.notewright"))["common_prefixes"]
+    except OddKey:
+        left = []  # a service that takes such keys has no folders to keep
     return ServiceAbilities(None, unquoted, any(name in folder for folder in left))
