@@ -22,7 +22,7 @@ from notewright.engine.transfer.move_workspace import MoveJournal, MoveResult, m
 from notewright.errors import Busy, Conflict
 from notewright.stores.base import OpId, Store, Swap, Swapped
 from notewright.stores.folder.store import FolderStore
-from notewright.stores.s3.plain_list import Place, sign
+from notewright.stores.s3._plain_list import Place, sign
 
 NOTES: dict[str, str | bytes] = {
     "Tea.md": "# Tea\n\nGreen.\n",

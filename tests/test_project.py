@@ -68,8 +68,11 @@ def test_everything_installed_is_pinned() -> None:
 
 def test_every_library_the_source_imports_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    asked = [*project["dependencies"], *extras["s3"], *extras["live"]]
+    asked = [
+        *project["dependencies"],
+        *project["optional-dependencies"]["s3"],
+        *project["optional-dependencies"]["live"],
+    ]
     declared = {re.split(r"[<>=\[]", name)[0].replace("_", "-").lower() for name in asked}
     owners = packages_distributions()
     wrong = {}

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench_bucket import BUCKET_REFERENCES, BUCKET_ROWS
 from bench_client import Refused
 from bench_found import Figure, figures
 from bench_http import HTTP_REFERENCES, HTTP_ROWS, PER_SECOND
@@ -114,7 +115,7 @@ class Samplers:
 
     def __getitem__(self, name: str) -> Sampler:
         if name not in self.ready:
-            self.ready[name] = (REFERENCES | HTTP_REFERENCES)[name](self.bench)
+            self.ready[name] = (REFERENCES | HTTP_REFERENCES | BUCKET_REFERENCES)[name](self.bench)
         return self.ready[name]
 
 
@@ -166,7 +167,7 @@ def outcomes(size: int, only: str, quick: bool) -> Iterator[Outcome]:
         bench = Bench(size, vault, state)
         references = Samplers(bench)
         with bench.closing:
-            for row in (*ROWS, *HTTP_ROWS):
+            for row in (*ROWS, *HTTP_ROWS, *BUCKET_ROWS):
                 if (not row.sizes or size in row.sizes) and only in row.name:
                     yield measured(row, bench, references, quick)
     finally:
@@ -227,7 +228,8 @@ def page(parts: dict[str, str]) -> str:
         "fsync, rename, fsync the folder · **rg** ripgrep over the same files · **echo** a loop that answers JSON "
         "lines · **noop** a tool that does nothing, through our own server · **fts** the bare full-text statement in "
         "the same database · **bare** the web framework alone behind our listener, with so many processes, taking the "
-        f"JSON of a call apart and answering a little; over HTTP {IN_FLIGHT} calls are in flight. Why these: "
+        f"JSON of a call apart and answering a little; over HTTP {IN_FLIGHT} calls are in flight · **GET + PUT** an "
+        "object of SeaweedFS on this machine, read and replaced on condition. Why these: "
         "[why](why.md).\n"
     )
     return "\n".join(("# Benchmarks", "", about, words, *parts.values()))

@@ -90,10 +90,12 @@ class FileLocks:
         self._folder = folder
 
     def try_lock(self, name: str, *, shared: bool = False) -> "FileLock | None":
-        path = self._folder / name
-        self._folder.mkdir(parents=True, exist_ok=True)
+        path, kind = self._folder / name, SHARED if shared else EXCLUSIVE
         try:
-            return FileLock(path, lock_file(path, SHARED if shared else EXCLUSIVE, timeout=0))
+            return FileLock(path, lock_file(path, kind, timeout=0))
+        except FileNotFoundError:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            return self.try_lock(name, shared=shared)
         except BlockingIOError:
             return None
 

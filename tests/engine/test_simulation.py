@@ -21,7 +21,8 @@ from tests import found
 from tests.engine.parts import desk
 
 from notewright.engine.changes import commit as changes
-from notewright.engine.changes.commit import Drop, Plan, Put, commit, commit_latest, edit, recover
+from notewright.engine.changes.combined import TextEdit
+from notewright.engine.changes.commit import Drop, Plan, Put, commit, commit_latest, edit, edit_together, recover
 from notewright.engine.changes.history import undo
 from notewright.engine.workspace import Workspace
 from notewright.errors import Problem, Unavailable
@@ -89,6 +90,7 @@ class World:
         self.saved_under: dict[str, set[str]] = {}  # change: its tokens in notes that an editor saved before its end
         self.orphaned: set[str] = set()  # changes whose process died
         self.slowness = self.rng.choice((0.0, 0.02))
+        self.together = random.Random(f"together {seed}").random() < 0.4  # edits of one note go out in one write
         self.slow: Workspace | None = None  # the one that waits in the middle of its job
         self.acting: int | None = None
         self.calm = False
@@ -157,6 +159,7 @@ class World:
                 self.somebody_saves()
             which = self.rng.randrange(2)
             job = self.rng.choice((self.append, self.append, self.rename, self.rename, self.take_back, self.create))
+            job = self.append_several if job == self.append and self.together else job
             self.alive(which, job)
         self.calm, self.disk.capacity = True, None
         recover(self.process())
@@ -186,6 +189,22 @@ class World:
         path = self.rng.choice(("A.md", "B.md", self.target()))
         self.say(f"append {token} to {path}")
         self.told(token, lambda: edit(ws, NotePath(path), lambda text: f"{text}{token}\n", summary=token))
+
+    def append_several(self, ws: Workspace) -> None:
+        """As callers whose edits of one note go out in one write."""
+        path = NotePath(self.rng.choice(("A.md", "B.md", self.target())))
+        names = [self.token("ours") for _ in range(self.rng.randrange(1, 5))]
+        self.say(f"append {' and '.join(names)} to {path}")
+        edits = [TextEdit(ws, path, lambda text, token=token: f"{text}{token}\n", token) for token in names]  # type: ignore
+        self.appends |= dict.fromkeys(names, "dead")
+        edit_together(edits[0], lambda first: edits)
+        for token, one in zip(names, edits, strict=True):
+            try:
+                one.result()
+            except Problem as problem:
+                self.appends[token] = "unknown" if self.in_doubt(problem) else "refused"
+            else:
+                self.appends[token] = "acknowledged"
 
     def create(self, ws: Workspace) -> None:
         token = self.token("ours")

@@ -1,6 +1,7 @@
 """What is true of notes in a bucket beyond the contract: requests, faults, tombstones, other people's objects."""
 
 import base64
+import itertools
 import math
 import random
 import subprocess
@@ -30,8 +31,8 @@ from notewright.notes.edits.edit import Append
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, Swap, version_of
 from notewright.stores.folder.store import FolderStore
+from notewright.stores.s3._plain_list import list_all
 from notewright.stores.s3.metadata import encode
-from notewright.stores.s3.plain_list import list_all
 from notewright.stores.s3.settings import BucketSettings
 from notewright.stores.s3.store import DELETED, TOMBSTONE, S3Store
 
@@ -375,6 +376,37 @@ def test_one_key_is_written_once_a_second_where_the_service_takes_no_more(bucket
     assert time.monotonic() - began > 0.8
 
 
+def test_edits_that_wait_for_one_note_go_out_together_where_it_takes_one_write_a_second(
+    open_workspace: OpenWorkspace, bucket: Bucket
+) -> None:
+    ws = open_workspace({"a.md": b""}, one_write_per_second=True)
+    sent: list[float] = []
+
+    def note(kind: str, key: str, number: int) -> None:
+        sent.extend([time.monotonic()] if kind == "PUT" else [])
+
+    def append(caller: int) -> list[bool]:
+        """Was the line in the bucket when the caller was told so?"""
+        names = [f"line-{caller}-{number}." for number in range(4)]
+        there = []
+        for name in names:
+            edit_note(ws, A, [Append(name)])
+            there.append(name.encode() in bucket.get("a.md"))
+        return there
+
+    bucket.proxy.breaks = note
+    began = time.monotonic()
+    with ThreadPoolExecutor(5) as callers:
+        told = [is_there for each in callers.map(append, range(5)) for is_there in each]
+    assert time.monotonic() - began < 10 and told == [True] * 20
+    assert sorted(bucket.get("a.md").split()) == sorted(f"line-{c}-{n}.".encode() for c in range(5) for n in range(4))
+    assert min(later - sooner for sooner, later in itertools.pairwise(sent)) > 0.8
+    past = ws.ledger.past(Past(limit=100))
+    assert len(past) == 20 and ws.ledger.unfinished() == []
+    undo(ws, past[0].id)
+    assert len(bucket.get("a.md").split()) == 19
+
+
 # What others see, and what others do
 
 
@@ -391,6 +423,20 @@ def test_an_object_says_title_type_and_tags_after_every_write(bucket: Bucket) ->
     told = obstore.get(bucket.outside, key).attributes
     assert told["title"] == "Now" and "tags" not in told
     assert all(len(word) <= 75 for word in encode("ä" * 500).split(" "))
+
+
+def test_what_other_programs_say_of_an_object_stays_when_it_is_changed_and_moved(
+    open_workspace: OpenWorkspace, bucket: Bucket
+) -> None:
+    theirs = {"color": "green", "title": "Old", "Content-Encoding": "identity", "big": "x" * 1500}
+    bucket.put("a.md", b"# A\n", attributes=theirs)
+    ws = open_workspace({})
+    edit_note(ws, A, [Append("more")])
+    move(ws, A, "b/Other")
+    assert bucket.proxy.counts["HEAD"] <= 2
+    told = obstore.get(bucket.outside, f"{bucket.prefix}/b/Other.md").attributes
+    assert (told["color"], told["title"], told["big"]) == ("green", "A", "x" * 1500)
+    assert "Content-Encoding" not in told and told["Content-Type"].startswith("text/markdown")
 
 
 def test_a_change_from_outside_is_seen_by_the_next_listing(open_workspace: OpenWorkspace, bucket: Bucket) -> None:
@@ -548,6 +594,14 @@ def test_a_name_that_no_key_can_have_is_refused(bucket: Bucket) -> None:
     for path in ("tab\t.md", "../a.md", "a//b.md"):
         with pytest.raises(NotFound):
             store.read(NotePath(path))
+
+
+def test_the_service_may_be_named_by_a_variable_alone(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.proxy.endpoint)
+    store = bucket.open(endpoint=None)
+    store.write(A, b"a\n", seen=None, op="1")
+    assert bucket.get("a.md") == b"a\n" and bucket.proxy.counts["PUT"] == 1
+    assert store.identity == bucket.open().identity
 
 
 def test_keys_may_come_from_a_profile(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,10 +18,12 @@ from notewright.config.aws import aws_endpoint, aws_profile, aws_region
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.config.locations import bucket_location, is_bucket, refuse_not_yet
 from notewright.engine.access import Access
+from notewright.engine.indexing.index_snapshot import IndexSnapshot
 from notewright.engine.indexing.indexer import Indexer
 from notewright.engine.library import Library, effective_workspaces
 from notewright.engine.workspace import Limits, UserQuota, Workspace
 from notewright.errors import Busy, Invalid, Problem
+from notewright.index.base import Index
 from notewright.index.sqlite.index import SqliteIndex
 from notewright.ledger.base import Change, Ledger
 from notewright.ledger.sqlite import SqliteLedger
@@ -62,7 +64,8 @@ def open_workspace(
     cache = Path(config.cache) / store.identity
     index = SqliteIndex(cache)
     daily = _forgetting(ledger, config) if watch else None
-    follower = Indexer(store, index, FileLocks(cache), watch=watch, daily=daily)
+    snapshot = _snapshot(store, index, asked, writes=watch and not asked.read_only)
+    follower = Indexer(store, index, FileLocks(cache), watch=watch, daily=daily, snapshot=snapshot)
     ws = Workspace(
         name=asked.name,
         id=asked.id,
@@ -93,6 +96,13 @@ def open_workspace(
     if follow:
         follower.start()
     return ws
+
+
+def _snapshot(store: Store, index: Index, asked: WorkspaceConfig, *, writes: bool) -> IndexSnapshot | None:
+    """The copy of the index in a bucket. Machines may reach one bucket by different addresses: its name and prefix say
+    which notes they are."""
+    files = store.own_files("index")
+    return None if files is None else IndexSnapshot(index, files, asked.location, writes=writes)
 
 
 def open_store(asked: WorkspaceConfig, config: Config, *, serving: bool = False) -> Store:

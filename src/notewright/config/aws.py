@@ -10,7 +10,8 @@ _KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
 
 def aws_profile() -> dict[str, str]:
-    """The settings of the profile in use, from both AWS files. Keys that are given by variables come before its own."""
+    """The settings of the profile in use, from both AWS files. Keys, endpoint and region that are given by variables
+    come before its own."""
     name = _variable("AWS_PROFILE", "AWS_DEFAULT_PROFILE") or "default"
     found: dict[str, str] = {}
     for variable, file, section in (
@@ -26,13 +27,15 @@ def aws_profile() -> dict[str, str]:
             raise Unavailable(f"{place} cannot be read: {reason}", hint="look at the file") from error
         if parsed.has_section(section):
             found |= dict(parsed.items(section))
+    told = {"endpoint_url": aws_endpoint(), "region": aws_region()}
+    where = {name: value for name, value in told.items() if value}
     if _variable("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"):
-        told = {name: _variable(name.upper()) for name in _KEYS}
+        keys = {name: _variable(name.upper()) for name in _KEYS}
         found = {name: value for name, value in found.items() if name in ("region", "endpoint_url")}
-        return found | {name: value for name, value in told.items() if value}
+        return found | where | {name: value for name, value in keys.items() if value}
     if not found and _variable("AWS_PROFILE"):
         raise Unavailable(f"there is no AWS profile {name}", hint="name one of ~/.aws/credentials in AWS_PROFILE")
-    return found
+    return found | where
 
 
 def aws_endpoint() -> str | None:

@@ -2,7 +2,7 @@
 
 from datetime import date, datetime
 
-from notewright.engine.changes.commit import Edited
+from notewright.engine.changes.combined import Edited
 from notewright.engine.read import exists
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import create, edit_note, existing_spelling

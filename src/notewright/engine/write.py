@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from notewright.engine.changes.combined import Edited
 from notewright.engine.changes.commit import (
     Drop,
-    Edited,
     Plan,
     Put,
     commit,

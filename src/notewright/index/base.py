@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from notewright.notes.excerpts import Excerpt
@@ -265,6 +266,13 @@ class Generation(NamedTuple):
     whole: bool  # it holds everything there is; else it was lost or thrown away, and is being filled again
 
 
+class IndexEdition(NamedTuple):
+    """How far an index is. Of one origin, the difference of two serials is about how many files were filed between."""
+
+    origin: str  # the name of the index it began as, on whichever machine
+    serial: int
+
+
 class Build(Protocol):
     """A whole new index being filled beside the one that answers."""
 
@@ -281,6 +289,8 @@ class Build(Protocol):
 class Index(Names, Protocol):
     """Questions the engine asks. Any thread may ask; `file` and `drop` are for whoever read the store."""
 
+    form: str  # of its files: a copy of another form is of no use
+
     def file(self, filings: Iterable[Filing], *, drop: Iterable[str] = ()) -> None:
         """Put these in place of what was known of them and forget the dropped: one transaction."""
 
@@ -289,6 +299,15 @@ class Index(Names, Protocol):
 
     def rebuilding(self, total: int) -> AbstractContextManager[Build]:
         """Fill a new index; leaving without `swap` throws it away."""
+
+    def edition(self) -> IndexEdition: ...
+
+    def copied(self) -> AbstractContextManager[tuple[Path, IndexEdition]]:
+        """The index as it is now, in one file that is gone afterwards."""
+
+    def installing(self, total: int) -> AbstractContextManager[Path]:
+        """Where to put such a file of another machine, about `total` notes: on leaving it takes the place of the index
+        that answers, and is not whole before everything was looked at. Unavailable where it is not of this form."""
 
     def steady(self) -> AbstractContextManager[None]:
         """What this thread asks inside is answered from one moment, whatever is filed meanwhile."""

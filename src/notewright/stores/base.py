@@ -62,6 +62,25 @@ class Swap(NamedTuple):
 Swapped = Stored | Problem | None  # what came of a swap: what is there now, None where it was deleted, or why not
 
 
+class OwnFiles(Protocol):
+    """Files of ours beside the notes, on a store that is shared by machines: a cache that nobody misses. Each call
+    raises a Problem where it fails."""
+
+    def may_write(self) -> bool:
+        """This machine is the one that may."""
+        ...
+
+    def get(self, name: str, *, max_bytes: int) -> bytes | None:
+        """None where it is not there; Unavailable where it is larger."""
+        ...
+
+    def put(self, name: str, data: bytes) -> None: ...
+
+    def remove(self, name: str) -> None: ...
+
+    def names(self) -> list[str]: ...
+
+
 class Store(Protocol):
     """What a place for notes promises. All calls may come from any thread; paths have passed `NotePath.parse`.
 
@@ -141,6 +160,11 @@ class Store(Protocol):
         stay until `settle` names them."""
         ...
 
+    def next_write_in(self, path: NotePath) -> float | None:
+        """Seconds until this file may be written again, on a store that takes a write of one file now and then only;
+        None on all others. Who writes sooner waits."""
+        ...
+
     def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
         """Several writes and deletes of one change set, none of which needs another: the outcome of each, in their
         order. They may run at the same time. A store that is `in_order` stops at the first problem, and what comes
@@ -192,6 +216,10 @@ class Store(Protocol):
         """Where people find it without us: the path from the file system's root, or the key in a bucket."""
         ...
 
+    def own_files(self, folder: str) -> OwnFiles | None:
+        """Our files in a folder beside the notes, where other machines find them; None on a store of one machine."""
+        ...
+
     def healthy(self) -> bool:
         """The notes can be reached (the folder is there and is the one that was opened)."""
         ...
@@ -210,3 +238,13 @@ def parents(path: str) -> list[str]:
 def version_of(data: bytes) -> Version:
     """The version of bytes kept by a store that versions by content."""
     return hashlib.sha256(data).hexdigest()
+
+
+def make_swap(store: Store, swap: Swap, *, op: OpId, hidden: bool) -> Stored | None:
+    """One of `write_many`, by `write` or `delete`."""
+    path, _, seen, source, settled = swap
+    if swap.data is not None:
+        return store.write(path, swap.data, seen=seen, op=op, source=source, settled=settled, hidden=hidden)
+    if seen is not None:
+        store.delete(path, seen=seen, op=op, settled=settled, hidden=hidden)
+    return None

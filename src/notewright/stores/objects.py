@@ -11,11 +11,13 @@ Answer = TypeVar("Answer")
 
 
 class ListedObject(NamedTuple):
-    """What a listing says of an object. Equal ETags in one service: equal bytes."""
+    """What a listing says of an object. Equal ETags in one service: equal bytes. A tuple: there is one for every
+    object, and a dict is four times as large."""
 
-    key: str  # below the prefix
+    key: str  # below the prefix that was asked for
     etag: str
     size: int
+    modified_ns: int
 
 
 class Objects(Protocol):

@@ -20,7 +20,18 @@ from typing import Any, TypeVar
 from notewright.errors import Busy, Conflict, Exists, NoSpace, NotFound, Problem, Unavailable
 from notewright.notes.edits.merge import merge
 from notewright.notes.path import NotePath, path_key
-from notewright.stores.base import Entry, OpId, Stored, Swap, Swapped, UnlistedFile, Version, parents, version_of
+from notewright.stores.base import (
+    Entry,
+    OpId,
+    Stored,
+    Swap,
+    Swapped,
+    UnlistedFile,
+    Version,
+    make_swap,
+    parents,
+    version_of,
+)
 
 _Answer = TypeVar("_Answer")
 Step = Callable[[str, str], None]  # what is about to happen or has happened, and to which path
@@ -243,23 +254,19 @@ class MemoryStore:
                 self.disk.put(path, None)
         self._step("deleted", path)
 
+    def next_write_in(self, path: NotePath) -> None:
+        return None
+
     def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
         order = list(range(len(swaps)))
         if self.disk.shuffle is not None:
             self.disk.shuffle(order)
         done: dict[int, Swapped] = {}
         for place in order:
-            done[place] = _outcome(self._swapped, swaps[place], op, hidden)
+            done[place] = _outcome(make_swap, self, swaps[place], op=op, hidden=hidden)
             if self.in_order and isinstance(done[place], Problem):
                 break
         return [done[place] for place in sorted(done)]
-
-    def _swapped(self, swap: Swap, op: OpId, hidden: bool) -> Stored | None:
-        if swap.data is not None:
-            return self.write(swap.path, swap.data, seen=swap.seen, op=op, source=swap.source, hidden=hidden)
-        if swap.seen is not None:
-            self.delete(swap.path, seen=swap.seen, op=op, hidden=hidden)
-        return None
 
     def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
         return frozenset(path for path in paths if op in self.disk.ops.get(path, ()))
@@ -382,6 +389,9 @@ class MemoryStore:
 
     def full_path(self, path: NotePath) -> str:
         return path
+
+    def own_files(self, folder: str) -> None:
+        return None
 
     def healthy(self) -> bool:
         return self.disk.present and self._process in self.disk.living

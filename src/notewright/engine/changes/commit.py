@@ -11,13 +11,14 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from notewright.engine.changes import machine
 from notewright.engine.changes.case_only import twins_of
+from notewright.engine.changes.combined import Edited, EditQueue, TextEdit, as_one, rows, told_of
 from notewright.engine.changes.machine import Effect, Machine, Outcome, Sights
 from notewright.engine.changes.quotas import counted_alone, is_bounded, refuse_over_quota
 from notewright.engine.indexing.filing import refile
@@ -30,6 +31,7 @@ from notewright.stores.base import Store, Stored, Version, version_of
 
 log = logging.getLogger(__name__)
 
+_queue = EditQueue()
 _LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"  # nothing that is read as something else
 PAUSE = 0.004  # seconds before the second try, doubled for each further one
 _Answer = TypeVar("_Answer")
@@ -76,17 +78,6 @@ class Done:
     kept: tuple[NotePath, ...] = ()  # somebody else's bytes were in the way of these and stayed
 
 
-@dataclass(frozen=True, slots=True)
-class Edited:
-    """One note before and after an edit. `change_id` is None where nothing changed."""
-
-    path: NotePath
-    before: str
-    after: str
-    version: Version
-    change_id: str | None
-
-
 def commit(ws: Workspace, plan: Plan) -> Done:
     """Make it happen: durable and indexed when it returns. Conflict or Exists where a file is not as it was seen."""
     return _alone(ws, lambda: _perform(ws, plan), tries=1, path=plan.steps[0].path if len(plan.steps) == 1 else None)
@@ -130,22 +121,36 @@ def edit(
     max_tries: int = 8,
 ) -> Edited:
     """Put a note's text through a pure function. `again`: it may be applied to a newer text than was seen."""
+    asked = TextEdit(ws, path, change, summary, seen, again)
+    if ws.store.next_write_in(path) is None or is_bounded(ws):
+        return _alone(ws, lambda: _edit(asked), tries=max_tries if again else 1, path=path)
+    if _queue.add(asked):
+        edit_together(asked, _queue.take, max_tries=max_tries)
+    else:
+        asked.answered.wait()
+    return asked.result()
 
-    def attempt() -> Edited:
-        old = ws.store.read(path, hidden=path.is_hidden)
-        before = text_of(path, old.data)
-        if seen is not None and not _same(seen, old.version):
-            shown = ws.store.recall(path, seen)
-            if shown is not None:
-                new = _bytes(path, change(text_of(path, shown.data)))
-                after = text_of(path, ws.store.rebase(path, new, seen=shown.version, onto=old))
-                return _edited(ws, old, before, after, summary)
-            if not (again(before) if callable(again) else again):
-                hint = "read it again"
-                raise Conflict(f"{path} changed since version {seen}", hint=hint, path=path, current=old.version)
-        return _edited(ws, old, before, change(before), summary)
 
-    return _alone(ws, attempt, tries=max_tries if again else 1, path=path)
+def _edit(asked: TextEdit) -> Edited:
+    ws, path, seen = asked.ws, asked.path, asked.seen
+    old = ws.store.read(path, hidden=path.is_hidden)
+    before = text_of(path, old.data)
+    if seen is not None and not _same(seen, old.version):
+        shown = ws.store.recall(path, seen)
+        if shown is not None:
+            new = _bytes(path, asked.change(text_of(path, shown.data)))
+            after = text_of(path, ws.store.rebase(path, new, seen=shown.version, onto=old))
+            return _edited(ws, old, before, after, asked.summary)
+    return _edited(ws, old, before, _changed_text(asked, before, old.version), asked.summary)
+
+
+def _changed_text(asked: TextEdit, before: str, version: Version) -> str:
+    """What the edit makes of this text, or Conflict where it was meant for another."""
+    seen, again = asked.seen, asked.again
+    if seen is not None and not _same(seen, version) and not (again(before) if callable(again) else again):
+        hint = "read it again"
+        raise Conflict(f"{asked.path} changed since version {seen}", hint=hint, path=asked.path, current=version)
+    return asked.change(before)
 
 
 def of_what_was_shown(ws: Workspace, old: Stored, data: bytes) -> bytes:
@@ -168,6 +173,83 @@ def _edited(ws: Workspace, old: Stored, before: str, after: str, summary: str) -
         now = ws.store.read(path, hidden=path.is_hidden)
         return Edited(path, before, text_of(path, now.data), now.version, done.id)
     return Edited(path, before, after, done.versions[path] or "", done.id)
+
+
+def edit_together(first: TextEdit, take: Callable[[TextEdit], list[TextEdit]], *, max_tries: int = 8) -> None:
+    """Wait for the next write that the store takes of a note, and make all edits that `take` gives then by it. Each of
+    them is answered, whatever happens."""
+    ws, path = first.ws, first.path
+    edits: list[TextEdit] = []
+
+    def attempt() -> None:
+        time.sleep(ws.store.next_write_in(path) or 0.0)  # others come meanwhile
+        if not edits:
+            edits.extend(take(first))
+        _edit_row([one for one in edits if one.outcome is None])
+
+    try:
+        _alone(ws, attempt, tries=max_tries, path=path)
+    except Problem as problem:
+        for one in edits or take(first):
+            one.answer(problem)
+    finally:
+        for one in edits or take(first):
+            one.answer(Internal("the edits of a note that were made together did not end"))
+
+
+def _edit_row(edits: list[TextEdit]) -> None:
+    """These edits of one note, each on what the one before it leaves, in one write."""
+    ws, path = edits[0].ws, edits[0].path
+    old = ws.store.read(path, hidden=path.is_hidden)
+    now, version, modified = text_of(path, old.data), old.version, old.entry.modified_ns / 1e9
+    known, made = {old.version: old.data}, list[tuple[TextEdit, Change, Edited]]()
+    for one in edits:
+        try:
+            after = _changed_text(one, now, version)
+            data = _bytes(path, after)
+        except Problem as problem:
+            one.answer(problem)
+            continue
+        if after == now:
+            one.answer(Edited(path, now, after, version, None))
+            continue
+        new = version_of(data)
+        step = Step(path, version, new, modified=modified)
+        change = Change(_new_id(ws.ledger), one.ws.clock(), one.ws.actor, one.summary, (step,))
+        made.append((one, change, Edited(path, now, after, new, change.id)))
+        known[new], now, version = data, after, new
+    if made:
+        _carry_out_row(made, old, known)
+
+
+def _carry_out_row(made: list[tuple[TextEdit, Change, Edited]], old: Stored, known: dict[str, bytes]) -> None:
+    ws, path, row = made[0][0].ws, old.entry.path, tuple(change for _, change, _ in made)
+    whole = as_one(row)
+    running = machine.carry_out(whole, known, {path: old}, known, in_order=ws.store.in_order)
+    with ExitStack() as locks:
+        for change in row:
+            locks.enter_context(_held(ws, change))
+        try:
+            outcome = drive(running, ws, row)
+        except Problem as problem:
+            for one, change, _ in made:
+                one.answer(told_of(change, whole, problem))
+            return
+    cause = outcome.cause or Internal("a change was taken back without a reason")
+    if outcome.state == "taken_back" and isinstance(cause, Conflict | Exists):
+        for one, _, _ in made:
+            if not one.again:
+                one.answer(cause)
+        raise _Interrupted(cause)
+    there = outcome.sights.get(path)
+    for one, change, edited in made:
+        _tell(one.ws, change, outcome)
+        if outcome.state == "taken_back":
+            one.answer(told_of(change, whole, cause))
+        elif path in outcome.merged and there is not None:
+            one.answer(replace(edited, after=text_of(path, there.data), version=there.version))
+        else:
+            one.answer(edited)
 
 
 def recover(ws: Workspace) -> None:
@@ -257,16 +339,17 @@ def _still_running() -> Busy:
 
 
 def _finish_others(ws: Workspace) -> None:
-    for change in ws.ledger.unfinished():
-        lock = ws.locks.try_lock(_lock_name(change))
-        if lock is None:
-            raise _still_running()
-        try:
-            outcome = drive(machine.recovery(change, in_order=ws.store.in_order), ws)
-        finally:
-            lock.release(last=True)
-        log.info("change %s of another process: %s", change.id, outcome.state)
-        _tell(ws, change, outcome)
+    for row in rows(ws.ledger.unfinished()):
+        with ExitStack() as locks:
+            for change in row:
+                lock = ws.locks.try_lock(_lock_name(change))
+                if lock is None:
+                    raise _still_running()
+                locks.callback(lock.release, last=True)
+            outcome = drive(machine.recovery(as_one(row), in_order=ws.store.in_order), ws, row)
+        for change in row:
+            log.info("change %s of another process: %s", change.id, outcome.state)
+            _tell(ws, change, outcome)
 
 
 def _perform(ws: Workspace, plan: Plan) -> Done:
@@ -420,13 +503,14 @@ def _new_id(ledger: Ledger) -> str:
             return name
 
 
-def drive(running: Machine, ws: Workspace) -> Outcome:
-    """Run a machine to its end: do what it asks for, tell it what came of it."""
+def drive(running: Machine, ws: Workspace, row: tuple[Change, ...] = ()) -> Outcome:
+    """Run a machine to its end: do what it asks for, tell it what came of it. `row`: the change sets that it takes for
+    one (`engine/changes/combined.py`)."""
     try:
         effect = next(running)
         while True:
             try:
-                answer = perform(effect, ws)
+                answer = perform(effect, ws, row)
             except Problem as problem:
                 effect = running.throw(problem)
             else:
@@ -436,7 +520,7 @@ def drive(running: Machine, ws: Workspace) -> Outcome:
         return outcome
 
 
-def perform(effect: Effect, ws: Workspace) -> Any:
+def perform(effect: Effect, ws: Workspace, row: tuple[Change, ...] = ()) -> Any:
     """One effect, against the real things."""
     store, ledger = ws.store, ws.ledger
     match effect:
@@ -448,7 +532,7 @@ def perform(effect: Effect, ws: Workspace) -> Any:
         case machine.Recall(version):
             return ledger.blob(version)
         case machine.Record(change, blobs):
-            return ledger.record(change, blobs)
+            return _record(ledger, row or (change,), blobs)
         case machine.Stage(op, path, data):
             return store.stage(path, data, op=op, hidden=path.is_hidden)
         case machine.Write(op, swaps):
@@ -464,14 +548,30 @@ def perform(effect: Effect, ws: Workspace) -> Any:
         case machine.IndexFiles(paths, sights):
             return refile(ws, paths, sights)
         case machine.Close(change_id, state, steps):
-            return _close(ledger, change_id, state, steps)
+            if row:
+                ids = [change.id for change in row]
+                left_out = () if steps == () else None
+                return _close(ledger, ids if state == "done" else ids[::-1], state, left_out)
+            return _close(ledger, [change_id], state, steps)
 
 
-def _close(ledger: Ledger, change_id: str, state: Any, steps: tuple[Step, ...] | None) -> bool:
+def _record(ledger: Ledger, row: tuple[Change, ...], blobs: Mapping[str, bytes]) -> None:
+    for place, change in enumerate(row):
+        versions = [version for step in change.steps for version in (step.before, step.after)]
+        try:
+            ledger.record(change, {version: data for version, data in blobs.items() if version in versions})
+        except Problem:
+            _close(ledger, [before.id for before in row[:place]][::-1], "taken_back", None)
+            raise
+
+
+def _close(ledger: Ledger, ids: list[str], state: Any, steps: tuple[Step, ...] | None) -> bool:
     """The notes are written: that the ledger could not say so is no failure of theirs, the next call closes it."""
-    try:
-        ledger.close_change(change_id, state, steps=steps)
-    except Problem as problem:
-        log.warning("change %s is not closed yet: %s", change_id, problem)
-        return False
-    return True
+    closed = True
+    for change_id in ids:
+        try:
+            ledger.close_change(change_id, state, steps=steps)
+        except Problem as problem:
+            log.warning("change %s is not closed yet: %s", change_id, problem)
+            closed = False
+    return closed

@@ -19,6 +19,7 @@ from notewright.engine.indexing.filing import (
     file_unless_written,
     read_many_for_index,
 )
+from notewright.engine.indexing.index_snapshot import IndexSnapshot
 from notewright.engine.indexing.large_notes import LargeQueue, with_problem
 from notewright.engine.indexing.leader_lock import LeaderLock
 from notewright.errors import Forbidden, Indexing, NotFound, Problem, Unavailable
@@ -84,8 +85,11 @@ class Indexer:
         *,
         watch: bool = True,
         daily: Callable[[], None] | None = None,
+        snapshot: IndexSnapshot | None = None,
     ) -> None:
         self._store, self._index, self._watching, self._daily = store, index, watch, daily
+        self._snapshot = snapshot
+        self._fetched = False  # the index is another machine's, and was not compared with the store yet
         self._election = LeaderLock(locks)
         self._stop = threading.Event()
         self._wake = threading.Event()
@@ -110,6 +114,8 @@ class Indexer:
         self._wake.set()
         for thread in self._threads:
             thread.join(5)
+        if self._election.won and not any(thread.is_alive() for thread in self._threads):
+            self._renew_snapshot(closing=True)
         self._election.resign()
 
     # ---- what the engine asks -------------------------------------------------------------------------
@@ -205,6 +211,7 @@ class Indexer:
         if self._watching:
             self._watch_too()
             self._wake.wait(WATCH_SECONDS)  # it says so when it watches: one look is then enough
+        self._fetch_snapshot()
         self._everything = True
         looked = 0.0
         while not self._stop.is_set() and self._election.holds():
@@ -215,11 +222,23 @@ class Indexer:
             self._attempt(self._catch_up)
             self._attempt(self._file_large)
             self._do_daily()
+            self._renew_snapshot()
             if not self._pending and not self._everything and not self._large:
                 self._wake.wait(1.0 if self._lost_since is None else 0.5)
                 self._wake.clear()
                 self._everything = self._everything or self._lost_since is not None
-        self._election.resign()
+        if not self._stop.is_set():
+            self._election.resign()
+
+    def _fetch_snapshot(self) -> None:
+        """Where nothing is known yet, what another machine knew: only what changed since is read."""
+        if self._snapshot is not None and not self._is_whole() and not any(self._index.count()):
+            self._fetched = self._snapshot.fetch()
+
+    def _renew_snapshot(self, *, closing: bool = False) -> None:
+        is_busy = bool(self._pending or self._everything or self._large or self._stale)
+        if self._snapshot is not None and self._fresh.is_set() and (closing or not is_busy) and self._is_whole():
+            self._snapshot.renew_if_due(lambda: self._stop.is_set() and not closing, closing=closing)
 
     def _do_daily(self) -> None:
         """What one process has to do once a day, and when it begins."""
@@ -361,7 +380,7 @@ class Indexer:
         known = dict(self._index.stamps())
         now_ns = time.time_ns() if self._store.has_folders else None
         difference = plan(self._entries(known), known, now_ns)
-        if difference.implausible and not self._believed(difference):
+        if difference.implausible and not self._fetched and not self._believed(difference):
             self._stale = "a third of the notes or more vanished at once; the index waits for them"
             return
         self._settle(difference, known)
@@ -369,7 +388,7 @@ class Indexer:
             return
         if not looked_at.whole:
             self._index.settled(looked_at.name)
-        self._stale, self._lost_since, self._listed = None, None, []
+        self._stale, self._lost_since, self._listed, self._fetched = None, None, [], False
         self._fresh.set()
         self._election.say_fresh()
 

@@ -12,18 +12,19 @@ from notewright.index.base import (
     Build,
     Filing,
     Generation,
+    IndexEdition,
     Needles,
     Progress,
     Query,
     SearchEvidence,
     Visibility,
 )
-from notewright.index.sqlite import evidence, queries
+from notewright.index.sqlite import _copy, evidence, queries
 from notewright.index.sqlite.build import building
 from notewright.index.sqlite.connections import IndexConnections
 from notewright.index.sqlite.grep_candidates import candidates, read_bodies
 from notewright.index.sqlite.rows import Row, put, row_of
-from notewright.index.sqlite.schema import Connection
+from notewright.index.sqlite.schema import VERSION, Connection
 from notewright.index.sqlite.vocabulary import Vocabulary
 
 T = TypeVar("T")
@@ -45,6 +46,8 @@ def _question(
 
 class SqliteIndex:
     """Implements `Index`."""
+
+    form = f"sqlite-{VERSION}"
 
     def __init__(self, folder: Path) -> None:
         self._connections = IndexConnections(folder)
@@ -88,6 +91,12 @@ class SqliteIndex:
     def rebuilding(self, total: int) -> AbstractContextManager[Build]:
         return building(self._connections.places, self._write, total)
 
+    def copied(self) -> AbstractContextManager[tuple[Path, IndexEdition]]:
+        return _copy.copied(self._connections.places)
+
+    def installing(self, total: int) -> AbstractContextManager[Path]:
+        return _copy.installing(self._connections.places, total)
+
     # ---- questions ------------------------------------------------------------------------------------
 
     filed = _question(queries.filed)
@@ -113,6 +122,7 @@ class SqliteIndex:
     notes = _question(queries.notes)
     neighbours = _question(evidence.neighbours)
     degrees = _question(evidence.degrees)
+    edition = _question(_copy.edition)
 
     def evidence(self, query: Query, depth: int, narrow: bool = True) -> SearchEvidence:
         return self.ask(lambda con: evidence.gather_evidence(con, self._words(con), query, depth, narrow))
@@ -140,7 +150,10 @@ class SqliteIndex:
 
 def _file(con: Connection, rows: Sequence[Row], dropped: Sequence[str]) -> None:
     put(con, rows, dropped)
-    _touch(con, [*(str(row.file[0]) for row in rows), *dropped])
+    paths = [*(str(row.file[0]) for row in rows), *dropped]
+    if len(paths) > 1:  # the serial counts files; one is counted with the transaction
+        con.rows("update meta set value=value+? where key='serial'", (len(paths) - 1,))
+    _touch(con, paths)
 
 
 def _touch(con: Connection, paths: Sequence[str]) -> None:

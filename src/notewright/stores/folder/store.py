@@ -17,7 +17,18 @@ from pathlib import Path
 
 from notewright.errors import Busy, Conflict, Exists, NotFound, Problem, Unavailable
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, OpId, Stored, Swap, Swapped, UnlistedFile, Version, parents, version_of
+from notewright.stores.base import (
+    Entry,
+    OpId,
+    Stored,
+    Swap,
+    Swapped,
+    UnlistedFile,
+    Version,
+    make_swap,
+    parents,
+    version_of,
+)
 from notewright.stores.folder import exchange, listing
 from notewright.stores.folder.atomic import AtomicWriter
 from notewright.stores.folder.paths import Abilities, Root, leads_nowhere, refusal
@@ -162,21 +173,17 @@ class FolderStore:
             while not self._writing.delete(root, path, seen, op, settled=settled):
                 _pause(path, until)
 
+    def next_write_in(self, path: NotePath) -> None:
+        return None
+
     def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
         done: list[Swapped] = []
         try:
             for swap in swaps:
-                done.append(self._swap(swap, op, hidden))
+                done.append(make_swap(self, swap, op=op, hidden=hidden))
         except Problem as problem:
             done.append(problem)
         return done
-
-    def _swap(self, swap: Swap, op: OpId, hidden: bool) -> Stored | None:
-        if swap.data is not None:
-            return self.write(swap.path, swap.data, seen=swap.seen, op=op, settled=swap.settled, hidden=hidden)
-        if swap.seen is not None:
-            self.delete(swap.path, seen=swap.seen, op=op, settled=swap.settled, hidden=hidden)
-        return None
 
     def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
         return frozenset()
@@ -227,6 +234,9 @@ class FolderStore:
 
     def full_path(self, path: NotePath) -> str:
         return os.path.join(self._root.path, path)
+
+    def own_files(self, folder: str) -> None:
+        return None
 
     def healthy(self) -> bool:
         try:

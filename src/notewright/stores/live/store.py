@@ -8,11 +8,21 @@ is merged like anybody's.
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 from notewright.errors import Conflict, NotFound, Problem
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, OpId, Store, Stored, Swap, Swapped, UnlistedFile, Version, version_of
+from notewright.stores.base import (
+    Entry,
+    OpId,
+    Store,
+    Stored,
+    Swap,
+    Swapped,
+    UnlistedFile,
+    Version,
+    make_swap,
+    version_of,
+)
 from notewright.stores.live.document import Document
 from notewright.stores.live.documents import LiveDocuments
 from notewright.stores.live.text import file_bytes, live_text
@@ -25,6 +35,7 @@ class LiveStore:
 
     in_order = True
     has_folders = True
+    objects = None
 
     def __init__(self, folder: Store, documents: LiveDocuments) -> None:
         self._folder = folder
@@ -175,17 +186,12 @@ class LiveStore:
         done: list[Swapped] = []
         try:
             for swap in swaps:
-                done.append(self._swap(swap, op, hidden))
+                done.append(make_swap(self, swap, op=op, hidden=hidden))
         except Problem as problem:
             done.append(problem)
         return done
 
-    def _swap(self, swap: Swap, op: OpId, hidden: bool) -> Stored | None:
-        told: dict[str, Any] = {"op": op, "settled": swap.settled, "hidden": hidden}
-        if swap.data is not None:
-            return self.write(swap.path, swap.data, seen=swap.seen, source=swap.source, **told)
-        if swap.seen is not None:
-            self.delete(swap.path, seen=swap.seen, **told)
+    def next_write_in(self, path: NotePath) -> float | None:
         return None
 
     def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
@@ -234,6 +240,9 @@ class LiveStore:
 
     def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
         return self._folder.changes(stop)
+
+    def own_files(self, folder: str) -> None:
+        return None
 
     def full_path(self, path: NotePath) -> str:
         return self._folder.full_path(path)

@@ -7,15 +7,16 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from notewright.notes.parse.frontmatter import frontmatter
-from notewright.notes.parse.parser import is_costly, parse, parse_words
+from notewright.notes.parse.parser import parse_head
 from notewright.notes.parse.tags import property_tags
 from notewright.notes.path import NotePath
 
 OP = "notewright-op"  # the change set whose write this is
 DELETED = "notewright-deleted"  # a tombstone: the note is gone, the object follows
 MAX_PARSED_CHARS = 64_000  # for the title in a heading; the properties stand first anyway
-MAX_VALUE_BYTES = 400  # AWS takes 2,048 for all names and values together
+MAX_VALUE_BYTES = 400
+MAX_METADATA_BYTES = 2_000  # AWS takes 2,048 for all names and values together
+_OURS = {OP, DELETED, "modified", "title", "type", "tags", "Content-Type", "Content-Encoding"}
 _WORD_BYTES = 42  # of text in one encoded word, which may have 75 characters
 _PRINTABLE = re.compile(r"[ -~]*")
 
@@ -26,12 +27,26 @@ def attributes_of(path: NotePath, data: bytes, *, op: str, now_ns: int) -> dict[
     if not path.is_note:
         return told | {"Content-Type": mimetypes.guess_type(path.name)[0] or "application/octet-stream"}
     text = data[: MAX_PARSED_CHARS * 4].decode(errors="replace")[:MAX_PARSED_CHARS]
-    properties = frontmatter(text.replace("\r\n", "\n"), text).properties
-    note = parse_words(path, text) if is_costly(text) else parse(path, text)
-    values = {"title": note.title, "type": _plain(properties.get("type"))}
+    title, properties = parse_head(path, text)
+    values = {"title": title, "type": _plain(properties.get("type"))}
     values["tags"] = ",".join(property_tags(properties))
     told |= {name: encode(value) for name, value in values.items() if value}
     return told | {"Content-Type": "text/markdown; charset=utf-8"}
+
+
+def foreign_attributes(attributes: Mapping[str, Any]) -> dict[str, str]:
+    """What other programs say of an object: kept when it is replaced. How its bytes are encoded is no longer true."""
+    return {name: str(value) for name, value in attributes.items() if name not in _OURS}
+
+
+def with_foreign(ours: dict[str, str], foreign: Mapping[str, str]) -> dict[str, str]:
+    """Both, as far as a service takes it."""
+    told, size = dict(ours), sum(len(name) + len(value) for name, value in ours.items())
+    for name, value in foreign.items():
+        size += len(name) + len(value)
+        if size <= MAX_METADATA_BYTES:
+            told.setdefault(name, value)
+    return told
 
 
 def _plain(value: Any) -> str:

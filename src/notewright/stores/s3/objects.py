@@ -9,7 +9,7 @@ import obstore
 
 from notewright.errors import NotFound
 from notewright.stores.objects import Answer, Item, ListedObject, Objects
-from notewright.stores.s3.plain_list import copy_object
+from notewright.stores.s3._plain_list import copy_object
 from notewright.stores.s3.requests import Missing, OddKey, Requests
 from notewright.stores.s3.settings import LARGE_BYTES, LARGE_SECONDS, Clients
 
@@ -19,7 +19,7 @@ class _Each(Protocol):
 
 
 class S3Objects:
-    """`list_metas` gives what a listing says of every object under a whole prefix; `each` runs several requests."""
+    """`under` lists every object under a whole prefix; `each` runs several requests."""
 
     def __init__(
         self,
@@ -27,12 +27,12 @@ class S3Objects:
         prefix: str,
         clients: Clients,
         requests: Requests,
-        list_metas: Callable[[str], Sequence[Any]],
+        under: Callable[[str], Sequence[ListedObject]],
         each: _Each,
         refuses_writes: str | None,
     ) -> None:
         self.bucket, self.prefix, self.service = bucket, prefix, clients.where
-        self._clients, self._requests, self._list_metas = clients, requests, list_metas
+        self._clients, self._requests, self._under = clients, requests, under
         self._base = f"{prefix}/" if prefix else ""
         self.each, self.refuses_writes = each, refuses_writes
 
@@ -41,9 +41,8 @@ class S3Objects:
         return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
 
     def below(self, folder: str = "") -> list[ListedObject]:
-        metas = self._list_metas(f"{self._base}{folder}/" if folder else self._base)
-        start = len(self._base)
-        return [ListedObject(meta["path"][start:], meta["e_tag"] or "", meta["size"]) for meta in metas]
+        found = self._under(f"{self._base}{folder}/" if folder else self._base)
+        return [one._replace(key=one.key[len(self._base) :]) for one in found]
 
     def folders(self) -> list[str]:
         def ask() -> Any:

@@ -19,7 +19,7 @@ from obstore.store import S3Store as Client
 
 from notewright.errors import Unavailable
 from notewright.notes.path import path_problem
-from notewright.stores.s3.plain_list import Place
+from notewright.stores.s3._plain_list import Place
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -22,21 +22,41 @@ import obstore
 
 from notewright.errors import Conflict, Exists, Forbidden, NotFound, Problem, Unavailable
 from notewright.notes.path import NotePath, path_problem
-from notewright.stores.base import Entry, OpId, Stored, Swap, Swapped, UnlistedFile, Version, parents, version_of
+from notewright.stores.base import (
+    Entry,
+    OpId,
+    Stored,
+    Swap,
+    Swapped,
+    UnlistedFile,
+    Version,
+    make_swap,
+    parents,
+    version_of,
+)
+from notewright.stores.s3._own_files import BucketOwnFiles
 from notewright.stores.s3.lease import BucketLeaseObject, Lease, LeaseOwner
+from notewright.stores.s3.listing import BucketListing, folder_entry, listed_entry, object_entry
 from notewright.stores.s3.lock import NotesLock
-from notewright.stores.s3.metadata import DELETED, OP, attributes_of, encode, written_ns
+from notewright.stores.s3.metadata import (
+    DELETED,
+    OP,
+    attributes_of,
+    encode,
+    foreign_attributes,
+    with_foreign,
+    written_ns,
+)
 from notewright.stores.s3.objects import S3Objects
-from notewright.stores.s3.plain_list import list_all
 from notewright.stores.s3.probe import ServiceAbilities, probe
-from notewright.stores.s3.requests import ConditionFailed, Missing, OddKey, Requests
+from notewright.stores.s3.requests import ConditionFailed, Missing, Requests
 from notewright.stores.s3.settings import LARGE_BYTES, LARGE_SECONDS, BucketSettings, Clients, connect, split_location
 
 log = logging.getLogger(__name__)
 
 AT_ONCE = 32  # requests of one store that run at the same time for plural calls
 MAX_KEY_BYTES = 1024
-MAX_REMEMBERED = 100_000  # objects of which version and ETag are known
+MAX_REMEMBERED = 5_000  # objects of which version and ETag are known: those of the largest rename
 SECONDS_BETWEEN_WRITES = 1.0  # of one key, where the service takes no more
 TRIES = 4  # of a swap that finds what it expects after a refusal
 HEALTHY_SECONDS = 5.0  # an answer not older than this shows that the bucket is there
@@ -64,6 +84,7 @@ class _LastSeen(NamedTuple):
     version: Version | None
     entry: Entry | None
     op: str | None
+    foreign: Mapping[str, str] = {}  # what other programs say of it
 
 
 class S3Store:
@@ -82,6 +103,7 @@ class S3Store:
         self.refuses_writes: str | None = None  # why nothing can be written, in words
         self._base = f"{prefix}/" if prefix else ""
         self._lock = NotesLock(state / self.identity)
+        self._listed = BucketListing(bucket, self._base, clients, self._request)
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="bucket")
         self._mutex = threading.Lock()
         self._last: OrderedDict[str, _LastSeen] = OrderedDict()  # what was at a path when it was last read or written
@@ -100,7 +122,7 @@ class S3Store:
         bucket, prefix = split_location(location)
         store = cls(bucket, prefix, connect(bucket, settings), settings, state)
         try:
-            store._first_keys("")
+            store._listed.holds("")
             store._found = probe(store._clients.write, store._requests, store._base)
             store.refuses_writes = store._found.refuses_writes
         except BaseException:
@@ -119,8 +141,15 @@ class S3Store:
 
     @property
     def objects(self) -> S3Objects:
-        how = (self._clients, self._requests, self._metas, self._each, self.refuses_writes)
+        how = (self._clients, self._requests, self._listed.under, self._each, self.refuses_writes)
         return S3Objects(self.bucket, self.prefix, *how)
+
+    def own_files(self, folder: str) -> BucketOwnFiles:
+        """Files of ours in a folder under `.notewright/`."""
+        base = self._key(f".notewright/{folder}/")
+        return BucketOwnFiles(
+            self._clients, self._requests, base, lambda: not self.refuses_writes and self._may_write()
+        )
 
     # What is there
 
@@ -129,39 +158,21 @@ class S3Store:
         return iter(self._listing())
 
     def _listing(self) -> list[Entry]:
-        listed = self._metas(self._base)
         found, odd = [], []
-        for meta in listed:
-            raw = meta["path"][len(self._base) :]
+        for listed in self._listed.everything():
+            raw = listed.key[len(self._base) :]
             problem = path_problem(raw) if raw else None
             if problem is not None:
                 odd.append(UnlistedFile(raw, problem))
             elif raw and not NotePath(raw).is_hidden:  # without a name: the marker that a console makes for the prefix
-                found.append(_listed(NotePath(raw), meta))
+                found.append(listed_entry(NotePath(raw), listed))
         doubtful = [entry for entry in found if self._is_doubtful(entry)]
         gone = {
             entry.path for entry, there in zip(doubtful, self._each(self._is_note, doubtful), strict=True) if not there
         }
         self._oddities = tuple(odd)
         kept = [entry for entry in found if entry.path not in gone]
-        return sorted(kept, key=lambda entry: (entry.path.folder.split("/"), entry.path))
-
-    def _metas(self, prefix: str) -> Sequence[Any]:
-        """What a listing says of every object under a prefix that ends with a slash."""
-
-        def pages() -> list[Any]:
-            found = obstore.list(self._clients.read, prefix.rstrip("/") or None, chunk_size=1000)
-            return [meta for page in found for meta in page]
-
-        try:
-            return self._request(pages)
-        except OddKey as odd:
-            if self._clients.keys is None:
-                what = f"a key in the bucket {self.bucket} is no path: {odd}"
-                hint = "rename or remove that object, or set AWS_ACCESS_KEY_ID: with a role it cannot be passed over"
-                raise Unavailable(what, hint=hint) from odd
-            keys = self._clients.keys()
-            return self._request(lambda: list_all(self._clients.place, keys, prefix))
+        return sorted(kept, key=lambda entry: (entry.path.folder.replace("/", "\0"), entry.path))
 
     def _is_doubtful(self, entry: Entry) -> bool:
         """It may be a tombstone, or the marker that consoles put for a folder: a listing does not tell."""
@@ -189,37 +200,21 @@ class S3Store:
 
     def children(self, folder: str, *, hidden: bool = False) -> list[Entry]:
         self._check(NotePath(folder) if folder else None, hidden)
-        named, objects = self._level(folder)
+        named, objects = self._listed.level(folder)
         folders = [raw for raw in sorted(named) if path_problem(raw) is None]
         if self._found.keeps_folders:
-            there = self._each(self._first_keys, folders)
+            there = self._each(self._listed.holds, folders)
             folders = [raw for raw, holds in zip(folders, there, strict=True) if holds]
-        entries = [_folder(NotePath(raw)) for raw in folders]
-        for meta in objects:
-            raw = meta["path"][len(self._base) :]
+        entries = [folder_entry(NotePath(raw)) for raw in folders]
+        for listed in objects:
+            raw = listed.key[len(self._base) :]
             if raw != folder and raw not in named and path_problem(raw) is None:
-                entry = _listed(NotePath(raw), meta)
+                entry = listed_entry(NotePath(raw), listed)
                 if not self._is_doubtful(entry) or self._is_note(entry):
                     entries.append(entry)
         if folder and not entries:
             raise NotFound(f"there is no {folder}", what="folder", path=folder)
         return sorted(entry for entry in entries if hidden or not entry.path.name.startswith("."))
-
-    def _level(self, folder: str) -> tuple[set[str], Sequence[Any]]:
-        """The folders and the objects directly in a folder."""
-        start = f"{self._base}{folder}/" if folder else self._base
-
-        def ask() -> Any:
-            return obstore.list_with_delimiter(self._clients.read, start.rstrip("/") or None)
-
-        try:
-            found = self._request(ask, path=folder)
-            return {key[len(self._base) :].rstrip("/") for key in found["common_prefixes"]}, found["objects"]
-        except OddKey:
-            metas = [meta for meta in self._metas(start) if path_problem(meta["path"][len(start) :]) is None]
-        names = [meta["path"][len(start) :].split("/") for meta in metas]
-        folders = {f"{start}{name[0]}"[len(self._base) :] for name in names if len(name) > 1}
-        return folders, [meta for meta, name in zip(metas, names, strict=True) if len(name) == 1]
 
     def stat(self, path: NotePath, *, hidden: bool = False) -> Entry:
         self._check(path, hidden)
@@ -234,20 +229,12 @@ class S3Store:
         head = self._head(path)
         if head is None or head.attributes.get(DELETED):
             return None
-        return _entry(
+        return object_entry(
             path, head.meta["e_tag"], head.meta["size"], written_ns(head.attributes, head.meta["last_modified"])
         )
 
     def _stat_prefix(self, path: NotePath) -> Entry | None:
-        return _folder(path) if self._first_keys(path) else None
-
-    def _first_keys(self, folder: str) -> bool:
-        """Anything is there whose key begins with this folder."""
-        prefix = f"{self._base}{folder}".rstrip("/") or None
-        try:
-            return bool(self._request(lambda: next(iter(obstore.list(self._clients.read, prefix, chunk_size=1)), ())))
-        except OddKey:
-            return True
+        return folder_entry(path) if self._listed.holds(path) else None
 
     def read(self, path: NotePath, *, hidden: bool = False) -> Stored:
         self._check(path, hidden)
@@ -278,9 +265,9 @@ class S3Store:
         if attributes.get(DELETED):
             self._remember(path, _LastSeen(None, None, op))
             return _BucketObject(None, etag, op)
-        entry = _entry(path, etag, len(data), written_ns(attributes, got.meta["last_modified"]))
+        entry = object_entry(path, etag, len(data), written_ns(attributes, got.meta["last_modified"]))
         stored = Stored(data, version_of(data), entry)
-        self._remember(path, _LastSeen(stored.version, entry, op))
+        self._remember(path, _LastSeen(stored.version, entry, op, foreign_attributes(attributes)))
         return _BucketObject(stored, etag, op)
 
     def _head(self, path: NotePath) -> Any:
@@ -311,7 +298,7 @@ class S3Store:
         op = encode(op)
         with self._stripe(path):
             if seen is None:
-                return self._create(path, data, op)
+                return self._create(path, data, op, self._foreign(source or path))
             if seen == version_of(data):
                 return self._confirm(path, data, seen)
             return self._replace(path, data, seen, op)
@@ -326,12 +313,12 @@ class S3Store:
             raise _changed(path, now)
         return now.stored
 
-    def _create(self, path: NotePath, data: bytes, op: OpId) -> Stored:
+    def _create(self, path: NotePath, data: bytes, op: OpId, foreign: Mapping[str, str]) -> Stored:
         self._refuse_in_the_way(path)
         mode: Any = "create"
         for _ in range(TRIES):
             try:
-                return self._put(path, data, mode, op)
+                return self._put(path, data, mode, op, foreign)
             except ConditionFailed:
                 now = self._object(path)
             if now is not None and now.stored is not None:
@@ -347,7 +334,7 @@ class S3Store:
         for _ in range(TRIES):
             if etag is not None:
                 try:
-                    return self._put(path, data, self._mode(etag), op)
+                    return self._put(path, data, self._mode(etag), op, self._foreign(path))
                 except ConditionFailed:
                     pass
             now = self._object(path)
@@ -366,15 +353,18 @@ class S3Store:
         for parent in parents(path):
             if "." in NotePath(parent).name[1:] and self._stat_object(NotePath(parent)) is not None:
                 raise Exists(f"{parent} is a file", hint="choose another folder", path=parent)
-        if "." not in path.name[1:] and self._first_keys(path):
+        if "." not in path.name[1:] and self._listed.holds(path):
             raise Exists(f"{path} is a folder", hint="choose another name", path=path)
 
-    def _put(self, path: NotePath, data: bytes, mode: Any, op: OpId, *, deleted: bool = False) -> Stored:
+    def _put(
+        self, path: NotePath, data: bytes, mode: Any, op: OpId, foreign: Mapping[str, str], *, deleted: bool = False
+    ) -> Stored:
         """One conditional PUT. ConditionFailed also where it was done and the answer was lost: the caller looks."""
         large = len(data) > LARGE_BYTES
         client, timeout = (self._clients.write_large, LARGE_SECONDS) if large else (self._clients.write, None)
         now_ns = time.time_ns() // 1_000_000 * 1_000_000
-        told = {OP: op, DELETED: "1"} if deleted else attributes_of(path, data, op=op, now_ns=now_ns)
+        ours = {OP: op, DELETED: "1"} if deleted else attributes_of(path, data, op=op, now_ns=now_ns)
+        told = with_foreign(ours, foreign)
         key = self._key(path)
 
         def put() -> Any:
@@ -391,8 +381,9 @@ class S3Store:
             if not is_ours:
                 raise
             etag = found.etag
-        stored = Stored(data, version_of(data), _entry(path, etag, len(data), now_ns))
-        self._remember(path, _LastSeen(None, None, op) if deleted else _LastSeen(stored.version, stored.entry, op))
+        stored = Stored(data, version_of(data), object_entry(path, etag, len(data), now_ns))
+        last = _LastSeen(None, None, op) if deleted else _LastSeen(stored.version, stored.entry, op, foreign)
+        self._remember(path, last)
         return stored
 
     def _read_back(self, path: NotePath, problem: Unavailable) -> _BucketObject:
@@ -404,6 +395,12 @@ class S3Store:
         if found is None:
             raise problem
         return found
+
+    def next_write_in(self, path: NotePath) -> float | None:
+        if not self._clients.paced:
+            return None
+        with self._mutex:
+            return max(self._last_put.get(path, 0.0) + SECONDS_BETWEEN_WRITES - time.monotonic(), 0.0)
 
     def _pace(self, path: str) -> None:
         if not self._clients.paced:
@@ -429,13 +426,13 @@ class S3Store:
         for _ in range(TRIES):
             if etag is not None:
                 try:
-                    self._put(path, TOMBSTONE, self._mode(etag), op, deleted=True)
+                    self._put(path, TOMBSTONE, self._mode(etag), op, {}, deleted=True)
                     return True
                 except ConditionFailed:
                     pass
             now = self._object(path)
             if now is None:
-                if self._first_keys(path):
+                if self._listed.holds(path):
                     raise Conflict(f"{path} is a folder now", hint="read it again", path=path, current=None)
                 return False
             if now.stored is None:
@@ -464,14 +461,7 @@ class S3Store:
                 self._remove(path)
 
     def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
-        return self._each(lambda swap: _outcome(lambda: self._swap(swap, op, hidden)), swaps)
-
-    def _swap(self, swap: Swap, op: OpId, hidden: bool) -> Stored | None:
-        if swap.data is not None:
-            return self.write(swap.path, swap.data, seen=swap.seen, op=op, source=swap.source, hidden=hidden)
-        if swap.seen is not None:
-            self.delete(swap.path, seen=swap.seen, op=op, hidden=hidden)
-        return None
+        return self._each(lambda swap: _outcome(lambda: make_swap(self, swap, op=op, hidden=hidden)), swaps)
 
     def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
         """An object knows its last writer only."""
@@ -539,7 +529,7 @@ class S3Store:
         if time.monotonic() - self._requests.answered < HEALTHY_SECONDS:
             return True
         try:
-            self._first_keys("")
+            self._listed.holds("")
         except Problem:
             return False
         return True
@@ -592,6 +582,11 @@ class S3Store:
             while len(self._last) > MAX_REMEMBERED:
                 self._last.popitem(last=False)
 
+    def _foreign(self, path: str) -> Mapping[str, str]:
+        with self._mutex:
+            last = self._last.get(path)
+        return {} if last is None else last.foreign
+
     def _recollect(self, path: str, version: Version) -> Entry | None:
         """The entry of this version, if it is the one that was last seen there."""
         with self._mutex:
@@ -617,15 +612,3 @@ def _missing(path: str) -> NotFound:
 def _changed(path: NotePath, now: _BucketObject | None) -> Conflict:
     current = now.stored.version if now is not None and now.stored is not None else None
     return Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=current)
-
-
-def _entry(path: NotePath, etag: str, size: int, modified_ns: int) -> Entry:
-    return Entry(path, "file", etag, size, modified_ns, None, None, modified_ns)
-
-
-def _listed(path: NotePath, meta: Any) -> Entry:
-    return _entry(path, meta["e_tag"] or "", meta["size"], int(meta["last_modified"].timestamp() * 1000) * 1_000_000)
-
-
-def _folder(path: NotePath) -> Entry:
-    return Entry(path, "folder", "", 0, 0)

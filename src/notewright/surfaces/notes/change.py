@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from notewright.engine.changes.commit import Drop, Edited, Put
+from notewright.engine.changes.combined import Edited
+from notewright.engine.changes.commit import Drop, Put
 from notewright.engine.changes.history import FileDiff, Undone, undo_since
 from notewright.engine.changes.history import undo as undo_change
 from notewright.engine.daily import append_daily, daily_note, parse_date, today

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from notewright.engine.changes.commit import Edited
+from notewright.engine.changes.combined import Edited
 from notewright.engine.dialects.obsidian import full_path, is_taken, note_by_name, tags_of_properties, unknown_tags
 from notewright.engine.move import delete_marked, move
 from notewright.engine.read import read

@@ -1,0 +1,168 @@
+"""A copy of the index beside the notes, so that a new machine need not read every note.
+
+    snapshot.json       which index, of which notes, and its parts with their hashes
+    5e0c…-000.part      the file of the index, compressed, in parts
+
+The parts come first and the manifest last; what no manifest names is removed with the next snapshot. It is a cache that
+somebody else wrote: whatever is wrong with it, the notes are read instead, and what is right is compared with the store
+before it answers.
+"""
+
+import hashlib
+import json
+import logging
+import secrets
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from notewright.errors import Problem, Unavailable
+from notewright.index.base import Index, IndexEdition
+from notewright.stores.base import OwnFiles
+
+log = logging.getLogger(__name__)
+
+MANIFEST = "snapshot.json"
+PART_BYTES = 8 << 20  # one part, compressed: what is held in memory
+MAX_PARTS = 128
+MAX_INDEX_BYTES = 8 << 30  # one that claims to be larger is not unpacked
+MAX_MANIFEST_BYTES = 64 << 10
+CHUNK_BYTES = 1 << 20
+MINUTES_BETWEEN = 10
+MIN_FILES = 1_000  # fewer are read within a second or two
+MIN_CHANGED, MIN_CHANGED_SHARE = 50, 0.02  # since the last one; fewer are read by the new machine
+
+
+class IndexSnapshot:
+    """The snapshot of one index. `notes` says of which notes it is, on every machine alike; `writes` whether this
+    process is one that writes it."""
+
+    def __init__(self, index: Index, files: OwnFiles, notes: str, *, writes: bool) -> None:
+        self._index, self._files, self._notes, self._writes = index, files, notes, writes
+        self._known: IndexEdition | None = None  # that of the snapshot, once it was asked for
+        self._is_broken = False  # it could not be used
+        self._next = 0.0
+
+    def fetch(self) -> bool:
+        """Put it in the place of an index that knows nothing. False where that was not possible: the log says why."""
+        try:
+            manifest = self._manifest()
+            if manifest is None:
+                return False
+            began = time.monotonic()
+            with self._index.installing(int(manifest["files"])) as file:
+                self._unpack(manifest, file)
+            self._known = _edition_of(manifest)
+        except (Problem, OSError, ValueError, KeyError, TypeError, zlib.error) as error:
+            why = error.message if isinstance(error, Problem) else repr(error)
+            log.warning("the snapshot of the index is not used and every note is read: %s", why)
+            self._is_broken = True
+            return False
+        log.info("an index of %d files was fetched in %.1f s", manifest["files"], time.monotonic() - began)
+        return True
+
+    def _manifest(self) -> dict[str, Any] | None:
+        data = self._files.get(MANIFEST, max_bytes=MAX_MANIFEST_BYTES)
+        if data is None:
+            return None
+        told: dict[str, Any] = json.loads(data)
+        for name, ours in (("form", self._index.form), ("notes", self._notes)):
+            if told[name] != ours:
+                raise ValueError(f"its {name} is {str(told[name])[:100]!r}, not {ours!r}")
+        if not 0 < len(told["parts"]) <= MAX_PARTS or not 0 < int(told["bytes"]) <= MAX_INDEX_BYTES:
+            raise ValueError("it is too large")
+        return told
+
+    def _unpack(self, manifest: Mapping[str, Any], file: Path) -> None:
+        left = int(manifest["bytes"])
+        unpacking = zlib.decompressobj()
+        with file.open("wb") as out:
+            for part in manifest["parts"]:
+                data = self._files.get(str(part["name"]), max_bytes=PART_BYTES)
+                if data is None or hashlib.sha256(data).hexdigest() != part["sha256"]:
+                    raise Unavailable(f"{part['name']} is not as it was written")
+                while data:
+                    piece = unpacking.decompress(data, CHUNK_BYTES)
+                    left -= len(piece)
+                    if left < 0:
+                        raise ValueError("it is larger than it says")
+                    out.write(piece)
+                    data = unpacking.unconsumed_tail
+        if left or not unpacking.eof:
+            raise ValueError("it is not as long as it says")
+
+    # ---- writing it -----------------------------------------------------------------------------------
+
+    def renew_if_due(self, is_stopped: Callable[[], bool] = lambda: False, *, closing: bool = False) -> None:
+        """Write it where it is missing or many files changed since, if this machine may write; now and then."""
+        if not self._writes or (not closing and time.monotonic() < self._next):
+            return
+        self._next = time.monotonic() + MINUTES_BETWEEN * 60
+        try:
+            if sum(self._index.count()) >= MIN_FILES and self._files.may_write() and self._is_worth_it():
+                self._write(is_stopped)
+        except (Problem, OSError) as problem:
+            log.warning("no snapshot of the index was written: %s", problem)
+
+    def _is_worth_it(self) -> bool:
+        now = self._index.edition()
+        if self._known is None and not self._is_broken:
+            try:
+                manifest = self._manifest()
+                self._known = None if manifest is None else _edition_of(manifest)
+            except (ValueError, KeyError, TypeError):
+                self._is_broken = True
+        if self._known is None or self._is_broken:
+            return True
+        if self._known.origin != now.origin:  # another machine's, or that of an index we lost: taken to be as new
+            self._known = now
+        changed = abs(now.serial - self._known.serial)
+        return changed >= max(MIN_CHANGED, MIN_CHANGED_SHARE * sum(self._index.count()))
+
+    def _write(self, is_stopped: Callable[[], bool]) -> None:
+        began, name = time.monotonic(), secrets.token_hex(6)
+        parts = []
+        with self._index.copied() as (file, edition):
+            for number, data in enumerate(_packed(file)):
+                if is_stopped() or number >= MAX_PARTS:
+                    return  # what was written of it is removed with the next
+                part = f"{name}-{number:03}.part"
+                self._files.put(part, data)
+                parts.append({"name": part, "sha256": hashlib.sha256(data).hexdigest()})
+            size = file.stat().st_size
+        told = {
+            "form": self._index.form, "notes": self._notes, "origin": edition.origin, "serial": edition.serial,
+            "files": sum(self._index.count()), "bytes": size, "parts": parts,
+        }  # fmt: skip
+        self._files.put(MANIFEST, json.dumps(told).encode())
+        self._known, self._is_broken = edition, False
+        kept = {MANIFEST, *(part["name"] for part in parts)}
+        for other in self._files.names():
+            if other not in kept:
+                self._files.remove(other)
+        log.info("a snapshot of the index was written in %.1f s", time.monotonic() - began)
+
+
+def _edition_of(manifest: Mapping[str, Any]) -> IndexEdition:
+    return IndexEdition(str(manifest["origin"]), int(manifest["serial"]))
+
+
+def _packed(file: Path) -> Iterator[bytes]:
+    """The compressed file in parts."""
+    part = bytearray()
+    with file.open("rb") as source:
+        for piece in _compressed(source):
+            part += piece
+            while len(part) >= PART_BYTES:
+                yield bytes(part[:PART_BYTES])
+                del part[:PART_BYTES]
+    yield bytes(part)
+
+
+def _compressed(source: IO[bytes]) -> Iterator[bytes]:
+    packing = zlib.compressobj(1)  # twice the size would cost more than a second of work saves
+    while data := source.read(CHUNK_BYTES):
+        yield packing.compress(data)
+    yield packing.flush()

@@ -1,0 +1,96 @@
+"""A whole index as one file: made from the one that answers, and put in its place on another machine.
+
+What comes from elsewhere is a cache that somebody else wrote: its tables must be exactly ours, and it answers nothing
+before every stamp in it was compared with the store.
+"""
+
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from notewright.index.base import IndexEdition
+from notewright.index.sqlite.generations import Generations, in_words
+from notewright.index.sqlite.schema import Connection, new_index, open_index
+
+_SCHEMA = "select type, name, tbl_name, sql from sqlite_schema order by type, name"
+
+
+def edition(con: Connection) -> IndexEdition:
+    known = dict(con.rows("select key, value from meta where key in ('name', 'origin', 'serial')"))
+    return IndexEdition(str(known.get("origin") or known.get("name")), int(known.get("serial") or 0))
+
+
+@contextmanager
+def copied(places: Generations) -> Iterator[tuple[Path, IndexEdition]]:
+    """A compact copy of the index that answers, as it is at one moment; writers go on meanwhile."""
+    folder = places.folder / "copy"
+    shutil.rmtree(folder, ignore_errors=True)  # of a process that died
+    file = folder / "index.db"
+    try:
+        yield file, _copy(places, folder, file)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@in_words()
+def _copy(places: Generations, folder: Path, file: Path) -> IndexEdition:
+    folder.mkdir(mode=0o700)  # it holds the texts of the notes
+    places.current()
+    con = open_index(places.door, writing=True)
+    try:
+        con.rows("vacuum into ?", (str(file),))
+    finally:
+        con.close()
+    copy = open_index(file, writing=True)
+    try:
+        copy.db.execute("delete from touched; update meta set value=null where key='building'")
+        return edition(copy)
+    finally:
+        copy.close()
+
+
+@contextmanager
+def installing(places: Generations, total: int) -> Iterator[Path]:
+    """A file to be filled with such a copy; it answers from then on, wanting a look at everything. Leaving by an
+    exception leaves no trace. Unavailable where it is no index of this form."""
+    with places.building(total):
+        place = places.fresh()
+        try:
+            yield place / "index.db"
+            _install(places, place)
+        except BaseException:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
+
+
+@in_words()
+def _install(places: Generations, place: Path) -> None:
+    made = open_index(place / "index.db", writing=True)
+    try:
+        if made.rows(_SCHEMA).fetchall() != _our_schema(place):
+            raise apsw.NotADBError("its tables are not those of this version")
+        made.db.execute("pragma journal_mode=wal; pragma synchronous=normal")
+        made.db.execute("begin immediate")
+        made.rows("insert or ignore into meta select 'origin', value from meta where key='name'")
+        made.rows("update meta set value=? where key='name'", (secrets.token_hex(8),))
+        made.rows("update meta set value=1 where key='wanting'")
+        made.db.execute("commit")
+    finally:
+        made.close()
+    with places.gate(alone=True):
+        places.point(place)
+
+
+def _our_schema(place: Path) -> list[tuple[object, ...]]:
+    empty = place / "empty.db"
+    made = new_index(empty)
+    try:
+        return made.rows(_SCHEMA).fetchall()
+    finally:
+        made.close()
+        for left in place.glob("empty.db*"):
+            left.unlink()

@@ -1,0 +1,90 @@
+"""What a bucket lists under a prefix: all of it, one folder, or whether anything is there."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import obstore
+
+from notewright.errors import Unavailable
+from notewright.notes.path import NotePath, path_problem
+from notewright.stores.base import Entry
+from notewright.stores.objects import ListedObject
+from notewright.stores.s3._plain_list import list_all
+from notewright.stores.s3.requests import OddKey
+from notewright.stores.s3.settings import Clients
+
+PAGE_KEYS = 1_000  # that a LIST answers with
+
+
+class BucketListing:
+    """Under `base`, which is empty or ends with a slash; keys are told whole. `send` sends a request."""
+
+    def __init__(self, bucket: str, base: str, clients: Clients, send: Callable[..., Any]) -> None:
+        self._bucket, self._base, self._clients, self._send = bucket, base, clients, send
+
+    def everything(self) -> Sequence[ListedObject]:
+        return self.under(self._base)
+
+    def level(self, folder: str) -> tuple[set[str], Sequence[ListedObject]]:
+        """The folders and the objects directly in a folder."""
+        start = f"{self._base}{folder}/" if folder else self._base
+
+        def ask() -> Any:
+            return obstore.list_with_delimiter(self._clients.read, start.rstrip("/") or None)
+
+        try:
+            found = self._send(ask, path=folder)
+            folders = {key[len(self._base) :].rstrip("/") for key in found["common_prefixes"]}
+            return folders, _listed(found["objects"])
+        except OddKey:
+            below = [one for one in self.under(start) if path_problem(one.key[len(start) :]) is None]
+        names = [one.key[len(start) :].split("/") for one in below]
+        folders = {f"{start}{name[0]}"[len(self._base) :] for name in names if len(name) > 1}
+        return folders, [one for one, name in zip(below, names, strict=True) if len(name) == 1]
+
+    def holds(self, folder: str) -> bool:
+        """Anything is there whose key begins with this folder."""
+        prefix = f"{self._base}{folder}".rstrip("/") or None
+        try:
+            return bool(self._send(lambda: next(iter(obstore.list(self._clients.read, prefix, chunk_size=1)), ())))
+        except OddKey:
+            return True
+
+    def under(self, prefix: str) -> list[ListedObject]:
+        """Every object under a prefix that ends with a slash."""
+
+        def pages() -> list[ListedObject]:
+            found = obstore.list(self._clients.read, prefix.rstrip("/") or None, chunk_size=PAGE_KEYS)
+            return [one for page in found for one in _listed(page)]
+
+        try:
+            listed: list[ListedObject] = self._send(pages)
+        except OddKey as odd:
+            if self._clients.keys is None:
+                what = f"a key in the bucket {self._bucket} is no path: {odd}"
+                hint = "rename or remove that object, or set AWS_ACCESS_KEY_ID: with a role it cannot be passed over"
+                raise Unavailable(what, hint=hint) from odd
+            keys = self._clients.keys()
+            listed = _listed(self._send(lambda: list_all(self._clients.place, keys, prefix)))
+        return listed
+
+
+def _listed(metas: Iterable[Any]) -> list[ListedObject]:
+    return [
+        ListedObject(
+            meta["path"], meta["e_tag"] or "", meta["size"], int(meta["last_modified"].timestamp() * 1000) * 1_000_000
+        )
+        for meta in metas
+    ]
+
+
+def object_entry(path: NotePath, etag: str, size: int, modified_ns: int) -> Entry:
+    return Entry(path, "file", etag, size, modified_ns, None, None, modified_ns)
+
+
+def listed_entry(path: NotePath, listed: ListedObject) -> Entry:
+    return object_entry(path, listed.etag, listed.size, listed.modified_ns)
+
+
+def folder_entry(path: NotePath) -> Entry:
+    return Entry(path, "folder", "", 0, 0)
