@@ -170,6 +170,23 @@ def test_a_saved_file_is_merged_into_what_is_typed(home: Home) -> None:
     assert str(ann.text) == home.text()
 
 
+def test_a_file_that_an_editor_has_truncated_and_not_yet_written_takes_nothing_away(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.put("one\ntwo\n")
+    ann = Typist(home.open())
+    monkeypatch.setattr(documents_module, "QUIET_S", 60.0)
+    for part in ("", "one\n"):
+        home.put(part)
+        home.documents.catch_up(ann.document)
+        assert str(ann.text) == "one\ntwo\n"
+    home.put("one\ntwo\nthree\n")
+    until(lambda: str(ann.text) == "one\ntwo\nthree\n")
+    monkeypatch.setattr(documents_module, "QUIET_S", 0.2)
+    home.put("one\n")
+    until(lambda: "two" not in str(ann.text))
+
+
 def test_an_editor_that_saves_a_stale_buffer_again_and_again_takes_nothing_away(home: Home) -> None:
     home.put("begin\n")
     ann = Typist(home.open())

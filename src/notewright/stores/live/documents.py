@@ -19,7 +19,7 @@ from typing import Any
 from notewright.errors import Conflict, Exists, Invalid, NotFound, NotText, Problem, TooLarge, Unavailable
 from notewright.locks import FileLocks, Lock
 from notewright.notes.path import NotePath
-from notewright.stores.base import Store, Stored, Version, version_of
+from notewright.stores.base import Entry, Store, Stored, Version, version_of
 from notewright.stores.live.document import MOST_BYTES, Document
 from notewright.stores.live.folder_document import FolderDocument
 from notewright.stores.live.log import LiveLog
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 PAUSE_S, LONGEST_S = 1.0, 5.0  # a document is saved so long after the last, or the first, thing typed
 IDLE_S = 30.0  # after which a document that nobody has open is let go
 GONE_S = 2.0  # for which a file may be missing under an open document: editors delete before they write
+QUIET_S = 0.2  # after its last change that a file which got smaller is believed
 AGAIN_S = 5.0  # before a save that failed is tried again
 _TICK_S = 0.1
 _LOOK_S = 0.3  # between two looks at the files of open documents
@@ -280,6 +281,8 @@ class LiveDocuments:
                     self._missing.pop(document.id, None)
                     return
                 stored = self._readable(document.path)
+                if _may_be_torn(stored, self._folder.stat(document.path), document.file):
+                    return  # it is looked at again soon
                 text = live_text(document.path, stored.data)
             except NotFound:
                 self._is_missing(document)
@@ -582,6 +585,15 @@ class LiveDocuments:
 def _file_of(stamp: str) -> str:
     """What stays of a folder's stamp when a file gets another name: when it was saved, its size and its inode."""
     return stamp.rpartition("-")[0]
+
+
+def _may_be_torn(stored: Stored, now: Entry, before: Stored | None) -> bool:
+    """An editor that truncates a file before it writes leaves nothing, or a part, for a moment: what changed while it
+    was read, or got smaller, is believed when it has been quiet."""
+    if before is None:
+        return False
+    is_new = 0 <= time.time() - now.modified_ns / 1e9 < QUIET_S
+    return now.stamp != stored.entry.stamp or (is_new and len(stored.data) < len(before.data))
 
 
 def give_memory_back() -> None:
