@@ -88,8 +88,8 @@ class Http:
 
 
 @contextlib.contextmanager
-def client_of(address: str, surface: str) -> Iterator[Http]:
+def client_of(address: str, surface: str, token: str | None = None) -> Iterator[Http]:
     """A client of one surface at an address."""
-    accept = {"accept": "application/json"}
+    accept = {"accept": "application/json"} | ({"authorization": f"Bearer {token}"} if token else {})
     with httpx2.Client(base_url=address, headers=accept, timeout=60) as client:
         yield Http(client, surface)
