@@ -198,17 +198,17 @@ class Document:
                 best, least = version, far
         return best
 
-    def take(self, merged: Merged) -> None:
-        """Make it so, and tell everybody."""
-        if merged.update != _NOTHING:
-            self.doc.apply_update(merged.update)
-            self._spread(merged.update, None)
-
-    def holds(self, stored: Stored, state: bytes, *, ours: bool) -> None:
-        """The file has these bytes, which a document in this state says."""
+    def holds(self, stored: Stored, state: bytes, *, ours: bool, merged: Merged | None = None) -> None:
+        """The file has these bytes, which a document in this state says. `merged`: what the document says from now on,
+        and everybody is told; logged together, or the file would be merged once more after a crash."""
+        update = b"" if merged is None or merged.update == _NOTHING else merged.update
+        if update:
+            self.doc.apply_update(update)
         self.file, self.is_ours = stored, ours
         self.remember(stored.version, state)
-        self._log.saved(self.id, stored.version)
+        self._log.put_together(self.id, stored.version, state, update)
+        if update:
+            self._tell(update, None)
 
     def end(self, reason: str) -> None:
         """It is live no more: whoever is connected is told."""
@@ -237,6 +237,9 @@ class Document:
 
     def _spread(self, update: bytes, source: object) -> None:
         self._log.append(self.id, update)
+        self._tell(update, source)
+
+    def _tell(self, update: bytes, source: object) -> None:
         for listener in self._listeners:
             if source is None or listener.source is not source:
                 listener.told(update)

@@ -301,20 +301,18 @@ class LiveDocuments:
             return
         if text != now:
             merged = document.merged(self._base(document, stored, text), text)
-            state = merged.theirs
-            document.take(merged)
+            document.holds(stored, merged.theirs, ours=False, merged=merged)
             if merged.text != text and not document.unsaved:
                 document.unsaved, document.first_typed_at = True, time.time()
         else:
-            state = document.doc.get_update()
-        document.holds(stored, state, ours=False)
+            document.holds(stored, document.doc.get_update(), ours=False)
 
     def _base(self, document: Document, stored: Stored, text: str) -> Version | None:
         """Of which text this one was made."""
         made_of = self._origin(stored.entry.path, stored.version)
         if made_of is not None and (known := document.known(made_of)) is not None:
             return known
-        return document.nearest(text)
+        return document.known(stored.version) or document.nearest(text)
 
     def _is_missing(self, document: Document) -> None:
         since = self._missing.setdefault(document.id, time.monotonic())

@@ -29,7 +29,7 @@ _PRAGMAS = "pragma synchronous = full; pragma wal_autocheckpoint = 1000"
 _SCHEMA = (
     """
     create table meta(key text primary key, value text not null) without rowid;
-    create table docs(id text primary key, path text unique, former text, saved text, state blob) without rowid;
+    create table docs(id text primary key, path text unique, former text, state blob) without rowid;
     create index docs_former on docs(former) where former is not null;
     create table updates(seq integer primary key, doc text not null, data blob not null);
     create index updates_doc on updates(doc);
@@ -46,7 +46,6 @@ class KnownDocument(NamedTuple):
 
     id: str
     path: NotePath | None
-    saved: str | None  # the version of the file that the document was last put together with
     state: bytes | None  # all its updates in one; None: nobody ever opened it
     texts: tuple[tuple[str, bytes], ...]  # version and state of the last texts of its file, oldest first
 
@@ -125,11 +124,12 @@ class LiveLog:
         """The file is about to hold the document as it is in this state: whoever finds that text there knows it."""
         self.run(lambda db: _keep_text(db, doc, version, state))
 
-    def saved(self, doc: str, version: str) -> None:
-        """The file and the document were put together."""
-        compact = self._counts[doc] >= _COMPACTED_AFTER
-        self._submit(lambda db: db.execute("update docs set saved = ? where id = ?", (version, doc)))
-        if compact:
+    def put_together(self, doc: str, version: str, state: bytes, update: bytes) -> None:
+        """The file has the text of this state, and the document has it too, with this update if there is one."""
+        if update:
+            self._counts[doc] += 1
+        self._submit(lambda db: _put_together(db, doc, version, state, update))
+        if self._counts[doc] >= _COMPACTED_AFTER:
             self.compact(doc)
 
     def compact(self, doc: str) -> None:
@@ -214,15 +214,15 @@ def _meta(db: apsw.Connection, key: str) -> str:
 
 
 def _document(db: apsw.Connection, doc: str) -> KnownDocument | None:
-    row = db.execute("select path, saved, state from docs where id = ?", (doc,)).fetchone()
+    row = db.execute("select path, state from docs where id = ?", (doc,)).fetchone()
     if row is None:
         return None
-    path, saved, state = row
+    path, state = row
     updates = [data for (data,) in db.execute("select data from updates where doc = ? order by seq", (doc,))]
     if updates:
         state = merge_updates(*([state] if state is not None else []), *updates)
     texts = tuple(db.execute("select version, state from texts where doc = ? order by seq", (doc,)))
-    return KnownDocument(doc, None if path is None else NotePath(path), saved, state, texts)
+    return KnownDocument(doc, None if path is None else NotePath(path), state, texts)
 
 
 def _name(db: apsw.Connection, relay: str, path: NotePath) -> str:
@@ -254,8 +254,14 @@ def _place(db: apsw.Connection, doc: str, path: NotePath | None) -> None:
 
 
 def _begin(db: apsw.Connection, doc: str, state: bytes, version: str) -> None:
-    db.execute("update docs set state = ?, saved = ? where id = ?", (state, version, doc))
+    db.execute("update docs set state = ? where id = ?", (state, doc))
     db.execute("insert into texts(doc, version, state) values (?, ?, ?)", (doc, version, state))
+
+
+def _put_together(db: apsw.Connection, doc: str, version: str, state: bytes, update: bytes) -> None:
+    if update:
+        db.execute("insert into updates(doc, data) values (?, ?)", (doc, update))
+    _keep_text(db, doc, version, state)
 
 
 def _keep_text(db: apsw.Connection, doc: str, version: str, state: bytes) -> None:

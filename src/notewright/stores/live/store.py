@@ -157,10 +157,9 @@ class LiveStore:
         stored = self._folder.write(path, whole, seen=seen, op=op, settled=document.is_ours)
         if move_from is not None:
             self._documents.moved(move_from, path)
-        document.take(merged)
+        document.holds(stored, merged.state, ours=True, merged=merged)
         document.ops.append(op)
         document.unsaved, document.typists = False, {}
-        document.holds(stored, merged.state, ours=True)
         return stored
 
     def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
