@@ -88,10 +88,14 @@ def test_a_frame_and_a_document_can_be_too_large(server: LiveServer) -> None:
         assert (server.notes / "Tea.md").stat().st_size < 100
 
 
-def test_who_reads_nothing_is_closed_and_holds_nobody_up(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_reads_nothing_is_closed_and_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("notewright.server.live.outbox.MAX_WAITING_BYTES", 1 << 20)
-    monkeypatch.setattr("notewright.server.live.connections.SEND_SECONDS", 1.0)
-    with server.client("Tea.md") as ann, sleeper(server, "/w/notes/live/Tea.md") as asleep:
+    limits = bounded_protocol.ConnectionLimits(reader_seconds=1.0)
+    with (
+        live_server(tmp_path, limits=limits) as server,
+        server.client("Tea.md") as ann,
+        sleeper(server, "/w/notes/live/Tea.md") as asleep,
+    ):
         ann.sync().type("x" * 1_000_000)
         ask_all = frames.sync(frames.STEP1, b"\x00")
         with contextlib.suppress(ConnectionError):
