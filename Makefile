@@ -12,7 +12,7 @@ PACKAGES  := rg:ripgrep strace:strace npm:npm node:nodejs chromium:chromium wrk:
              caddy:caddy nginx:nginx-light curl:curl systemd-analyze:systemd \
              mkfs.exfat:exfatprogs mount.exfat-fuse:exfat-fuse
 
-.PHONY: help reference install serve serve-bucket test check format bench torture dist constraints clients system clean
+.PHONY: help reference install serve serve-bucket test check format bench torture dist constraints clients bundle system clean
 
 help:
 	@echo "make install   .venv with the product, all extras and the development tools"
@@ -22,6 +22,7 @@ help:
 	@echo "make test      every test once: under fifteen minutes"
 	@echo "make torture   the long versions (SEEDS=$(SEEDS))"
 	@echo "make bench     measure, and write docs/bench.md (SIZES=\"$(SIZES)\")"
+	@echo "make bundle    the page's editor, from src/notewright/web/editor into static/editor.js (needs npm)"
 	@echo "make dist      a wheel, a bundle for desktop clients and the registry's server.json, in dist/"
 
 install: $(INSTALLED)
@@ -78,6 +79,10 @@ clients: $(CLIENTS)
 $(CLIENTS): tests/clients/package.json tests/clients/package-lock.json | system
 	@if (cd tests/clients && npm install --no-save --loglevel error); then touch $@; \
 	else echo "npm could not install the MCP clients: their tests will be skipped" >&2; fi
+
+# The page's editor. What it makes is committed, so that nobody who serves needs Node; a test makes it again and compares.
+bundle:
+	cd src/notewright/web/editor && npm ci --loglevel error && npm run --silent check && npm run --silent bundle
 
 # Debian packages the tests use, where we may install them. Their services are not started: policy-rc.d answers for that.
 system:

@@ -147,8 +147,8 @@ def running(command: list[str], log: Path, **options: Any) -> Iterator[subproces
 
 
 @contextlib.contextmanager
-def behind(proxy: str, folder: Path) -> Iterator[Site]:
-    """Notewright as in notewright.toml, with the example of `proxy` in front of it."""
+def behind(proxy: str, folder: Path, kind: str = "") -> Iterator[Site]:
+    """Notewright as in notewright.toml, with the example of `proxy` in front of it. `kind` is `live:`, or nothing."""
     find = program(proxy)
     notes = folder / "notes"
     notes.mkdir()
@@ -157,7 +157,7 @@ def behind(proxy: str, folder: Path) -> Iterator[Site]:
     server_port, port = free_port(), free_port()
     settings = replaced(
         (DEPLOY / "notewright.toml").read_text(encoding="utf-8"),
-        {"/srv/notes": str(notes), "port = 8484": f"port = {server_port}"},
+        {"/srv/notes": f"{kind}{notes}", "port = 8484": f"port = {server_port}"},
     )
     (folder / "notewright.toml").write_text(settings, encoding="utf-8")
     where = ["--config", str(folder / "notewright.toml"), "--state", str(folder / "state")]
@@ -181,7 +181,7 @@ def _caddy(find: str, site: Site) -> tuple[list[str], Path]:
             "\tservers {": "\tadmin off\n\tauto_https disable_redirects\n\tdefault_bind 127.0.0.1\n\tservers {",
             f"\n{NAME} {{": f"\nhttps://{NAME}:{site.port} {{\n\ttls {site.folder}/cert.pem {site.folder}/key.pem",
             "127.0.0.1:8484": f"127.0.0.1:{site.server_port}",
-            "\tlog\n": f"\tlog {{\n\t\toutput file {site.proxy_log}\n\t}}\n",
+            "\tlog {\n": f"\tlog {{\n\t\toutput file {site.proxy_log}\n",
         },
     )
     (site.folder / "Caddyfile").write_text(text, encoding="utf-8")

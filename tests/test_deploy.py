@@ -17,6 +17,7 @@ import pytest
 import yaml12
 from tests.deploying import CALL, DEPLOY, NAME, PATIENCE, Site, behind, call, program, replaced, sni, wait_until
 from tests.server.lines import HELLO, NOTEWRIGHT
+from websockets.sync.client import connect
 
 from notewright.cli.parser import parse
 from notewright.config.load import CommandLine, Config, load
@@ -319,3 +320,22 @@ def test_no_log_holds_a_token(site: Site) -> None:
     logs = [file for file in site.folder.glob("*.log")] + [site.folder / "state" / "state" / "audit.jsonl"]
     secret = site.token.removeprefix("nw_")
     assert [file.name for file in logs if file.exists() and secret in file.read_text(errors="replace")] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("proxy", ["caddy", "nginx"])
+def test_live_notes_come_through_the_proxy_and_the_token_in_their_address_is_in_no_log(
+    proxy: str, tmp_path: Path
+) -> None:
+    with behind(proxy, tmp_path, "live:") as site, site.client(site.token) as client:
+        page = client.get("/w/notes/edit/Tea.md", extensions=sni())
+        found = re.search(r'data-document="([-0-9a-f]+)"', page.text)
+        assert page.status_code == 200 and found, page.text
+        auth = client.post(f"/doc/{found[1]}/auth", json={}, extensions=sni()).json()
+        address = f"wss://{NAME}:{site.port}/d/{found[1]}/ws/{found[1]}?token={auth['token']}"
+        wire = socket.create_connection(("127.0.0.1", site.port), PATIENCE)
+        with connect(address, sock=wire, ssl=site.trusting()) as socket_open:
+            assert socket_open.recv(PATIENCE)[:2] == b"\0\0", "it asks what we have"
+        wait_until(lambda: site.proxy_log.exists() and "/ws/" in site.proxy_log.read_text(), "the access log")
+        secret = auth["token"].removeprefix("nwd_")
+        assert [file.name for file in tmp_path.glob("*.log") if secret in file.read_text(errors="replace")] == []

@@ -16,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = ROOT / "tests" / "clients" / "node_modules"
+EXTRAS = (".s3.", ".stores.live", "websocket_protocol")  # what buckets and live notes need is not asked for by all
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "first", "version": "1"}}
 
 
@@ -56,6 +57,16 @@ def test_wheel_and_bundle_hold_every_module(made: Path) -> None:
     with zipfile.ZipFile(next(made.glob("*.whl"))) as wheel:
         assert modules <= set(wheel.namelist())
     assert {f"src/{name}" for name in modules} <= set(in_bundle(made))
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_pages_editor_with_its_licences_and_nothing_it_is_made_of(made: Path) -> None:
+    with zipfile.ZipFile(next(made.glob("*.whl"))) as wheel:
+        held = set(wheel.namelist())
+    static = {f"notewright/web/static/{name}" for name in ("editor.js", "editor.licenses.txt", "page.js", "page.css")}
+    assert static <= held
+    assert [name for name in {*held, *in_bundle(made)} if "node_modules" in name] == []
+    assert [name for name in held if name.startswith("notewright/web/editor/")] == []
 
 
 @pytest.mark.slow
@@ -147,9 +158,10 @@ def test_a_machine_without_a_list_of_timezones_is_enough(bare: Path, tmp_path: P
 
 @pytest.mark.slow
 def test_every_surface_and_command_loads_with_only_what_the_wheel_asks_for(bare: Path, tmp_path: Path) -> None:
-    """An import that only the development tools bring would be missed by every other test. Buckets are an extra."""
+    """An import that only the development tools bring would be missed by every other test. Extras are left out."""
     names = "[m.name for m in pkgutil.walk_packages(notewright.__path__, 'notewright.') if '__main__' not in m.name]"
-    loading = f"[importlib.import_module(name) for name in {names} if '.s3.' not in name]"
+    chosen = f"[name for name in {names} if not any(part in name for part in {EXTRAS})]"
+    loading = f"[importlib.import_module(name) for name in {chosen}]"
     code = f"import importlib, pkgutil, notewright; {loading}"
     done = subprocess.run([bare / "python", "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

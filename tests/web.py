@@ -46,10 +46,10 @@ def http_app(
 
 
 @contextlib.contextmanager
-def on_the_web(config: Config) -> Iterator[str]:
+def on_the_web(config: Config, *, live: bool = False) -> Iterator[str]:
     """The address at which every surface is served, until the end of the block."""
     surfaces = [compose.surface_named(name, config) for name in SURFACES]
-    web = http_app(partial(OpenWorkspaces, config), surfaces)
+    web = http_app(partial(OpenWorkspaces, config, live=live), surfaces)
     server = uvicorn.Server(uvicorn.Config(web, log_level="error", timeout_graceful_shutdown=5))
     with socket.create_server(("127.0.0.1", 0)) as door:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
@@ -88,8 +88,8 @@ class Http:
 
 
 @contextlib.contextmanager
-def client_of(address: str, surface: str) -> Iterator[Http]:
+def client_of(address: str, surface: str, token: str | None = None) -> Iterator[Http]:
     """A client of one surface at an address."""
-    accept = {"accept": "application/json"}
+    accept = {"accept": "application/json"} | ({"authorization": f"Bearer {token}"} if token else {})
     with httpx2.Client(base_url=address, headers=accept, timeout=60) as client:
         yield Http(client, surface)

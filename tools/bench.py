@@ -20,6 +20,7 @@ from bench_bucket import BUCKET_REFERENCES, BUCKET_ROWS
 from bench_client import Refused
 from bench_found import Figure, figures
 from bench_http import HTTP_REFERENCES, HTTP_ROWS, PER_SECOND
+from bench_live import LIVE_REFERENCES, LIVE_ROWS
 from bench_references import BURSTS, REFERENCES, Bench, Sampler
 from bench_rows import IN_FLIGHT, ROWS, Row
 from make_vault import make_vault
@@ -115,7 +116,7 @@ class Samplers:
 
     def __getitem__(self, name: str) -> Sampler:
         if name not in self.ready:
-            self.ready[name] = (REFERENCES | HTTP_REFERENCES | BUCKET_REFERENCES)[name](self.bench)
+            self.ready[name] = (REFERENCES | HTTP_REFERENCES | BUCKET_REFERENCES | LIVE_REFERENCES)[name](self.bench)
         return self.ready[name]
 
 
@@ -167,7 +168,7 @@ def outcomes(size: int, only: str, quick: bool) -> Iterator[Outcome]:
         bench = Bench(size, vault, state)
         references = Samplers(bench)
         with bench.closing:
-            for row in (*ROWS, *HTTP_ROWS, *BUCKET_ROWS):
+            for row in (*ROWS, *HTTP_ROWS, *BUCKET_ROWS, *LIVE_ROWS):
                 if (not row.sizes or size in row.sizes) and only in row.name:
                     yield measured(row, bench, references, quick)
     finally:

@@ -42,7 +42,7 @@ def stage(place: Path) -> None:
     """A copy of what is distributed, so that building leaves nothing in the checkout."""
     for name in SOURCES:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
         else:
             shutil.copy(ROOT / name, place / name)
 

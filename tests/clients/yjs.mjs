@@ -54,6 +54,27 @@ const commands = {
     text.insert(at ?? text.length, words);
     return {};
   },
+  keep_typing({ name }) { // forty letters a second, words of one's own at the end of one's own line
+    const one = clients[name];
+    Object.assign(one, { words: [], left: "", count: 0 });
+    one.letter = () => {
+      const written = one.text.toString();
+      const line = written.indexOf(`${name}:`);
+      if (line < 0) return; // not synced yet
+      if (!one.left) one.left = ` ${name}${one.count}`;
+      const end = written.indexOf("\n", line);
+      one.text.insert(end < 0 ? written.length : end, one.left[0]);
+      one.left = one.left.slice(1);
+      if (!one.left) one.words.push(`${name}${one.count++}`);
+    };
+    one.typing = setInterval(one.letter, 25);
+    return {};
+  },
+  stop_typing({ name }) {
+    clearInterval(clients[name].typing);
+    while (clients[name].left) clients[name].letter(); // the word is finished
+    return { words: clients[name].words };
+  },
   look({ name }) {
     const one = clients[name];
     const others = [...one.provider.awareness.getStates().values()].map((state) => state.user?.name);

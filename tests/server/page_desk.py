@@ -26,6 +26,7 @@ from notewright.engine.write import edit_note
 from notewright.ledger.base import Actor
 from notewright.notes.edits.edit import Append
 from notewright.notes.path import NotePath
+from notewright.server.listen.uvicorn_server import WEBSOCKET
 
 HTML = {"accept": "text/html"}
 
@@ -101,7 +102,7 @@ def config_of(place: Path, files: Mapping[str, Mapping[str, str | bytes]], **set
 def served(config: Config, registry: Accounts | None = None) -> Iterator[Site]:
     with compose_http.Site(config, registry or SqliteAccounts.in_memory()) as whole:
         site = whole.app([compose.surface_named("notes", config)])
-        server = uvicorn.Server(uvicorn.Config(site, log_level="error", timeout_graceful_shutdown=5))
+        server = uvicorn.Server(uvicorn.Config(site, log_level="error", ws=WEBSOCKET, timeout_graceful_shutdown=5))
         with socket.create_server(("127.0.0.1", 0)) as listening:
             thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
             thread.start()

@@ -259,7 +259,9 @@ def contrasts(page: Page) -> list[str]:
             return [255, 255, 255];
         };
         const bad = [];
-        for (const element of document.querySelectorAll("body *")) {
+        const within = (root) => [...root.querySelectorAll("*")]
+            .flatMap((each) => [each, ...(each.shadowRoot ? within(each.shadowRoot) : [])]);
+        for (const element of within(document.body)) {
             const own = [...element.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
             if (!own || !element.checkVisibility() || element.closest(".unseen, .skip")) continue;
             const [a, b] = [light(parse(getComputedStyle(element).color)), light(behind(element))];

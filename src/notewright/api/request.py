@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 from zoneinfo import ZoneInfo
 
 import jsonschema_rs
@@ -32,6 +32,9 @@ from notewright.surfaces.arguments import stamp
 from notewright.surfaces.base import Limiter
 from notewright.surfaces.perform import conforming, lenient
 
+if TYPE_CHECKING:
+    from notewright.server.live.forwarding import LiveHosts
+
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)
 _FURTHEST = 9e9  # seconds either way that every clock and index can count
 
@@ -49,6 +52,7 @@ class SiteContext:
     turns: ConcurrencyLimits  # one reader of many pages leaves threads to the others
     limiter: Limiter  # for guesses at /sign-in
     open_backups: Callable[[str], BackupPlace]  # to be closed
+    hosts: "LiveHosts | None" = None  # of live documents, where there are any
 
     @property
     def public_url(self) -> str | None:

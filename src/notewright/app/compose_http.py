@@ -171,6 +171,7 @@ class Site:
             told=self.operations.told,
         )
         turns = ConcurrencyLimits.of(config, self.traffic)
+        live, connections = self._live(turns)
         site = SiteContext(
             self.library,
             self.workers,
@@ -181,9 +182,9 @@ class Site:
             turns,
             self.traffic,
             lambda place: open_backups(place, config),
+            self._hosts,
         )
         feed = ActivityFeed(self.library, self.workers, registry)
-        live, connections = self._live(turns)
 
         def leave() -> None:
             feed.close()

@@ -4,8 +4,10 @@ A proxy may show the server below a path of its own (`http.public_url` names it)
 for: routes are without it, and what a browser is told is with it.
 """
 
+import gzip
 import hashlib
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -31,6 +33,15 @@ def workspace_url(ws: Workspace, *rest: str, **query: object) -> str:
 
 def note_url(ws: Workspace, path: str) -> str:
     return workspace_url(ws, "notes", path)
+
+
+def edit_url(ws: Workspace, path: str) -> str:
+    return workspace_url(ws, "edit", path)
+
+
+def document_url(doc_id: str) -> str:
+    """Where a WebSocket is opened to a live document."""
+    return at(f"/d/{quote(doc_id, safe='')}/ws/{quote(doc_id, safe='')}")
 
 
 def file_url(ws: Workspace, path: str) -> str:
@@ -62,7 +73,12 @@ def own_path(raw: str) -> str:
 
 
 FOLDER = Path(__file__).parent / "static"
-KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+KINDS = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
 _FILES = {file.name: file.read_bytes() for file in FOLDER.iterdir() if file.suffix in KINDS}
 _MARKS = {name: hashlib.sha256(data).hexdigest()[:12] for name, data in _FILES.items()}
 
@@ -78,13 +94,23 @@ async def asset(request: Request) -> Response:
     if data is None:
         return Response("Not found", 404, {"Cache-Control": "no-store"}, "text/plain")
     known = request.query_params.get("v") == _MARKS[name]
+    small = "gzip" in request.headers.get("accept-encoding", "")
     headers = {
         "Cache-Control": "public, max-age=31536000, immutable" if known else "no-cache",
-        "ETag": f'"{_MARKS[name]}"',
+        "ETag": f'"{_MARKS[name]}{"-gzip" if small else ""}"',
+        "Vary": "Accept-Encoding",
         "X-Content-Type-Options": "nosniff",
         "Cross-Origin-Resource-Policy": "same-origin",
         "Content-Security-Policy": "default-src 'none'",
     }
     if request.headers.get("if-none-match") == headers["ETag"]:
         return Response(status_code=304, headers=headers)
-    return Response(data, headers=headers, media_type=KINDS[Path(name).suffix])
+    if small:
+        headers["Content-Encoding"] = "gzip"
+    return Response(_compressed(name) if small else data, headers=headers, media_type=KINDS[Path(name).suffix])
+
+
+@cache
+def _compressed(name: str) -> bytes:
+    """The editor is 420 kB, and a third of it compressed."""
+    return gzip.compress(_FILES[name], mtime=0)

@@ -1,12 +1,13 @@
 """What every page has in common: who looks at it, what it may load, how a refusal looks."""
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -42,6 +43,8 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 MAX_FORM_FIELDS = 1000
+WAIT_SECONDS = 10.0  # for what only the event loop can ask
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class PageRequest:
     site: SiteContext
     request: Request
     visitor: Visitor | None
+    loop: asyncio.AbstractEventLoop
     form: Mapping[str, list[str]] = field(default_factory=dict)
 
     @property
@@ -80,6 +84,10 @@ class PageRequest:
                 asking = ws.by(Actor(self.guest.principal.user, "browser", PAGE, "undo"))
                 return with_timeout(asking, CALL_SECONDS)
         raise NotFound("there is no such workspace", hint="the notes you may see are listed under Notes", what="page")
+
+    def wait_for(self, asked: Coroutine[Any, Any, T]) -> T:
+        """What the event loop finds out; we are in a thread."""
+        return asyncio.run_coroutine_threadsafe(asked, self.loop).result(WAIT_SECONDS)
 
     def form_value(self, name: str) -> str:
         """A field of the form, "" where it is missing."""
@@ -116,7 +124,7 @@ def page_route(site: SiteContext, path: str, show: Show, *, need: Need = "read",
     async def endpoint(request: Request) -> Response:
         visitor: Visitor | None = request.scope.get(VISITOR)
         addresses.BELOW.set(base_path(site.public_url))
-        asked = PageRequest(site, request, visitor, await _form(request) if post else {})
+        asked = PageRequest(site, request, visitor, asyncio.get_running_loop(), await _form(request) if post else {})
         try:
             async with site.turns.turn((visitor and visitor.principal.user) or address_of(request.scope)):
                 return await site.workers.run(_show, asked, show, post)
@@ -197,7 +205,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"moment": moment, "rfc3339": stamp, "size": size, "number": number}
-    names = ("workspace_url", "note_url", "file_url", "folder_url", "change_url", "activity_url", "at")
+    names = ("workspace_url", "note_url", "edit_url", "file_url", "folder_url", "change_url", "activity_url", "at")
     made.globals |= {name: getattr(addresses, name) for name in names} | {"asset": asset_url}
     return made
 

@@ -10,7 +10,7 @@ from notewright.config.clients import CLIENTS, SECRET, TOKEN_VARIABLE
 from notewright.config.settings import SURFACES, surface_name
 from notewright.engine.library import new_token
 from notewright.engine.workspace import Workspace
-from notewright.errors import Exists, Invalid, NotFound
+from notewright.errors import Exists, Invalid, NotFound, Unavailable
 from notewright.server.http_status import STATUS
 from notewright.web.addresses import at, workspace_url
 from notewright.web.frame import PAGE, PageRequest
@@ -78,8 +78,26 @@ def _page(asked: PageRequest, status: int = 200, **values: object) -> Response:
         "may": grant_words(replace(who.grant, hide=("what is hidden from you",) if who.grant.hide else ())),
         "tokens": _tokens(asked) if who.owner else None,
         "all_surfaces": WAYS,
+        "live": _live(asked),
     }  # fmt: skip
     return asked.page("connect.html", status, here="connect", **shown | values)
+
+
+def _live(asked: PageRequest) -> list[tuple[str, str, str | None]]:
+    """Each live workspace: where a Yjs client finds a note by its path, and the folder document, which is for those
+    from whom nothing is hidden."""
+    base = f"ws{asked.base.removeprefix('http')}"
+    shown = [ws for ws in asked.library.workspaces() if ws.live is not None]
+    return [(ws.name, f"{base}{workspace_url(ws, 'live').removeprefix(at(''))}/", _folder(asked, ws)) for ws in shown]
+
+
+def _folder(asked: PageRequest, ws: Workspace) -> str | None:
+    if asked.site.hosts is None or ws.access.hide:
+        return None
+    try:
+        return asked.wait_for(asked.site.hosts.names(ws, ())).folder_id
+    except Unavailable:  # nobody has the documents at this moment
+        return None
 
 
 def _address(base: str, surface: str, ws: Workspace | None) -> str:

@@ -13,7 +13,7 @@ from notewright.engine.changes.history import list_changes
 from notewright.engine.dialects.octarine import size_of
 from notewright.engine.find.links import LinkReport, resolver
 from notewright.engine.find.links import links as links_of
-from notewright.engine.read import Reading, exists, fetch, locate, read
+from notewright.engine.read import Reading, fetch, read
 from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import Indexing, NotFound, TooLarge
 from notewright.ledger.base import Past
@@ -25,13 +25,14 @@ from notewright.web.frame import PageRequest
 from notewright.web.markdown import LinkTargets, TooSlow, anchor, rendered
 from notewright.web.pages.activity import ActivityRow
 from notewright.web.pages.browse import crumbs
+from notewright.web.pages.edit import may_edit
+from notewright.web.pages.find_file import INDEX_SECONDS, find_file
 
 MAX_BYTES = 1_000_000  # of a note that is rendered; of a larger one so many letters are shown as they are
 MAX_LINKS = 200
 MAX_PROPERTIES = 200
 MAX_CHARS = 500  # of a property
 PAST_ROWS = 10
-INDEX_SECONDS = 2.0  # seconds for the index
 MAX_FILE_BYTES = 100_000_000  # of a file that is sent
 
 
@@ -47,7 +48,7 @@ class Piece:
 def note(asked: PageRequest) -> Response:
     ws = asked.ws
     try:
-        path = _find_file(ws, asked.params["path"])
+        path = find_file(ws, asked.params["path"])
     except NotFound as problem:
         if "folder" in problem.details:
             return asked.go(folder_url(ws, problem.details["folder"]))
@@ -72,6 +73,7 @@ def note(asked: PageRequest) -> Response:
         title_id=anchor(f"#{found.title}")[1:] if found else "",
         crumbs=list(crumbs(ws, path.folder)),
         reading=reading,
+        may_edit=reading.exact and may_edit(asked, path),
         large=large,
         body=body,
         plain=reading.text.removeprefix("\ufeff")[:MAX_BYTES] if body is None else None,
@@ -83,15 +85,6 @@ def note(asked: PageRequest) -> Response:
         most=MAX_LINKS,
         past=[ActivityRow(ws, change) for change in list_changes(ws, Past(path=path, limit=PAST_ROWS))],
     )
-
-
-def _find_file(ws: Workspace, raw: str) -> NotePath:
-    """The file at this path, or the one note that bears this name."""
-    if not path_problem(raw) and ws.access.sees(raw) and exists(ws, NotePath(raw)):
-        return NotePath(raw)
-    if path_problem(raw):
-        raise NotFound("there is no such note", hint="search may find it", what="note")
-    return locate(with_timeout(ws, INDEX_SECONDS), raw)
 
 
 def _links_around(ws: Workspace, path: NotePath) -> tuple[LinkReport, bool]:

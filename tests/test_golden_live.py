@@ -1,0 +1,69 @@
+"""The transcripts of `test_golden.py`, replayed where every note that anybody asks for is open as a live document."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.test_golden import FILES, NAMES, played
+from tests.transcript import Transcript, Wire
+from tests.web import client_of, on_the_web
+
+from notewright.config.load import CommandLine, load
+from notewright.errors import Problem
+from notewright.notes.path import NotePath
+from notewright.stores.live.document import Document
+from notewright.stores.live.documents import LiveDocuments
+
+pytestmark = pytest.mark.slow
+
+
+@contextlib.contextmanager
+def over_the_web(words: list[str], surface: str) -> Iterator[Wire]:
+    _, file, _, state = words
+    config = load(CommandLine((), file, {"state": state}), environ={"HOME": state, "NOTEWRIGHT_LIVE": "1"})
+    with on_the_web(config, live=True) as address, client_of(address, surface) as client:
+        yield client
+
+
+@pytest.fixture
+def everything_open(monkeypatch: pytest.MonkeyPatch) -> list[NotePath]:
+    """Whoever asks whether a note is open finds that it is. Which were."""
+    asked = LiveDocuments.opened
+    found: list[NotePath] = []
+
+    def opened(documents: LiveDocuments, path: NotePath) -> Document | None:
+        document = asked(documents, path)
+        if document is None and path.is_note and not path.is_hidden:
+            with contextlib.suppress(Problem):
+                document = documents.open(documents.id_of(path))
+                found.append(path)
+        return document
+
+    monkeypatch.setattr(LiveDocuments, "opened", opened)
+    return found
+
+
+MERGES = re.compile(  # what is refused on a folder and merged into a document: left out of the transcripts
+    r"""^\$ keep\ saving .*? ^\$ stop\ saving\n  # somebody saves the file all the time
+    | ^> [^\n]* \n ! \ conflict: [^\n]* changed\ since\ version .*? \n\n""",  # a version that was shown earlier
+    re.M | re.S | re.X,
+)
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_a_transcript_is_the_same_on_live_documents(
+    path: Path, tmp_path: Path, everything_open: list[NotePath]
+) -> None:
+    if Transcript.read(path).stdio_only:
+        return
+    expected = MERGES.sub("", path.read_text())
+    if ">" not in expected:
+        return
+    (tmp_path / path.parent.name).mkdir()
+    kept = tmp_path / path.parent.name / path.name
+    kept.write_text(expected)
+    (tmp_path / "served").mkdir()
+    assert played(kept, tmp_path / "served", over_the_web).split("\n") == expected.split("\n")
+    assert everything_open, "nothing was live"
