@@ -200,9 +200,9 @@ def configured(place: Path, notes: Mapping[str, str | bytes] = NOTES, **settings
 @contextlib.contextmanager
 def live_server(place: Path, **settings: Any) -> Iterator[LiveServer]:
     """Served as `notewright serve --http` does it. Without a token everybody who comes is the owner."""
-    listening = settings.pop("listening", {})
+    listening, limits = settings.pop("listening", {}), settings.pop("limits", None)
     with Site(configured(place, **settings)) as site:
         app = site.app()
-        limits = ConnectionLimits(connections=site.config["http.max_connections"])
+        limits = limits or ConnectionLimits(connections=site.config["http.max_connections"])
         with serving(app, limits, ws=uvicorn_server.WEBSOCKET, **listening) as port:
             yield LiveServer(port, site, place / "notes")

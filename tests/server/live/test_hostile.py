@@ -1,6 +1,7 @@
 """What clients may not do to a server with live documents, and that nobody else notices when they try."""
 
 import contextlib
+import logging
 import random
 import socket
 import ssl
@@ -88,10 +89,14 @@ def test_a_frame_and_a_document_can_be_too_large(server: LiveServer) -> None:
         assert (server.notes / "Tea.md").stat().st_size < 100
 
 
-def test_who_reads_nothing_is_closed_and_holds_nobody_up(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_reads_nothing_is_closed_and_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("notewright.server.live.outbox.MAX_WAITING_BYTES", 1 << 20)
-    monkeypatch.setattr("notewright.server.live.connections.SEND_SECONDS", 1.0)
-    with server.client("Tea.md") as ann, sleeper(server, "/w/notes/live/Tea.md") as asleep:
+    limits = bounded_protocol.ConnectionLimits(reader_seconds=1.0)
+    with (
+        live_server(tmp_path, limits=limits) as server,
+        server.client("Tea.md") as ann,
+        sleeper(server, "/w/notes/live/Tea.md") as asleep,
+    ):
         ann.sync().type("x" * 1_000_000)
         ask_all = frames.sync(frames.STEP1, b"\x00")
         with contextlib.suppress(ConnectionError):
@@ -140,17 +145,30 @@ def handshake(path: str, port: int) -> bytes:
     ).encode()
 
 
-def test_a_handshake_sent_ahead_or_together_with_more_is_refused(server: LiveServer) -> None:
-    ahead = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
-    for data in (ahead + handshake("/w/notes/live/Tea.md", server.port), handshake("/nowhere", server.port)):
+def test_a_handshake_sent_ahead_or_together_with_more_is_refused(
+    server: LiveServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ahead, good = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", handshake("/w/notes/live/Tea.md", server.port)
+    odd = [
+        ahead + good,
+        handshake("/nowhere", server.port),
+        good.replace(b"GET", b"POST"),
+        good.replace(b"version: 13", b"version: 12"),
+        good.replace(b"dGhlIHNhbXBsZSBub25jZQ==", b"short"),
+        good[:-2] + b"x: " + b"y" * 10_000 + b"\r\n\r\n",
+        good[:-2] + b"".join(b"x%d: y\r\n" % number for number in range(200)) + b"\r\n",
+        good[:-2] + b"x: \xff\xfe\r\norigin: \xe9\r\n\r\n",
+    ]
+    for data in odd:
         with socket.create_connection(("127.0.0.1", server.port), timeout=20) as wire:
             wire.sendall(data)
             heard = b""
             while piece := wire.recv(1 << 16):
                 heard += piece
-            assert b" 101 " not in heard
+            assert b" 101 " not in heard, data[:100]
     with server.client("Tea.md") as client:
         client.sync()
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
 
 
 def test_a_thousand_connections_are_bounded_and_the_rest_goes_on(tmp_path: Path) -> None:

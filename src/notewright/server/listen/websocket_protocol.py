@@ -9,10 +9,11 @@ from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from notewright.server.listen.bounded_protocol import BoundedSocket
+from notewright.server.listen.bounded_protocol import LINGER, BoundedSocket
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol, BoundedSocket):
+    _over = False  # nothing that comes is listened to any more
     _stuck_since: float | None = None
     _stuck_at = 0
 
@@ -23,6 +24,30 @@ class BoundedWebSocket(WebSocketsSansIOProtocol, BoundedSocket):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self.left()
+
+    def data_received(self, data: bytes) -> None:
+        if self._over:
+            return
+        super().data_received(data)
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:
+            self._end()  # more or longer headers than `websockets` takes: it has an answer, which uvicorn never sends
+
+    def handle_parser_exception(self) -> None:
+        """What came is no WebSocket, or too much of it."""
+        told = self.conn.close_sent
+        assert told is not None
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": told.code, "reason": told.reason})
+        self._end()
+
+    def _end(self) -> None:
+        """The client is told, and for a moment what it still sends is thrown away: closed at once, it would see a reset
+        in place of our words."""
+        self._over = self.close_sent = True
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
+        self.close_timer = self.loop.call_later(LINGER, self.transport.close)
 
     async def send(self, message: Any) -> None:
         await super().send(message)

@@ -31,7 +31,6 @@ MAX_OF_ONE_PERSON = 500
 FRAMES_A_SECOND, BURST_FRAMES = 1000, 4000  # of one client; who sends more is read more slowly
 BYTES_A_SECOND, BURST_BYTES = 4 << 20, 32 << 20
 LOOK_SECONDS = 1.0  # between two looks at whether everybody may stay
-SEND_SECONDS = 60.0  # for which a client may take nothing of what it is sent
 CLOSE_SECONDS = 2.0
 NOT_ALLOWED, GOES_AWAY = 1008, 1012
 Find = Callable[[Sequence[Workspace]], Awaitable[tuple[Workspace, str]]]
@@ -189,9 +188,8 @@ async def _write(send: Send, member: Member | ForwardedMember) -> None:
     outbox = member.outbox
     try:
         while (frame := await outbox.next()) is not None:
-            async with asyncio.timeout(SEND_SECONDS):
-                await send({"type": "websocket.send", "bytes": frame})
-    except (TimeoutError, OSError, RuntimeError):  # it has gone, or reads nothing
+            await send({"type": "websocket.send", "bytes": frame})
+    except (OSError, RuntimeError):  # it has gone, or was shown out because it read nothing
         return
     if outbox.code != GOING:
         await _close(send, outbox.code or GOES_AWAY, outbox.reason)

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 KEPT_TEXTS = 50  # that a file held before: an editor may save a buffer it read as long ago as that
 _COMPACTED_AFTER = 200  # updates of one document
+LINGER_S = 0.003  # what is typed waits so long for more; meanwhile it is told to the others
 _WHAT = "the log of live documents"
 _PRAGMAS = "pragma synchronous = full; pragma wal_autocheckpoint = 1000"
 _SCHEMA = (
@@ -59,6 +60,7 @@ class LiveLog:
         self._waiting: list[tuple[Callable[[apsw.Connection], Any], Callable[[Any, BaseException | None], None]]] = []
         self._wake = threading.Condition()
         self._busy = False
+        self._urgent = False  # somebody stands and waits
         self._closed = False
         self._counts: defaultdict[str, int] = defaultdict(int)  # updates since the last compaction
         self._thread = threading.Thread(target=self._run, name="live-log", daemon=True)
@@ -146,7 +148,7 @@ class LiveLog:
             came.extend((answer, error))
             done.set()
 
-        self._submit(work, then)
+        self._submit(work, then, urgent=True)
         done.wait()
         answer: _Answer = came[0]
         with words(_WHAT):
@@ -158,12 +160,16 @@ class LiveLog:
         self,
         work: Callable[[apsw.Connection], Any],
         then: Callable[[Any, BaseException | None], None] = lambda answer, error: None,
+        *,
+        urgent: bool = False,
     ) -> None:
         with self._wake:
             if self._closed:
                 raise Unavailable(f"{_WHAT} is closed")
             self._waiting.append((work, then))
-            self._wake.notify()
+            self._urgent = self._urgent or urgent
+            if urgent or len(self._waiting) == 1:
+                self._wake.notify()
 
     def _run(self) -> None:
         while True:
@@ -173,6 +179,9 @@ class LiveLog:
                     self._wake.wait()
                 if not self._waiting:
                     break
+                if not self._urgent:
+                    self._wake.wait(LINGER_S)
+                self._urgent = False
                 batch, self._waiting, self._busy = self._waiting, [], True
             self._write(batch)
         self._db.close()
