@@ -1,9 +1,10 @@
 """Where the shared exams are, for the tests that sit them; and what may be skipped."""
 
+import logging
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,6 +31,16 @@ os.environ |= {"XDG_STATE_HOME": f"{_HOME.name}/state", "XDG_CACHE_HOME": f"{_HO
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update", action="store_true", help="write the golden transcripts anew, as they are now")
+
+
+@pytest.fixture(autouse=True)
+def logs_as_before() -> Iterator[None]:
+    """What a test that serves logs to, its captured standard error, is closed when it ends."""
+    root = logging.getLogger()
+    before = root.handlers[:]
+    yield
+    for handler in [one for one in root.handlers if one not in before]:
+        root.removeHandler(handler)
 
 
 @pytest.fixture(scope="session")

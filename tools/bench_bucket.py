@@ -114,14 +114,15 @@ def searching(client: Callable[[Bench], Client]) -> Callable[[Bench], Sampler]:
 
 
 def memory_ratio(bench: Bench) -> Sampler:
-    """Of the two servers that made their index themselves and were asked the same."""
-    in_folder = memory(bench)()
-    first, bench.first = bench.first, site_of(bench).client
+    """Of two servers that were asked the same."""
+    first, bench.first = bench.first, None  # which may have been stopped
     try:
+        in_folder = memory(bench)
+        bench.first = site_of(bench).client
         in_bucket = memory(bench)
     finally:
         bench.first = first
-    return lambda: in_bucket() / in_folder
+    return lambda: in_bucket() / in_folder()
 
 
 def new_machine(bench: Bench) -> Sampler:

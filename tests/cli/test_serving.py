@@ -42,7 +42,7 @@ def test_an_address_is_a_port_with_or_without_a_host(tmp_path: Path, address: st
 
 @pytest.mark.parametrize(
     "words",
-    [[], ["{}", "--http", "x"], ["{}", "--http", "99999"], ["{}", "--surface", "x"], ["no"], ["s3://b/x"], ["live:{}"]],
+    [[], ["{}", "--http", "x"], ["{}", "--http", "99999"], ["{}", "--surface", "x"], ["no"], ["s3://b/x"], ["live:no"]],
 )
 def test_what_cannot_be_served_is_wrong_usage(tmp_path: Path, words: list[str]) -> None:
     args = parse(["serve", *(word.format(tmp_path) for word in words)])
