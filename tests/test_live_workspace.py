@@ -27,6 +27,8 @@ from notewright.notes.path import NotePath
 from notewright.stores.live import documents as documents_module
 from notewright.stores.live.document import Document
 from notewright.surfaces.base import Call, Session
+from notewright.surfaces.lens.tools import SURFACE as LENS
+from notewright.surfaces.perform import perform
 
 A, B, LINKING = NotePath("a.md"), NotePath("b.md"), NotePath("linking.md")
 ANN = Actor("ann", "browser", "live", "type")
@@ -284,6 +286,46 @@ def test_a_client_creates_renames_and_deletes_through_the_folder_document(opened
     assert {change.actor.user for change in list_changes(ws, Past(limit=4))} == {"ann"}
     undo(ws, list_changes(ws, Past(limit=1))[0].id)
     until(lambda: client.ids().get("/new.md") == part)
+
+
+def test_lens_knows_documents_that_appear_move_and_go(opened: Open, root: Path) -> None:
+    ws = opened()
+    client = FolderClient(ws)
+    until(lambda: len(client.ids()) == 2)
+    call = Call(Library(lambda: [ws]), Actor("bot", "agent", "lens", ""), Session("agent"))
+
+    def lens(tool: str, **args: str) -> str:
+        return perform(LENS, call, tool, args).text
+
+    def put(old: str | None, new: str | None, doc: str) -> None:
+        for entries, value in ((client.files, {"id": doc, "type": "markdown", "version": 0}), (client.docs, doc)):
+            if new is not None:
+                entries[new] = value
+            if old is not None:
+                del entries[old]
+
+    assert ws.live is not None
+    part = "7c1a3a9e-0000-4000-8000-000000000002"
+    typist = Person(ws.live.open(ws.live.new(f"{ws.live.folder_id[:36]}-{part}")))
+    typist.type("# B\n\nSee [[a]].\n")
+    assert lens("read", file_path="Notes/b.md") == "Error: Document not found: Notes/b.md"
+    client.change(lambda: put(None, "/b.md", part))
+    until(lambda: (root / B).exists())
+    assert lens("read", file_path="Notes/b.md") == "     1\t# B\n     2\t\n     3\tSee [[a]]."
+    assert lens("glob", pattern="**/*.md") == "Notes/a.md\nNotes/b.md\nNotes/linking.md"
+    links = "Backlinks (documents linking to this):\n- {}\n\nForward links (documents this links to):\n- {}"
+    assert lens("get_links", file_path="Notes/b.md") == links.format("Notes/linking.md", "Notes/a.md")
+    typist.type("Typed.\n")
+    assert lens("read", file_path="Notes/b") == "     1\t# B\n     2\t\n     3\tSee [[a]].\n     4\tTyped."
+    client.change(lambda: put("/b.md", "/sub/moved.md", part))
+    until(lambda: (root / "sub/moved.md").exists() and not (root / B).exists())
+    assert lens("read", file_path="Notes/b.md") == "Error: Document not found: Notes/b.md"
+    assert lens("glob", pattern="sub/*", path="Notes") == "Notes/sub/moved.md"
+    assert lens("get_links", file_path="Notes/sub/moved.md") == links.format("Notes/linking.md", "Notes/a.md")
+    client.change(lambda: put("/sub/moved.md", None, part))
+    until(lambda: not (root / "sub/moved.md").exists())
+    assert lens("glob", pattern="**/*.md") == "Notes/a.md\nNotes/linking.md"
+    assert lens("get_links", file_path="Notes/linking.md") == links.format("(none)", "Notes/a.md")
 
 
 @pytest.mark.parametrize("key", ["/", "//x.md", "x.md", "/../x.md", "/.hidden/x.md", ""])
