@@ -442,9 +442,9 @@ def test_make_serve_bucket_serves_the_example_notes_and_leaves_nothing(
             with contextlib.suppress(OSError):
                 ready = urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5).read()
             time.sleep(0.1)
-        assert b'"fresh"' in ready
     finally:
         os.killpg(tried.pid, by) if by == signal.SIGINT else tried.terminate()
         _, err = tried.communicate(timeout=60)
+    assert b'"fresh"' in ready, err
     assert tried.returncode == code and b"files are in s3://notes/examples" in err
     assert list(tmp_path.iterdir()) == []

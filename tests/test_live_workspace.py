@@ -122,7 +122,21 @@ def test_an_agent_that_names_no_version_changes_what_it_was_last_shown(opened: O
     put(agent, A, b"# A\n\nwhole new text\n")
     assert str(ann.text) == (root / A).read_text() == "# A\n\nwhole new text\ntyped\n"
     put(agent, A, b"# A\n\nand again\n")
-    assert str(ann.text) == (root / A).read_text() == "# A\n\nand again\n", "it knew what was there"
+    assert str(ann.text) == (root / A).read_text() == "# A\n\nand again\ntyped\n", "it never saw what was typed"
+
+
+def test_an_editor_that_saves_an_old_text_of_ours_unchanged_changes_nothing(opened: Open, root: Path) -> None:
+    ws = opened()
+    document = open_note(ws)
+    ann = Person(document)
+    ann.type("alpha\n")
+    until(lambda: "alpha" in (root / A).read_text() and document.saved())
+    buffer = (root / A).read_text()
+    ann.type("beta\n")
+    until(lambda: "beta" in (root / A).read_text() and document.saved())
+    (root / A).write_text(buffer)
+    until(lambda: (root / A).read_text() == "# A\n\nfirst\nalpha\nbeta\n")
+    assert str(ann.text) == (root / A).read_text()
 
 
 def test_another_process_needs_no_yjs(opened: Open, root: Path) -> None:
@@ -312,7 +326,7 @@ def test_lens_knows_documents_that_appear_move_and_go(opened: Open, root: Path) 
     client.change(lambda: put(None, "/b.md", part))
     until(lambda: (root / B).exists())
     assert lens("read", file_path="Notes/b.md") == "     1\t# B\n     2\t\n     3\tSee [[a]]."
-    assert lens("glob", pattern="**/*.md") == "Notes/a.md\nNotes/b.md\nNotes/linking.md"
+    until(lambda: lens("glob", pattern="**/*.md") == "Notes/a.md\nNotes/b.md\nNotes/linking.md")
     links = "Backlinks (documents linking to this):\n- {}\n\nForward links (documents this links to):\n- {}"
     assert lens("get_links", file_path="Notes/b.md") == links.format("Notes/linking.md", "Notes/a.md")
     typist.type("Typed.\n")
@@ -320,11 +334,11 @@ def test_lens_knows_documents_that_appear_move_and_go(opened: Open, root: Path) 
     client.change(lambda: put("/b.md", "/sub/moved.md", part))
     until(lambda: (root / "sub/moved.md").exists() and not (root / B).exists())
     assert lens("read", file_path="Notes/b.md") == "Error: Document not found: Notes/b.md"
-    assert lens("glob", pattern="sub/*", path="Notes") == "Notes/sub/moved.md"
+    until(lambda: lens("glob", pattern="sub/*", path="Notes") == "Notes/sub/moved.md")
     assert lens("get_links", file_path="Notes/sub/moved.md") == links.format("Notes/linking.md", "Notes/a.md")
     client.change(lambda: put("/sub/moved.md", None, part))
     until(lambda: not (root / "sub/moved.md").exists())
-    assert lens("glob", pattern="**/*.md") == "Notes/a.md\nNotes/linking.md"
+    until(lambda: lens("glob", pattern="**/*.md") == "Notes/a.md\nNotes/linking.md")
     assert lens("get_links", file_path="Notes/linking.md") == links.format("(none)", "Notes/a.md")
 
 
@@ -338,6 +352,40 @@ def test_a_key_that_is_no_path_is_ignored_and_put_right(opened: Open, root: Path
     until(lambda: key not in client.files)
     assert sorted(str(path) for path in root.rglob("*")) == before
     assert client.ids().keys() == {"/a.md", "/linking.md"}
+
+
+def test_what_happened_while_nobody_had_the_folder_document_open_is_not_undone(
+    opened: Open, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents_module, "IDLE_S", 0.0)
+    ws = opened()
+    client = FolderClient(ws)
+    until(lambda: len(client.ids()) == 2)
+    own = client.ids()["/a.md"]
+    assert ws.live is not None
+    ws.live.release(client.document)
+    until(lambda: bool(client.ended))
+    move(ws, A, "renamed.md")
+    delete(ws, LINKING)
+    again = FolderClient(ws)
+    assert again.ids() == {"/renamed.md": own}, "it is shown as it is, from the first moment"
+    time.sleep(0.5)
+    assert [path.name for path in root.glob("*.md")] == ["renamed.md"]
+
+
+def test_a_rename_in_two_steps_is_one_and_a_broken_entry_deletes_nothing(opened: Open, root: Path) -> None:
+    ws = opened()
+    client = FolderClient(ws)
+    until(lambda: len(client.ids()) == 2)
+    own, entry = client.ids()["/a.md"], dict(client.files["/a.md"])
+    client.change(lambda: client.files.update({"/linking.md": {"id": None, "type": "canvas"}}))
+    client.change(lambda: (client.files.pop("/a.md"), client.docs.pop("/a.md")))
+    time.sleep(0.5)
+    client.change(lambda: (client.files.update({"/later.md": entry}), client.docs.update({"/later.md": own})))
+    until(lambda: (root / "later.md").exists() and not (root / A).exists())
+    assert (root / "later.md").read_text() == "# A\n\nfirst\n"
+    until(lambda: client.ids().keys() == {"/later.md", "/linking.md"})
+    until(lambda: (root / LINKING).read_text() == "See [[later]] and [[b]].\n")
 
 
 def test_what_is_refused_is_put_back(opened: Open, root: Path) -> None:

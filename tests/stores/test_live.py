@@ -18,6 +18,7 @@ from notewright.stores.live import document as document_module
 from notewright.stores.live import documents as documents_module
 from notewright.stores.live.document import Document
 from notewright.stores.live.documents import LiveDocuments
+from notewright.stores.live.log import LiveLog
 from notewright.stores.live.store import LiveStore
 from notewright.stores.live.text import changes, file_bytes, live_text, put_changes
 
@@ -345,6 +346,30 @@ def test_a_document_nobody_has_open_is_let_go_and_comes_back(home: Home, monkeyp
     again = home.open()
     assert again is not document and again.is_related(ann.doc.get_state())
     assert str(Typist(again).text) == "ONE\ntwo\n"
+
+
+def test_nobody_is_told_that_something_is_on_the_disk_that_could_not_be_written(tmp_path: Path) -> None:
+    log = LiveLog(tmp_path / "live.db")
+    log.add("one")
+    log.run(lambda db: db.execute("pragma max_page_count = 1").fetchall())
+    acknowledged: list[int] = []
+    log.append("one", b"x" * 500_000)
+    log.when_durable(lambda: acknowledged.append(1))
+    time.sleep(0.7)
+    log.when_durable(lambda: acknowledged.append(2))
+    assert acknowledged == []
+    log._db.execute("pragma max_page_count = 100000").fetchall()
+    until(lambda: acknowledged == [1, 2])
+    assert log.run(lambda db: db.execute("select length(data) from updates").get) == 500_000
+    log.close()
+
+
+def test_a_log_that_cannot_be_read_is_laid_aside(home: Home) -> None:
+    home.put("one\n")
+    home.state.mkdir()
+    (home.state / "live.db").write_bytes(b"no database" * 1000)
+    assert str(Typist(home.open()).text) == "one\n"
+    assert len(list(home.state.glob("live.db.unreadable-*"))) == 1
 
 
 def test_one_process_has_the_documents(home: Home) -> None:

@@ -58,7 +58,7 @@ def open_workspace(
     """
     store = open_store(asked, config, serving=watch)
     documents = None
-    if live and asked.live:
+    if live and asked.live and not asked.read_only:
         store, documents = _with_documents(asked, config, store)
     ledger = SqliteLedger.open(Path(config.state) / store.identity)
     cache = Path(config.cache) / store.identity

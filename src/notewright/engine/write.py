@@ -10,10 +10,10 @@ from notewright.engine.changes.commit import (
     Drop,
     Plan,
     Put,
+    as_shown,
     commit,
     commit_latest,
     edit,
-    of_what_was_shown,
     text_of,
 )
 from notewright.engine.dialects.copies import TRASH
@@ -202,7 +202,7 @@ def put(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> Wri
                 old = ws.store.read(path)
             except NotFound:
                 return create(ws, path, data, summary=summary)
-            return _replace(ws, path, of_what_was_shown(ws, old, data), old, summary)
+            return _replace(ws, path, data, as_shown(ws, old), summary)
         except (Conflict, Exists, NotFound):
             if attempt == TRIES - 1:
                 raise

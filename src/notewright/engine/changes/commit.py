@@ -153,15 +153,13 @@ def _changed_text(asked: TextEdit, before: str, version: Version) -> str:
     return asked.change(before)
 
 
-def of_what_was_shown(ws: Workspace, old: Stored, data: bytes) -> bytes:
-    """New bytes for a file whose writer names no version: a change of what they were last shown, where the store can
-    make it to what is there now; else as they are."""
+def as_shown(ws: Workspace, old: Stored) -> Stored:
+    """A file as its writer, who names no version, last saw it, where the store can make a change of that to what is
+    there now; else as it is."""
     path = old.entry.path
     last = (ws.shown or {}).get(path)
-    if last is None or last == old.version:
-        return data
-    shown = ws.store.recall(path, last)
-    return data if shown is None else ws.store.rebase(path, data, seen=shown.version, onto=old)
+    shown = ws.store.recall(path, last) if last and last != old.version else None
+    return shown or old
 
 
 def _edited(ws: Workspace, old: Stored, before: str, after: str, summary: str) -> Edited:
@@ -385,8 +383,8 @@ def _carried_out(ws: Workspace, plan: Plan) -> Done:
     if outcome.state == "taken_back":
         raise outcome.cause or Internal("a change was taken back without a reason")
     versions = {step.path: _version(outcome.sights.get(step.path)) for step in plan.steps}
-    if ws.shown is not None:  # the writer knows what is there now
-        ws.shown.update((path, versions[path] or "") for path in versions.keys() & ws.shown.keys())
+    if ws.shown is not None:  # the writer knows what they wrote, and not what others typed meanwhile
+        ws.shown.update((step.path, step.after or "") for step in change.steps if step.path in ws.shown)
     return Done(change.id, versions, outcome.merged, outcome.kept)
 
 

@@ -32,7 +32,7 @@ SURFACE = "live"
 SHOW_S = 0.5  # between two times that the folder document is made to say what the folder has
 LINKS_S = 2.0  # after which changed links are in the folder document
 ALL_LINKS_S = 10.0  # and all of them, where names changed
-_LOOKED_AT = 5  # changes of a note, newest first, among which that of another process is looked for
+DELETED_S = 2.0  # for which a note may be out of the maps: some clients rename by removing and adding
 
 
 def follow(ws: Workspace, documents: "LiveDocuments") -> None:
@@ -41,12 +41,12 @@ def follow(ws: Workspace, documents: "LiveDocuments") -> None:
     def save(path: NotePath, data: bytes, old: Stored, typists: Sequence[Actor]) -> None:
         commit(ws.by(_together(typists, "type")), Plan((Put(path, data, old),), f"typed in {path}"))
 
-    def origin(path: NotePath, version: Version) -> Version | None:
-        """Of which version one of our processes made this one."""
-        for change in (*ws.ledger.unfinished(), *ws.ledger.past(Past(path=path, limit=_LOOKED_AT))):
+    def origin(path: NotePath, version: Version) -> tuple[str, Version | None] | None:
+        """The last change of one of our processes, if it made this version, and of which one."""
+        for change in (*ws.ledger.unfinished(), *ws.ledger.past(Past(path=path, limit=1))):
             for step in change.steps:
                 if step.path == path and step.after == version:
-                    return step.before
+                    return change.id, step.before
         return None
 
     def departed(path: NotePath) -> NotePath | None:
@@ -78,25 +78,31 @@ class FolderKeeper:
         self._links_at = 0.0  # when the links are due
         self._stop: Callable[[], None] | None = None
         self._shown: dict[NotePath, str] | None = None  # what the folder document was last made to say
+        self._working = threading.Lock()
+        self._folder: FolderDocument | None = None  # the one that was shown last
+        self._pending: dict[str, float] = {}  # notes that clients removed a moment ago
+        self._actors: list[Actor | None] = []  # and who
         self._show_at = 0.0  # when it may be made to say something else
         self._names: frozenset[NotePath] = frozenset()  # of the notes whose links were all shown
         self._told_bad: frozenset[str] = frozenset()
 
     def work(self, folder: "FolderDocument | None") -> None:
-        """Called now and then, from one thread; None: nobody has it open."""
+        """Called now and then, and before anybody is shown the document; None: nobody has it open."""
+        with self._working:
+            self._work(folder)
+
+    def _work(self, folder: "FolderDocument | None") -> None:
         if folder is None:
             self._leave()
             return
         if self._stop is None:
             self._stop = self._ws.follower.subscribe(self._hear)
             self._hear(None)
-        if (
-            self._shown is None
-        ):  # what a process that died did not carry out is carried out now, but for what may be new
-            known = folder.ids()
-            self._shown = {path: doc for path, doc in self._documents.listed().items() if doc in known}
-            folder.document.unsaved = True
-        if folder.document.unsaved:
+        if folder is not self._folder or self._shown is None:  # what it said when it was last open is nobody's wish
+            self._folder, self._shown, self._pending = folder, None, {}
+            folder.document.unsaved = False
+            self._show(folder)
+        if self._shown is not None and (folder.document.unsaved or self._pending):
             self._do(folder, self._shown)
         if self._files_changed and time.monotonic() >= self._show_at:
             self._show(folder)
@@ -111,14 +117,16 @@ class FolderKeeper:
             if folder.document.unsaved:  # what a client did in this moment is carried out first
                 self._files_changed = True
                 return
-            folder.show(self._ws.name, files)
+            folder.show(self._ws.name, {path: doc for path, doc in files.items() if doc not in self._pending})
             self._shown = files
+        self._files_changed = self._files_changed or self._documents.is_waiting
         self._show_at = time.monotonic() + SHOW_S
 
     def _leave(self) -> None:
         if self._stop is not None:
             self._stop()
             self._stop = self._shown = None
+            self._pending = {}
 
     def _hear(self, paths: frozenset[str] | None) -> None:
         with self._lock:
@@ -134,13 +142,15 @@ class FolderKeeper:
 
     def _do(self, folder: "FolderDocument", shown: dict[NotePath, str]) -> None:
         with folder.document.lock:
-            actors, folder.document.typists = list(folder.document.typists), {}
+            actors = [*self._actors, *folder.document.typists]
+            folder.document.typists = {}
             folder.document.unsaved = False
             wishes, bad = folder.wishes(shown)
         if set(bad) - self._told_bad:
             log.warning("the folder document of %s has keys that are no paths: %s", self._ws.name, bad[:5])
         self._told_bad = frozenset(bad)
         self._carry_out(wishes, actors, shown)
+        self._actors = actors if self._pending else []
         with self._lock:
             self._files_changed = True  # what was refused is put back
 
@@ -160,9 +170,13 @@ class FolderKeeper:
         for doc, path in wishes.created:
             if tried("create", partial(self._create, doc=doc, path=path)):
                 shown[path] = doc
-        for _, path in wishes.deleted:
-            if tried("delete", partial(delete, path=path)):
-                del shown[path]
+        now = time.monotonic()
+        self._pending = {doc: self._pending.get(doc, now) for doc, _ in wishes.deleted}
+        for doc, path in wishes.deleted:
+            if now - self._pending[doc] >= DELETED_S:
+                del self._pending[doc]
+                if tried("delete", partial(delete, path=path)):
+                    del shown[path]
 
     def _create(self, ws: Workspace, doc: str, path: NotePath) -> None:
         self._documents.place_new(doc, path, lambda data: create(ws, path, data))

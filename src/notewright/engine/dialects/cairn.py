@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from notewright.engine.changes.commit import Plan, Put, commit_latest, of_what_was_shown, read_or_none
+from notewright.engine.changes.commit import Plan, Put, as_shown, commit_latest, read_or_none
 from notewright.engine.indexing.ready import from_snapshot, wait
 from notewright.engine.read import created, decode, exists, listing, missing
 from notewright.engine.workspace import Workspace
@@ -105,8 +105,10 @@ def write_stamped(
         data = whole.encode()
         admit(ws, path, len(data))
         made[:] = [StampedWrite(path, whole, old is None, _size(text) - _size(before or ""), None)]
-        data = data if old is None else of_what_was_shown(ws, old, data)
-        return Plan((Put(path, data, old),), f"{'overwrote' if old else 'created'} {path}")
+        return Plan(
+            (Put(path, data, None if old is None else as_shown(ws, old)),),
+            f"{'overwrote' if old else 'created'} {path}",
+        )
 
     done = commit_latest(ws, make)
     return replace(made[0], change_id=done.id)

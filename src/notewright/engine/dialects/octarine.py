@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Literal
 
-from notewright.engine.changes.commit import Plan, Put, commit_latest, of_what_was_shown, text_of
+from notewright.engine.changes.commit import Plan, Put, as_shown, commit_latest, text_of
 from notewright.engine.dialects.copies import BACKUPS, Dotted, copy_name
 from notewright.engine.find.grep import PATTERN_SECONDS, Find, FoundIn, find_text, places
 from notewright.engine.indexing.ready import is_fresh
@@ -151,7 +151,7 @@ def replace_with_copy(ws: Workspace, path: NotePath, data: bytes, *, overwrite: 
             raise Exists(f"{path} is there already", hint="allow overwriting", path=path)
         backup = None if old is None else backup_place(ws, path, ws.clock())
         outcome[:] = [Replaced(path, old is None, len(data), version_of(data), backup)]
-        steps = [Put(path, data if old is None else of_what_was_shown(ws, old, data), old)]
+        steps = [Put(path, data, None if old is None else as_shown(ws, old))]
         if backup is not None and old is not None:
             steps.insert(0, Put(backup, old.data, None))
         return Plan(tuple(steps), f"{'created' if old is None else 'overwrote'} {path}")

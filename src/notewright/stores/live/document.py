@@ -23,8 +23,9 @@ from notewright.stores.live.text import changes, file_bytes, likeness, put_chang
 
 NAME = "contents"  # of the text in a document, as Lens's clients call it
 MOST_BYTES = 10_485_760  # of a live text
-_FEW, _MANY, _MANY_BYTES = 20, 200, 4 << 20  # texts of its file that are remembered: an editor may save an old buffer
+_FEW, _MANY, _MANY_BYTES = 5, 200, 20 << 20  # texts of its file that are remembered: an editor may save an old buffer
 _MOST_SHOWN = 40  # texts that were read before they were in the file
+_MOST_STATE = 3 * MOST_BYTES  # bytes of a document with all that Yjs knows of it
 _NOTHING = b"\x00\x00"  # an update that says nothing
 Told = Callable[[bytes], None]
 Ended = Callable[[str], None]
@@ -70,6 +71,7 @@ class Document:
         self._texts: OrderedDict[Version, bytes] = OrderedDict()  # the document as its file had it, by version
         self._shown: OrderedDict[Version, bytes] = OrderedDict()  # and as it was read
         self._listeners: list[_Listener] = []
+        self._size = 0  # bytes of the state, at most
         self.ops: deque[str] = deque(maxlen=_MOST_SHOWN)  # change sets that were merged into it
 
     # For those who are connected
@@ -125,9 +127,13 @@ class Document:
     def text(self) -> str:
         return str(self._text)
 
-    def load(self, state: bytes, texts: Sequence[tuple[Version, bytes]] = ()) -> None:
+    def load(self, state: bytes, texts: Sequence[tuple[Version, bytes, str | None]] = ()) -> None:
         self.doc.apply_update(state)
-        self._texts.update(texts)
+        self._size = len(state)
+        for version, then, op in texts:
+            self.remember(version, then)
+            if op:
+                self.ops.append(op)
 
     def seed(self, stored: Stored, text: str) -> None:
         """Come to life with the text of a file. The same text makes the same document, should the log be lost: a client
@@ -137,7 +143,7 @@ class Document:
         first[NAME] = Text(text)
         state = first.get_update()
         self._log.begin(self.id, state, stored.version)
-        self.load(state, [(stored.version, state)])
+        self.load(state, [(stored.version, state, None)])
         self.file = stored
 
     def now(self) -> Stored:
@@ -145,20 +151,25 @@ class Document:
         assert self.file is not None
         data = file_bytes(self.text(), self.file.data)
         version = version_of(data)
-        self._shown[version] = self.doc.get_update()
-        if len(self._shown) > _MOST_SHOWN:
-            self._shown.popitem(last=False)
+        self.show(version, self.doc.get_update())
         stamp = f"{self.file.entry.stamp}+{version[:12]}"
         entry = self.file.entry._replace(stamp=stamp, size=len(data), modified_ns=int(self.typed_at * 1e9))
         return Stored(data, version, entry)
+
+    def show(self, version: Version, state: bytes) -> None:
+        """Somebody was shown, or has written, what a document in this state says."""
+        self._shown[version] = state
+        self._shown.move_to_end(version)
+        _bound(self._shown, len(state), _MOST_SHOWN)
+
+    def last_text(self) -> Version | None:
+        return next(reversed(self._texts), None)
 
     def remember(self, version: Version, state: bytes) -> None:
         """The file has, or is about to have, what a document in this state says."""
         self._texts[version] = state
         self._texts.move_to_end(version)
-        most = max(_FEW, min(_MANY, _MANY_BYTES // (len(state) + 1)))
-        while len(self._texts) > most:
-            self._texts.popitem(last=False)
+        _bound(self._texts, len(state), _MANY)
 
     def known(self, version: str) -> Version | None:
         """The whole name of a version whose text is remembered, by its first digits."""
@@ -198,7 +209,9 @@ class Document:
                 best, least = version, far
         return best
 
-    def holds(self, stored: Stored, state: bytes, *, ours: bool, merged: Merged | None = None) -> None:
+    def holds(
+        self, stored: Stored, state: bytes, *, ours: bool, merged: Merged | None = None, op: str | None = None
+    ) -> None:
         """The file has these bytes, which a document in this state says. `merged`: what the document says from now on,
         and everybody is told; logged together, or the file would be merged once more after a crash."""
         update = b"" if merged is None or merged.update == _NOTHING else merged.update
@@ -206,7 +219,7 @@ class Document:
             self.doc.apply_update(update)
         self.file, self.is_ours = stored, ours
         self.remember(stored.version, state)
-        self._log.put_together(self.id, stored.version, state, update)
+        self._log.put_together(self.id, stored.version, state, update, op)
         if update:
             self._tell(update, None)
 
@@ -249,6 +262,11 @@ class Document:
             raise Unavailable(f"this document is live no more: {self.end_reason}", hint="open it again")
 
     def _refuse_growth(self, update: bytes) -> None:
+        self._size += len(update)
+        if self._size > _MOST_STATE:
+            self._size = len(self.doc.get_update()) + len(update)
+            if self._size > _MOST_STATE:
+                raise TooLarge("this document is full", hint="begin another", size=self._size, limit=_MOST_STATE)
         size = 0 if self._text is None else len(self._text)
         if size + len(update) <= MOST_BYTES:
             return
@@ -258,6 +276,12 @@ class Document:
         if size > MOST_BYTES:
             words = f"a live document may have {MOST_BYTES:,} bytes"
             raise TooLarge(words, hint="split it into several notes", size=size, limit=MOST_BYTES)
+
+
+def _bound(texts: OrderedDict[Version, bytes], size: int, most: int) -> None:
+    """So many, fewer where each is large; the oldest go."""
+    while len(texts) > max(_FEW, min(most, _MANY_BYTES // (size + 1))):
+        texts.popitem(last=False)
 
 
 def _forked(state: bytes, client: int | None = None) -> "Doc[Any]":

@@ -22,7 +22,7 @@ from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Store, Stored, Version, version_of
 from notewright.stores.live.document import MOST_BYTES, Document
 from notewright.stores.live.folder_document import FolderDocument
-from notewright.stores.live.log import LiveLog
+from notewright.stores.live.log import LiveLog, open_log
 from notewright.stores.live.text import file_bytes, live_text
 
 log = logging.getLogger(__name__)
@@ -30,14 +30,14 @@ log = logging.getLogger(__name__)
 PAUSE_S, LONGEST_S = 1.0, 5.0  # a document is saved so long after the last, or the first, thing typed
 IDLE_S = 30.0  # after which a document that nobody has open is let go
 GONE_S = 2.0  # for which a file may be missing under an open document: editors delete before they write
-QUIET_S = 0.2  # after its last change that a file which got smaller is believed
+QUIET_S, EMPTY_S = 0.2, 2.0  # after its last change that a file which got smaller, or is empty, is believed
 AGAIN_S = 5.0  # before a save that failed is tried again
 _TICK_S = 0.1
 _LOOK_S = 0.3  # between two looks at the files of open documents
 _TRIES = 5
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 Save = Callable[[NotePath, bytes, Stored, list[Any]], None]
-Origin = Callable[[NotePath, Version], Version | None]
+Origin = Callable[[NotePath, Version], tuple[str, Version | None] | None]
 Departed = Callable[[NotePath], NotePath | None]
 
 
@@ -61,6 +61,7 @@ class LiveDocuments:
         self._departed: Departed = lambda path: None
         self._keep_folder: Callable[[FolderDocument | None], None] = lambda folder: None
         self._folder_document: FolderDocument | None = None
+        self._absent: dict[NotePath, float] = {}  # files with ids that are not there, since when
         self._stamps: dict[NotePath, str] = {}  # of files that have ids, when they were last listed
         self._own = threading.local()  # this thread is saving
         self._stop, self._wake = threading.Event(), threading.Event()
@@ -68,8 +69,8 @@ class LiveDocuments:
         self._saver: threading.Thread | None = None
 
     def save_through(self, save: Save, origin: Origin, departed: Departed) -> None:
-        """`save` writes what was typed; `origin` knows of which version another process made this one, and `departed`
-        where it moved a file to."""
+        """`save` writes what was typed; `origin` knows which change made this version, and of which one; `departed`
+        where one of our processes moved a file to."""
         self._save, self._origin, self._departed = save, origin, departed
 
     def watch_with(self, subscribe: Callable[[Callable[[object], None]], object]) -> None:
@@ -93,8 +94,13 @@ class LiveDocuments:
             self._host_lock = FileLocks(self._state).try_lock("live.lock")
             if self._host_lock is None:
                 return False
-            self._log = LiveLog(self._state / "live.db")
-            self._ids = self._log.paths()
+            try:
+                self._log = open_log(self._state / "live.db")
+                self._ids = self._log.paths()
+            except BaseException:
+                self._host_lock.release()
+                self._host_lock = None
+                raise
             self._saver = threading.Thread(target=self._run, name="live-saver", daemon=True)
             self._saver.start()
             return True
@@ -140,35 +146,54 @@ class LiveDocuments:
     def listed(self) -> dict[NotePath, str]:
         """Every file that is there, with the id it has in the folder document; those that are new are given one, and
         those that were moved by somebody else keep theirs."""
-        kept = self._hosted()
+        kept, now = self._hosted(), time.monotonic()
         stamps = {entry.path: entry.stamp for entry in self._folder.entries() if entry.kind == "file"}
         self._follow_moves(stamps)
-        for path in [path for path in self._ids if path not in stamps]:
-            document = self.opened(path)
-            if document is None:
+        gone = [path for path in self._known_paths() if path not in stamps]
+        self._absent = {path: self._absent.get(path, now) for path in gone}
+        for path in gone:
+            if now - self._absent[path] >= GONE_S and self.opened(path) is None:
                 self.dropped(path)
+                del self._absent[path]
         self._stamps = stamps
-        return {path: doc_id[len(kept.relay_id) + 1 :] for path, doc_id in self.ids(stamps).items()}
+        return {path: doc_id[len(kept.relay_id) + 1 :] for path, doc_id in self.ids([*stamps, *self._absent]).items()}
+
+    @property
+    def is_waiting(self) -> bool:
+        """Files are missing that may be back in a moment: what `listed` said of them is to be asked again."""
+        return bool(self._absent)
+
+    def _known_paths(self) -> list[NotePath]:
+        with self._lock:
+            return list(self._ids)
 
     def _follow_moves(self, stamps: dict[NotePath, str]) -> None:
         """Files that have another name since they were last listed, told by what the file system calls them."""
-        gone = [path for path in self._ids if path not in stamps]
+        gone = [path for path in self._known_paths() if path not in stamps]
         if not gone:
             return
         new = {_file_of(stamp): path for path, stamp in stamps.items() if path not in self._ids}
         for path in gone:
             document = self.opened(path)
             stamp = document.file.entry.stamp if document and document.file else self._stamps.get(path)
-            to = self._departed(path)
-            if to is None or to not in stamps or to in self._ids:
-                to = new.get(_file_of(stamp)) if stamp else None
-            if to is not None and to not in self._ids:
+            to = (new.get(_file_of(stamp)) if stamp else None) or self._departed(path)
+            if to is not None and to in stamps and to not in self._ids:
                 self.moved(path, to)
                 self._left.pop(path, None)
+                self._came.pop(to, None)  # not ours to take back
 
     def _name(self, paths: list[NotePath], kept: LiveLog) -> None:
         with self._lock:
-            self._ids |= kept.name(path for path in paths if path not in self._ids)
+            named = kept.name(path for path in paths if path not in self._ids)
+            self._ids |= named
+            for path, doc_id in named.items():
+                self._is_back(doc_id, path)
+
+    def _is_back(self, doc_id: str, path: NotePath) -> None:
+        """A document that was nowhere has a file again, and whoever has it open is in it."""
+        document = self._open.get(doc_id)
+        if document is not None and document.path is None:
+            document.path = path
 
     def new(self, doc_id: str | None = None) -> str:
         """A document that has no path yet."""
@@ -212,7 +237,9 @@ class LiveDocuments:
                     break
             self._load(doc_id, kept)
         try:
-            if not document.is_folder:
+            if document.is_folder:
+                self._work_on_folder()  # nobody is shown what the folder was like when it was last open
+            else:
                 self.catch_up(document)
         except BaseException:
             self.release(document)
@@ -309,20 +336,23 @@ class LiveDocuments:
 
     def _base(self, document: Document, stored: Stored, text: str) -> Version | None:
         """Of which text this one was made."""
-        made_of = self._origin(stored.entry.path, stored.version)
-        if made_of is not None and (known := document.known(made_of)) is not None:
+        if document.last_text() == stored.version:  # a save of ours
+            return stored.version
+        made = self._origin(stored.entry.path, stored.version)
+        if made is not None and made[0] not in document.ops and made[1] and (known := document.known(made[1])):
             return known
         return document.known(stored.version) or document.nearest(text)
 
     def _is_missing(self, document: Document) -> None:
-        since = self._missing.setdefault(document.id, time.monotonic())
-        if document.path is not None and not document.is_folder:
+        now = time.monotonic()
+        since = self._missing.setdefault(document.id, now)
+        if document.path is not None and (since == now or now - since >= GONE_S):
             old = document.path
             self._follow_moves({entry.path: entry.stamp for entry in self._folder.entries() if entry.kind == "file"})
             if document.path != old:
                 self._missing.pop(document.id, None)
                 return
-        if time.monotonic() - since < GONE_S or document.path is None:
+        if now - since < GONE_S or document.path is None:
             return
         self._missing.pop(document.id, None)
         if document.unsaved and document.file is not None:  # somebody types in it: what was typed is not thrown away
@@ -345,8 +375,7 @@ class LiveDocuments:
             if doc_id is None:
                 return
             other = self._ids.pop(new, None)
-            if other is not None and other in self._open:
-                self._end(self._open[other], "another note has its place")
+            displaced = self._open.pop(other, None) if other is not None else None
             self._ids[new] = doc_id
             self._came[new] = old
             document = self._open.get(doc_id)
@@ -355,6 +384,8 @@ class LiveDocuments:
                     self._left[old] = document.file.version
                 document.path = new
             self._log.place([*([(other, None)] if other else []), (doc_id, new)])
+        if displaced is not None:  # not under the lock: a document's own is taken before it
+            displaced.end("another note has its place")
 
     def moved_back(self, new: NotePath) -> bool:
         """A move that is taken back: the file of the old name is still there, and the document is its again."""
@@ -403,6 +434,7 @@ class LiveDocuments:
             with self._lock:
                 if (doc_id := self._log.bring_back(path)) is not None:
                     self._ids[path] = doc_id
+                    self._is_back(doc_id, path)
 
     def _end(self, document: Document, reason: str) -> None:
         with self._lock:
@@ -478,12 +510,16 @@ class LiveDocuments:
         with document.lock:
             assert document.path is not None
             stored = self._folder.write(document.path, data, seen=seen, op=op, settled=document.is_ours)
-            document.holds(stored, document.state_at(stored.version), ours=True)
+            document.ops.append(op)
+            document.holds(stored, document.state_at(stored.version), ours=True, op=op)
             document.saving = None
             return stored
 
     def _run(self) -> None:
-        self._finish_others()
+        try:
+            self._finish_others()
+        except Exception:
+            log.exception("what was typed before the last process ended is not in the files yet")
         looked = 0.0
         while not self._stop.is_set():
             self._wake.wait(_TICK_S if self._open else _LOOK_S)
@@ -549,6 +585,7 @@ class LiveDocuments:
             for document in list(self._open.values()):
                 is_safe = document.path is None or document.saved()  # without a path all of it is in the log
                 if document.users == 0 and is_safe and now - document.left_at > IDLE_S:
+                    document.end_reason = "nobody had it open"
                     del self._open[document.id]
                     going.append(document)
         for document in going:
@@ -590,7 +627,7 @@ def _may_be_torn(stored: Stored, now: Entry, before: Stored | None) -> bool:
     was read, or got smaller, is believed when it has been quiet."""
     if before is None:
         return False
-    is_new = 0 <= time.time() - now.modified_ns / 1e9 < QUIET_S
+    is_new = 0 <= time.time() - now.modified_ns / 1e9 < (QUIET_S if stored.data else EMPTY_S)
     return now.stamp != stored.entry.stamp or (is_new and len(stored.data) < len(before.data))
 
 

@@ -75,13 +75,9 @@ class FolderDocument:
                     if said.get(key) != doc:
                         self._docs[key] = doc
 
-    def ids(self) -> set[str]:
-        """Of the notes that the maps know."""
-        return set(self._notes()[0])
-
     def wishes(self, shown: Mapping[NotePath, str]) -> tuple[Wishes, list[str]]:
         """How the maps differ from what was shown in them, and the keys that cannot be meant."""
-        wanted, bad = self._notes()
+        wanted, taken, bad = self._notes(shown)
         by_id = {doc: path for path, doc in shown.items() if path.is_note}
         created, moved = [], []
         for doc, path in wanted.items():
@@ -90,13 +86,14 @@ class FolderDocument:
                 created.append((doc, path))
             elif old != path:
                 moved.append((doc, old, path))
-        taken = set(wanted.values())  # a note whose name another is to have is not deleted for that
         deleted = [(doc, path) for doc, path in by_id.items() if doc not in wanted and path not in taken]
         return Wishes(tuple(created), tuple(moved), tuple(deleted)), bad
 
-    def _notes(self) -> tuple[dict[str, NotePath], list[str]]:
-        """The note of each id. An id under two names is where the folder does not have it yet."""
+    def _notes(self, shown: Mapping[NotePath, str]) -> tuple[dict[str, NotePath], set[NotePath], list[str]]:
+        """The note of each id, every path that has an entry of any kind (what stands there is not deleted), and keys
+        that are none. An id under two names is where the folder does not have it yet."""
         found: dict[str, NotePath] = {}
+        taken: set[NotePath] = set()
         bad: list[str] = []
         with self.document.lock:
             entries = {key: _plain(value) for key, value in self._files.items()}
@@ -105,11 +102,13 @@ class FolderDocument:
                     entries[key] = {"id": value, "type": NOTE}
         for key, value in sorted(entries.items()):
             path, doc = _path(key), value.get("id")
+            if path is not None:
+                taken.add(path)
             if path is None or not isinstance(doc, str) or not _UUID.fullmatch(doc):
                 bad.append(key)
-            elif value.get("type") == NOTE:
+            elif value.get("type") == NOTE and (doc not in found or shown.get(path) != doc):
                 found[doc] = path
-        return found, bad
+        return found, taken, bad
 
     def show_backlinks(self, links: Mapping[str, Iterable[str]], *, only: Iterable[str] | None = None) -> None:
         """For each note that is linked to, those that link to it. `only`: of these, the others stay as they are."""

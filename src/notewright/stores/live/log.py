@@ -7,14 +7,16 @@ one state now and then. Losing this file loses ids, cursors and what was typed a
 
 import logging
 import threading
+import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import apsw
-from pycrdt import Doc, merge_updates
+from pycrdt import Doc, get_state, merge_updates
 
 from notewright.errors import Unavailable
 from notewright.notes.path import NotePath
@@ -22,7 +24,10 @@ from notewright.sqlite_file import open_file, set_up, words
 
 log = logging.getLogger(__name__)
 
+KEPT_BYTES = 8 << 20
 KEPT_TEXTS = 50  # that a file held before: an editor may save a buffer it read as long ago as that
+AGAIN_S = 0.5  # before what could not be written is tried again
+_MOST_WAITING = 50_000  # things to write while nothing can be written
 _COMPACTED_AFTER = 200  # updates of one document
 LINGER_S = 0.003  # what is typed waits so long for more; meanwhile it is told to the others
 _WHAT = "the log of live documents"
@@ -34,7 +39,7 @@ _SCHEMA = (
     create index docs_former on docs(former) where former is not null;
     create table updates(seq integer primary key, doc text not null, data blob not null);
     create index updates_doc on updates(doc);
-    create table texts(seq integer primary key, doc text not null, version text not null, state blob not null);
+    create table texts(seq integer primary key, doc text not null, version text not null, state blob not null, op text);
     create index texts_doc on texts(doc);
     """,
 )
@@ -48,7 +53,29 @@ class KnownDocument(NamedTuple):
     id: str
     path: NotePath | None
     state: bytes | None  # all its updates in one; None: nobody ever opened it
-    texts: tuple[tuple[str, bytes], ...]  # version and state of the last texts of its file, oldest first
+    texts: tuple[tuple[str, bytes, str | None], ...]  # the last texts of its file, oldest first: version, state, and
+    # the change set that wrote it, where it was one of ours
+
+
+class _Item(NamedTuple):
+    work: Callable[[apsw.Connection], Any]
+    then: Callable[[Any, BaseException | None], None]
+    keep: bool
+
+
+def open_log(file: Path) -> "LiveLog":
+    """The log; one that cannot be read is laid aside, for losing it loses little."""
+    try:
+        return LiveLog(file)
+    except Unavailable as problem:
+        if not file.exists():
+            raise
+        aside = file.with_name(f"{file.name}.unreadable-{int(time.time())}")
+        log.warning("%s: it is laid aside as %s, and documents get new ids", problem, aside.name)
+        file.rename(aside)
+        for rest in ("-wal", "-shm"):
+            file.with_name(file.name + rest).unlink(missing_ok=True)
+        return LiveLog(file)
 
 
 class LiveLog:
@@ -57,7 +84,7 @@ class LiveLog:
     def __init__(self, file: Path) -> None:
         self._db = open_file(file, _WHAT)
         set_up(self._db, _WHAT, _PRAGMAS, _SCHEMA)
-        self._waiting: list[tuple[Callable[[apsw.Connection], Any], Callable[[Any, BaseException | None], None]]] = []
+        self._waiting: list[_Item] = []
         self._wake = threading.Condition()
         self._busy = False
         self._urgent = False  # somebody stands and waits
@@ -107,14 +134,16 @@ class LiveLog:
     def append(self, doc: str, update: bytes) -> None:
         """Written soon; `when_durable` tells when."""
         self._counts[doc] += 1
-        self._submit(lambda db: db.execute("insert into updates(doc, data) values (?, ?)", (doc, update)))
+        work = partial(_append, doc=doc, update=update)
+        self._submit(work, keep=True)
+        self._compact_if_due(doc)
 
     def when_durable(self, then: Then) -> None:
-        """Call `then` once everything appended before is on the disk; never if it cannot be written."""
+        """Call `then` once everything appended before is on the disk: late, or never, where it cannot be written."""
         with self._wake:
             idle = not self._busy and not self._waiting
             if not idle:
-                self._waiting.append((lambda db: None, lambda answer, error: then() if error is None else None))
+                self._waiting.append(_Item(lambda db: None, lambda answer, error: then(), keep=True))
                 return
         then()
 
@@ -126,11 +155,14 @@ class LiveLog:
         """The file is about to hold the document as it is in this state: whoever finds that text there knows it."""
         self.run(lambda db: _keep_text(db, doc, version, state))
 
-    def put_together(self, doc: str, version: str, state: bytes, update: bytes) -> None:
+    def put_together(self, doc: str, version: str, state: bytes, update: bytes, op: str | None) -> None:
         """The file has the text of this state, and the document has it too, with this update if there is one."""
         if update:
             self._counts[doc] += 1
-        self._submit(lambda db: _put_together(db, doc, version, state, update))
+        self._submit(lambda db: _put_together(db, doc, version, state, update, op), keep=True)
+        self._compact_if_due(doc)
+
+    def _compact_if_due(self, doc: str) -> None:
         if self._counts[doc] >= _COMPACTED_AFTER:
             self.compact(doc)
 
@@ -149,7 +181,9 @@ class LiveLog:
             done.set()
 
         self._submit(work, then, urgent=True)
-        done.wait()
+        while not done.wait(1.0):
+            if not self._thread.is_alive():
+                raise Unavailable(f"{_WHAT} is closed")
         answer: _Answer = came[0]
         with words(_WHAT):
             if came[1] is not None:
@@ -162,11 +196,15 @@ class LiveLog:
         then: Callable[[Any, BaseException | None], None] = lambda answer, error: None,
         *,
         urgent: bool = False,
+        keep: bool = False,
     ) -> None:
+        """`keep`: tried again until it is written, and nothing that comes later is said to be before."""
         with self._wake:
-            if self._closed:
-                raise Unavailable(f"{_WHAT} is closed")
-            self._waiting.append((work, then))
+            if self._closed or len(self._waiting) >= _MOST_WAITING:
+                raise Unavailable(
+                    f"{_WHAT} is {'closed' if self._closed else 'full'}", hint="look at the server's disk"
+                )
+            self._waiting.append(_Item(work, then, keep))
             self._urgent = self._urgent or urgent
             if urgent or len(self._waiting) == 1:
                 self._wake.notify()
@@ -183,30 +221,43 @@ class LiveLog:
                     self._wake.wait(LINGER_S)
                 self._urgent = False
                 batch, self._waiting, self._busy = self._waiting, [], True
-            self._write(batch)
+            again = self._write(batch)
+            if again:
+                self._try_again(again)
         self._db.close()
 
-    def _write(self, batch: list[tuple[Callable[[apsw.Connection], Any], Callable[..., None]]]) -> None:
-        answers: list[tuple[Callable[..., None], Any, BaseException | None]] = []
-        failed: BaseException | None = None
+    def _try_again(self, items: list["_Item"]) -> None:
+        with self._wake:
+            if self._closed:
+                log.error("%s could not be written before the end", _WHAT)
+                return
+            self._waiting = items + self._waiting
+        time.sleep(AGAIN_S)
+
+    def _write(self, batch: list["_Item"]) -> list["_Item"]:
+        """One transaction; what has to be tried again."""
+        answers: list[tuple[Any, BaseException | None]] = []
         try:
             with self._db:
-                for work, then in batch:
-                    answers.append((then, *self._tried(work)))
-        except Exception as error:
+                answers.extend(self._tried(item.work) for item in batch)
+        except BaseException as error:  # a panic of pycrdt's Rust part is no Exception
             log.warning("%s could not be written: %s", _WHAT, error)
-            failed = error
-        for then, answer, refused in answers:
-            then(answer, refused or failed)
-        for _, then in batch[len(answers) :]:
-            then(None, failed)
+            for item in batch:
+                if not item.keep:
+                    _call(item.then, None, error)
+            return [item for item in batch if item.keep]
+        for item, (answer, refused) in zip(batch, answers, strict=True):
+            _call(item.then, answer, refused)
+        return []
 
     def _tried(self, work: Callable[[apsw.Connection], Any]) -> tuple[Any, BaseException | None]:
         answer = None
         try:
             with self._db:  # a savepoint: what one cannot write is no matter of the others
                 answer = work(self._db)
-        except apsw.ConstraintError as error:
+        except (apsw.FullError, apsw.IOError, apsw.BusyError, apsw.ReadOnlyError, apsw.CantOpenError):
+            raise
+        except BaseException as error:
             return None, error
         return answer, None
 
@@ -215,6 +266,17 @@ class LiveLog:
             self._closed = True
             self._wake.notify()
         self._thread.join()
+
+
+def _call(then: Callable[[Any, BaseException | None], None], answer: Any, error: BaseException | None) -> None:
+    try:
+        then(answer, error)
+    except Exception:
+        log.exception("whoever waited for %s", _WHAT)
+
+
+def _append(db: apsw.Connection, doc: str, update: bytes) -> None:
+    db.execute("insert into updates(doc, data) values (?, ?)", (doc, update))
 
 
 def _meta(db: apsw.Connection, key: str) -> str:
@@ -230,7 +292,7 @@ def _document(db: apsw.Connection, doc: str) -> KnownDocument | None:
     updates = [data for (data,) in db.execute("select data from updates where doc = ? order by seq", (doc,))]
     if updates:
         state = merge_updates(*([state] if state is not None else []), *updates)
-    texts = tuple(db.execute("select version, state from texts where doc = ? order by seq", (doc,)))
+    texts = tuple(db.execute("select version, state, op from texts where doc = ? order by seq", (doc,)))
     return KnownDocument(doc, None if path is None else NotePath(path), state, texts)
 
 
@@ -267,17 +329,18 @@ def _begin(db: apsw.Connection, doc: str, state: bytes, version: str) -> None:
     db.execute("insert into texts(doc, version, state) values (?, ?, ?)", (doc, version, state))
 
 
-def _put_together(db: apsw.Connection, doc: str, version: str, state: bytes, update: bytes) -> None:
+def _put_together(db: apsw.Connection, doc: str, version: str, state: bytes, update: bytes, op: str | None) -> None:
     if update:
         db.execute("insert into updates(doc, data) values (?, ?)", (doc, update))
-    _keep_text(db, doc, version, state)
+    _keep_text(db, doc, version, state, op)
 
 
-def _keep_text(db: apsw.Connection, doc: str, version: str, state: bytes) -> None:
+def _keep_text(db: apsw.Connection, doc: str, version: str, state: bytes, op: str | None = None) -> None:
     db.execute("delete from texts where doc = ? and version = ?", (doc, version))
-    db.execute("insert into texts(doc, version, state) values (?, ?, ?)", (doc, version, state))
+    db.execute("insert into texts(doc, version, state, op) values (?, ?, ?, ?)", (doc, version, state, op))
+    kept = max(3, min(KEPT_TEXTS, KEPT_BYTES // (len(state) + 1)))
     oldest = "select seq from texts where doc = ? order by seq desc limit 1 offset ?"
-    db.execute(f"delete from texts where doc = ? and seq <= ({oldest})", (doc, doc, KEPT_TEXTS))
+    db.execute(f"delete from texts where doc = ? and seq <= ({oldest})", (doc, doc, kept))
 
 
 def _compact(db: apsw.Connection, doc: str) -> None:
@@ -285,5 +348,6 @@ def _compact(db: apsw.Connection, doc: str) -> None:
     if known is not None and known.state is not None:
         whole: Doc[Any] = Doc()
         whole.apply_update(known.state)  # forgets what was deleted, which merged updates do not
-        db.execute("update docs set state = ? where id = ?", (whole.get_update(), doc))
+        is_whole = get_state(known.state) == whole.get_state()  # else something waits for what has not come yet
+        db.execute("update docs set state = ? where id = ?", (whole.get_update() if is_whole else known.state, doc))
         db.execute("delete from updates where doc = ?", (doc,))

@@ -157,8 +157,10 @@ class LiveStore:
         stored = self._folder.write(path, whole, seen=seen, op=op, settled=document.is_ours)
         if move_from is not None:
             self._documents.moved(move_from, path)
-        document.holds(stored, merged.state, ours=True, merged=merged)
         document.ops.append(op)
+        document.holds(stored, merged.state, ours=True, merged=merged, op=op)
+        if merged.text != text:
+            document.show(version_of(data), merged.theirs)  # what its writer knows
         document.unsaved, document.typists = False, {}
         return stored
 
@@ -167,7 +169,7 @@ class LiveStore:
         if document is None:
             left = self._documents.left(path)
             self._folder.delete(path, seen=left or seen, op=op, settled=settled, hidden=hidden)
-            if left is None:
+            if left is None and not self._documents.moved_back(path):
                 self._documents.dropped(path)
             return
         self._documents.catch_up(document)
