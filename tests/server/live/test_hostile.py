@@ -35,6 +35,7 @@ HOSTILE = {
     "no state vector": frames.sync(frames.STEP1, b"\xff\xff\xff\xff"),
     "no JSON": frames.awareness([frames.ClientState(1, 1, "{")]),
     "a crowd": frames.awareness([frames.ClientState(number, 1, "{}") for number in range(100)]),
+    "messages without end": frames.awareness([]) * 100_000,
 }
 
 
