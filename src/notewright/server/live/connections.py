@@ -22,7 +22,7 @@ from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.auth.authenticate import METADATA_URL, Refused, challenge
 from notewright.server.auth.revalidate import Revalidation, Stays
 from notewright.server.live.callers import Caller, Callers
-from notewright.server.live.forwarding import ForwardedMember, LiveHosts, close_after_frame, close_of
+from notewright.server.live.forwarding import FAILED, ForwardedMember, LiveHosts, close_after_frame, close_of
 from notewright.server.live.outbox import GOING
 from notewright.server.live.rooms import Member
 
@@ -177,7 +177,7 @@ async def _read(receive: Receive, member: Member | ForwardedMember) -> None:
             return member.outbox.close(*close_after_frame(problem))
         except Exception:
             log.exception("a frame of a live document failed")
-            return member.outbox.close(1011, "something went wrong here")
+            return member.outbox.close(*FAILED)
         if wait := pace.wait(len(frame), time.monotonic()):
             await asyncio.sleep(wait)
     member.outbox.close(GOING, "")

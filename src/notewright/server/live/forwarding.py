@@ -45,6 +45,7 @@ TRIES, PAUSE_SECONDS = 15, 0.2  # until a host is found
 LOOK_SECONDS = 0.5  # between two looks at whether we became one
 THREADS = 16
 RESTARTED = 1012  # close code: come again
+FAILED = 1011, "something went wrong here"  # a close code and its reason
 KEPT_SECONDS = 20.0  # for an update to be on disk
 CLOSE_SECONDS = 2.0  # for other processes to hear that we end
 STALLED_SECONDS = 20.0  # for which a process may take nothing of what it is sent
@@ -266,6 +267,7 @@ class _Host:
         serving.add_done_callback(self._serving.discard)
 
     async def _answer(self, wire: "_Wire") -> None:
+        member: Member | None = None
         try:
             asked, body = json.loads(await wire.next()), await wire.next()
             try:
@@ -278,13 +280,15 @@ class _Host:
             except Problem as problem:
                 return await wire.send(json.dumps(_record(problem)).encode())
             await wire.send(b"{}")
-            if asked["ask"] == "join":
+            if member is not None:
                 await _pass_on(wire, member)
             else:
                 await wire.send(answer)
         except (OSError, EOFError, TimeoutError, ValueError):
             pass  # the other process has gone
         finally:
+            if member is not None:
+                await member.leave()
             wire.close()
 
 
@@ -299,6 +303,9 @@ async def _pass_on(wire: "_Wire", member: Member) -> None:
             member.outbox.close(GOING, "")
         except Problem as problem:
             member.outbox.close(*close_after_frame(problem))
+        except Exception:
+            log.exception("a frame of a live document failed")
+            member.outbox.close(*FAILED)
 
     reading = asyncio.create_task(read())
     try:
@@ -308,7 +315,6 @@ async def _pass_on(wire: "_Wire", member: Member) -> None:
         await wire.send(_END + json.dumps(told).encode())
     finally:
         reading.cancel()
-        await member.leave()
 
 
 def close_of(problem: Problem) -> tuple[int, str]:
