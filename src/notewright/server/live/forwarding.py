@@ -236,16 +236,21 @@ class _Host:
         self.rooms = Rooms(live, threads)
         self._place, self._threads = place, threads
         self._server: asyncio.Server | None = None
+        self._file: tuple[int, int] | None = None  # that of our socket: another host may have put its own there
         self._alone = False  # nobody can reach us
         self._serving: set[asyncio.Task[None]] = set()  # who came from other processes
         self._beginning = asyncio.Lock()
 
     async def listen(self) -> None:
-        """The lock is ours."""
+        """The lock is ours. Also when somebody took our socket away since."""
         async with self._beginning:
+            if self._server is not None and _file_at(self._place) is None:
+                self._server.close()
+                self._server = None
             if self._server is None and not self._alone:
                 try:
                     self._server = await asyncio.start_unix_server(self._serve, sock=_bound(self._place))
+                    self._file = _file_at(self._place)
                 except OSError as error:
                     self._alone = True
                     log.warning("other processes cannot reach the live documents here: %s", error)
@@ -253,8 +258,9 @@ class _Host:
     async def close(self) -> None:
         self.rooms.close(RESTARTED, "the server starts again")
         if self._server is not None:
+            if _file_at(self._place) == self._file:  # before it is closed: then its number may be given to another
+                self._place.unlink(missing_ok=True)
             self._server.close()
-            self._place.unlink(missing_ok=True)
         if self._serving:
             _, late = await asyncio.wait(self._serving, timeout=CLOSE_SECONDS)
             for one in late:
@@ -335,6 +341,9 @@ class _Wire:
         self._reader, self._writer = reader, writer
 
     async def send(self, message: bytes) -> None:
+        """OSError where the other process has gone."""
+        if self._writer.is_closing():  # uvloop has a RuntimeError for it
+            raise ConnectionResetError
         self._writer.write(_LENGTH.pack(len(message)) + message)
         async with asyncio.timeout(STALLED_SECONDS):
             await self._writer.drain()
@@ -372,6 +381,14 @@ def _bound(place: Path) -> socket.socket:
         raise
     bound.setblocking(False)
     return bound
+
+
+def _file_at(place: Path) -> tuple[int, int] | None:
+    """Which file is there: its device and its number on it."""
+    with contextlib.suppress(FileNotFoundError):
+        found = place.stat()
+        return found.st_dev, found.st_ino
+    return None
 
 
 @contextlib.contextmanager
