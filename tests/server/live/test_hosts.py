@@ -1,5 +1,6 @@
 """The process that hosts live documents: what it keeps of clients that have gone, and where others find it."""
 
+import asyncio
 import gc
 import json
 import logging
@@ -13,8 +14,12 @@ import pytest
 from tests.server.listener import until
 from tests.server.live.parts import LiveServer, live_server
 
+from notewright.errors import Unavailable
 from notewright.ledger.base import Actor
+from notewright.mcp.thread_pool import ThreadPool
+from notewright.notes.path import NotePath
 from notewright.server.live.forwarding import _reachable
+from notewright.server.live.rooms import Room, Rooms
 
 
 @pytest.fixture
@@ -68,3 +73,61 @@ def test_a_host_is_found_again_when_its_socket_was_taken_away_and_takes_away_no_
         of_another.write_text("the socket of the next host")
         of_another.replace(place)
     assert place.read_text() == "the socket of the next host"
+
+
+def users(server: LiveServer) -> int:
+    """How many have Tea.md open, by what its document says."""
+    live = server.site.library.default.live
+    assert live is not None
+    document = live.opened(NotePath("Tea.md"))
+    return 0 if document is None else document.users
+
+
+def test_a_client_that_goes_while_its_document_opens_leaves_no_room_behind(server: LiveServer) -> None:
+    live, doc_id = server.site.library.default.live, server.id_of("Tea.md")
+    assert live is not None
+
+    async def come_and_go() -> None:
+        rooms = Rooms(live, ThreadPool(threads=4))
+        live._lock.acquire()  # nothing opens meanwhile
+        try:
+            joining = asyncio.create_task(rooms.join(doc_id, Actor(), True))
+            await asyncio.sleep(0.2)
+            joining.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await joining
+        finally:
+            live._lock.release()
+        await rooms.closed()
+        assert rooms._rooms == {}
+        member = await rooms.join(doc_id, Actor(), True)
+        assert users(server) == 1
+        await member.leave()
+        await rooms.closed()
+        assert users(server) == 0 and rooms._rooms == {}
+
+    asyncio.run(come_and_go())
+
+
+def test_a_document_that_ends_before_its_first_client_is_in_can_be_opened_again(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live, doc_id, begin = server.site.library.default.live, server.id_of("Tea.md"), Room.begin
+    assert live is not None
+
+    async def begin_and_end(room: Room) -> None:
+        await begin(room)
+        await asyncio.to_thread(live._end, room.document, "the note was deleted")
+
+    async def come_twice() -> None:
+        rooms = Rooms(live, ThreadPool(threads=4))
+        with monkeypatch.context() as patch, pytest.raises(Unavailable):
+            patch.setattr(Room, "begin", begin_and_end)
+            await rooms.join(doc_id, Actor(), True)
+        await rooms.closed()
+        member = await rooms.join(doc_id, Actor(), True)
+        await member.leave()
+        await rooms.closed()
+        assert users(server) == 0
+
+    asyncio.run(come_twice())
