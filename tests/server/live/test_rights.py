@@ -1,5 +1,6 @@
 """Who may open which live document, for how long, and what a token for documents is worth."""
 
+import asyncio
 import json
 import logging
 import time
@@ -8,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.types import Scope
 from tests.server.live.parts import LiveServer, live_server
 from websockets.exceptions import InvalidStatus
 
 from notewright.accounts.base import Grant
-from notewright.engine.library import Principal, digest_of
+from notewright.engine.library import Library, Principal, digest_of
 from notewright.engine.move import move
 from notewright.notes.path import NotePath
 from notewright.server.auth.browser_session import BrowserSessions
+from notewright.server.auth.revalidate import Revalidation, Stays
 from notewright.server.live import tokens
 from notewright.server.live.tokens import DocumentToken, DocumentTokens
 
@@ -168,6 +171,38 @@ def test_a_connection_ends_when_the_right_to_it_does(server: LiveServer, people:
         owner.type("Still here.\n")
         assert server.says("Tea.md", "Still here.")
     assert refused(server, f"/d/{doc_id}/ws/{doc_id}?token={given}") == 401
+
+
+def test_one_who_cannot_be_looked_at_goes_and_keeps_nobody_else_in(
+    server: LiveServer, people: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = Revalidation.check
+
+    async def hangs() -> bool:
+        await asyncio.sleep(3600)
+        return True
+
+    async def fails() -> bool:
+        raise RuntimeError("nobody thought of this")
+
+    def some_fail(self: Revalidation, scope: Scope, who: Principal, shown: Library) -> Stays:
+        return {"guest": hangs, "clerk": fails}.get(who.user) or check(self, scope, who, shown)
+
+    monkeypatch.setattr(Revalidation, "check", some_fail)
+    monkeypatch.setattr("notewright.server.live.connections.ASK_SECONDS", 1.5)
+    with (
+        server.client("Tea.md", people["guest"]) as guest,
+        server.client("Tea.md", people["clerk"]) as clerk,
+        server.client("Tea.md", people["reader"]) as reader,
+        server.client("Tea.md", people["owner"]) as owner,
+    ):
+        owner.sync()
+        server.site.registry.revoke("reader", time.time())
+        assert reader.closed()[0] == 1008
+        assert guest.closed()[0] == 1008
+        assert clerk.closed()[0] == 1011
+        owner.type("Still here.\n")
+        assert server.says("Tea.md", "Still here.")
 
 
 def test_a_connection_ends_when_its_token_expires_or_its_note_is_hidden(
