@@ -17,7 +17,7 @@ from notewright.accounts.base import Grant
 from notewright.engine.library import Library, Principal, digest_of
 from notewright.engine.move import move
 from notewright.notes.path import NotePath
-from notewright.server.auth.browser_session import BrowserSessions
+from notewright.server.auth.browser_session import LASTS, BrowserSessions
 from notewright.server.auth.revalidate import Revalidation, Stays
 from notewright.server.live import tokens
 from notewright.server.live.tokens import DocumentToken, DocumentTokens
@@ -232,6 +232,27 @@ def test_a_page_of_somebody_else_opens_no_document(server: LiveServer, people: d
         assert refused(server, path, headers=jar, origin=origin) == 403
         assert refused(server, path, people["owner"], origin=origin) == 403
     assert refused(server, path, people["owner"], headers={"host": "evil.example"}) == 421
+
+
+def test_a_token_that_a_browser_made_ends_when_it_signs_out(server: LiveServer, people: dict[str, str]) -> None:
+    sessions, registry = BrowserSessions(server.site.registry.secret("cookies")), server.site.registry
+    cookie = sessions.issue(digest_of(people["owner"]), time.time())
+    _, session = sessions.read(cookie, time.time()) or ("", "")
+    doc_id = server.id_of("Tea.md")
+    made = server.ask("POST", f"/doc/{doc_id}/auth", {"validForSeconds": 86400}, cookie=f"notewright={cookie}")
+    first = json.loads(made.data)["token"]  # type: ignore[attr-defined]
+    passed_on = server.granted("Tea.md", first)["token"]
+    apart = server.granted("Tea.md", people["owner"])["token"]
+    reading = DocumentTokens(registry.secret("live")).read(first, time.time())
+    assert reading is not None and reading.expires <= time.time() + LASTS, "as long as a sign-out is remembered"
+    path = f"/d/{doc_id}/ws/{doc_id}?token="
+    with server.at(path + first) as mine, server.at(path + passed_on) as other, server.at(path + apart) as elsewhere:
+        mine.sync(), other.sync(), elsewhere.sync()
+        registry.end_session(session, time.time(), LASTS)
+        assert mine.closed()[0] == other.closed()[0] == 1008
+        elsewhere.type("Still here.\n")
+        assert server.says("Tea.md", "Still here.")
+    assert refused(server, path + first) == refused(server, path + passed_on) == 401
 
 
 def test_an_origin_that_the_owner_named_needs_a_token_and_no_cookie(tmp_path: Path) -> None:
