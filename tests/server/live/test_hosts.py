@@ -131,3 +131,20 @@ def test_a_document_that_ends_before_its_first_client_is_in_can_be_opened_again(
         assert users(server) == 0
 
     asyncio.run(come_twice())
+
+
+def test_a_host_that_cannot_open_a_document_says_so_at_once(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live, begin, begun = server.site.library.default.live, Room.begin, []
+    assert live is not None and server.id_of("Tea.md")
+
+    async def begin_and_end(room: Room) -> None:
+        await begin(room)
+        begun.append(room)
+        await asyncio.to_thread(live._end, room.document, "the note was deleted")
+
+    monkeypatch.setattr(Room, "begin", begin_and_end)
+    with server.client("Tea.md") as client:
+        assert client.closed()[0] == 4503
+    assert len(begun) == 1, "it was tried again"

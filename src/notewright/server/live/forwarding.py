@@ -129,7 +129,7 @@ class LiveHosts:
         async def here() -> Member | ForwardedMember:
             return await (await self._host(ws)).rooms.join(doc_id, actor, writes)
 
-        return await self._here_or_there(here, there)
+        return await self._here_or_there(ws, here, there)
 
     async def call(self, ws: Workspace, ask: Ask, doc: str, actor: Actor, body: bytes = b"") -> bytes:
         """One question that only the host can answer."""
@@ -145,7 +145,7 @@ class LiveHosts:
         async def here() -> bytes:
             return await self._threads.run(perform, _live(ws), ask, doc, actor, body)
 
-        return await self._here_or_there(here, there)
+        return await self._here_or_there(ws, here, there)
 
     async def names(self, ws: Workspace, ids: Iterable[str]) -> DocumentNames:
         """What is known of these ids in a workspace."""
@@ -165,11 +165,16 @@ class LiveHosts:
             host = self._here[ws.store.identity] = _Host(live, place, self._threads)
         return host
 
-    async def _here_or_there(self, here: Callable[[], Awaitable[T]], there: Callable[[], Awaitable[T]]) -> T:
+    async def _here_or_there(
+        self, ws: Workspace, here: Callable[[], Awaitable[T]], there: Callable[[], Awaitable[T]]
+    ) -> T:
         for _ in range(TRIES):
+            hosted = _live(ws).hosting
             try:
                 return await here()
             except Unavailable as problem:
+                if hosted and _live(ws).hosting:  # nobody else has another answer
+                    raise
                 last = problem
             try:
                 return await there()
