@@ -45,6 +45,13 @@ def test_a_frame_that_was_cut_is_refused(update: bytes, cut: int) -> None:
         list(frames.messages(whole[: cut % len(whole)]))
 
 
+def test_a_frame_holds_some_messages_and_not_many() -> None:
+    one = frames.awareness([])
+    assert len(list(frames.messages(one * frames.MAX_MESSAGES))) == frames.MAX_MESSAGES
+    with pytest.raises(Invalid):
+        list(frames.messages(one * (frames.MAX_MESSAGES + 1)))
+
+
 @pytest.mark.parametrize(
     "state", [b"NaN", b'{"a":Infinity}', b"1", b"[]", b"{", b"\xff", b"[" * 20000, b'"' + b"a" * 20000 + b'"']
 )

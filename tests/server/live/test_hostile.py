@@ -1,5 +1,6 @@
 """What clients may not do to a server with live documents, and that nobody else notices when they try."""
 
+import asyncio
 import contextlib
 import logging
 import random
@@ -16,6 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from notewright.server.listen import bounded_protocol, uvicorn_server
+from notewright.server.listen.websocket_protocol import BoundedWebSocket
 from notewright.server.live import frames
 
 
@@ -35,6 +37,7 @@ HOSTILE = {
     "no state vector": frames.sync(frames.STEP1, b"\xff\xff\xff\xff"),
     "no JSON": frames.awareness([frames.ClientState(1, 1, "{")]),
     "a crowd": frames.awareness([frames.ClientState(number, 1, "{}") for number in range(100)]),
+    "messages without end": frames.awareness([]) * 100_000,
 }
 
 
@@ -111,6 +114,37 @@ def test_who_reads_nothing_is_closed_and_holds_nobody_up(tmp_path: Path, monkeyp
             while piece := asleep.recv(1 << 16):
                 heard += len(piece)
         assert heard < 30_000_000, "what was still to come is thrown away"
+
+
+def test_who_reads_stays_however_much_more_is_written_meanwhile() -> None:
+    async def read_and_stop() -> None:
+        socket_of_ours, client = socket.socketpair()
+        ours, loop = BoundedWebSocket.__new__(BoundedWebSocket), asyncio.get_running_loop()
+        ours.limits, ours.writable = bounded_protocol.ConnectionLimits(reader_seconds=10), asyncio.Event()
+
+        class Flow(asyncio.Protocol):
+            def pause_writing(self) -> None:
+                ours.pause_writing()
+
+            def resume_writing(self) -> None:
+                ours.resume_writing()
+
+        client.setblocking(False)
+        transport, _ = await loop.create_connection(Flow, sock=socket_of_ours)
+        ours.transport = transport
+        for second in range(0, 30, 6):
+            transport.write(bytes((second + 1) << 19))  # more than before
+            ours.look(float(second))
+            assert not transport.is_closing(), "it reads"
+            while transport.get_write_buffer_size():
+                await asyncio.wait_for(loop.sock_recv(client, 1 << 20), 20)
+        transport.write(bytes(1 << 20))
+        ours.look(30.0)
+        ours.look(41.0)
+        assert transport.is_closing(), "it does not read any more"
+        client.close()
+
+    asyncio.run(read_and_stop())
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """Who may open which live document, for how long, and what a token for documents is worth."""
 
+import asyncio
 import json
 import logging
 import time
@@ -8,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.types import Scope
 from tests.server.live.parts import LiveServer, live_server
 from websockets.exceptions import InvalidStatus
 
 from notewright.accounts.base import Grant
-from notewright.engine.library import Principal, digest_of
+from notewright.engine.library import Library, Principal, digest_of
 from notewright.engine.move import move
 from notewright.notes.path import NotePath
-from notewright.server.auth.browser_session import BrowserSessions
+from notewright.server.auth.browser_session import LASTS, BrowserSessions
+from notewright.server.auth.revalidate import Revalidation, Stays
 from notewright.server.live import tokens
 from notewright.server.live.tokens import DocumentToken, DocumentTokens
 
@@ -170,6 +173,38 @@ def test_a_connection_ends_when_the_right_to_it_does(server: LiveServer, people:
     assert refused(server, f"/d/{doc_id}/ws/{doc_id}?token={given}") == 401
 
 
+def test_one_who_cannot_be_looked_at_goes_and_keeps_nobody_else_in(
+    server: LiveServer, people: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = Revalidation.check
+
+    async def hangs() -> bool:
+        await asyncio.sleep(3600)
+        return True
+
+    async def fails() -> bool:
+        raise RuntimeError("nobody thought of this")
+
+    def some_fail(self: Revalidation, scope: Scope, who: Principal, shown: Library) -> Stays:
+        return {"guest": hangs, "clerk": fails}.get(who.user) or check(self, scope, who, shown)
+
+    monkeypatch.setattr(Revalidation, "check", some_fail)
+    monkeypatch.setattr("notewright.server.live.connections.ASK_SECONDS", 1.5)
+    with (
+        server.client("Tea.md", people["guest"]) as guest,
+        server.client("Tea.md", people["clerk"]) as clerk,
+        server.client("Tea.md", people["reader"]) as reader,
+        server.client("Tea.md", people["owner"]) as owner,
+    ):
+        owner.sync()
+        server.site.registry.revoke("reader", time.time())
+        assert reader.closed()[0] == 1008
+        assert guest.closed()[0] == 1008
+        assert clerk.closed()[0] == 1011
+        owner.type("Still here.\n")
+        assert server.says("Tea.md", "Still here.")
+
+
 def test_a_connection_ends_when_its_token_expires_or_its_note_is_hidden(
     server: LiveServer, people: dict[str, str]
 ) -> None:
@@ -197,6 +232,27 @@ def test_a_page_of_somebody_else_opens_no_document(server: LiveServer, people: d
         assert refused(server, path, headers=jar, origin=origin) == 403
         assert refused(server, path, people["owner"], origin=origin) == 403
     assert refused(server, path, people["owner"], headers={"host": "evil.example"}) == 421
+
+
+def test_a_token_that_a_browser_made_ends_when_it_signs_out(server: LiveServer, people: dict[str, str]) -> None:
+    sessions, registry = BrowserSessions(server.site.registry.secret("cookies")), server.site.registry
+    cookie = sessions.issue(digest_of(people["owner"]), time.time())
+    _, session = sessions.read(cookie, time.time()) or ("", "")
+    doc_id = server.id_of("Tea.md")
+    made = server.ask("POST", f"/doc/{doc_id}/auth", {"validForSeconds": 86400}, cookie=f"notewright={cookie}")
+    first = json.loads(made.data)["token"]  # type: ignore[attr-defined]
+    passed_on = server.granted("Tea.md", first)["token"]
+    apart = server.granted("Tea.md", people["owner"])["token"]
+    reading = DocumentTokens(registry.secret("live")).read(first, time.time())
+    assert reading is not None and reading.expires <= time.time() + LASTS, "as long as a sign-out is remembered"
+    path = f"/d/{doc_id}/ws/{doc_id}?token="
+    with server.at(path + first) as mine, server.at(path + passed_on) as other, server.at(path + apart) as elsewhere:
+        mine.sync(), other.sync(), elsewhere.sync()
+        registry.end_session(session, time.time(), LASTS)
+        assert mine.closed()[0] == other.closed()[0] == 1008
+        elsewhere.type("Still here.\n")
+        assert server.says("Tea.md", "Still here.")
+    assert refused(server, path + first) == refused(server, path + passed_on) == 401
 
 
 def test_an_origin_that_the_owner_named_needs_a_token_and_no_cookie(tmp_path: Path) -> None:

@@ -9,13 +9,14 @@ from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from notewright.server.listen.bounded_protocol import LINGER, BoundedSocket
+from notewright.server.listen.bounded_protocol import EVER, LINGER, BoundedSocket
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol, BoundedSocket):
     _over = False  # nothing that comes is listened to any more
     _stuck_since: float | None = None
     _stuck_at = 0
+    _resumed = 0  # times
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -54,10 +55,15 @@ class BoundedWebSocket(WebSocketsSansIOProtocol, BoundedSocket):
         if message["type"] == "websocket.http.response.body" and self.close_sent:
             self.handshake_complete = True  # it was refused, of which uvicorn would write an error for every stranger
 
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._resumed += 1
+
     def look(self, now: float) -> None:
         """A client that takes nothing of what waits for it is shown out."""
         waiting = self.transport.get_write_buffer_size()
-        if not waiting or waiting < self._stuck_at or self._stuck_since is None:
-            self._stuck_since, self._stuck_at = (now if waiting else None), waiting
+        moved = self._resumed * EVER - waiting  # it took something if we could go on, however much waits since
+        if not waiting or moved > self._stuck_at or self._stuck_since is None:
+            self._stuck_since, self._stuck_at = (now if waiting else None), moved
         elif now - self._stuck_since >= self.limits.seconds("rest" if self.transport.is_closing() else "reader"):
             self.transport.abort()

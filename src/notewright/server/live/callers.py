@@ -11,6 +11,7 @@ from notewright.accounts.base import Accounts
 from notewright.engine.access import Access
 from notewright.engine.library import Principal, digest_of
 from notewright.ledger.base import Actor
+from notewright.server.auth import browser_session
 from notewright.server.auth.authenticate import (
     AGAIN,
     DOCUMENT_TOKEN,
@@ -60,6 +61,7 @@ class Callers:
 
     def __init__(self, registry: Accounts, clock: Callable[[], float] = time.time) -> None:
         self._tokens = DocumentTokens(registry.secret("live"))
+        self._registry = registry
         self._own = OwnTokens(registry)
         self._clock = clock
 
@@ -83,22 +85,25 @@ class Callers:
     def issue(self, scope: Scope, caller: Caller, opens: str, write: bool, seconds: float) -> tuple[str, float]:
         """A token for the documents that `opens` names, and for how long it is good. One that was shown is passed on
         no longer than it lasts."""
-        principal, digest, issued = caller.principal, "", None
+        principal, digest, issued, session = caller.principal, "", None, caller.visitor.session
         most: float = tokens.MAX_SECONDS
         if caller.token is not None:
-            digest, issued, most = caller.token.digest, caller.token.issued, caller.token.expires - self._clock()
+            digest, issued, session = caller.token.digest, caller.token.issued, caller.token.session
+            most = caller.token.expires - self._clock()
         elif principal.kind == "oauth":
             issued, most = principal, tokens.MAX_ISSUED_SECONDS
+        elif caller.visitor.via == "cookie":
+            digest, most = caller.visitor.visit, min(most, browser_session.LASTS)  # a sign-out is known so long
         elif principal.kind == "token":
-            digest = caller.visitor.visit if caller.visitor.via == "cookie" else digest_of(_bearer(scope))
+            digest = digest_of(_bearer(scope))
         lasts = min(seconds, most)
-        return self._tokens.issue(DocumentToken(opens, write, self._clock() + lasts, digest, issued)), lasts
+        return self._tokens.issue(DocumentToken(opens, write, self._clock() + lasts, digest, issued, session)), lasts
 
     async def _holder(
         self, scope: Scope, raw: str, known: Callable[[], Awaitable[Visitor | Refused]] | None
     ) -> Caller | Refused:
         token = self._tokens.read(raw, self._clock())
-        if token is None:
+        if token is None or (token.session and self._registry.session_ended(token.session)):
             return BAD_TOKEN
         principal = token.issued or (self._own.visiting(token.digest) if token.digest else None)
         if principal is not None:

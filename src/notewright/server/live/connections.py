@@ -22,7 +22,7 @@ from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.auth.authenticate import METADATA_URL, Refused, challenge
 from notewright.server.auth.revalidate import Revalidation, Stays
 from notewright.server.live.callers import Caller, Callers
-from notewright.server.live.forwarding import ForwardedMember, LiveHosts, close_after_frame, close_of
+from notewright.server.live.forwarding import FAILED, ForwardedMember, LiveHosts, close_after_frame, close_of
 from notewright.server.live.outbox import GOING
 from notewright.server.live.rooms import Member
 
@@ -31,6 +31,8 @@ MAX_OF_ONE_PERSON = 500
 FRAMES_A_SECOND, BURST_FRAMES = 1000, 4000  # of one client; who sends more is read more slowly
 BYTES_A_SECOND, BURST_BYTES = 4 << 20, 32 << 20
 LOOK_SECONDS = 1.0  # between two looks at whether everybody may stay
+ASK_SECONDS = 10.0  # for an issuer to say who somebody is
+ASKED_AT_ONCE = 64  # of whom that is asked
 CLOSE_SECONDS = 2.0
 NOT_ALLOWED, GOES_AWAY = 1008, 1012
 Find = Callable[[Sequence[Workspace]], Awaitable[tuple[Workspace, str]]]
@@ -126,24 +128,49 @@ class Connections:
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 await self._look()
-            except Problem as problem:  # nobody hosts the documents at the moment, and their connections end by that
+            except Problem as problem:  # the library cannot be opened
                 log.debug("the rights of live connections could not be looked at: %s", problem)
             except Exception:  # whoever comes next is looked after again
                 log.exception("the rights of live connections could not be looked at")
 
     async def _look(self) -> None:
-        everybody = list(self._open)
-        for one in everybody:
-            if one.caller.has_expired or not await one.stays():
-                one.member.outbox.close(NOT_ALLOWED, "you may no longer open this document")
+        """At everybody, each by themselves: whoever cannot be looked at keeps nobody else waiting."""
+        everybody, at_once = list(self._open), asyncio.Semaphore(ASKED_AT_ONCE)
+        await asyncio.gather(self._look_in_workspaces(everybody), *(self._look_at(one, at_once) for one in everybody))
+
+    async def _look_at(self, one: _Connection, at_once: asyncio.Semaphore) -> None:
+        """Are they still who they were?"""
+        try:
+            async with at_once, asyncio.timeout(ASK_SECONDS):
+                may_stay = not one.caller.has_expired and await one.stays()
+        except TimeoutError:  # nobody can say
+            may_stay = False
+        except Exception:
+            log.exception("whether a live connection may stay could not be asked")
+            return one.member.outbox.close(*FAILED)
+        if not may_stay:
+            one.member.outbox.close(NOT_ALLOWED, "you may no longer open this document")
+
+    async def _look_in_workspaces(self, everybody: list[_Connection]) -> None:
         there = {ws.id: ws for ws in await self._threads.run(self._library.workspaces)}
-        for workspace in {one.workspace for one in everybody}:
-            here = [one for one in everybody if one.workspace == workspace]
-            for one in await self._changed(there.get(workspace), here):
-                one.member.outbox.close(NOT_ALLOWED, "what you may do with this document has changed")
+        here: dict[str, list[_Connection]] = {}
+        for one in everybody:
+            here.setdefault(one.workspace, []).append(one)
+        await asyncio.gather(*(self._look_in(there.get(workspace), some) for workspace, some in here.items()))
+
+    async def _look_in(self, ws: Workspace | None, connections: list[_Connection]) -> None:
+        """May they still do the same there?"""
+        try:
+            changed = await self._changed(ws, connections)
+        except Problem as problem:  # nobody hosts the documents at the moment, and their connections end by that
+            return log.debug("the rights of live connections could not be looked at: %s", problem)
+        except Exception:
+            return log.exception("the rights of live connections could not be looked at")
+        for one in changed:
+            one.member.outbox.close(NOT_ALLOWED, "what you may do with this document has changed")
 
     async def _changed(self, ws: Workspace | None, connections: list[_Connection]) -> list[_Connection]:
-        """Those whose right to their document is another now than when they came."""
+        """Those whose right to their document is another now than when they came, or of whom nobody can say."""
         if ws is None:
             return connections
         names = await self._hosts.names(ws, {one.doc_id for one in connections})
@@ -153,6 +180,9 @@ class Connections:
                 access = one.caller.principal.narrow(ws).access
                 return one.caller.may_write(access, one.doc_id, names) != one.writes
             except Problem:
+                return True
+            except Exception:
+                log.exception("the rights of a live connection could not be looked at")
                 return True
 
         return [one for one in connections if is_other(one)]
@@ -177,7 +207,7 @@ async def _read(receive: Receive, member: Member | ForwardedMember) -> None:
             return member.outbox.close(*close_after_frame(problem))
         except Exception:
             log.exception("a frame of a live document failed")
-            return member.outbox.close(1011, "something went wrong here")
+            return member.outbox.close(*FAILED)
         if wait := pace.wait(len(frame), time.monotonic()):
             await asyncio.sleep(wait)
     member.outbox.close(GOING, "")

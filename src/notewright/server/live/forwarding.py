@@ -45,6 +45,7 @@ TRIES, PAUSE_SECONDS = 15, 0.2  # until a host is found
 LOOK_SECONDS = 0.5  # between two looks at whether we became one
 THREADS = 16
 RESTARTED = 1012  # close code: come again
+FAILED = 1011, "something went wrong here"  # a close code and its reason
 KEPT_SECONDS = 20.0  # for an update to be on disk
 CLOSE_SECONDS = 2.0  # for other processes to hear that we end
 STALLED_SECONDS = 20.0  # for which a process may take nothing of what it is sent
@@ -128,7 +129,7 @@ class LiveHosts:
         async def here() -> Member | ForwardedMember:
             return await (await self._host(ws)).rooms.join(doc_id, actor, writes)
 
-        return await self._here_or_there(here, there)
+        return await self._here_or_there(ws, here, there)
 
     async def call(self, ws: Workspace, ask: Ask, doc: str, actor: Actor, body: bytes = b"") -> bytes:
         """One question that only the host can answer."""
@@ -144,7 +145,7 @@ class LiveHosts:
         async def here() -> bytes:
             return await self._threads.run(perform, _live(ws), ask, doc, actor, body)
 
-        return await self._here_or_there(here, there)
+        return await self._here_or_there(ws, here, there)
 
     async def names(self, ws: Workspace, ids: Iterable[str]) -> DocumentNames:
         """What is known of these ids in a workspace."""
@@ -164,11 +165,16 @@ class LiveHosts:
             host = self._here[ws.store.identity] = _Host(live, place, self._threads)
         return host
 
-    async def _here_or_there(self, here: Callable[[], Awaitable[T]], there: Callable[[], Awaitable[T]]) -> T:
+    async def _here_or_there(
+        self, ws: Workspace, here: Callable[[], Awaitable[T]], there: Callable[[], Awaitable[T]]
+    ) -> T:
         for _ in range(TRIES):
+            hosted = _live(ws).hosting
             try:
                 return await here()
             except Unavailable as problem:
+                if hosted and _live(ws).hosting:  # nobody else has another answer
+                    raise
                 last = problem
             try:
                 return await there()
@@ -235,16 +241,21 @@ class _Host:
         self.rooms = Rooms(live, threads)
         self._place, self._threads = place, threads
         self._server: asyncio.Server | None = None
+        self._file: tuple[int, int] | None = None  # that of our socket: another host may have put its own there
         self._alone = False  # nobody can reach us
         self._serving: set[asyncio.Task[None]] = set()  # who came from other processes
         self._beginning = asyncio.Lock()
 
     async def listen(self) -> None:
-        """The lock is ours."""
+        """The lock is ours. Also when somebody took our socket away since."""
         async with self._beginning:
+            if self._server is not None and _file_at(self._place) is None:
+                self._server.close()
+                self._server = None
             if self._server is None and not self._alone:
                 try:
                     self._server = await asyncio.start_unix_server(self._serve, sock=_bound(self._place))
+                    self._file = _file_at(self._place)
                 except OSError as error:
                     self._alone = True
                     log.warning("other processes cannot reach the live documents here: %s", error)
@@ -252,8 +263,9 @@ class _Host:
     async def close(self) -> None:
         self.rooms.close(RESTARTED, "the server starts again")
         if self._server is not None:
+            if _file_at(self._place) == self._file:  # before it is closed: then its number may be given to another
+                self._place.unlink(missing_ok=True)
             self._server.close()
-            self._place.unlink(missing_ok=True)
         if self._serving:
             _, late = await asyncio.wait(self._serving, timeout=CLOSE_SECONDS)
             for one in late:
@@ -266,6 +278,7 @@ class _Host:
         serving.add_done_callback(self._serving.discard)
 
     async def _answer(self, wire: "_Wire") -> None:
+        member: Member | None = None
         try:
             asked, body = json.loads(await wire.next()), await wire.next()
             try:
@@ -278,13 +291,15 @@ class _Host:
             except Problem as problem:
                 return await wire.send(json.dumps(_record(problem)).encode())
             await wire.send(b"{}")
-            if asked["ask"] == "join":
+            if member is not None:
                 await _pass_on(wire, member)
             else:
                 await wire.send(answer)
         except (OSError, EOFError, TimeoutError, ValueError):
             pass  # the other process has gone
         finally:
+            if member is not None:
+                await member.leave()
             wire.close()
 
 
@@ -299,6 +314,9 @@ async def _pass_on(wire: "_Wire", member: Member) -> None:
             member.outbox.close(GOING, "")
         except Problem as problem:
             member.outbox.close(*close_after_frame(problem))
+        except Exception:
+            log.exception("a frame of a live document failed")
+            member.outbox.close(*FAILED)
 
     reading = asyncio.create_task(read())
     try:
@@ -308,7 +326,6 @@ async def _pass_on(wire: "_Wire", member: Member) -> None:
         await wire.send(_END + json.dumps(told).encode())
     finally:
         reading.cancel()
-        await member.leave()
 
 
 def close_of(problem: Problem) -> tuple[int, str]:
@@ -329,6 +346,9 @@ class _Wire:
         self._reader, self._writer = reader, writer
 
     async def send(self, message: bytes) -> None:
+        """OSError where the other process has gone."""
+        if self._writer.is_closing():  # uvloop has a RuntimeError for it
+            raise ConnectionResetError
         self._writer.write(_LENGTH.pack(len(message)) + message)
         async with asyncio.timeout(STALLED_SECONDS):
             await self._writer.drain()
@@ -366,6 +386,14 @@ def _bound(place: Path) -> socket.socket:
         raise
     bound.setblocking(False)
     return bound
+
+
+def _file_at(place: Path) -> tuple[int, int] | None:
+    """Which file is there: its device and its number on it."""
+    with contextlib.suppress(FileNotFoundError):
+        found = place.stat()
+        return found.st_dev, found.st_ino
+    return None
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ SYNC, AWARENESS, AUTH, QUERY_AWARENESS, SYNC_STATUS = 0, 1, 2, 3, 102
 STEP1, STEP2, UPDATE = 0, 1, 2  # of SYNC: what I have; what you lack; what is new
 NOTHING_NEW = b"\x00\x00"  # an update without content
 MAX_INTEGER = (1 << 53) - 1  # that JavaScript can hold
+MAX_MESSAGES = 64  # of one frame: some are handled without a pause, and everybody else waits
 MAX_STATE_BYTES = 4 << 10  # of one client's awareness
 MAX_STATES = 1000  # that one message tells of
 STATES_A_FRAME = 100  # that we tell at once: clients send back what they were told
@@ -75,8 +76,11 @@ def messages(frame: bytes) -> Iterator[Message]:
     """What a client says in one frame; Invalid where it makes no sense."""
     if not frame:
         raise Invalid("an empty frame", what="frame")
-    read = _Reader(frame)
+    read, count = _Reader(frame), 0
     while not read.ended:
+        count += 1
+        if count > MAX_MESSAGES:
+            raise Invalid("too many messages in one frame", what="frame")
         kind = read.integer()
         if kind == SYNC:
             step = read.integer()

@@ -6,11 +6,12 @@ to one is made in a thread.
 """
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from notewright.errors import Conflict, Limited, Unavailable
 from notewright.ledger.base import Actor
@@ -197,6 +198,15 @@ class Rooms:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def join(self, doc_id: str, actor: Actor, writes: bool) -> Member:
+        """To its end even if the caller is cancelled: a call in a thread cannot be, and would leave what it opened."""
+        joining = asyncio.ensure_future(self._join(doc_id, actor, writes))
+        try:
+            return await asyncio.shield(joining)
+        except asyncio.CancelledError:
+            self._start(_leave(joining))
+            raise
+
+    async def _join(self, doc_id: str, actor: Actor, writes: bool) -> Member:
         async with self._changing[hash(doc_id) % LOCKS]:
             room = self._rooms.get(doc_id)
             if room is None:
@@ -208,7 +218,12 @@ class Rooms:
                     del self._rooms[doc_id]
                     await self._threads.run(self.live.release, document)
                     raise
-            return await room.join(actor, writes)
+            try:
+                return await room.join(actor, writes)
+            except BaseException:
+                if room.is_empty:  # it ended before its first member came
+                    self._emptied(room)
+                raise
 
     def close(self, code: int, reason: str) -> None:
         for room in self._rooms.values():
@@ -220,14 +235,26 @@ class Rooms:
             await asyncio.gather(*self._closing)
 
     def _emptied(self, room: Room) -> None:
-        closing = asyncio.ensure_future(self._close(room))
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
+        self._start(self._close(room))
+
+    def _start(self, closing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(closing)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def _close(self, room: Room) -> None:
         doc_id = room.document.id
         async with self._changing[hash(doc_id) % LOCKS]:
             if self._rooms.get(doc_id) is room and room.is_empty:
                 del self._rooms[doc_id]
-                await room.end()
-                await self._threads.run(self.live.release, room.document)
+                try:
+                    await room.end()
+                finally:
+                    await self._threads.run(self.live.release, room.document)
+
+
+async def _leave(joining: "asyncio.Future[Member]") -> None:
+    """Nobody waits for this member any more."""
+    with contextlib.suppress(Exception):  # it did not come in
+        member = await joining
+        await member.leave()

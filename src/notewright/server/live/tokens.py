@@ -2,8 +2,8 @@
 
 They stand in addresses, because a browser can send no header with a WebSocket: so they open one document, or those of
 one folder, and nothing else. A token names its person by the digest of their access token, as a cookie does: when that
-is revoked or expires, it is worth nothing. Of a person whom another issuer knows, it holds what they may do, and lasts
-some minutes only: nobody could be asked again.
+is revoked or expires, it is worth nothing; nor is one that was made in a browser, when that signs out. Of a person whom
+another issuer knows, it holds what they may do, and lasts some minutes only: nobody could be asked again.
 """
 
 import base64
@@ -29,13 +29,15 @@ _SIGNATURE = 32
 class DocumentToken:
     """`scope` is the id of a document, or what the ids of all documents of a folder begin with.
 
-    `digest` is that of the person's access token; without one it is everybody on this machine, or `issued`."""
+    `digest` is that of the person's access token; without one it is everybody on this machine, or `issued`. `session`
+    is the sign-in of a browser that it was made in, if it was one."""
 
     scope: str
     write: bool
     expires: float
     digest: str = ""
     issued: Principal | None = None
+    session: str = ""
 
     def opens(self, doc_id: str) -> bool:
         return doc_id == self.scope or (self.scope.endswith("-") and doc_id.startswith(self.scope))
@@ -49,7 +51,7 @@ class DocumentTokens:
 
     def issue(self, token: DocumentToken) -> str:
         who = None if token.issued is None else {"user": token.issued.user, "grant": asdict(token.issued.grant)}
-        said = [token.scope, token.write, token.expires, token.digest, who]
+        said = [token.scope, token.write, token.expires, token.digest, who, token.session]
         body = json.dumps(said, separators=(",", ":")).encode()
         return DOCUMENT_TOKEN + base64.urlsafe_b64encode(self._sign(body) + body).decode().rstrip("=")
 
@@ -65,8 +67,8 @@ class DocumentTokens:
         signature, body = signed[:_SIGNATURE], signed[_SIGNATURE:]
         if not hmac.compare_digest(signature, self._sign(body)):
             return None
-        scope, write, expires, digest, who = json.loads(body)
-        token = DocumentToken(scope, write, expires, digest, None if who is None else _principal(who))
+        scope, write, expires, digest, who, session = json.loads(body)
+        token = DocumentToken(scope, write, expires, digest, None if who is None else _principal(who), session)
         return token if now < expires else None
 
     def _sign(self, body: bytes) -> bytes:

@@ -1,0 +1,150 @@
+"""The process that hosts live documents: what it keeps of clients that have gone, and where others find it."""
+
+import asyncio
+import gc
+import json
+import logging
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from tests.server.listener import until
+from tests.server.live.parts import LiveServer, live_server
+
+from notewright.errors import Unavailable
+from notewright.ledger.base import Actor
+from notewright.mcp.thread_pool import ThreadPool
+from notewright.notes.path import NotePath
+from notewright.server.live.forwarding import _reachable
+from notewright.server.live.rooms import Room, Rooms
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[LiveServer]:
+    with live_server(tmp_path) as running:
+        yield running
+
+
+def place_of(server: LiveServer) -> Path:
+    """The socket at which other processes come."""
+    state = server.notes.parent / "state"
+    assert until(lambda: any(state.rglob("live.sock")))
+    (place,) = state.rglob("live.sock")
+    return place
+
+
+def joins(place: Path, doc_id: str) -> socket.socket:
+    """Another process, which asks to join a document for a client of its own."""
+    wire = socket.socket(socket.AF_UNIX)
+    with _reachable(place) as name:
+        assert until(lambda: wire.connect_ex(name) == 0)
+    asked = {"ask": "join", "doc": doc_id, "actor": asdict(Actor()), "writes": True}
+    for message in (json.dumps(asked).encode(), b""):
+        wire.sendall(struct.pack(">I", len(message)) + message)
+    return wire
+
+
+def test_a_process_that_goes_while_it_joins_leaves_nobody_in_the_document(
+    server: LiveServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    place, doc_id = place_of(server), server.id_of("Tea.md")
+    with server.client("Tea.md") as ann:
+        ann.sync()
+        for _ in range(20):
+            joins(place, doc_id).close()
+        with joins(place, doc_id) as last:
+            assert last.recv(1)
+            assert until(lambda: server.members("Tea.md") == 2), "Ann and the last"
+        assert until(lambda: server.members("Tea.md") == 1)
+    gc.collect()  # a task whose error nobody took says so when it goes
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+
+
+def test_a_host_is_found_again_when_its_socket_was_taken_away_and_takes_away_no_other(tmp_path: Path) -> None:
+    with live_server(tmp_path) as server:
+        place = place_of(server)
+        place.unlink()
+        with joins(place, server.id_of("Tea.md")) as other:
+            assert other.recv(1)
+        of_another = place.with_name("another")
+        of_another.write_text("the socket of the next host")
+        of_another.replace(place)
+    assert place.read_text() == "the socket of the next host"
+
+
+def users(server: LiveServer) -> int:
+    """How many have Tea.md open, by what its document says."""
+    live = server.site.library.default.live
+    assert live is not None
+    document = live.opened(NotePath("Tea.md"))
+    return 0 if document is None else document.users
+
+
+def test_a_client_that_goes_while_its_document_opens_leaves_no_room_behind(server: LiveServer) -> None:
+    live, doc_id = server.site.library.default.live, server.id_of("Tea.md")
+    assert live is not None
+
+    async def come_and_go() -> None:
+        rooms = Rooms(live, ThreadPool(threads=4))
+        live._lock.acquire()  # nothing opens meanwhile
+        try:
+            joining = asyncio.create_task(rooms.join(doc_id, Actor(), True))
+            await asyncio.sleep(0.2)
+            joining.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await joining
+        finally:
+            live._lock.release()
+        await rooms.closed()
+        assert rooms._rooms == {}
+        member = await rooms.join(doc_id, Actor(), True)
+        assert users(server) == 1
+        await member.leave()
+        await rooms.closed()
+        assert users(server) == 0 and rooms._rooms == {}
+
+    asyncio.run(come_and_go())
+
+
+def test_a_document_that_ends_before_its_first_client_is_in_can_be_opened_again(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live, doc_id, begin = server.site.library.default.live, server.id_of("Tea.md"), Room.begin
+    assert live is not None
+
+    async def begin_and_end(room: Room) -> None:
+        await begin(room)
+        await asyncio.to_thread(live._end, room.document, "the note was deleted")
+
+    async def come_twice() -> None:
+        rooms = Rooms(live, ThreadPool(threads=4))
+        with monkeypatch.context() as patch, pytest.raises(Unavailable):
+            patch.setattr(Room, "begin", begin_and_end)
+            await rooms.join(doc_id, Actor(), True)
+        await rooms.closed()
+        member = await rooms.join(doc_id, Actor(), True)
+        await member.leave()
+        await rooms.closed()
+        assert users(server) == 0
+
+    asyncio.run(come_twice())
+
+
+def test_a_host_that_cannot_open_a_document_says_so_at_once(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live, begin, begun = server.site.library.default.live, Room.begin, []
+    assert live is not None and server.id_of("Tea.md")
+
+    async def begin_and_end(room: Room) -> None:
+        await begin(room)
+        begun.append(room)
+        await asyncio.to_thread(live._end, room.document, "the note was deleted")
+
+    monkeypatch.setattr(Room, "begin", begin_and_end)
+    with server.client("Tea.md") as client:
+        assert client.closed()[0] == 4503
+    assert len(begun) == 1, "it was tried again"
