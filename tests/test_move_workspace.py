@@ -271,6 +271,34 @@ def test_run_again_it_carries_over_what_changed_since_and_leaves_what_the_new_pl
     assert "not moved Empty.md: another file of that name" in places.run("move-workspace", old, new, code=1)[0]
 
 
+def test_run_again_it_removes_nothing_in_the_new_place(places: Places) -> None:
+    places.write(old := places.make("folder", "old"), NOTES)
+    places.run("move-workspace", old, new := places.make("folder", "new"))
+    Path(old, "Tea.md").unlink()
+    out = places.run("move-workspace", old, new)[0]
+    assert "left behind Tea.md: it is gone from the old place and stays in the new one" in out and "6 files in" in out
+    assert places.read(new) == CARRIED
+    Path(old).rename(places.place / "unmounted")
+    Path(old).mkdir()
+    err = places.run("move-workspace", old, new, code=1)[1]
+    assert "the old place is empty now" in err and "is it mounted? nothing was removed" in err
+    assert places.read(new) == CARRIED
+
+
+def test_an_old_place_that_becomes_empty_takes_nothing_out_of_a_new_one_that_is_not_complete(tmp_path: Path) -> None:
+    write_files(tmp_path / "old", NOTES)
+    (tmp_path / "new").mkdir()
+    target = BadDisk(tmp_path / "new")
+    target.wrong = 9
+    assert moved(tmp_path, FolderStore(tmp_path / "old"), target).failed
+    copied = files(tmp_path / "new")
+    (tmp_path / "old").rename(tmp_path / "unmounted")
+    (tmp_path / "old").mkdir()
+    with pytest.raises(Conflict, match="the old place is empty now"):
+        moved(tmp_path, FolderStore(tmp_path / "old"), FolderStore(tmp_path / "new"))
+    assert files(tmp_path / "new") == copied
+
+
 def test_a_workspace_that_was_added_is_served_from_the_new_place_under_its_id(places: Places) -> None:
     places.write(old := places.make("folder", "old"), NOTES)
     places.run("workspace", "add", f"Work={old}", "timezone=Asia/Tokyo")
