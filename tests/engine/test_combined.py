@@ -12,7 +12,7 @@ from notewright.engine.changes.combined import TextEdit
 from notewright.engine.changes.commit import edit_together, recover
 from notewright.engine.changes.history import undo
 from notewright.engine.workspace import Workspace
-from notewright.errors import Conflict, NotFound, Problem, Unavailable
+from notewright.errors import Conflict, NoSpace, NotFound, Problem, Unavailable
 from notewright.ledger.base import Ledger, Past
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes.path import NotePath
@@ -86,6 +86,39 @@ def test_one_that_cannot_be_made_or_changes_nothing_is_answered_by_itself() -> N
     for one, problem in ((wrong, NotFound), (stale, Conflict)):
         with pytest.raises(problem):
             one.result()
+
+
+def test_what_comes_of_a_text_that_is_not_written_yet_fails_with_the_write_of_it() -> None:
+    ws = tea()
+    early, same, wrong = replacing(ws, "absent", "x"), replacing(ws, "1", "1"), replacing(ws, "one", "x")
+
+    def step(what: str, path: str) -> None:
+        if what == "write":
+            raise NoSpace("full")
+
+    cast(MemoryStore, ws.store)._step = step
+    edits = [early, replacing(ws, "one", "1"), same, wrong]
+    together(edits)
+    assert texts(ws)[TEA] == FIRST and ws.ledger.unfinished() == []
+    for one, problem in zip(edits, (NotFound, NoSpace, NoSpace, NoSpace), strict=True):
+        with pytest.raises(problem):
+            one.result()
+
+
+def test_what_comes_of_a_text_that_was_not_written_is_tried_again_with_it() -> None:
+    ws = tea()
+    store, saved = cast(MemoryStore, ws.store), list[str]()
+    same, wrong = replacing(ws, "1", "1"), replacing(ws, "four", "4")
+
+    def step(what: str, path: str) -> None:
+        if what == "write" and not saved:
+            saved.append(path)
+            store.disk.put(TEA, FIRST.encode() + b"four\n")
+
+    store._step = step
+    together([replacing(ws, "one", "1"), same, wrong])
+    assert same.result().after == "1 two three\nfour\n" and same.result().change_id is None
+    assert wrong.result().after == texts(ws)[TEA] == "1 two three\n4\n"
 
 
 def test_where_somebody_saves_in_between_all_are_made_of_what_is_there_then() -> None:
