@@ -198,6 +198,41 @@ def test_a_process_that_dies_at_any_step_leaves_all_of_them_or_none(keeps_ops: b
     raise AssertionError("it never ended")
 
 
+@pytest.mark.parametrize("closed", range(4))
+@pytest.mark.parametrize("state", ["done", "taken_back"])
+def test_what_the_ledger_cannot_close_is_a_row_that_the_next_process_finishes(state: str, closed: int) -> None:
+    disk, ledger = Disk(), SqliteLedger.in_memory()
+    disk.put(TEA, FIRST.encode())
+    closes: list[str] = []
+
+    def step(what: str, path: str) -> None:
+        if what == "write" and state == "taken_back":
+            raise NoSpace("full")
+        if what == "close":
+            closes.append(path)
+            if len(closes) == closed + 1:
+                raise NoSpace("full")
+
+    edits = row(process(disk, ledger, step))
+    together(edits)
+    left = 4 - closed
+    assert len(ledger.unfinished()) == left
+    for one in edits:
+        if state == "done":
+            one.result()
+        else:
+            with pytest.raises(NoSpace, match="It may have happened all the same"):
+                one.result()
+    next_one = process(disk, ledger, lambda what, path: None)
+    recover(next_one)
+    stand = len(edits) if state == "done" else left
+    text = FIRST
+    for one in edits[:stand]:
+        text = one.change(text)
+    assert texts(next_one)[TEA] == text and ledger.unfinished() == []
+    assert [change.summary for change in ledger.past(Past())][::-1] == [one.summary for one in edits[:stand]]
+
+
 def process(disk: Disk, ledger: Ledger, step: Callable[[str, str], None]) -> Workspace:
     store = MemoryStore(disk, step=step)
     return desk(store, cast(Ledger, Witness(ledger, step)), locks=store)

@@ -575,12 +575,12 @@ def _record(ledger: Ledger, row: tuple[Change, ...], blobs: Mapping[str, bytes])
 
 
 def _close(ledger: Ledger, ids: list[str], state: Any, steps: tuple[Step, ...] | None) -> bool:
-    """The notes are written: that the ledger could not say so is no failure of theirs, the next call closes it."""
-    closed = True
+    """The notes are written: that the ledger could not say so is no failure of theirs, the next call closes it. It ends
+    at the first that could not be closed, so that what is left is a row still."""
     for change_id in ids:
         try:
             ledger.close_change(change_id, state, steps=steps)
         except Problem as problem:
             log.warning("change %s is not closed yet: %s", change_id, problem)
-            closed = False
-    return closed
+            return False
+    return True
