@@ -541,7 +541,8 @@ def perform(effect: Effect, ws: Workspace, row: tuple[Change, ...] = ()) -> Any:
         case machine.Recall(version):
             return ledger.blob(version)
         case machine.Record(change, blobs):
-            return _record(ledger, row or (change,), blobs)
+            first, *following = row or (change,)
+            return ledger.record(first, blobs, *following)
         case machine.Stage(op, path, data):
             return store.stage(path, data, op=op, hidden=path.is_hidden)
         case machine.Write(op, swaps):
@@ -562,16 +563,6 @@ def perform(effect: Effect, ws: Workspace, row: tuple[Change, ...] = ()) -> Any:
                 left_out = () if steps == () else None
                 return _close(ledger, ids if state == "done" else ids[::-1], state, left_out)
             return _close(ledger, [change_id], state, steps)
-
-
-def _record(ledger: Ledger, row: tuple[Change, ...], blobs: Mapping[str, bytes]) -> None:
-    for place, change in enumerate(row):
-        versions = [version for step in change.steps for version in (step.before, step.after)]
-        try:
-            ledger.record(change, {version: data for version, data in blobs.items() if version in versions})
-        except Problem:
-            _close(ledger, [before.id for before in row[:place]][::-1], "taken_back", None)
-            raise
 
 
 def _close(ledger: Ledger, ids: list[str], state: Any, steps: tuple[Step, ...] | None) -> bool:
