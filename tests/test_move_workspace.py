@@ -202,6 +202,34 @@ def test_a_copy_that_is_not_the_same_is_made_again_and_then_named(
         assert files(tmp_path / "new") == files(tmp_path / "old")
 
 
+class ChangedAtTheEnd(FolderStore):
+    """Somebody saves a note just before the last round, and the new disk spoils its copy."""
+
+    place: Path
+    target: BadDisk
+
+    def lock(self, *args: Any, **options: Any) -> Any:
+        self.target.wrong = 1
+        write_files(self.place, {"Tea.md": "changed\n"})
+        return super().lock(*args, **options)
+
+
+def test_what_is_not_known_to_be_the_same_after_the_last_round_is_named_and_nothing_is_switched(tmp_path: Path) -> None:
+    write_files(tmp_path / "old", NOTES)
+    (tmp_path / "new").mkdir()
+    source, target = ChangedAtTheEnd(tmp_path / "old"), BadDisk(tmp_path / "new")
+    source.place, source.target = tmp_path / "old", target
+    finished: list[bool] = []
+    done = moved(tmp_path, source, target, finish=lambda: finished.append(True))
+    assert [(one.path, one.words) for one in done.failed] == [
+        ("Tea.md", "it is not known to be the same yet: run it again")
+    ]
+    assert (done.files, finished) == (6, [])
+    again = moved(tmp_path, FolderStore(tmp_path / "old"), FolderStore(tmp_path / "new"))
+    assert (again.files, again.copied, again.failed) == (7, 1, ())
+    assert files(tmp_path / "new") == files(tmp_path / "old")
+
+
 def moved(place: Path, source: Store, target: Store, **how: Any) -> MoveResult:
     journal = MoveJournal(place / "state" / "move.jsonl", "old")
     try:

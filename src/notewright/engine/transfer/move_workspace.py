@@ -29,6 +29,7 @@ MAX_ROUNDS = 4  # how often what changed meanwhile is copied before others have 
 MAX_TRIES = 2  # of a file whose copy is not the same
 BATCH_FILES, BATCH_BYTES = 64, 32 << 20  # that are in memory at a time
 MAX_NAMED = 3  # files that a refusal names
+UNVERIFIED = "it is not known to be the same yet: run it again"
 GONE = "it is gone from the old place and stays in the new one: delete it there if nobody needs it"
 CARRIED = {".trash", ".backups", ".obsidian"}  # behind a dot, and yet used by tools, undo and daily notes
 
@@ -156,6 +157,7 @@ def move_files(
                     break
             with source.lock():
                 moving.round()
+                moving.fail_unverified()
                 result = moving.result()
                 if not result.failed:
                     finish()
@@ -224,6 +226,13 @@ class _Move:
         self._remove(path for path in gone if path in there)
         self.journal.gone(gone)
         return gone
+
+    def fail_unverified(self) -> None:
+        """After the last round: what is not known to be the same has not come."""
+        for path, entry in self.wanted.items():
+            known = self.journal.copied.get(path)
+            if path not in self.failed and (known is None or not known.verified):
+                self._fail(entry, UNVERIFIED)
 
     def result(self) -> MoveResult:
         failed = tuple(SkippedFile(path, "failed", why) for path, (_, why) in sorted(self.failed.items()))
