@@ -208,6 +208,32 @@ def test_a_backup_that_is_killed_is_finished_by_the_next_and_yesterday_is_whole(
     assert f"backups/{TUESDAY}/{NAME}" in keys and f"backups/{TUESDAY}/{UNFINISHED}" not in keys
 
 
+def test_a_second_backup_of_a_day_that_is_killed_leaves_the_first_and_the_next_day_does_not_remove_it(
+    bucket: Bucket, at: OpenAt, tmp_path: Path
+) -> None:
+    write_files(tmp_path / "notes", NOTES)
+    ws, place = folder_desk(tmp_path / "notes"), BackupBucket(at("backups"))
+    back_up([ws], place, now=day(1))
+    write_files(tmp_path / "notes", {"Tea.md": "# Chai\n", "Later.md": "later\n"})
+    (tmp_path / "notes" / "f" / "N 1.md").unlink()
+    command = [sys.executable, "-m", "tests.killed_backup", str(tmp_path / "notes"), f"{bucket.location}/backups"]
+    killed = subprocess.run(
+        [*command, bucket.weed.endpoint, str(len(NOTES))], cwd=ROOT, capture_output=True, timeout=60
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert bucket.get(f"backups/{TUESDAY}/Tea.md") == b"# Chai\n", "it was killed after it had begun to write"
+    assert place.dates() == [TUESDAY]
+    done = restore_to(tmp_path / "out", place)
+    assert [(one.path, one.reason) for one in done.skipped] == [("Tea.md", "damaged")]
+    first = {path: text if isinstance(text, bytes) else text.encode() for path, text in NOTES.items()}
+    assert files(tmp_path / "out") == {path: data for path, data in first.items() if path != "Tea.md"}
+    back_up([ws], place, now=day(2))
+    assert place.dates() == [TUESDAY, "2026-05-06"]
+    back_up([ws], place, now=day(1))
+    assert inside(bucket, f"backups/{TUESDAY}") == files(tmp_path / "notes")
+    assert f"backups/{TUESDAY}/{UNFINISHED}" not in bucket.keys()  # noqa: SIM118
+
+
 @pytest.mark.parametrize("kind", ["folder", "bucket"])
 def test_the_command_line_backs_up_lists_and_restores(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str

@@ -109,6 +109,36 @@ def test_a_new_machine_reads_only_what_changed_since_the_snapshot(bucket: Bucket
     assert bucket.get("f1/n1.md").endswith(b"kettle\npot")
 
 
+def too_deep(told: dict[str, object]) -> bytes:
+    return b"[" * 60_000
+
+
+def endless(told: dict[str, object]) -> bytes:
+    return json.dumps(told | {"bytes": float("inf")}).encode()
+
+
+def endless_serial(told: dict[str, object]) -> bytes:
+    return json.dumps(told | {"serial": float("inf")}).encode()
+
+
+@pytest.mark.parametrize("spoil", [too_deep, endless, endless_serial])
+def test_a_snapshot_that_somebody_made_to_do_harm_does_not_end_the_indexing(
+    bucket: Bucket, machine: Open, spoil: Callable[[dict[str, object]], bytes]
+) -> None:
+    fill(bucket)
+    close_workspace(machine("first"))
+    right = await_manifest(bucket)
+    bucket.put(MANIFEST, spoil(right))
+    second, read = gets(bucket, lambda: machine("second", read_only=True))
+    assert len(read) == NOTES and found(second, "word9") == ["f2/n9.md"]
+    close_workspace(second)
+    first = machine("first")  # it has an index, and asks whether the snapshot is worth writing
+    close_workspace(first)
+    assert await_manifest(bucket)["form"] == right["form"]
+    third, read = gets(bucket, lambda: machine("third"))
+    assert not read and found(third, "word9") == ["f2/n9.md"]
+
+
 @pytest.mark.parametrize("wrong", ["no json", "another form", "other notes", "a part is cut", "a part is gone"])
 def test_a_snapshot_that_is_not_right_is_passed_over_and_replaced(
     bucket: Bucket, machine: Open, caplog: pytest.LogCaptureFixture, wrong: str

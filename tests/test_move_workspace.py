@@ -202,6 +202,34 @@ def test_a_copy_that_is_not_the_same_is_made_again_and_then_named(
         assert files(tmp_path / "new") == files(tmp_path / "old")
 
 
+class ChangedAtTheEnd(FolderStore):
+    """Somebody saves a note just before the last round, and the new disk spoils its copy."""
+
+    place: Path
+    target: BadDisk
+
+    def lock(self, *args: Any, **options: Any) -> Any:
+        self.target.wrong = 1
+        write_files(self.place, {"Tea.md": "changed\n"})
+        return super().lock(*args, **options)
+
+
+def test_what_is_not_known_to_be_the_same_after_the_last_round_is_named_and_nothing_is_switched(tmp_path: Path) -> None:
+    write_files(tmp_path / "old", NOTES)
+    (tmp_path / "new").mkdir()
+    source, target = ChangedAtTheEnd(tmp_path / "old"), BadDisk(tmp_path / "new")
+    source.place, source.target = tmp_path / "old", target
+    finished: list[bool] = []
+    done = moved(tmp_path, source, target, finish=lambda: finished.append(True))
+    assert [(one.path, one.words) for one in done.failed] == [
+        ("Tea.md", "it is not known to be the same yet: run it again")
+    ]
+    assert (done.files, finished) == (6, [])
+    again = moved(tmp_path, FolderStore(tmp_path / "old"), FolderStore(tmp_path / "new"))
+    assert (again.files, again.copied, again.failed) == (7, 1, ())
+    assert files(tmp_path / "new") == files(tmp_path / "old")
+
+
 def moved(place: Path, source: Store, target: Store, **how: Any) -> MoveResult:
     journal = MoveJournal(place / "state" / "move.jsonl", "old")
     try:
@@ -269,6 +297,34 @@ def test_run_again_it_carries_over_what_changed_since_and_leaves_what_the_new_pl
     assert (now["Tea.md"], now["Here.md"]) == (b"changed here\n", b"new here\n")
     places.write(old, {"Empty.md": "filled here\n"})
     assert "not moved Empty.md: another file of that name" in places.run("move-workspace", old, new, code=1)[0]
+
+
+def test_run_again_it_removes_nothing_in_the_new_place(places: Places) -> None:
+    places.write(old := places.make("folder", "old"), NOTES)
+    places.run("move-workspace", old, new := places.make("folder", "new"))
+    Path(old, "Tea.md").unlink()
+    out = places.run("move-workspace", old, new)[0]
+    assert "left behind Tea.md: it is gone from the old place and stays in the new one" in out and "6 files in" in out
+    assert places.read(new) == CARRIED
+    Path(old).rename(places.place / "unmounted")
+    Path(old).mkdir()
+    err = places.run("move-workspace", old, new, code=1)[1]
+    assert "the old place is empty now" in err and "is it mounted? nothing was removed" in err
+    assert places.read(new) == CARRIED
+
+
+def test_an_old_place_that_becomes_empty_takes_nothing_out_of_a_new_one_that_is_not_complete(tmp_path: Path) -> None:
+    write_files(tmp_path / "old", NOTES)
+    (tmp_path / "new").mkdir()
+    target = BadDisk(tmp_path / "new")
+    target.wrong = 9
+    assert moved(tmp_path, FolderStore(tmp_path / "old"), target).failed
+    copied = files(tmp_path / "new")
+    (tmp_path / "old").rename(tmp_path / "unmounted")
+    (tmp_path / "old").mkdir()
+    with pytest.raises(Conflict, match="the old place is empty now"):
+        moved(tmp_path, FolderStore(tmp_path / "old"), FolderStore(tmp_path / "new"))
+    assert files(tmp_path / "new") == copied
 
 
 def test_a_workspace_that_was_added_is_served_from_the_new_place_under_its_id(places: Places) -> None:

@@ -12,7 +12,7 @@ from notewright.engine.changes.combined import TextEdit
 from notewright.engine.changes.commit import edit_together, recover
 from notewright.engine.changes.history import undo
 from notewright.engine.workspace import Workspace
-from notewright.errors import Conflict, NotFound, Problem, Unavailable
+from notewright.errors import Conflict, NoSpace, NotFound, Problem, Unavailable
 from notewright.ledger.base import Ledger, Past
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes.path import NotePath
@@ -86,6 +86,39 @@ def test_one_that_cannot_be_made_or_changes_nothing_is_answered_by_itself() -> N
     for one, problem in ((wrong, NotFound), (stale, Conflict)):
         with pytest.raises(problem):
             one.result()
+
+
+def test_what_comes_of_a_text_that_is_not_written_yet_fails_with_the_write_of_it() -> None:
+    ws = tea()
+    early, same, wrong = replacing(ws, "absent", "x"), replacing(ws, "1", "1"), replacing(ws, "one", "x")
+
+    def step(what: str, path: str) -> None:
+        if what == "write":
+            raise NoSpace("full")
+
+    cast(MemoryStore, ws.store)._step = step
+    edits = [early, replacing(ws, "one", "1"), same, wrong]
+    together(edits)
+    assert texts(ws)[TEA] == FIRST and ws.ledger.unfinished() == []
+    for one, problem in zip(edits, (NotFound, NoSpace, NoSpace, NoSpace), strict=True):
+        with pytest.raises(problem):
+            one.result()
+
+
+def test_what_comes_of_a_text_that_was_not_written_is_tried_again_with_it() -> None:
+    ws = tea()
+    store, saved = cast(MemoryStore, ws.store), list[str]()
+    same, wrong = replacing(ws, "1", "1"), replacing(ws, "four", "4")
+
+    def step(what: str, path: str) -> None:
+        if what == "write" and not saved:
+            saved.append(path)
+            store.disk.put(TEA, FIRST.encode() + b"four\n")
+
+    store._step = step
+    together([replacing(ws, "one", "1"), same, wrong])
+    assert same.result().after == "1 two three\nfour\n" and same.result().change_id is None
+    assert wrong.result().after == texts(ws)[TEA] == "1 two three\n4\n"
 
 
 def test_where_somebody_saves_in_between_all_are_made_of_what_is_there_then() -> None:
@@ -163,6 +196,41 @@ def test_a_process_that_dies_at_any_step_leaves_all_of_them_or_none(keeps_ops: b
         assert not any(one.outcome for one in edits if not isinstance(one.outcome, Problem))
         ends.add(len(past) == len(edits))
     raise AssertionError("it never ended")
+
+
+@pytest.mark.parametrize("closed", range(4))
+@pytest.mark.parametrize("state", ["done", "taken_back"])
+def test_what_the_ledger_cannot_close_is_a_row_that_the_next_process_finishes(state: str, closed: int) -> None:
+    disk, ledger = Disk(), SqliteLedger.in_memory()
+    disk.put(TEA, FIRST.encode())
+    closes: list[str] = []
+
+    def step(what: str, path: str) -> None:
+        if what == "write" and state == "taken_back":
+            raise NoSpace("full")
+        if what == "close":
+            closes.append(path)
+            if len(closes) == closed + 1:
+                raise NoSpace("full")
+
+    edits = row(process(disk, ledger, step))
+    together(edits)
+    left = 4 - closed
+    assert len(ledger.unfinished()) == left
+    for one in edits:
+        if state == "done":
+            one.result()
+        else:
+            with pytest.raises(NoSpace, match="It may have happened all the same"):
+                one.result()
+    next_one = process(disk, ledger, lambda what, path: None)
+    recover(next_one)
+    stand = len(edits) if state == "done" else left
+    text = FIRST
+    for one in edits[:stand]:
+        text = one.change(text)
+    assert texts(next_one)[TEA] == text and ledger.unfinished() == []
+    assert [change.summary for change in ledger.past(Past())][::-1] == [one.summary for one in edits[:stand]]
 
 
 def process(disk: Disk, ledger: Ledger, step: Callable[[str, str], None]) -> Workspace:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from notewright.errors import Exists, Unavailable
+from notewright.errors import Exists, Problem, Unavailable
 from notewright.ledger.base import Actor, Change, Ledger, Past, Step
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes.path import NotePath
@@ -55,6 +55,15 @@ def test_a_recorded_change_is_unfinished_until_it_is_closed(ledger: Ledger) -> N
     ledger.close_change("one", "done")
     assert ledger.unfinished() == []
     assert ids(ledger.past(Past())) == ["one"]
+
+
+def test_changes_that_are_recorded_together_are_recorded_all_or_none(ledger: Ledger) -> None:
+    one, two = change("one", step("a.md", None, A)), change("two", step("a.md", A, B))
+    with pytest.raises(Problem):
+        ledger.record(one, BLOBS, two, one)
+    assert ledger.unfinished() == [] and ledger.change("one") is None and ledger.blob(A) is None
+    ledger.record(one, BLOBS, two)
+    assert ledger.unfinished() == [one, two] and ledger.blob(B) == BLOBS[B]
 
 
 def test_the_pulse_differs_after_every_step_of_a_change_and_only_then(ledger: Ledger) -> None:

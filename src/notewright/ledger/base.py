@@ -79,8 +79,9 @@ class Past:
 class Ledger(Protocol):
     """Any thread may call; several processes may share one."""
 
-    def record(self, change: Change, blobs: Mapping[str, bytes]) -> None:
-        """Durable when it returns. `blobs` are the bytes by SHA-256, before and after, that no store holds for us."""
+    def record(self, change: Change, blobs: Mapping[str, bytes], *following: Change) -> None:
+        """Durable when it returns, with those that follow it, all or none. `blobs` are the bytes by SHA-256, before and
+        after, that no store holds for us."""
         ...
 
     def close_change(self, change_id: str, state: State, *, steps: tuple[Step, ...] | None = None) -> None:

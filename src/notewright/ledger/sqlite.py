@@ -89,20 +89,11 @@ class SqliteLedger:
 
     # What happens
 
-    def record(self, change: Change, blobs: Mapping[str, bytes]) -> None:
+    def record(self, change: Change, blobs: Mapping[str, bytes], *following: Change) -> None:
         with self._transaction(durable=True) as db:
-            actor = change.actor
-            db.execute(
-                f"insert into change({_CHANGE}) values(null, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (change.id, change.at, actor.user, actor.client, actor.surface, actor.tool, change.summary,
-                 change.state, change.undone_by, json.dumps(change.emptied), json.dumps(change.made)),
-            )  # fmt: skip
-            seq = db.last_insert_rowid()
-            _put_steps(db, seq, change.steps)
-            db.executemany("insert into undo values(?, ?)", [(seq, undone) for undone in change.undoes])
+            for one in (change, *following):
+                _put_change(db, one)
             db.executemany("insert or ignore into blob values(?, ?)", blobs.items())
-            old = [(step.path, step.modified) for step in change.steps if step.modified is not None]
-            db.executemany("insert or ignore into born values(?, ?)", old)  # true whatever becomes of the change
 
     def close_change(self, change_id: str, state: State, *, steps: tuple[Step, ...] | None = None) -> None:
         with self._alone:
@@ -265,6 +256,20 @@ def _versions(of: str) -> str:
     """The versions named by some steps, before and after."""
     sides = (f"select {side} from step where {side} is not null and {of}" for side in ("before", "after"))
     return " union ".join(sides)
+
+
+def _put_change(db: apsw.Connection, change: Change) -> None:
+    actor = change.actor
+    db.execute(
+        f"insert into change({_CHANGE}) values(null, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (change.id, change.at, actor.user, actor.client, actor.surface, actor.tool, change.summary,
+         change.state, change.undone_by, json.dumps(change.emptied), json.dumps(change.made)),
+    )  # fmt: skip
+    seq = db.last_insert_rowid()
+    _put_steps(db, seq, change.steps)
+    db.executemany("insert into undo values(?, ?)", [(seq, undone) for undone in change.undoes])
+    old = [(step.path, step.modified) for step in change.steps if step.modified is not None]
+    db.executemany("insert or ignore into born values(?, ?)", old)  # true whatever becomes of the change
 
 
 def _put_steps(db: apsw.Connection, seq: int, steps: tuple[Step, ...]) -> None:

@@ -1,9 +1,9 @@
 """Edits of one note that go out in one write, on a store that takes a write of one file now and then only.
 
 Each is a change set of its own, from the text that the one before it leaves: v0→v1, v1→v2, v2→v3. For the machine they
-are one, v0→v3, under the id of the last, which is also the operation that the store is told. They are recorded from
-first to last, closed as done from first to last, and as taken back from last to first: whatever is left of them when a
-process dies is again such a row, and whoever comes next finishes it as one. Nobody is answered before all are closed.
+are one, v0→v3, under the id of the last, which is also the operation that the store is told. They are recorded at
+once, closed as done from first to last, and as taken back from last to first: whatever is left of them when a process
+dies is again such a row, and whoever comes next finishes it as one. Nobody is answered before all are closed.
 """
 
 import threading

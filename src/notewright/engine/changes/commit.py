@@ -35,6 +35,7 @@ _queue = EditQueue()
 _LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"  # nothing that is read as something else
 PAUSE = 0.004  # seconds before the second try, doubled for each further one
 _Answer = TypeVar("_Answer")
+_Waiting = tuple[TextEdit, Change, Edited | Problem]  # its change, or the last one before it; what it is told then
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,20 +197,25 @@ def edit_together(first: TextEdit, take: Callable[[TextEdit], list[TextEdit]], *
 
 
 def _edit_row(edits: list[TextEdit]) -> None:
-    """These edits of one note, each on what the one before it leaves, in one write."""
+    """These edits of one note, each on what the one before it leaves, in one write. What comes of a text that is not
+    written yet is answered after that, too."""
     ws, path = edits[0].ws, edits[0].path
     old = ws.store.read(path, hidden=path.is_hidden)
     now, version, modified = text_of(path, old.data), old.version, old.entry.modified_ns / 1e9
-    known, made = {old.version: old.data}, list[tuple[TextEdit, Change, Edited]]()
+    known, made, unmade = {old.version: old.data}, list[_Waiting](), list[_Waiting]()
     for one in edits:
         try:
             after = _changed_text(one, now, version)
             data = _bytes(path, after)
         except Problem as problem:
-            one.answer(problem)
+            outcome: Edited | Problem | None = problem
+        else:
+            outcome = Edited(path, now, after, version, None) if after == now else None
+        if outcome is not None and made:
+            unmade.append((one, made[-1][1], outcome))
             continue
-        if after == now:
-            one.answer(Edited(path, now, after, version, None))
+        if outcome is not None:
+            one.answer(outcome)
             continue
         new = version_of(data)
         step = Step(path, version, new, modified=modified)
@@ -217,10 +223,10 @@ def _edit_row(edits: list[TextEdit]) -> None:
         made.append((one, change, Edited(path, now, after, new, change.id)))
         known[new], now, version = data, after, new
     if made:
-        _carry_out_row(made, old, known)
+        _carry_out_row(made, unmade, old, known)
 
 
-def _carry_out_row(made: list[tuple[TextEdit, Change, Edited]], old: Stored, known: dict[str, bytes]) -> None:
+def _carry_out_row(made: list[_Waiting], unmade: list[_Waiting], old: Stored, known: dict[str, bytes]) -> None:
     ws, path, row = made[0][0].ws, old.entry.path, tuple(change for _, change, _ in made)
     whole = as_one(row)
     running = machine.carry_out(whole, known, {path: old}, known, in_order=ws.store.in_order)
@@ -230,7 +236,7 @@ def _carry_out_row(made: list[tuple[TextEdit, Change, Edited]], old: Stored, kno
         try:
             outcome = drive(running, ws, row)
         except Problem as problem:
-            for one, change, _ in made:
+            for one, change, _ in (*made, *unmade):
                 one.answer(told_of(change, whole, problem))
             return
     cause = outcome.cause or Internal("a change was taken back without a reason")
@@ -239,15 +245,18 @@ def _carry_out_row(made: list[tuple[TextEdit, Change, Edited]], old: Stored, kno
             if not one.again:
                 one.answer(cause)
         raise _Interrupted(cause)
-    there = outcome.sights.get(path)
-    for one, change, edited in made:
+    for one, change, _ in made:
         _tell(one.ws, change, outcome)
+    there = outcome.sights.get(path)
+    for one, change, answer in (*made, *unmade):
         if outcome.state == "taken_back":
             one.answer(told_of(change, whole, cause))
-        elif path in outcome.merged and there is not None:
-            one.answer(replace(edited, after=text_of(path, there.data), version=there.version))
+        elif isinstance(answer, Edited) and path in outcome.merged and there is not None:
+            text = text_of(path, there.data)
+            before = answer.before if answer.change_id else text
+            one.answer(replace(answer, before=before, after=text, version=there.version))
         else:
-            one.answer(edited)
+            one.answer(answer)
 
 
 def recover(ws: Workspace) -> None:
@@ -530,7 +539,8 @@ def perform(effect: Effect, ws: Workspace, row: tuple[Change, ...] = ()) -> Any:
         case machine.Recall(version):
             return ledger.blob(version)
         case machine.Record(change, blobs):
-            return _record(ledger, row or (change,), blobs)
+            first, *following = row or (change,)
+            return ledger.record(first, blobs, *following)
         case machine.Stage(op, path, data):
             return store.stage(path, data, op=op, hidden=path.is_hidden)
         case machine.Write(op, swaps):
@@ -553,23 +563,13 @@ def perform(effect: Effect, ws: Workspace, row: tuple[Change, ...] = ()) -> Any:
             return _close(ledger, [change_id], state, steps)
 
 
-def _record(ledger: Ledger, row: tuple[Change, ...], blobs: Mapping[str, bytes]) -> None:
-    for place, change in enumerate(row):
-        versions = [version for step in change.steps for version in (step.before, step.after)]
-        try:
-            ledger.record(change, {version: data for version, data in blobs.items() if version in versions})
-        except Problem:
-            _close(ledger, [before.id for before in row[:place]][::-1], "taken_back", None)
-            raise
-
-
 def _close(ledger: Ledger, ids: list[str], state: Any, steps: tuple[Step, ...] | None) -> bool:
-    """The notes are written: that the ledger could not say so is no failure of theirs, the next call closes it."""
-    closed = True
+    """The notes are written: that the ledger could not say so is no failure of theirs, the next call closes it. It ends
+    at the first that could not be closed, so that what is left is a row still."""
     for change_id in ids:
         try:
             ledger.close_change(change_id, state, steps=steps)
         except Problem as problem:
             log.warning("change %s is not closed yet: %s", change_id, problem)
-            closed = False
-    return closed
+            return False
+    return True

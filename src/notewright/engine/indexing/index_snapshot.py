@@ -51,11 +51,11 @@ class IndexSnapshot:
             manifest = self._manifest()
             if manifest is None:
                 return False
-            began = time.monotonic()
+            began, edition = time.monotonic(), _edition_of(manifest)
             with self._index.installing(int(manifest["files"])) as file:
                 self._unpack(manifest, file)
-            self._known = _edition_of(manifest)
-        except (Problem, OSError, ValueError, KeyError, TypeError, zlib.error) as error:
+            self._known = edition
+        except Exception as error:  # somebody else wrote it: it may be wrong in any way
             why = error.message if isinstance(error, Problem) else repr(error)
             log.warning("the snapshot of the index is not used and every note is read: %s", why)
             self._is_broken = True
@@ -112,7 +112,9 @@ class IndexSnapshot:
             try:
                 manifest = self._manifest()
                 self._known = None if manifest is None else _edition_of(manifest)
-            except (ValueError, KeyError, TypeError):
+            except (Problem, OSError):
+                raise  # it was not seen
+            except Exception:
                 self._is_broken = True
         if self._known is None or self._is_broken:
             return True

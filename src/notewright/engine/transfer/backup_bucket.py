@@ -2,7 +2,9 @@
 
 What did not change is copied inside the service from the day before; what is there with the right ETag is not written
 again. A day counts when its manifest is there, which comes last; until then a mark says that it is ours and unfinished.
-The next backup of that day goes on with what is there, one of a later day removes it.
+The next backup of that day goes on with what is there, one of a later day removes it. A second backup of a day leaves
+the first manifest until its own takes the place: if it dies, the day is that of the first, without what was written
+over, which its hashes tell.
 """
 
 import errno
@@ -147,7 +149,7 @@ class BackupBucket:
 
 
 class NewBucketDay:
-    """A day being made in its place. Its manifest is taken away before the first object of it changes."""
+    """A day being made in its place. One that has no manifest is marked before the first object of it changes."""
 
     def __init__(self, backups: BackupBucket, date: str) -> None:
         self._backups, self._objects, self._date = backups, backups.objects, date
@@ -162,9 +164,8 @@ class NewBucketDay:
     def _begin(self) -> None:
         with self._mutex:
             if not self._begun:
-                self._objects.put(self._key(UNFINISHED), b"")
-                if NAME in self._there:
-                    self._objects.remove(self._key(NAME))
+                if NAME not in self._there:
+                    self._objects.put(self._key(UNFINISHED), b"")
                 self._begun = True
 
     def _key(self, place: str) -> str:
@@ -221,16 +222,14 @@ class NewBucketDay:
         self._etags.pop(place, None)
 
     def finish(self, manifest: Manifest) -> None:
-        """Look at what is there, remove what is no part of it, and say that it is whole."""
+        """Look at what is there, say that it is whole, and remove what is no part of it: perhaps of the one before."""
         start = len(self._date) + 1
         there = {one.key[start:]: one for one in self._objects.below(self._date)}
         parts = tuple(self._with_etags(part, there) for part in manifest.parts)
         extra = [place for place in there if place not in self._etags and place not in (NAME, UNFINISHED)]
-        if extra:
-            self._begin()
-            self._objects.each(lambda place: self._objects.remove(self._key(place)), extra)
         self._objects.put(self._key(NAME), dump_manifest(replace(manifest, parts=parts)))
-        if self._begun or UNFINISHED in there:
+        self._objects.each(lambda place: self._objects.remove(self._key(place)), extra)
+        if UNFINISHED in there:
             self._objects.remove(self._key(UNFINISHED))
         self._backups.remove_unfinished(self._date)
 

@@ -2,8 +2,8 @@
 
 The old place is only read. What was copied is written down in a journal beside the history of the new place, so that a
 move that was killed goes on where it was, and one that is run again later carries over what has changed since. Nothing
-that is not of this move is written over in the new place. Inside one service the objects are copied by the service, and
-their ETags are compared.
+that is not of this move is written over in the new place, and nothing is removed there once all has come. Inside one
+service the objects are copied by the service, and their ETags are compared.
 """
 
 import json
@@ -29,6 +29,8 @@ MAX_ROUNDS = 4  # how often what changed meanwhile is copied before others have 
 MAX_TRIES = 2  # of a file whose copy is not the same
 BATCH_FILES, BATCH_BYTES = 64, 32 << 20  # that are in memory at a time
 MAX_NAMED = 3  # files that a refusal names
+UNVERIFIED = "it is not known to be the same yet: run it again"
+GONE = "it is gone from the old place and stays in the new one: delete it there if nobody needs it"
 CARRIED = {".trash", ".backups", ".obsidian"}  # behind a dot, and yet used by tools, undo and daily notes
 
 
@@ -155,6 +157,7 @@ def move_files(
                     break
             with source.lock():
                 moving.round()
+                moving.fail_unverified()
                 result = moving.result()
                 if not result.failed:
                     finish()
@@ -187,7 +190,7 @@ class _Move:
     target: Store
     journal: MoveJournal
     report: Report
-    total: int = 0
+    wanted: dict[NotePath, Entry] = field(default_factory=dict)  # what the last round found in the old place
     left_out: list[SkippedFile] = field(default_factory=list)
     failed: dict[NotePath, tuple[str, str]] = field(default_factory=dict)  # with the stamp it failed for
     tries: dict[NotePath, int] = field(default_factory=dict)
@@ -197,12 +200,10 @@ class _Move:
         """Bring the new place to what the old one is now; whether anything was different."""
         wanted, self.left_out = _list(self.source)
         there, _ = _list(self.target)
-        self.total = len(wanted)
+        self.wanted = wanted
         if not self.journal.is_complete:
             _refuse_strangers(there.keys() - wanted.keys() - self.journal.copied.keys() - self.journal.planned.keys())
-        gone = [path for path in self.journal.copied if path not in wanted]
-        self._remove(path for path in gone if path in there)
-        self.journal.gone(gone)
+        gone = self._gone(wanted, there)
         self.failed = {path: told for path, told in self.failed.items() if path in wanted}
         todo = [entry for entry in wanted.values() if not self._is_done(entry, there.get(entry.path))]
         for batch in _batches(todo):
@@ -211,15 +212,37 @@ class _Move:
         self._verify(wanted)
         return bool(gone or todo)
 
+    def _gone(self, wanted: dict[NotePath, Entry], there: dict[NotePath, Entry]) -> list[NotePath]:
+        """Take back the copies of what is gone from the old place. Once the move was complete they are only named: the
+        new place may be served, and the old one taken apart."""
+        gone = [path for path in self.journal.copied if path not in wanted]
+        known = [*gone, *self.journal.planned]
+        if known and not wanted:
+            hint = "is it mounted? nothing was removed"
+            raise Conflict("the old place is empty now", hint=hint, path=known[0], current=None)
+        if self.journal.is_complete:
+            self.left_out += [SkippedFile(path, "gone", GONE) for path in gone if path in there]
+            return []
+        self._remove(path for path in gone if path in there)
+        self.journal.gone(gone)
+        return gone
+
+    def fail_unverified(self) -> None:
+        """After the last round: what is not known to be the same has not come."""
+        for path, entry in self.wanted.items():
+            known = self.journal.copied.get(path)
+            if path not in self.failed and (known is None or not known.verified):
+                self._fail(entry, UNVERIFIED)
+
     def result(self) -> MoveResult:
         failed = tuple(SkippedFile(path, "failed", why) for path, (_, why) in sorted(self.failed.items()))
-        same = sum(one.verified for one in self.journal.copied.values())
+        same = sum(one.verified for path, one in self.journal.copied.items() if path in self.wanted)
         return MoveResult(same, len(self.new), sum(self.new.values()), tuple(self.left_out), failed)
 
     def _report(self) -> None:
         """Each file counts twice: copied, and found to be the same."""
-        same = sum(one.verified for one in self.journal.copied.values())
-        self.report(len(self.journal.copied) + same, 2 * self.total)
+        known = [one for path, one in self.journal.copied.items() if path in self.wanted]
+        self.report(len(known) + sum(one.verified for one in known), 2 * len(self.wanted))
 
     def _is_done(self, entry: Entry, there: Entry | None) -> bool:
         if self.failed.get(entry.path, ("",))[0] == entry.stamp:
