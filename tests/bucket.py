@@ -49,6 +49,9 @@ def find_weed() -> str | None:
     return shutil.which("weed", path=str(Path(sys.executable).parent)) or shutil.which("weed")
 
 
+STARTS, START_SECONDS = 4, 25.0
+
+
 class Weed:
     """One `weed mini`, its data in a temporary folder, with every port our own and no word to its vendor."""
 
@@ -61,6 +64,20 @@ class Weed:
             for key, (secret, actions) in _RIGHTS.items()
         ]
         (folder / "s3.json").write_text(json.dumps({"identities": users}))
+        for left in reversed(range(STARTS)):
+            self._start(program, folder)
+            try:
+                self._await_first_put()
+                return
+            except BaseException as error:
+                self.stop()
+                if not left or not isinstance(error, Exception):
+                    said = (folder / "log").read_bytes()[-2000:].decode(errors="replace")
+                    raise RuntimeError(f"SeaweedFS does not answer: {said}") from error
+            shutil.rmtree(folder / "data", ignore_errors=True)
+
+    def _start(self, program: str, folder: Path) -> None:
+        """On ports that were free a moment ago: somebody else may have taken one since, and then it is tried again."""
         ports = _free_ports(len(_PORTS))
         asked = [f"-{name}={port}" for name, port in zip(_PORTS, ports, strict=True)]
         self.port = ports[0]
@@ -74,11 +91,6 @@ class Weed:
             ],
             stdout=self._log, stderr=self._log, env={**os.environ, "TMPDIR": str(folder)}, start_new_session=True,
         )  # fmt: skip
-        try:
-            self._await_first_put()
-        except BaseException:
-            self.stop()
-            raise
 
     def client(self) -> Client:
         """Somebody else's way into the bucket."""
@@ -88,7 +100,7 @@ class Weed:
         )  # fmt: skip
 
     def _await_first_put(self) -> None:
-        until = time.monotonic() + 60
+        until = time.monotonic() + START_SECONDS
         while True:
             try:
                 with socket.create_connection(("127.0.0.1", self.port), 1):

@@ -436,7 +436,7 @@ def test_make_serve_bucket_serves_the_example_notes_and_leaves_nothing(
     environ = os.environ | {"TMPDIR": str(tmp_path)}
     tried = subprocess.Popen(command, cwd=ROOT, env=environ, stderr=subprocess.PIPE, start_new_session=True)
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 150
         ready = b""
         while b'"fresh"' not in ready and time.monotonic() < until:
             with contextlib.suppress(OSError):
