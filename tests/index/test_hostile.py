@@ -3,8 +3,9 @@
 import gc
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,8 +121,13 @@ def peak(text: str, to: Path) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", SHAPES)
+def _each_second(shapes: Iterable[str]) -> list[Any]:
+    """Half of them in make test, the others in make torture: together they take two minutes of a processor."""
+    marks = pytest.mark.slow, pytest.mark.torture
+    return [pytest.param(shape, marks=marks[number % 2]) for number, shape in enumerate(shapes)]
+
+
+@pytest.mark.parametrize("shape", _each_second(SHAPES))
 def test_twice_the_size_takes_twice_the_time_and_memory(shape: str, tmp_path: Path) -> None:
     small, large = SHAPES[shape](SIZE), SHAPES[shape](2 * SIZE)
     to = tmp_path / "index.db"
