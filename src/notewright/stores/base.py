@@ -248,3 +248,25 @@ def make_swap(store: Store, swap: Swap, *, op: OpId, hidden: bool) -> Stored | N
     if seen is not None:
         store.delete(path, seen=seen, op=op, settled=settled, hidden=hidden)
     return None
+
+
+def read_in_turn(store: Store, paths: Sequence[NotePath], *, hidden: bool) -> list[Stored | Problem]:
+    """`read_many` of a store where nothing is gained by several at once."""
+    found: list[Stored | Problem] = []
+    for path in paths:
+        try:
+            found.append(store.read(path, hidden=hidden))
+        except Problem as problem:
+            found.append(problem)
+    return found
+
+
+def swap_in_order(store: Store, swaps: Sequence[Swap], *, op: OpId, hidden: bool) -> list[Swapped]:
+    """`write_many` of a store that is `in_order`."""
+    done: list[Swapped] = []
+    try:
+        for swap in swaps:
+            done.append(make_swap(store, swap, op=op, hidden=hidden))
+    except Problem as problem:
+        done.append(problem)
+    return done

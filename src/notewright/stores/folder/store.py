@@ -25,8 +25,9 @@ from notewright.stores.base import (
     Swapped,
     UnlistedFile,
     Version,
-    make_swap,
     parents,
+    read_in_turn,
+    swap_in_order,
     version_of,
 )
 from notewright.stores.folder import exchange, listing
@@ -131,13 +132,7 @@ class FolderStore:
         return Stored(data, version_of(data), listing.file_entry(path, found))
 
     def read_many(self, paths: Sequence[NotePath], *, hidden: bool = False) -> list[Stored | Problem]:
-        return [self._read_or_problem(path, hidden) for path in paths]
-
-    def _read_or_problem(self, path: NotePath, hidden: bool) -> Stored | Problem:
-        try:
-            return self.read(path, hidden=hidden)
-        except Problem as problem:
-            return problem
+        return read_in_turn(self, paths, hidden=hidden)
 
     # Changing it
 
@@ -177,13 +172,7 @@ class FolderStore:
         return None
 
     def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
-        done: list[Swapped] = []
-        try:
-            for swap in swaps:
-                done.append(make_swap(self, swap, op=op, hidden=hidden))
-        except Problem as problem:
-            done.append(problem)
-        return done
+        return swap_in_order(self, swaps, op=op, hidden=hidden)
 
     def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
         return frozenset()

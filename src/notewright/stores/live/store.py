@@ -20,7 +20,8 @@ from notewright.stores.base import (
     Swapped,
     UnlistedFile,
     Version,
-    make_swap,
+    read_in_turn,
+    swap_in_order,
     version_of,
 )
 from notewright.stores.live.document import Document
@@ -70,13 +71,7 @@ class LiveStore:
             return document.now() if not document.saved() and document.path == path and document.file else None
 
     def read_many(self, paths: Sequence[NotePath], *, hidden: bool = False) -> list[Stored | Problem]:
-        return [self._read_or_problem(path, hidden) for path in paths]
-
-    def _read_or_problem(self, path: NotePath, hidden: bool) -> Stored | Problem:
-        try:
-            return self.read(path, hidden=hidden)
-        except Problem as problem:
-            return problem
+        return read_in_turn(self, paths, hidden=hidden)
 
     # Changing it
 
@@ -184,13 +179,7 @@ class LiveStore:
             self._documents.gone(document)
 
     def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
-        done: list[Swapped] = []
-        try:
-            for swap in swaps:
-                done.append(make_swap(self, swap, op=op, hidden=hidden))
-        except Problem as problem:
-            done.append(problem)
-        return done
+        return swap_in_order(self, swaps, op=op, hidden=hidden)
 
     def next_write_in(self, path: NotePath) -> float | None:
         return None
