@@ -19,7 +19,7 @@ from notewright.errors import Invalid, TooLarge, Unavailable
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, Version, version_of
 from notewright.stores.live.log import LiveLog
-from notewright.stores.live.text import changes, file_bytes, likeness, put_changes
+from notewright.stores.live.text import changes, distance, file_bytes, put_changes
 
 NAME = "contents"  # of the text in a document, as Lens's clients call it
 MOST_BYTES = 10_485_760  # of a live text
@@ -201,11 +201,11 @@ class Document:
 
     def nearest(self, text: str) -> Version | None:
         """The version of which `text` is the smallest change, the latest of equals; None: the text of now."""
-        best, least = None, likeness(self.text(), text)
+        best, least = None, distance(self.text(), text)
         for version in (*reversed(self._texts), *reversed(self._shown)):
             if least == 0:
                 break
-            if (far := likeness(self.text_at(version), text)) < least:
+            if (far := distance(self.text_at(version), text)) < least:
                 best, least = version, far
         return best
 

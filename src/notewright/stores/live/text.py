@@ -132,6 +132,6 @@ def _byte_offsets(old: str, wanted: list[TextChange]) -> list[tuple[int, int]]:
     return places
 
 
-def likeness(one: str, other: str) -> int:
+def distance(one: str, other: str) -> int:
     """How far apart two texts are: the characters of the smallest change between them."""
     return sum(change.end - change.start + len(change.new) for change in changes(one, other))
