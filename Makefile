@@ -40,13 +40,13 @@ serve-bucket: install
 	$(BIN)/python -m tools.serve_bucket $(PORT)
 
 test: install system clients
-	$(BIN)/pytest -n 2 --dist loadfile -m "not torture"
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not torture"
 
 check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not torture"
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not torture"
 	@echo "make check left out the tests marked slow (make test runs them) and torture (make torture)."
 	@test -e $(CLIENTS) || echo "It left out the tests with npm's OpenID provider and MCP clients too:" \
 	  "they are not installed (make clients, or make test, which installs them first)."

@@ -118,8 +118,20 @@ def refuse_missing_service(report: Report) -> Report:
     return report
 
 
+# A file is run by one process: those that take a minute begin first, else all wait for the last of them.
+LONG = (
+    "test_bench.py",
+    "test_dist.py",
+    "test_workers.py",
+    "test_bucket.py",
+    "test_hostile.py",
+    "test_security_hidden.py",
+)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     found.prepare(items, torture=found.is_torture(config))
+    items.sort(key=lambda item: item.path.name not in LONG)
 
 
 def left_out(reasons: Iterable[str]) -> list[str]:

@@ -145,7 +145,8 @@ def large(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_a_long_grep_says_how_far_it_is_and_stops_when_nobody_waits(large: Path) -> None:
     server = Served(large).greet()
-    server.text("grep", pattern="not in any note")  # everything is indexed from here on
+    while "indexing" in server.text("grep", pattern="not in any note"):
+        time.sleep(0.1)
     number = server.ask("tools/call", {"name": "grep", "arguments": SLOW, "_meta": {"progressToken": "p"}})
     heard = server.hear()
     assert heard["method"] == "notifications/progress", heard

@@ -134,6 +134,7 @@ def test_what_a_deleted_note_was_called_may_be_claimed_by_another(cairn: OpenDes
 def test_without_its_history_a_dangling_link_is_known_by_what_is_written(cairn: OpenDesk) -> None:
     desk = cairn({"old": "---\naliases: [JW]\n---\n", "a": "[[JW]] [[old]]"})
     desk.json("delete", path="old")
+    desk.ws.follower.wait(30)
     desk.ws.ledger.trim(keep_days=0, keep_bytes=0, now=list_changes(desk.ws, Past())[0].at + 1)
     assert ends(desk, "outgoing", path="a") == ["JW", "old"]
     assert ends(desk, "incoming", path="old") == ["a"]
