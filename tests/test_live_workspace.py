@@ -14,6 +14,7 @@ from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.changes import live as engine_live
 from notewright.engine.changes.history import list_changes, undo
+from notewright.engine.dialects.octarine import fetch_copy
 from notewright.engine.find.search import parse_query, search
 from notewright.engine.library import Library
 from notewright.engine.move import move
@@ -123,6 +124,23 @@ def test_an_agent_that_names_no_version_changes_what_it_was_last_shown(opened: O
     assert str(ann.text) == (root / A).read_text() == "# A\n\nwhole new text\ntyped\n"
     put(agent, A, b"# A\n\nand again\n")
     assert str(ann.text) == (root / A).read_text() == "# A\n\nand again\ntyped\n", "it never saw what was typed"
+
+
+def test_what_was_typed_stays_when_its_typist_has_gone_before_the_agent_writes(
+    opened: Open, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents_module, "IDLE_S", 0.0)
+    ws = opened()
+    assert ws.live is not None
+    agent = Call(Library(lambda: [ws]), Actor("bot", "agent", "octarine", ""), Session("agent")).workspace
+    shown = fetch_copy(agent, A)
+    ann = Person(open_note(ws))
+    ann.type("typed\n")
+    until(lambda: (root / A).read_text().endswith("typed\n"))
+    ws.live.release(ann.document)
+    until(lambda: ws.live is not None and not ws.live.all_open())
+    put(agent, A, b"whole\n" + shown.data)
+    assert (root / A).read_text() == "whole\n# A\n\nfirst\ntyped\n"
 
 
 def test_an_editor_that_saves_an_old_text_of_ours_unchanged_changes_nothing(opened: Open, root: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from notewright.accounts import limits_files
-from notewright.accounts.limits import MemoryRateLimits, RateLimits, Window
+from notewright.accounts.limits import MAX_NOTED, MemoryRateLimits, RateLimits, Window
 from notewright.accounts.limits_files import FileRateLimits
 from notewright.errors import Limited, Unavailable
 
@@ -63,6 +63,22 @@ def refusal(traffic: RateLimits, caller: str, windows: list[Window]) -> Limited:
     with pytest.raises(Limited) as refused:
         traffic.count(caller, windows)
     return refused.value
+
+
+# ---- notes of a session -------------------------------------------------------------------------------
+
+
+def test_the_last_digests_of_a_session_are_remembered_by_name(traffic: RateLimits) -> None:
+    digests = {number: f"{number:064x}" for number in range(1, 3 * MAX_NOTED)}
+    for number, digest in digests.items():
+        traffic.note("one", "often", digest)
+        traffic.note("one", f"note {number}", digest)
+    newest = max(digests)
+    assert traffic.noted("one", "often") == traffic.noted("one", f"note {newest}") == digests[newest]
+    assert traffic.noted("one", f"note {newest - MAX_NOTED // 2}") is not None
+    assert traffic.noted("one", "note 1") is None, "so many, and no more"
+    traffic.note("one", "often", "")
+    assert (traffic.noted("one", "often"), traffic.noted("two", "often")) == ("", None)
 
 
 # ---- calls --------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from notewright.errors import Limited
 
+MAX_NOTED = 200  # digests of one session
 MAX_REMEMBERED = 10_000  # callers, and sessions; more are forgotten, the longest unused first
 
 
@@ -50,6 +51,14 @@ class RateLimits(Protocol):
         """Whether `once` was asked."""
         ...
 
+    def note(self, session: str, what: str, digest: str) -> None:
+        """Remember a SHA-256 (or nothing, "") under a name; of a session the last MAX_NOTED."""
+        ...
+
+    def noted(self, session: str, what: str) -> str | None:
+        """What was remembered last under this name."""
+        ...
+
     def end(self, session: str) -> None:
         """It lives no more, and will not again."""
         ...
@@ -79,6 +88,7 @@ class _Session:
     used: float
     ended: bool = False
     marks: set[str] = field(default_factory=set)
+    notes: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
 
 class MemoryRateLimits:
@@ -127,6 +137,19 @@ class MemoryRateLimits:
         with self._lock:
             known = self._sessions.get(session)
             return known is not None and what in known.marks
+
+    def note(self, session: str, what: str, digest: str) -> None:
+        with self._lock:
+            notes = self._session_of(session).notes
+            notes[what] = digest
+            notes.move_to_end(what)
+            if len(notes) > MAX_NOTED:
+                notes.popitem(last=False)
+
+    def noted(self, session: str, what: str) -> str | None:
+        with self._lock:
+            known = self._sessions.get(session)
+            return None if known is None else known.notes.get(what)
 
     def end(self, session: str) -> None:
         with self._lock:

@@ -2,8 +2,8 @@
 
 A caller is a file of call times, eight bytes each, so that the call before which a window began is found by one read,
 however many calls the window holds. A session is a folder of empty files: when it was used, that it ended, and what was
-said once, which is whoever could create the file. Nothing waits for the disk, and a power cut may take all of it. Where
-the folder cannot be used each process counts for itself.
+said once, which is whoever could create the file; one file holds what is noted in it, the newest at its end. Nothing
+waits for the disk, and a power cut may take all of it. Where the folder cannot be used each process counts for itself.
 
 The folder is in memory where the system has a place for that (`/dev/shm`).
 """
@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from notewright.accounts.limits import MAX_REMEMBERED, MemoryRateLimits, Window, limited
+from notewright.accounts.limits import MAX_NOTED, MAX_REMEMBERED, MemoryRateLimits, Window, limited
 from notewright.errors import Unavailable
 from notewright.locks import EXCLUSIVE, SHARED, lock_file, locked_file
 
@@ -35,6 +35,7 @@ SWEEP = 256  # calls of this process between two looks at how many callers and s
 AHEAD_SECONDS = 1.0  # a call that lies further in the future was counted before somebody set the clock back
 WAIT_SECONDS = 0.25  # for another process that counts a call of the same caller, which takes microseconds
 _TIME = struct.Struct("d")
+_NOTE = struct.Struct("16s32s")  # the digest of a name, and the one that is noted under it
 
 
 def _or_alone(method: Callable[Concatenate["FileRateLimits", P], T]) -> Callable[Concatenate["FileRateLimits", P], T]:
@@ -146,6 +147,32 @@ class FileRateLimits:
     @_or_alone
     def marked(self, session: str, what: str) -> bool:
         return (self._sessions / _digest(session) / _digest(what)).exists()
+
+    @_or_alone
+    def note(self, session: str, what: str, digest: str) -> None:
+        folder = self._sessions / _digest(session)
+        if not folder.exists():
+            _use(folder, self._clock())
+        with locked_file(folder / "notes", EXCLUSIVE, WAIT_SECONDS) as handle:
+            end = os.fstat(handle).st_size
+            if end >= 2 * MAX_NOTED * _NOTE.size:
+                notes = [*_NOTE.iter_unpack(os.pread(handle, end, 0))]
+                last = sorted({key: place for place, (key, _) in enumerate(notes)}.values())[-MAX_NOTED:]
+                kept = b"".join(_NOTE.pack(*notes[place]) for place in last)
+                os.pwrite(handle, kept, 0)
+                os.ftruncate(handle, end := len(kept))
+            os.pwrite(handle, _NOTE.pack(bytes.fromhex(_digest(what)), bytes.fromhex(digest)), end)
+
+    @_or_alone
+    def noted(self, session: str, what: str) -> str | None:
+        try:
+            notes = (self._sessions / _digest(session) / "notes").read_bytes()
+        except FileNotFoundError:
+            return None
+        key = bytes.fromhex(_digest(what))
+        whole = len(notes) - len(notes) % _NOTE.size
+        found = [value for name, value in _NOTE.iter_unpack(notes[:whole]) if name == key]
+        return (found[-1].hex() if any(found[-1]) else "") if found else None
 
     @_or_alone
     def end(self, session: str) -> None:

@@ -75,8 +75,13 @@ def fetch(ws: Workspace, path: NotePath) -> Stored:
         stored = ws.store.read(path)
     except NotFound:
         raise missing(ws, path) from None
+    return note_shown(ws, stored)
+
+
+def note_shown(ws: Workspace, stored: Stored) -> Stored:
+    """Remember that the caller is shown this: what they write next is a change of it, where texts are merged."""
     if ws.shown is not None:
-        ws.shown[path] = stored.version
+        ws.shown[stored.entry.path] = stored.version
     return stored
 
 

@@ -1,7 +1,7 @@
 """The one value every verb of the engine takes: where the notes are, who asks, and what holds here."""
 
 import time
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 from zoneinfo import ZoneInfo
@@ -72,6 +72,14 @@ class IndexFollower(Protocol):
     def close(self) -> None: ...
 
 
+class ShownVersions(Protocol):
+    """Which version of a note a caller was shown last, of the notes it was shown lately."""
+
+    def get(self, path: NotePath, /) -> str | None: ...
+
+    def __setitem__(self, path: NotePath, version: str, /) -> None: ...
+
+
 class NoIndexer:
     """Nobody follows: for tests and tools that file what they write themselves."""
 
@@ -132,7 +140,7 @@ class Workspace:
     clock: Callable[[], float] = time.time
     heard: Callable[["Workspace", Change], None] = _unheard  # told of every change set that is done, whoever did it
     live: "LiveDocuments | None" = None  # where notes can be opened as shared documents
-    shown: MutableMapping[NotePath, str] | None = None  # the versions this caller was shown last, where that matters
+    shown: ShownVersions | None = None  # the versions this caller was shown last, where that matters
 
     def by(self, actor: Actor) -> "Workspace":
         """The same notes, asked for by somebody."""

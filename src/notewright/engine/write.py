@@ -10,10 +10,11 @@ from notewright.engine.changes.commit import (
     Drop,
     Plan,
     Put,
-    as_shown,
+    carry_over,
     commit,
     commit_latest,
     edit,
+    replace_shown,
     text_of,
 )
 from notewright.engine.dialects.copies import TRASH
@@ -26,7 +27,7 @@ from notewright.index.base import Selection
 from notewright.notes.edits.edit import Edit, apply, apply_all, may_apply_again
 from notewright.notes.links.resolve import link_key
 from notewright.notes.path import NotePath, name_problem, path_key
-from notewright.stores.base import Stored, Version, version_of
+from notewright.stores.base import Version, version_of
 
 TRIES = 8
 
@@ -189,8 +190,8 @@ def overwrite(ws: Workspace, path: NotePath, data: bytes, *, seen: Version, summ
         if shown is None:
             hint, now = "read it again", old.version
             raise Conflict(f"{path} changed since version {seen}", hint=hint, path=path, current=now, now=old.data)
-        data = ws.store.rebase(path, data, seen=shown.version, onto=old)
-    return _replace(ws, path, data, old, summary)
+        return _replace(ws, carry_over(ws, old, data, shown), summary)
+    return _replace(ws, Put(path, data, old), summary)
 
 
 def put(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> Written:
@@ -202,17 +203,19 @@ def put(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> Wri
                 old = ws.store.read(path)
             except NotFound:
                 return create(ws, path, data, summary=summary)
-            return _replace(ws, path, data, as_shown(ws, old), summary)
+            return _replace(ws, replace_shown(ws, old, data), summary)
         except (Conflict, Exists, NotFound):
             if attempt == TRIES - 1:
                 raise
     raise AssertionError("the last attempt returns or raises")
 
 
-def _replace(ws: Workspace, path: NotePath, data: bytes, old: Stored, summary: str) -> Written:
+def _replace(ws: Workspace, step: Put, summary: str) -> Written:
+    path, data, old = step.path, step.data or b"", step.old
+    assert old is not None
     if data == old.data:
         return Written(path, old.version, False, None, len(data), old.data)
-    done = commit(ws, Plan((Put(path, data, old),), summary or f"overwrote {path}"))
+    done = commit(ws, Plan((step,), summary or f"overwrote {path}"))
     return Written(path, done.versions.get(path) or version_of(data), False, done.id, len(data), old.data)
 
 

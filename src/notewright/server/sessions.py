@@ -1,8 +1,8 @@
 """Sessions over HTTP: an id that any worker can check, and a little memory beside it.
 
 The id is signed, not remembered: it holds when it was made and by whom, and is good in every process that has the key.
-That it is alive, and what was said once under it, is remembered by all workers together (`RateLimits`); what else a
-surface keeps for its client is small, bounded, and each worker's own.
+That it is alive, what was said once under it and which versions it was shown is remembered by all workers together
+(`RateLimits`); what else a surface keeps for its client is small, bounded, and each worker's own.
 """
 
 import base64
@@ -16,6 +16,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from notewright.accounts.limits import MemoryRateLimits, RateLimits
+from notewright.engine.workspace import ShownVersions
+from notewright.notes.path import NotePath
 from notewright.surfaces.base import Session
 
 IDLE_SECONDS = 30 * 60.0
@@ -50,6 +52,22 @@ class _Shared(Session):
 
     def once(self, what: str) -> bool:
         return self._traffic.once(self._name, f"once {what}")
+
+    def shown(self, workspace: str) -> ShownVersions:
+        return _SharedShown(self._traffic, self._name, workspace)
+
+
+class _SharedShown:
+    """Whichever worker showed it."""
+
+    def __init__(self, traffic: RateLimits, session: str, workspace: str) -> None:
+        self._traffic, self._session, self._workspace = traffic, session, workspace
+
+    def get(self, path: NotePath, /) -> str | None:
+        return self._traffic.noted(self._session, f"shown {self._workspace} {path}")
+
+    def __setitem__(self, path: NotePath, version: str, /) -> None:
+        self._traffic.note(self._session, f"shown {self._workspace} {path}", version)
 
 
 class Sessions:

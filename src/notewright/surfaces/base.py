@@ -41,10 +41,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NoReturn, Protocol
 
-from notewright.accounts.limits import Window
+from notewright.accounts.limits import MAX_NOTED, Window
 from notewright.engine.indexing.large_notes import say_unread
 from notewright.engine.library import Library
-from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
+from notewright.engine.workspace import CALL_SECONDS, ShownVersions, Workspace, with_timeout
 from notewright.errors import Invalid, Problem
 from notewright.ledger.base import Actor
 from notewright.notes.path import NotePath
@@ -61,12 +61,10 @@ Transport = Literal["stdio", "http"]
 class LastShown(OrderedDict[NotePath, str]):
     """The last version of each note that a client was shown; of so many notes."""
 
-    MOST = 200
-
     def __setitem__(self, path: NotePath, version: str) -> None:
         super().__setitem__(path, version)
         self.move_to_end(path)
-        if len(self) > self.MOST:
+        if len(self) > MAX_NOTED:
             self.popitem(last=False)
 
 
@@ -81,7 +79,7 @@ class Session:
         self._done: set[str] = set()
         self._shown: dict[str, LastShown] = {}
 
-    def shown(self, workspace: str) -> "LastShown":
+    def shown(self, workspace: str) -> ShownVersions:
         """The versions of notes this client was shown last, of one workspace."""
         with self.lock:
             return self._shown.setdefault(workspace, LastShown())

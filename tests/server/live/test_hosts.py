@@ -18,8 +18,8 @@ from notewright.errors import Unavailable
 from notewright.ledger.base import Actor
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.notes.path import NotePath
-from notewright.server.live.forwarding import _reachable
 from notewright.server.live.rooms import Room, Rooms
+from notewright.stores.live.host_socket import reachable
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def place_of(server: LiveServer) -> Path:
 def joins(place: Path, doc_id: str) -> socket.socket:
     """Another process, which asks to join a document for a client of its own."""
     wire = socket.socket(socket.AF_UNIX)
-    with _reachable(place) as name:
+    with reachable(place) as name:
         assert until(lambda: wire.connect_ex(name) == 0)
     asked = {"ask": "join", "doc": doc_id, "actor": asdict(Actor()), "writes": True}
     for message in (json.dumps(asked).encode(), b""):

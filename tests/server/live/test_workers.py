@@ -1,9 +1,12 @@
 """Several processes behind one address: clients of one document meet, whichever process they came to."""
 
 import contextlib
+import http.client
+import json
 import os
 import re
 import signal
+import socket
 import stat
 import subprocess
 import time
@@ -37,9 +40,9 @@ class Team:
         """The worker that has the live documents."""
         return next((pid for pid in self.workers() if any(file.endswith("live.lock") for file in _open(pid))), None)
 
-    def worker_of(self, client: LiveClient) -> int:
+    def worker_of(self, wire: socket.socket) -> int:
         """The worker that a client is connected to."""
-        mine = f"{client.wire.socket.getsockname()[1]:04X}"
+        mine = f"{wire.getsockname()[1]:04X}"
         lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         inode = next(one[9] for one in lines if one[1].endswith(f":{self.port:04X}") and one[2].endswith(f":{mine}"))
         return next(pid for pid in self.workers() if f"socket:[{inode}]" in _open(pid))
@@ -63,14 +66,51 @@ class Team:
         ):
             wire = stack.enter_context(connect(address, compression=None, ping_interval=None, close_timeout=1))
             client = LiveClient(wire)
-            if (worker is None or self.worker_of(client) == worker) and client.until(lambda: client.synced):
+            if (worker is None or self.worker_of(wire.socket) == worker) and client.until(lambda: client.synced):
                 return client, stack.pop_all()
         return None
+
+    @contextlib.contextmanager
+    def tools(self, worker: int, session: dict[str, str]) -> Iterator["Tools"]:
+        """Calls of one session that this worker answers."""
+        while True:
+            line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+            line.request("GET", "/ready")
+            line.getresponse().read()
+            if self.worker_of(line.sock) == worker:
+                break
+            line.close()
+        with contextlib.closing(line):
+            yield Tools(line, session)
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         answer = LiveServer(self.port, None, self.place).ask(method, path, body)  # type: ignore[arg-type]
         assert answer.status == 200, answer.status
         return bytes(answer.data)  # type: ignore[attr-defined]
+
+
+@dataclass
+class Tools:
+    """Calls of `second_brain`, whose tools name no version, over one connection."""
+
+    line: http.client.HTTPConnection
+    session: dict[str, str]
+
+    def __call__(self, tool: str, **args: str) -> str:
+        if not self.session:
+            about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
+            self._post({"id": 0, "method": "initialize", "params": about})
+            self._post({"method": "notifications/initialized"})
+        told = self._post({"id": 1, "method": "tools/call", "params": {"name": tool, "arguments": args}})
+        return str(json.loads(told)["result"]["content"][0]["text"])
+
+    def _post(self, message: dict[str, object]) -> bytes:
+        head = {"accept": "application/json", "content-type": "application/json"} | self.session
+        self.line.request("POST", "/mcp/second_brain", json.dumps({"jsonrpc": "2.0"} | message), head)
+        answer = self.line.getresponse()
+        if session := answer.headers.get("mcp-session-id"):
+            self.session["mcp-session-id"] = session
+        return answer.read()
 
 
 def _open(pid: int) -> list[str]:
@@ -142,6 +182,27 @@ def test_clients_at_different_workers_meet_and_survive_the_one_that_dies(tmp_pat
         with team.client() as ann:
             assert ann.has("After.")
     assert "After." in (place / "notes" / "Tea.md").read_text(), "what was typed is in the file at the end"
+
+
+def test_a_tool_at_any_worker_changes_the_text_that_its_session_was_last_shown(tmp_path: Path) -> None:
+    with served(tmp_path) as team:
+        assert until(lambda: len(team.workers()) == 2 and team.host() is not None, 30)
+        host = team.host() or 0
+        other = next(pid for pid in team.workers() if pid != host)
+        file, session = tmp_path / "notes" / "Tea.md", dict[str, str]()
+        with team.client() as ann, team.tools(host, session) as at_host, team.tools(other, session) as at_other:
+            readers = (at_other, "one"), (at_host, "two")
+            for tools, word in readers:
+                before = tools("read", path="Tea.md")
+                ann.type(f"Typed {word}.\n")
+                assert until(lambda: f"Typed {word}." in file.read_text(), 20)  # noqa: B023
+                at_other("write", path="Tea.md", content=f"Written {word}.\n{before}")
+                assert ann.has(f"Written {word}.")
+                at_other("write", path="Tea.md", content=f"Again {word}.\n{before}")
+                assert ann.has(f"Again {word}.") and until(lambda: file.read_text() == str(ann.text), 20)
+        assert "Written" not in str(ann.text), "the second text is one without it"
+        for word in ("Typed one.", "Typed two.", "Again one.", "Again two.", "Steep it."):
+            assert str(ann.text).count(word) == 1, word
 
 
 def test_a_server_that_is_killed_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:

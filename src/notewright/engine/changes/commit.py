@@ -42,13 +42,15 @@ _Waiting = tuple[TextEdit, Change, Edited | Problem]  # its change, or the last 
 class Put:
     """A file is to hold `data`. `old` is the file as it was read for the plan, None where nothing may be.
 
-    `source` names the file it comes from, in a move; without `data` it gets the source's bytes unchanged.
+    `source` names the file it comes from, in a move; without `data` it gets the source's bytes unchanged. `wrote` is
+    the version of what its writer wrote, where `data` is that carried over to a newer text than they were shown.
     """
 
     path: NotePath
     data: bytes | None
     old: Stored | None
     source: NotePath | None = None
+    wrote: Version | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +142,9 @@ def _edit(asked: TextEdit) -> Edited:
         shown = ws.store.recall(path, seen)
         if shown is not None:
             new = _bytes(path, asked.change(text_of(path, shown.data)))
-            after = text_of(path, ws.store.rebase(path, new, seen=shown.version, onto=old))
-            return _edited(ws, old, before, after, asked.summary)
-    return _edited(ws, old, before, _changed_text(asked, before, old.version), asked.summary)
+            return _edited(ws, before, carry_over(ws, old, new, shown), asked.summary)
+    new = _bytes(path, _changed_text(asked, before, old.version))
+    return _edited(ws, before, Put(path, new, old), asked.summary)
 
 
 def _changed_text(asked: TextEdit, before: str, version: Version) -> str:
@@ -154,24 +156,31 @@ def _changed_text(asked: TextEdit, before: str, version: Version) -> str:
     return asked.change(before)
 
 
-def as_shown(ws: Workspace, old: Stored) -> Stored:
-    """A file as its writer, who names no version, last saw it, where the store can make a change of that to what is
-    there now; else as it is."""
+def replace_shown(ws: Workspace, old: Stored, data: bytes) -> Put:
+    """Put `data`, whose writer names no version, where `old` is: as a change of the text they were last shown, where
+    the store knows that text."""
     path = old.entry.path
-    last = (ws.shown or {}).get(path)
+    last = ws.shown.get(path) if ws.shown is not None else None
     shown = ws.store.recall(path, last) if last and last != old.version else None
-    return shown or old
+    return Put(path, data, old) if shown is None else carry_over(ws, old, data, shown)
 
 
-def _edited(ws: Workspace, old: Stored, before: str, after: str, summary: str) -> Edited:
+def carry_over(ws: Workspace, old: Stored, data: bytes, shown: Stored) -> Put:
+    """The change that made `data` of what was shown, made to what is there now."""
     path = old.entry.path
-    if after == before:
-        return Edited(path, before, after, old.version, None)
-    done = _perform(ws, Plan((Put(path, _bytes(path, after), old),), summary))
+    both = ws.store.rebase(path, data, seen=shown.version, onto=old)
+    return Put(path, both, old, wrote=version_of(data))
+
+
+def _edited(ws: Workspace, before: str, step: Put, summary: str) -> Edited:
+    path, data = step.path, step.data or b""
+    if step.old is not None and data == step.old.data:
+        return Edited(path, before, before, step.old.version, None)
+    done = _perform(ws, Plan((step,), summary))
     if path in done.merged:
         now = ws.store.read(path, hidden=path.is_hidden)
         return Edited(path, before, text_of(path, now.data), now.version, done.id)
-    return Edited(path, before, after, done.versions[path] or "", done.id)
+    return Edited(path, before, text_of(path, data), done.versions[path] or "", done.id)
 
 
 def edit_together(first: TextEdit, take: Callable[[TextEdit], list[TextEdit]], *, max_tries: int = 8) -> None:
@@ -393,7 +402,10 @@ def _carried_out(ws: Workspace, plan: Plan) -> Done:
         raise outcome.cause or Internal("a change was taken back without a reason")
     versions = {step.path: _version(outcome.sights.get(step.path)) for step in plan.steps}
     if ws.shown is not None:  # the writer knows what they wrote, and not what others typed meanwhile
-        ws.shown.update((step.path, step.after or "") for step in change.steps if step.path in ws.shown)
+        wrote = {step.path: step.wrote for step in plan.steps if isinstance(step, Put)}
+        for step in change.steps:
+            if ws.shown.get(step.path) is not None:
+                ws.shown[step.path] = wrote.get(step.path) or step.after or ""
     return Done(change.id, versions, outcome.merged, outcome.kept)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from notewright.engine.changes.commit import Plan, Put, as_shown, commit_latest, read_or_none
+from notewright.engine.changes.commit import Plan, Put, commit_latest, read_or_none, replace_shown
 from notewright.engine.indexing.ready import from_snapshot, wait
 from notewright.engine.read import created, decode, exists, listing, missing
 from notewright.engine.workspace import Workspace
@@ -106,7 +106,7 @@ def write_stamped(
         admit(ws, path, len(data))
         made[:] = [StampedWrite(path, whole, old is None, _size(text) - _size(before or ""), None)]
         return Plan(
-            (Put(path, data, None if old is None else as_shown(ws, old)),),
+            (Put(path, data, None) if old is None else replace_shown(ws, old, data),),
             f"{'overwrote' if old else 'created'} {path}",
         )
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Literal
 
-from notewright.engine.changes.commit import Plan, Put, as_shown, commit_latest, text_of
+from notewright.engine.changes.commit import Plan, Put, commit_latest, replace_shown, text_of
 from notewright.engine.dialects.copies import BACKUPS, Dotted, copy_name
 from notewright.engine.find.grep import PATTERN_SECONDS, Find, FoundIn, find_text, places
 from notewright.engine.indexing.ready import is_fresh
-from notewright.engine.read import created, indexed_file
+from notewright.engine.read import created, indexed_file, note_shown
 from notewright.engine.symlinks import real_path, sees_through_symlinks
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import admit
@@ -130,7 +130,7 @@ def fetch_copy(ws: Workspace, path: NotePath) -> Stored:
         size = 0  # `read` knows why
     if size > ws.limits.note_bytes:
         raise TooLarge(f"{path} has {size:,} bytes", size=size, limit=ws.limits.note_bytes, path=path)
-    return ws.store.read(path, hidden=bool(dotted))
+    return note_shown(ws, ws.store.read(path, hidden=bool(dotted)))
 
 
 def _sees_copy(ws: Workspace, path: NotePath) -> bool:
@@ -150,8 +150,8 @@ def replace_with_copy(ws: Workspace, path: NotePath, data: bytes, *, overwrite: 
         if old is not None and not overwrite:
             raise Exists(f"{path} is there already", hint="allow overwriting", path=path)
         backup = None if old is None else backup_place(ws, path, ws.clock())
-        outcome[:] = [Replaced(path, old is None, len(data), version_of(data), backup)]
-        steps = [Put(path, data, None if old is None else as_shown(ws, old))]
+        steps = [Put(path, data, None) if old is None else replace_shown(ws, old, data)]
+        outcome[:] = [Replaced(path, old is None, len(steps[0].data or b""), version_of(steps[0].data or b""), backup)]
         if backup is not None and old is not None:
             steps.insert(0, Put(backup, old.data, None))
         return Plan(tuple(steps), f"{'created' if old is None else 'overwrote'} {path}")

@@ -5,9 +5,8 @@ listens on a Unix socket in the state directory of the workspace, for its owner 
 behalf of a client, after it has found out who that is and what they may do; then it passes frames to and fro. When the
 host dies, the connections end, their clients come again, and whichever process they come to takes the lock.
 
-On the socket a message is its length (four bytes) and its bytes. The first from a client is JSON: what is asked, of
-which document, for whom. The first from the host is JSON: {} or the problem. After a join, each message from the host
-begins with a byte that says whether a frame follows or the end.
+How they talk is in `stores/live/host_socket.py`. After a join, each message from the host begins with a byte that says
+whether a frame follows or the end.
 """
 
 import asyncio
@@ -16,9 +15,8 @@ import json
 import logging
 import os
 import socket
-import struct
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -33,14 +31,20 @@ from notewright.server.http_status import STATUS
 from notewright.server.live.documents import DocumentNames, no_such_document
 from notewright.server.live.outbox import GOING, Outbox
 from notewright.server.live.rooms import Member, Rooms
+from notewright.stores.live.host_socket import (
+    LENGTH,
+    MAX_MESSAGE,
+    SOCKET,
+    packed,
+    raise_problem,
+    reachable,
+    told_problem,
+)
 
 if TYPE_CHECKING:  # loads pycrdt
     from notewright.stores.live.documents import LiveDocuments
 
 log = logging.getLogger(__name__)
-SOCKET = "live.sock"
-MAX_SOCKET_PATH = 100  # bytes; systems take 103 or 107
-MAX_MESSAGE = 64 << 20
 TRIES, PAUSE_SECONDS = 15, 0.2  # until a host is found
 LOOK_SECONDS = 0.5  # between two looks at whether we became one
 THREADS = 16
@@ -50,9 +54,7 @@ KEPT_SECONDS = 20.0  # for an update to be on disk
 CLOSE_SECONDS = 2.0  # for other processes to hear that we end
 STALLED_SECONDS = 20.0  # for which a process may take nothing of what it is sent
 _FRAME, _END = b"\x00", b"\x01"
-_LENGTH = struct.Struct(">I")
-_KINDS = {kind.code: kind for kind in Problem.__subclasses__()}
-Ask = Literal["names", "id_of", "exists", "state", "update", "new"]
+Ask = Literal["names", "id_of", "exists", "state", "update", "new", "recall", "rebase"]
 T = TypeVar("T")
 
 
@@ -187,19 +189,16 @@ class LiveHosts:
 
     async def _ask(self, ws: Workspace, asked: dict[str, Any], body: bytes = b"") -> "_Wire":
         place = self._state / ws.store.identity / SOCKET
-        with _reachable(place) as name:
+        with reachable(place) as name:
             reader, writer = await asyncio.open_unix_connection(name)
         wire = _Wire(reader, writer)
         try:
             await wire.send(json.dumps(asked).encode())
             await wire.send(body)
-            problem = json.loads(await wire.next())
+            raise_problem(await wire.next())
         except BaseException:
             wire.close()
             raise
-        if problem:
-            wire.close()
-            raise _problem(problem)
         return wire
 
 
@@ -212,6 +211,8 @@ def perform(live: "LiveDocuments", ask: Ask, doc: str, actor: Actor, body: bytes
         return live.id_of(NotePath(doc)).encode()
     if ask == "new":
         return live.new(doc or None).encode()
+    if ask in ("recall", "rebase"):
+        return live.answer(ask, NotePath(doc), body)
     document = live.open(doc)
     try:
         if ask == "exists":
@@ -289,7 +290,7 @@ class _Host:
                     live = self.rooms.live
                     answer = await self._threads.run(perform, live, asked["ask"], asked["doc"], actor, body)
             except Problem as problem:
-                return await wire.send(json.dumps(_record(problem)).encode())
+                return await wire.send(told_problem(problem))
             await wire.send(b"{}")
             if member is not None:
                 await _pass_on(wire, member)
@@ -349,13 +350,13 @@ class _Wire:
         """OSError where the other process has gone."""
         if self._writer.is_closing():  # uvloop has a RuntimeError for it
             raise ConnectionResetError
-        self._writer.write(_LENGTH.pack(len(message)) + message)
+        self._writer.write(packed(message))
         async with asyncio.timeout(STALLED_SECONDS):
             await self._writer.drain()
 
     async def next(self) -> bytes:
         """EOFError at the end."""
-        (size,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
+        (size,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
         if size > MAX_MESSAGE:
             raise EOFError
         return await self._reader.readexactly(size)
@@ -364,21 +365,13 @@ class _Wire:
         self._writer.close()
 
 
-def _record(problem: Problem) -> dict[str, Any]:
-    return {"code": problem.code, "message": problem.message, "hint": problem.hint, "details": problem.details}
-
-
-def _problem(record: dict[str, Any]) -> Problem:
-    return _KINDS[record["code"]](record["message"], hint=record["hint"], **record["details"])
-
-
 def _bound(place: Path) -> socket.socket:
     """The socket, where one that a dead host left may lie; only its owner may connect."""
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     place.unlink(missing_ok=True)
     bound = socket.socket(socket.AF_UNIX)
     try:
-        with _reachable(place) as name:
+        with reachable(place) as name:
             bound.bind(name)
         os.chmod(place, 0o600)
     except BaseException:
@@ -394,16 +387,3 @@ def _file_at(place: Path) -> tuple[int, int] | None:
         found = place.stat()
         return found.st_dev, found.st_ino
     return None
-
-
-@contextlib.contextmanager
-def _reachable(place: Path) -> Iterator[str]:
-    """The address of a socket, whose name may be longer than an address: then by way of its open folder."""
-    if len(os.fsencode(place)) <= MAX_SOCKET_PATH:
-        yield str(place)
-        return
-    folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{place.name}"
-    finally:
-        os.close(folder)

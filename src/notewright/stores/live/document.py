@@ -47,6 +47,13 @@ class Merged(NamedTuple):
     update: bytes  # that makes it of the document as it is now
 
 
+class _Rebased(NamedTuple):
+    """A change that was made to a remembered text, which the file is about to have."""
+
+    update: bytes
+    state: bytes  # of a document that says it
+
+
 class Document:
     """Any thread may call; `lock` is held by whoever changes several things at once."""
 
@@ -70,6 +77,7 @@ class Document:
         self._text = self.doc.get(NAME, type=Text) if not is_folder else None
         self._texts: OrderedDict[Version, bytes] = OrderedDict()  # the document as its file had it, by version
         self._shown: OrderedDict[Version, bytes] = OrderedDict()  # and as it was read
+        self._rebased: OrderedDict[str, _Rebased] = OrderedDict()  # by what they say
         self._listeners: list[_Listener] = []
         self._size = 0  # bytes of the state, at most
         self.ops: deque[str] = deque(maxlen=_MOST_SHOWN)  # change sets that were merged into it
@@ -186,10 +194,13 @@ class Document:
         state = self._texts.get(version)
         return self._shown[version] if state is None else state
 
-    def merged(self, base: Version | None, text: str, *, onto: Version | None = None) -> Merged:
-        """What becomes of the document (as it is now, or was at `onto`) if its text at `base` (None: now) changed to
-        `text`. Nothing is done yet."""
-        current = self.doc.get_update() if onto is None else self.state_at(onto)
+    def merged(self, base: Version | None, text: str) -> Merged:
+        """What becomes of the document if its text at `base` (None: now) changed to `text`. Nothing is done yet."""
+        current = self.doc.get_update()
+        if (known := self._rebased.get(text)) is not None:
+            both = _forked(current)
+            both.apply_update(known.update)
+            return Merged(str(both.get(NAME, type=Text)), both.get_update(), known.state, known.update)
         if base is None or self.state_at(base) == current:
             fork = _forked(current, self.doc.client_id)  # nobody comes between, so that no new client is needed
             update = _change(fork, text)
@@ -198,6 +209,18 @@ class Document:
         update = _change(fork, text)
         both.apply_update(update)
         return Merged(str(both.get(NAME, type=Text)), both.get_update(), fork.get_update(), update)
+
+    def rebase(self, data: bytes, text: str, *, base: Version, onto: Version) -> str:
+        """What the change from the text at `base` to `text` makes of the text at `onto`. The writer of `data` knows no
+        more than `text`; when the file has what is returned, it is by this very change."""
+        fork, both = _forked(self.state_at(base)), _forked(self.state_at(onto))
+        update = _change(fork, text)
+        both.apply_update(update)
+        said, state = str(both.get(NAME, type=Text)), both.get_update()
+        self._rebased[said] = _Rebased(update, state)
+        _bound(self._rebased, len(state), _FEW)
+        self.show(version_of(data), fork.get_update())
+        return said
 
     def nearest(self, text: str) -> Version | None:
         """The version of which `text` is the smallest change, the latest of equals; None: the text of now."""
@@ -278,7 +301,7 @@ class Document:
             raise TooLarge(words, hint="split it into several notes", size=size, limit=MOST_BYTES)
 
 
-def _bound(texts: OrderedDict[Version, bytes], size: int, most: int) -> None:
+def _bound(texts: OrderedDict[str, Any], size: int, most: int) -> None:
     """So many, fewer where each is large; the oldest go."""
     while len(texts) > max(_FEW, min(most, _MANY_BYTES // (size + 1))):
         texts.popitem(last=False)

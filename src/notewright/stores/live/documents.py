@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from notewright.errors import Conflict, Exists, Invalid, NotFound, NotText, Problem, TooLarge, Unavailable
 from notewright.locks import FileLocks, Lock
@@ -22,6 +22,7 @@ from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Store, Stored, Version, version_of
 from notewright.stores.live.document import MOST_BYTES, Document
 from notewright.stores.live.folder_document import FolderDocument
+from notewright.stores.live.host_socket import SOCKET, ask_host
 from notewright.stores.live.log import LiveLog, open_log
 from notewright.stores.live.text import file_bytes, live_text
 
@@ -32,10 +33,13 @@ IDLE_S = 30.0  # after which a document that nobody has open is let go
 GONE_S = 2.0  # for which a file may be missing under an open document: editors delete before they write
 QUIET_S, EMPTY_S = 0.2, 2.0  # after its last change that a file which got smaller, or is empty, is believed
 AGAIN_S = 5.0  # before a save that failed is tried again
+ANSWER_S, ASKED_TIMES, ASK_AGAIN_S = 10.0, 15, 0.2  # the process that has the documents, by another one
+VERSION_CHARS = 64
 _TICK_S = 0.1
 _LOOK_S = 0.3  # between two looks at the files of open documents
 _TRIES = 5
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+Ask = Literal["recall", "rebase"]
 Save = Callable[[NotePath, bytes, Stored, list[Any]], None]
 Origin = Callable[[NotePath, Version], tuple[str, Version | None] | None]
 Departed = Callable[[NotePath], NotePath | None]
@@ -118,6 +122,49 @@ class LiveDocuments:
             hint = "another process has them; its address answers"
             raise Unavailable("the live documents are open in another process", hint=hint)
         return self._log
+
+    # Texts that somebody was shown
+
+    def ask(self, what: Ask, path: NotePath, body: bytes) -> bytes:
+        """What `answer` says in the process that has the documents, be it this one or another."""
+        for _ in range(ASKED_TIMES):
+            if self.host():
+                return self.answer(what, path, body)
+            with suppress(OSError, EOFError, Unavailable):  # it has just gone, or does not listen yet
+                asked: dict[str, Any] = {"ask": what, "doc": path, "actor": {}}
+                return ask_host(self._state / SOCKET, asked, body, seconds=ANSWER_S)
+            time.sleep(ASK_AGAIN_S)
+        raise Unavailable("the process that has the live documents does not answer", hint="try again in a moment")
+
+    def answer(self, what: Ask, path: NotePath, body: bytes) -> bytes:
+        """`recall`: the version that `body` begins, whole, and the file as it was then; nothing where it is not known.
+        `rebase`: of two versions and bytes made from the first, the text which that change makes of the second."""
+        self._hosted()
+        if what == "recall":
+            return self._recall(path, body.decode().lower())
+        seen, onto = body[:VERSION_CHARS].decode(), body[VERSION_CHARS : 2 * VERSION_CHARS].decode()
+        data, document = body[2 * VERSION_CHARS :], self.opened(path)
+        if document is not None:
+            with document.lock:
+                known, there = document.known(seen), document.known(onto)
+                if known is not None and there is not None:
+                    return document.rebase(data, live_text(path, data), base=known, onto=there).encode()
+        raise Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=None)
+
+    def _recall(self, path: NotePath, version: str) -> bytes:
+        kept, doc_id, document = self._hosted(), self._ids.get(path), self.opened(path)
+        if document is None and doc_id is not None and kept.has_text(doc_id, version):
+            with suppress(NotFound, NotText, TooLarge):  # somebody typed in it since, and has gone
+                document = self.open(doc_id)
+                self.release(document)
+        if document is None:
+            return b""
+        self.catch_up(document)
+        with document.lock:
+            known = document.known(version)
+            if known is None or document.file is None:
+                return b""
+            return known.encode() + file_bytes(document.text_at(known), document.file.data)
 
     # Names
 

@@ -112,6 +112,11 @@ class LiveLog:
     def document(self, doc: str) -> KnownDocument | None:
         return self.run(lambda db: _document(db, doc))
 
+    def has_text(self, doc: str, version: str) -> bool:
+        """Whether the file of a document held this version lately; its first digits will do."""
+        asked = "select 1 from texts where doc = ? and substr(version, 1, ?) = ?"
+        return self.run(lambda db: db.execute(asked, (doc, len(version), version)).get is not None)
+
     def add(self, doc: str) -> None:
         self.run(lambda db: db.execute("insert or ignore into docs(id) values (?)", (doc,)))
 

@@ -25,7 +25,7 @@ from notewright.stores.base import (
     version_of,
 )
 from notewright.stores.live.document import Document
-from notewright.stores.live.documents import LiveDocuments
+from notewright.stores.live.documents import VERSION_CHARS, LiveDocuments
 from notewright.stores.live.text import file_bytes, live_text
 
 _TRIES = 5
@@ -189,27 +189,13 @@ class LiveStore:
         return frozenset(path for path, document in open_ones.items() if document is not None and op in document.ops)
 
     def recall(self, path: NotePath, version: str) -> Stored | None:
-        document = self._documents.opened(path)
-        if document is None:
-            return None
-        self._documents.catch_up(document)
-        with document.lock:
-            known = document.known(version)
-            if known is None or document.file is None:
-                return None
-            data = file_bytes(document.text_at(known), document.file.data)
-            return Stored(data, known, document.file.entry)
+        told = self._documents.ask("recall", path, version.encode())
+        whole, data = told[:VERSION_CHARS].decode(), told[VERSION_CHARS:]
+        return Stored(data, whole, self._folder.stat(path)) if told else None
 
     def rebase(self, path: NotePath, data: bytes, *, seen: Version, onto: Stored) -> bytes:
-        document = self._documents.opened(path)
-        if document is None:
-            return self._folder.rebase(path, data, seen=seen, onto=onto)
-        with document.lock:
-            known, there = document.known(seen), document.known(onto.version)
-            if known is None or there is None:
-                raise _changed(path, document.now().version)
-            merged = document.merged(known, live_text(path, data), onto=there)
-            return file_bytes(merged.text, onto.data)
+        text = self._documents.ask("rebase", path, f"{seen}{onto.version}".encode() + data).decode()
+        return file_bytes(text, onto.data)
 
     def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
         stored = self._folder.respell(old, new, hidden=hidden)
