@@ -219,10 +219,11 @@ class Site:
         from notewright.server.live.routes import LiveSite
 
         config, registry, library, workers = self.config, self.registry, self.library, self.workers
-        hosts = self._hosts = self._hosts or LiveHosts(library, Path(config.state))
+        metrics = self.operations.metrics
+        hosts = self._hosts = self._hosts or LiveHosts(library, Path(config.state), metrics.live_documents)
         callers, staying = Callers(registry), Revalidation(library, registry, workers)
         most = max(1, config["http.max_connections"] * 3 // 4)  # the others are for everything else
-        connections = Connections(library, callers, hosts, workers, staying, most)
+        connections = Connections(library, callers, hosts, workers, staying, most, metrics.live_connections)
         most_bytes = config["http.max_request_bytes"]
         live = LiveSite(library, callers, hosts, workers, connections, turns, config["http.public_url"], most_bytes)
         return live.routes(), connections

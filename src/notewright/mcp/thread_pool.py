@@ -99,6 +99,10 @@ class ThreadPool:
         """
         return await self._answer(self._calls, lambda: work(*args, **kwargs))
 
+    async def finish(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The same for what ends something that was begun: it waits its turn and is never refused."""
+        return await self._answer(self._calls, lambda: work(*args, **kwargs), refuse=False)
+
     async def run_brief(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same for what seldom takes longer than some milliseconds, and waits for nobody."""
         if not self._looking:
@@ -115,8 +119,8 @@ class ThreadPool:
         self._calls.close()
         self._brief.close()
 
-    async def _answer(self, threads: _Threads, work: Callable[[], T]) -> T:
-        if self._running >= self._most:
+    async def _answer(self, threads: _Threads, work: Callable[[], T], *, refuse: bool = True) -> T:
+        if refuse and self._running >= self._most:
             raise Busy("too many calls at once", hint="wait for some answers, then try again")
         loop, here = asyncio.get_running_loop(), contextvars.copy_context()
         answer: asyncio.Future[T] = loop.create_future()

@@ -6,6 +6,7 @@ import json
 import logging
 import socket
 import struct
+import threading
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from tests.server.listener import until
 from tests.server.live.parts import LiveServer, live_server
 
-from notewright.errors import Unavailable
+from notewright.errors import Busy, Unavailable
 from notewright.ledger.base import Actor
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.notes.path import NotePath
@@ -107,6 +108,28 @@ def test_a_client_that_goes_while_its_document_opens_leaves_no_room_behind(serve
         assert users(server) == 0 and rooms._rooms == {}
 
     asyncio.run(come_and_go())
+
+
+def test_a_document_is_let_go_however_busy_the_server_is_as_its_last_client_leaves(server: LiveServer) -> None:
+    live, doc_id, done = server.site.library.default.live, server.id_of("Tea.md"), threading.Event()
+    assert live is not None
+
+    async def leave_a_busy_server() -> None:
+        threads = ThreadPool(threads=2, waiting=0)
+        rooms = Rooms(live, threads)
+        member = await rooms.join(doc_id, Actor(), True)
+        busy = [asyncio.ensure_future(threads.run(done.wait)) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(Busy):
+            await threads.run(done.is_set)
+        await member.leave()
+        await asyncio.sleep(0)
+        done.set()
+        await asyncio.gather(*busy)
+        await rooms.closed()
+
+    asyncio.run(leave_a_busy_server())
+    assert users(server) == 0
 
 
 def test_a_document_that_ends_before_its_first_client_is_in_can_be_opened_again(

@@ -1,9 +1,11 @@
 """Yjs clients of one document: they converge, see each other, and are told the truth about what is kept."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.server.listener import until
 from tests.server.live.parts import LiveServer, live_server
 
 from notewright.server.live import frames
@@ -80,6 +82,19 @@ def test_a_note_that_is_deleted_ends_its_connections_with_a_reason(server: LiveS
         (server.notes / "Tea.md").unlink()
         code, reason = ann.closed()
         assert code == 4410 and "deleted" in reason
+
+
+def test_connections_and_open_documents_are_counted(server: LiveServer) -> None:
+    def counted() -> list[float]:
+        told = server.ask("GET", "/metrics").data.decode()  # type: ignore[attr-defined]
+        return [
+            float(re.findall(rf"^notewright_live_{what} (\S+)", told, re.M)[0]) for what in ("connections", "documents")
+        ]
+
+    assert until(lambda: counted() == [0, 0], 20)
+    with server.client("Tea.md"), server.client("Tea.md"), server.client("Recipes/Broth.md"):
+        assert until(lambda: counted() == [3, 2], 20)
+    assert until(lambda: counted() == [0, 0], 20)
 
 
 def test_what_cannot_be_live_says_so(server: LiveServer) -> None:

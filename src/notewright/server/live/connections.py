@@ -59,10 +59,12 @@ class Connections:
         threads: ThreadPool,
         staying: Revalidation,
         most: int,
+        count: Callable[[int], None],
     ) -> None:
+        """`most` of them at once; `count` is told of each that comes (1) and goes."""
         self._library, self._callers, self._hosts, self._threads = library, callers, hosts, threads
         self._staying = staying
-        self._most = most
+        self._most, self._count = most, count
         self._people: Counter[str] = Counter()
         self._open: set[_Connection] = set()
         self._looking: asyncio.Task[None] | None = None
@@ -79,9 +81,11 @@ class Connections:
             busy = JSONResponse({"error": "Too many connections"}, 503, {"Retry-After": "5"})
             return await busy(scope, receive, send)
         self._people[person] += 1
+        self._count(1)
         try:
             await self._join(caller, scope, receive, send, find)
         finally:
+            self._count(-1)
             self._people[person] -= 1
             if not self._people[person]:
                 del self._people[person]

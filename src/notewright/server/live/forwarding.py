@@ -88,9 +88,9 @@ class ForwardedMember:
 class LiveHosts:
     """The live documents of all workspaces, whichever process hosts them. On the event loop alone."""
 
-    def __init__(self, library: Library, state: Path) -> None:
-        """`state` holds a folder for each workspace."""
-        self._library, self._state = library, state
+    def __init__(self, library: Library, state: Path, count: Callable[[int], None]) -> None:
+        """`state` holds a folder for each workspace; `count` is told of documents that clients open (1) and leave."""
+        self._library, self._state, self._count = library, state, count
         self._threads = ThreadPool(threads=THREADS)
         self._here: dict[str, _Host] = {}  # by the identity of the store
         self._users = 0  # applications, of which one may take the place of another
@@ -164,7 +164,7 @@ class LiveHosts:
             host = self._here.get(ws.store.identity)
         if host is None:
             place = self._state / ws.store.identity / SOCKET
-            host = self._here[ws.store.identity] = _Host(live, place, self._threads)
+            host = self._here[ws.store.identity] = _Host(live, place, self._threads, self._count)
         return host
 
     async def _here_or_there(
@@ -238,8 +238,8 @@ def _live(ws: Workspace) -> "LiveDocuments":
 class _Host:
     """The rooms of one workspace, and the socket at which other processes come to them."""
 
-    def __init__(self, live: "LiveDocuments", place: Path, threads: ThreadPool) -> None:
-        self.rooms = Rooms(live, threads)
+    def __init__(self, live: "LiveDocuments", place: Path, threads: ThreadPool, count: Callable[[int], None]) -> None:
+        self.rooms = Rooms(live, threads, count)
         self._place, self._threads = place, threads
         self._server: asyncio.Server | None = None
         self._file: tuple[int, int] | None = None  # that of our socket: another host may have put its own there

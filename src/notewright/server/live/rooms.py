@@ -78,8 +78,9 @@ class Room:
     async def begin(self) -> None:
         self._unlisten = await self._run(self.document.listen, self._told, ended=self._ended)
 
-    async def end(self) -> None:
-        await self._run(self._unlisten)
+    def end(self) -> None:
+        """In a thread."""
+        self._unlisten()
 
     async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """One call at a time, so that a busy document has one thread and leaves the others to the others."""
@@ -185,16 +186,19 @@ class Room:
             pass
 
 
+def _uncounted(more: int) -> None:
+    return None
+
+
 class Rooms:
     """The rooms of one workspace, where this process hosts it. Unavailable (of `open`) where another does."""
 
-    def __init__(self, live: "LiveDocuments", threads: ThreadPool) -> None:
+    def __init__(self, live: "LiveDocuments", threads: ThreadPool, count: Callable[[int], None] = _uncounted) -> None:
         self.live = live
+        self._count = count  # told how many more rooms there are
         self._threads = threads
         self._rooms: dict[str, Room] = {}
-        self._changing = [
-            asyncio.Lock() for _ in range(LOCKS)
-        ]  # each for some of the ids, while a room opens or closes
+        self._changing = [asyncio.Lock() for _ in range(LOCKS)]  # of some ids each, while a room opens or closes
         self._closing: set[asyncio.Task[None]] = set()
 
     async def join(self, doc_id: str, actor: Actor, writes: bool) -> Member:
@@ -212,11 +216,11 @@ class Rooms:
             if room is None:
                 document = await self._threads.run(self.live.open, doc_id)
                 room = self._rooms[doc_id] = Room(document, self._threads, self._emptied)
+                self._count(1)
                 try:
                     await room.begin()
                 except BaseException:
-                    del self._rooms[doc_id]
-                    await self._threads.run(self.live.release, document)
+                    await self._let_go(room)
                     raise
             try:
                 return await room.join(actor, writes)
@@ -246,11 +250,18 @@ class Rooms:
         doc_id = room.document.id
         async with self._changing[hash(doc_id) % LOCKS]:
             if self._rooms.get(doc_id) is room and room.is_empty:
-                del self._rooms[doc_id]
-                try:
-                    await room.end()
-                finally:
-                    await self._threads.run(self.live.release, room.document)
+                await self._let_go(room)
+
+    async def _let_go(self, room: Room) -> None:
+        """However busy everything is: a document that is not released is never evicted."""
+        del self._rooms[room.document.id]
+        self._count(-1)
+
+        def release() -> None:
+            room.end()
+            self.live.release(room.document)
+
+        await self._threads.finish(release)
 
 
 async def _leave(joining: "asyncio.Future[Member]") -> None:

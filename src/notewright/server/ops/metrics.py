@@ -54,6 +54,13 @@ class Metrics:
         self._in_flight = Gauge(
             "notewright_calls_in_flight", "Calls being done now.", multiprocess_mode="livesum", registry=own
         )
+        self._live_connections = Gauge(
+            "notewright_live_connections", "Connections to live documents.", multiprocess_mode="livesum", registry=own
+        )
+        self._live_documents = Gauge(
+            "notewright_live_documents", "Live documents that somebody has open.", multiprocess_mode="livesum",
+            registry=own,
+        )  # fmt: skip
         self._requests = Counter(
             "notewright_http_requests_total", "HTTP requests answered.", ("route", "status"), registry=own
         )
@@ -78,6 +85,12 @@ class Metrics:
         self._in_flight.dec()
         self._of_call(surface, tool, outcome).inc()
         self._of_duration(surface, tool).observe(seconds)
+
+    def live_connections(self, more: int) -> None:
+        self._live_connections.inc(more)
+
+    def live_documents(self, more: int) -> None:
+        self._live_documents.inc(more)
 
     def answered(self, route: str, status: int) -> None:
         self._of_request(route or "none", status).inc()
