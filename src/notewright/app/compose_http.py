@@ -5,7 +5,7 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +66,7 @@ log = logging.getLogger(__name__)
 Around = contextlib.AbstractAsyncContextManager[object]
 ASK_AGAIN_SECONDS = 3600.0  # between two looks at a bucket for its last backup: they cost requests
 THREADS = 64  # for calls, in each process
+LOOK_SECONDS = 1.0  # between two looks at whether the owner has added the first live workspace
 
 
 class Site:
@@ -96,6 +97,7 @@ class Site:
             backed_up=self._last_backup,
         )
         self._hosts: LiveHosts | None = None
+        self.turned_live: Callable[[], Awaitable[None]] | None = None  # puts a new application in the place of this one
         self._shelf: OpenWorkspaces | None = None
         self._schedule: Schedule | None = None
         self._last: float | None = None  # the last good backup in a bucket
@@ -201,13 +203,31 @@ class Site:
             turns=turns,
             more=[*self._doors(surfaces, issuer), *live, *page.routes(site, feed), *api.routes(site)],
             leave=leave,
-            around=[*around, *([issuer] if issuer is not None else []), *([self._hosts] if self._hosts else [])],
+            around=[*around, *([issuer] if issuer is not None else []), self._hosts or self._until_live()],
         )
 
     @property
     def is_live(self) -> bool:
         """Whether any workspace has live documents."""
         return any(one.live for one in effective_workspaces(self.config, self.registry, added=True))
+
+    @contextlib.asynccontextmanager
+    async def _until_live(self) -> AsyncIterator[None]:
+        """Look out for the first live workspace, whose addresses are not there yet."""
+
+        async def look() -> None:
+            looked_at = None
+            while (pulse := self.registry.pulse()) == looked_at or not self.is_live:
+                looked_at = pulse
+                await asyncio.sleep(LOOK_SECONDS)
+            if self.turned_live is not None:
+                await self.turned_live()
+
+        looking = asyncio.create_task(look())
+        try:
+            yield
+        finally:
+            looking.cancel()
 
     def _live(self, turns: ConcurrencyLimits) -> "tuple[list[GuardedRoute | GuardedSocket], Connections | None]":
         """The addresses of live documents, where there are any, and who comes there: loaded only then."""
@@ -267,9 +287,13 @@ def work(
             await asyncio.to_thread(site.reconfigure, asked)
             if secured is not None:
                 secured.reload(asked)
+            await renew()
+
+        async def renew() -> None:
             server.take_websockets(site.is_live)
             await app.replace(site.app())
 
+        site.turned_live = renew
         server = uvicorn_server.Server(
             uvicorn.Config(app, **uvicorn_server.settings(secured, websockets=site.is_live)),
             leaving=app.leave,

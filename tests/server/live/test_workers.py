@@ -22,6 +22,8 @@ from tests.server.live.parts import LiveClient, LiveServer
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.sync.client import connect
 
+from notewright.cli.main import main
+
 pytestmark = pytest.mark.slow
 NOTES = {"Tea.md": "Steep it.\n", "Broth.md": "Salt.\n"}
 
@@ -48,18 +50,18 @@ class Team:
         return next(pid for pid in self.workers() if f"socket:[{inode}]" in _open(pid))
 
     @contextlib.contextmanager
-    def client(self, note: str = "Tea.md", worker: int | None = None) -> Iterator[LiveClient]:
+    def client(self, note: str = "Tea.md", worker: int | None = None, workspace: str = "notes") -> Iterator[LiveClient]:
         """A client, at any worker or at this one: tried until it is so."""
         end = time.monotonic() + 60
-        while (found := self._try(note, worker)) is None:
+        while (found := self._try(f"/w/{workspace}/live/{note}", worker)) is None:
             assert time.monotonic() < end, "nobody answers"
             time.sleep(0.02)
         client, open_wire = found
         with open_wire:
             yield client
 
-    def _try(self, note: str, worker: int | None) -> tuple[LiveClient, contextlib.ExitStack] | None:
-        address = f"ws://127.0.0.1:{self.port}/w/notes/live/{note}"
+    def _try(self, path: str, worker: int | None) -> tuple[LiveClient, contextlib.ExitStack] | None:
+        address = f"ws://127.0.0.1:{self.port}{path}"
         with (
             contextlib.suppress(OSError, InvalidHandshake, ConnectionClosed, StopIteration),
             contextlib.ExitStack() as stack,
@@ -123,13 +125,13 @@ def _open(pid: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def served(place: Path, workers: int = 2, port: int = 0) -> Iterator[Team]:
+def served(place: Path, workers: int = 2, port: int = 0, kind: str = "live:") -> Iterator[Team]:
     if not (place / "notes").exists():
         write_files(place / "notes", NOTES)
     command = [
         NOTEWRIGHT,
         "serve",
-        f"notes=live:{place / 'notes'}",
+        f"notes={kind}{place / 'notes'}",
         "--state",
         str(place / "state"),
         "--http",
@@ -203,6 +205,15 @@ def test_a_tool_at_any_worker_changes_the_text_that_its_session_was_last_shown(t
         assert "Written" not in str(ann.text), "the second text is one without it"
         for word in ("Typed one.", "Typed two.", "Again one.", "Again two.", "Steep it."):
             assert str(ann.text).count(word) == 1, word
+
+
+def test_the_first_live_workspace_is_there_as_soon_as_it_is_added(tmp_path: Path) -> None:
+    write_files(tmp_path / "more", NOTES)
+    with served(tmp_path, workers=1, kind="") as team:
+        assert team._try("/w/more/live/Tea.md", None) is None
+        assert main(["workspace", "add", f"more=live:{tmp_path / 'more'}", "--state", str(tmp_path / "state")]) == 0
+        with team.client(workspace="more") as ann:
+            assert str(ann.text) == NOTES["Tea.md"]
 
 
 def test_a_server_that_is_killed_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
