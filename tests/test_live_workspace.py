@@ -26,6 +26,7 @@ from notewright.ledger.base import Actor, Past
 from notewright.notes.edits.edit import Append, Replace
 from notewright.notes.path import NotePath
 from notewright.stores.live import documents as documents_module
+from notewright.stores.live import places
 from notewright.stores.live.document import Document
 from notewright.surfaces.base import Call, Session
 from notewright.surfaces.lens.tools import SURFACE as LENS
@@ -48,7 +49,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def opened(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     monkeypatch.setattr(documents_module, "PAUSE_S", 0.2)
-    monkeypatch.setattr(documents_module, "GONE_S", 0.5)
+    monkeypatch.setattr(places, "GONE_S", 0.5)
     monkeypatch.setattr(engine_live, "LINKS_S", 0.2)
     monkeypatch.setattr(engine_live, "ALL_LINKS_S", 0.2)
     made: list[Workspace] = []

@@ -16,6 +16,7 @@ from notewright.stores.base import version_of
 from notewright.stores.folder.store import FolderStore
 from notewright.stores.live import document as document_module
 from notewright.stores.live import documents as documents_module
+from notewright.stores.live import places
 from notewright.stores.live.document import Document
 from notewright.stores.live.documents import LiveDocuments
 from notewright.stores.live.log import LiveLog
@@ -101,7 +102,7 @@ class Home:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     monkeypatch.setattr(documents_module, "PAUSE_S", 0.2)
-    monkeypatch.setattr(documents_module, "GONE_S", 0.3)
+    monkeypatch.setattr(places, "GONE_S", 0.3)
     made = Home(tmp_path)
     yield made
     made.store.close()

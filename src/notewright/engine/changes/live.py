@@ -119,7 +119,7 @@ class FolderKeeper:
                 return
             folder.show(self._ws.name, {path: doc for path, doc in files.items() if doc not in self._pending})
             self._shown = files
-        self._files_changed = self._files_changed or self._documents.is_waiting
+        self._files_changed = self._files_changed or self._documents.places.is_waiting
         self._show_at = time.monotonic() + SHOW_S
 
     def _leave(self) -> None:

@@ -11,7 +11,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -20,17 +20,18 @@ from notewright.errors import Conflict, Exists, Invalid, NotFound, NotText, Prob
 from notewright.locks import FileLocks, Lock
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Store, Stored, Version, version_of
+from notewright.stores.live import places
 from notewright.stores.live.document import MOST_BYTES, Document
 from notewright.stores.live.folder_document import FolderDocument
 from notewright.stores.live.host_socket import SOCKET, ask_host
 from notewright.stores.live.log import LiveLog, open_log
+from notewright.stores.live.places import Departed, DocumentPlaces
 from notewright.stores.live.text import file_bytes, live_text
 
 log = logging.getLogger(__name__)
 
 PAUSE_S, LONGEST_S = 1.0, 5.0  # a document is saved so long after the last, or the first, thing typed
 IDLE_S = 30.0  # after which a document that nobody has open is let go
-GONE_S = 2.0  # for which a file may be missing under an open document: editors delete before they write
 QUIET_S, EMPTY_S = 0.2, 2.0  # after its last change that a file which got smaller, or is empty, is believed
 AGAIN_S = 5.0  # before a save that failed is tried again
 ANSWER_S, ASKED_TIMES, ASK_AGAIN_S = 10.0, 15, 0.2  # the process that has the documents, by another one
@@ -42,7 +43,6 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 Ask = Literal["recall", "rebase"]
 Save = Callable[[NotePath, bytes, Stored, list[Any]], None]
 Origin = Callable[[NotePath, Version], tuple[str, Version | None] | None]
-Departed = Callable[[NotePath], NotePath | None]
 
 
 class LiveDocuments:
@@ -55,18 +55,13 @@ class LiveDocuments:
         self._log: LiveLog | None = None
         self._host_lock: Lock | None = None
         self._open: dict[str, Document] = {}
-        self._ids: dict[NotePath, str] = {}
-        self._left: dict[NotePath, Version] = {}  # names that documents moved away from, with what the files held
-        self._came: dict[NotePath, NotePath] = {}  # names that documents moved to, with those they had
+        self.places = DocumentPlaces(folder, self._lock, self._open)
         self._missing: dict[str, float] = {}  # documents whose file is not there, since when
         self._failed: dict[str, float] = {}  # documents that could not be saved, and when to try again
         self._save: Save = self._write_through
         self._origin: Origin = lambda path, version: None
-        self._departed: Departed = lambda path: None
         self._keep_folder: Callable[[FolderDocument | None], None] = lambda folder: None
         self._folder_document: FolderDocument | None = None
-        self._absent: dict[NotePath, float] = {}  # files with ids that are not there, since when
-        self._stamps: dict[NotePath, str] = {}  # of files that have ids, when they were last listed
         self._own = threading.local()  # this thread is saving
         self._stop, self._wake = threading.Event(), threading.Event()
         self._watch: Callable[[Callable[[object], None]], object] | None = None
@@ -75,7 +70,7 @@ class LiveDocuments:
     def save_through(self, save: Save, origin: Origin, departed: Departed) -> None:
         """`save` writes what was typed; `origin` knows which change made this version, and of which one; `departed`
         where one of our processes moved a file to."""
-        self._save, self._origin, self._departed = save, origin, departed
+        self._save, self._origin, self.places.departed = save, origin, departed
 
     def watch_with(self, subscribe: Callable[[Callable[[object], None]], object]) -> None:
         """Whom to ask, when the first document is opened, to be told that files changed: two editors that save one
@@ -100,7 +95,7 @@ class LiveDocuments:
                 return False
             try:
                 self._log = open_log(self._state / "live.db")
-                self._ids = self._log.paths()
+                self.places.begin(self._log)
             except BaseException:
                 self._host_lock.release()
                 self._host_lock = None
@@ -152,7 +147,7 @@ class LiveDocuments:
         raise Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=None)
 
     def _recall(self, path: NotePath, version: str) -> bytes:
-        kept, doc_id, document = self._hosted(), self._ids.get(path), self.opened(path)
+        kept, doc_id, document = self._hosted(), self.places.get(path), self.opened(path)
         if document is None and doc_id is not None and kept.has_text(doc_id, version):
             with suppress(NotFound, NotText, TooLarge):  # somebody typed in it since, and has gone
                 document = self.open(doc_id)
@@ -178,69 +173,16 @@ class LiveDocuments:
 
     def id_of(self, path: NotePath) -> str:
         """The document of a file, which is given an id the first time."""
-        kept = self._hosted()
-        if path not in self._ids:
-            live_text(path, self._readable(path).data)
-            self._name([path], kept)
-        return self._ids[path]
-
-    def ids(self, paths: Iterable[NotePath]) -> dict[NotePath, str]:
-        """The ids of these files, as far as they have none given now."""
-        wanted = list(paths)
-        self._name([path for path in wanted if path not in self._ids], self._hosted())
-        return {path: self._ids[path] for path in wanted}
+        self._hosted()
+        if (known := self.places.get(path)) is not None:
+            return known
+        live_text(path, self._readable(path).data)
+        return self.places.ids([path])[path]
 
     def listed(self) -> dict[NotePath, str]:
-        """Every file that is there, with the id it has in the folder document; those that are new are given one, and
-        those that were moved by somebody else keep theirs."""
-        kept, now = self._hosted(), time.monotonic()
-        stamps = {entry.path: entry.stamp for entry in self._folder.entries() if entry.kind == "file"}
-        self._follow_moves(stamps)
-        gone = [path for path in self._known_paths() if path not in stamps]
-        self._absent = {path: self._absent.get(path, now) for path in gone}
-        for path in gone:
-            if now - self._absent[path] >= GONE_S and self.opened(path) is None:
-                self.dropped(path)
-                del self._absent[path]
-        self._stamps = stamps
-        return {path: doc_id[len(kept.relay_id) + 1 :] for path, doc_id in self.ids([*stamps, *self._absent]).items()}
-
-    @property
-    def is_waiting(self) -> bool:
-        """Files are missing that may be back in a moment: what `listed` said of them is to be asked again."""
-        return bool(self._absent)
-
-    def _known_paths(self) -> list[NotePath]:
-        with self._lock:
-            return list(self._ids)
-
-    def _follow_moves(self, stamps: dict[NotePath, str]) -> None:
-        """Files that have another name since they were last listed, told by what the file system calls them."""
-        gone = [path for path in self._known_paths() if path not in stamps]
-        if not gone:
-            return
-        new = {_file_of(stamp): path for path, stamp in stamps.items() if path not in self._ids}
-        for path in gone:
-            document = self.opened(path)
-            stamp = document.file.entry.stamp if document and document.file else self._stamps.get(path)
-            to = (new.get(_file_of(stamp)) if stamp else None) or self._departed(path)
-            if to is not None and to in stamps and to not in self._ids:
-                self.moved(path, to)
-                self._left.pop(path, None)
-                self._came.pop(to, None)  # not ours to take back
-
-    def _name(self, paths: list[NotePath], kept: LiveLog) -> None:
-        with self._lock:
-            named = kept.name(path for path in paths if path not in self._ids)
-            self._ids |= named
-            for path, doc_id in named.items():
-                self._is_back(doc_id, path)
-
-    def _is_back(self, doc_id: str, path: NotePath) -> None:
-        """A document that was nowhere has a file again, and whoever has it open is in it."""
-        document = self._open.get(doc_id)
-        if document is not None and document.path is None:
-            document.path = path
+        """Every file that is there, with the id it has in the folder document."""
+        begin = len(self._hosted().relay_id) + 1
+        return {path: doc_id[begin:] for path, doc_id in self.places.listed().items()}
 
     def new(self, doc_id: str | None = None) -> str:
         """A document that has no path yet."""
@@ -263,10 +205,8 @@ class LiveDocuments:
                 document.remember(version, state)
             self._hosted().keep_text(doc_id, version, state)
             create(data)
-            with document.lock, self._lock:
-                other = self._ids.pop(path, None)
-                self._hosted().place([*([(other, None)] if other and other != doc_id else []), (doc_id, path)])
-                self._ids[path], document.path = doc_id, path
+            with document.lock:
+                self.places.place(doc_id, path)
             self.catch_up(document)
         finally:
             self.release(document)
@@ -336,8 +276,7 @@ class LiveDocuments:
 
     def opened(self, path: NotePath) -> Document | None:
         """The document of this file, if it is open."""
-        doc_id = self._ids.get(path)
-        return None if doc_id is None else self._open.get(doc_id)
+        return self.places.opened(path)
 
     def all_open(self) -> list[Document]:
         with self._lock:
@@ -393,13 +332,13 @@ class LiveDocuments:
     def _is_missing(self, document: Document) -> None:
         now = time.monotonic()
         since = self._missing.setdefault(document.id, now)
-        if document.path is not None and (since == now or now - since >= GONE_S):
+        if document.path is not None and (since == now or now - since >= places.GONE_S):
             old = document.path
-            self._follow_moves({entry.path: entry.stamp for entry in self._folder.entries() if entry.kind == "file"})
+            self.places.follow_moves()
             if document.path != old:
                 self._missing.pop(document.id, None)
                 return
-        if now - since < GONE_S or document.path is None:
+        if now - since < places.GONE_S or document.path is None:
             return
         self._missing.pop(document.id, None)
         if document.unsaved and document.file is not None:  # somebody types in it: what was typed is not thrown away
@@ -411,40 +350,19 @@ class LiveDocuments:
                 return
         self.gone(document)
 
-    # What the store is told
-
-    def moved(self, old: NotePath, new: NotePath) -> None:
-        """The file of one name is that of another now, and its document goes with it."""
-        if self._log is None:
-            return
-        with self._lock:
-            doc_id = self._ids.pop(old, None)
-            if doc_id is None:
-                return
-            other = self._ids.pop(new, None)
-            displaced = self._open.pop(other, None) if other is not None else None
-            self._ids[new] = doc_id
-            self._came[new] = old
-            document = self._open.get(doc_id)
-            if document is not None:
-                if document.file is not None:
-                    self._left[old] = document.file.version
-                document.path = new
-            self._log.place([*([(other, None)] if other else []), (doc_id, new)])
-        if displaced is not None:  # not under the lock: a document's own is taken before it
-            displaced.end("another note has its place")
+    # Files that moved or went
 
     def moved_back(self, new: NotePath) -> bool:
         """A move that is taken back: the file of the old name is still there, and the document is its again."""
-        old = self._came.pop(new, None)
-        if old is None or old in self._ids:
+        old = self.places.came_from(new)
+        if old is None:
             return False
         try:
             stored = self._folder.read(old)
         except Problem:
             return False
-        self.moved(new, old)
-        self._came.pop(old, None)
+        self.places.moved(new, old)
+        self.places.came_from(old)
         document = self.opened(old)
         if document is not None:
             with document.lock:
@@ -453,35 +371,11 @@ class LiveDocuments:
                     self._join(document, stored, live_text(old, stored.data))
         return True
 
-    def left(self, path: NotePath) -> Version | None:
-        """What the file held that a document moved away from, which is to go now."""
-        with self._lock:
-            self._came = {new: old for new, old in self._came.items() if old != path}
-            return self._left.pop(path, None)
-
     def gone(self, document: Document) -> None:
         """Its file was deleted. It comes back with it, by the same id."""
-        with self._lock:
-            if document.path is not None:
-                self._ids.pop(document.path, None)
-                if self._log is not None:
-                    self._log.place([(document.id, None)])
+        if document.path is not None:
+            self.places.dropped(document.path)
         self._end(document, "the note was deleted")
-
-    def dropped(self, path: NotePath) -> None:
-        """A file whose document is not open was deleted."""
-        with self._lock:
-            doc_id = self._ids.pop(path, None)
-            if doc_id is not None and self._log is not None:
-                self._log.place([(doc_id, None)])
-
-    def created(self, path: NotePath) -> None:
-        """A file where none was: if there was one before, its document is there again."""
-        if self._log is not None and path.is_note and path not in self._ids:
-            with self._lock:
-                if (doc_id := self._log.bring_back(path)) is not None:
-                    self._ids[path] = doc_id
-                    self._is_back(doc_id, path)
 
     def _end(self, document: Document, reason: str) -> None:
         with self._lock:
@@ -662,11 +556,6 @@ class LiveDocuments:
             if self._host_lock is not None:
                 self._host_lock.release()
                 self._host_lock = None
-
-
-def _file_of(stamp: str) -> str:
-    """What stays of a folder's stamp when a file gets another name: when it was saved, its size and its inode."""
-    return stamp.rpartition("-")[0]
 
 
 def _may_be_torn(stored: Stored, now: Entry, before: Stored | None) -> bool:

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 KEPT_BYTES = 8 << 20
 KEPT_TEXTS = 50  # that a file held before: an editor may save a buffer it read as long ago as that
+SHOWN = "shown"  # the version of a folder document before what clients changed in it
 AGAIN_S = 0.5  # before what could not be written is tried again
 _MOST_WAITING = 50_000  # things to write while nothing can be written
 _COMPACTED_AFTER = 200  # updates of one document
@@ -59,8 +61,8 @@ class KnownDocument(NamedTuple):
 
 class _Item(NamedTuple):
     work: Callable[[apsw.Connection], Any]
-    then: Callable[[Any, BaseException | None], None]
-    keep: bool
+    done: "Future[Any]"
+    keep: bool  # tried again until it is written, and nothing that comes later is said to be before
 
 
 def open_log(file: Path) -> "LiveLog":
@@ -106,8 +108,9 @@ class LiveLog:
         return {NotePath(path): doc for path, doc in rows}
 
     def unsaved(self) -> list[str]:
-        """Documents with updates that may not be in their files."""
-        return self.run(lambda db: [doc for (doc,) in db.execute("select distinct doc from updates")])
+        """Documents with updates that may not be in their files, or not carried out."""
+        asked = "select doc from updates union select doc from texts where version = ?"
+        return self.run(lambda db: [doc for (doc,) in db.execute(asked, (SHOWN,))])
 
     def document(self, doc: str) -> KnownDocument | None:
         return self.run(lambda db: _document(db, doc))
@@ -148,7 +151,8 @@ class LiveLog:
         with self._wake:
             idle = not self._busy and not self._waiting
             if not idle:
-                self._waiting.append(_Item(lambda db: None, lambda answer, error: then(), keep=True))
+                self._waiting.append(_Item(lambda db: None, Future(), keep=True))
+                self._waiting[-1].done.add_done_callback(lambda done: None if done.exception() else then())
                 return
         then()
 
@@ -167,6 +171,9 @@ class LiveLog:
         self._submit(lambda db: _put_together(db, doc, version, state, update, op), keep=True)
         self._compact_if_due(doc)
 
+    def forget_texts(self, doc: str) -> None:
+        self._submit(lambda db: db.execute("delete from texts where doc = ?", (doc,)), keep=True)
+
     def _compact_if_due(self, doc: str) -> None:
         if self._counts[doc] >= _COMPACTED_AFTER:
             self.compact(doc)
@@ -179,40 +186,23 @@ class LiveLog:
 
     def run(self, work: Callable[[apsw.Connection], _Answer]) -> _Answer:
         """Done and on the disk when it returns."""
-        done, came = threading.Event(), list[Any]()
-
-        def then(answer: Any, error: BaseException | None) -> None:
-            came.extend((answer, error))
-            done.set()
-
-        self._submit(work, then, urgent=True)
-        while not done.wait(1.0):
-            if not self._thread.is_alive():
-                raise Unavailable(f"{_WHAT} is closed")
-        answer: _Answer = came[0]
+        done: Future[_Answer] = self._submit(work, urgent=True)
         with words(_WHAT):
-            if came[1] is not None:
-                raise came[1]
-        return answer
+            return done.result()
 
     def _submit(
-        self,
-        work: Callable[[apsw.Connection], Any],
-        then: Callable[[Any, BaseException | None], None] = lambda answer, error: None,
-        *,
-        urgent: bool = False,
-        keep: bool = False,
-    ) -> None:
-        """`keep`: tried again until it is written, and nothing that comes later is said to be before."""
+        self, work: Callable[[apsw.Connection], Any], *, urgent: bool = False, keep: bool = False
+    ) -> "Future[Any]":
         with self._wake:
             if self._closed or len(self._waiting) >= _MOST_WAITING:
                 raise Unavailable(
                     f"{_WHAT} is {'closed' if self._closed else 'full'}", hint="look at the server's disk"
                 )
-            self._waiting.append(_Item(work, then, keep))
+            self._waiting.append(_Item(work, Future(), keep))
             self._urgent = self._urgent or urgent
             if urgent or len(self._waiting) == 1:
                 self._wake.notify()
+            return self._waiting[-1].done
 
     def _run(self) -> None:
         while True:
@@ -233,26 +223,24 @@ class LiveLog:
 
     def _try_again(self, items: list["_Item"]) -> None:
         with self._wake:
-            if self._closed:
-                log.error("%s could not be written before the end", _WHAT)
-                return
-            self._waiting = items + self._waiting
-        time.sleep(AGAIN_S)
+            is_over = self._closed
+            self._waiting = self._waiting if is_over else items + self._waiting
+        if not is_over:
+            return time.sleep(AGAIN_S)
+        log.error("%s could not be written before the end", _WHAT)
+        _settle(items, error=Unavailable(f"{_WHAT} is closed"))
 
     def _write(self, batch: list["_Item"]) -> list["_Item"]:
         """One transaction; what has to be tried again."""
-        answers: list[tuple[Any, BaseException | None]] = []
         try:
             with self._db:
-                answers.extend(self._tried(item.work) for item in batch)
+                outcomes = [self._tried(item.work) for item in batch]
         except BaseException as error:  # a panic of pycrdt's Rust part is no Exception
             log.warning("%s could not be written: %s", _WHAT, error)
-            for item in batch:
-                if not item.keep:
-                    _call(item.then, None, error)
+            _settle((item for item in batch if not item.keep), error=error)
             return [item for item in batch if item.keep]
-        for item, (answer, refused) in zip(batch, answers, strict=True):
-            _call(item.then, answer, refused)
+        for item, (answer, refused) in zip(batch, outcomes, strict=True):
+            _settle([item], answer, refused)
         return []
 
     def _tried(self, work: Callable[[apsw.Connection], Any]) -> tuple[Any, BaseException | None]:
@@ -273,11 +261,12 @@ class LiveLog:
         self._thread.join()
 
 
-def _call(then: Callable[[Any, BaseException | None], None], answer: Any, error: BaseException | None) -> None:
-    try:
-        then(answer, error)
-    except Exception:
-        log.exception("whoever waited for %s", _WHAT)
+def _settle(items: Iterable[_Item], answer: Any = None, error: BaseException | None = None) -> None:
+    for item in items:
+        if error is None:
+            item.done.set_result(answer)
+        else:
+            item.done.set_exception(error)
 
 
 def _append(db: apsw.Connection, doc: str, update: bytes) -> None:

@@ -102,9 +102,9 @@ class LiveStore:
             return self._move(moving, source, path, data, op)
         stored = self._folder.write(path, data, seen=None, op=op, settled=settled, hidden=hidden)
         if source is not None:
-            self._documents.moved(source, path)
+            self._documents.places.moved(source, path)
         else:
-            self._documents.created(path)
+            self._documents.places.created(path)
         return stored
 
     def _merge(self, document: Document, path: NotePath, data: bytes, seen: Version, op: OpId) -> Stored:
@@ -151,7 +151,7 @@ class LiveStore:
         whole = data if merged.text == text else file_bytes(merged.text, data)
         stored = self._folder.write(path, whole, seen=seen, op=op, settled=document.is_ours)
         if move_from is not None:
-            self._documents.moved(move_from, path)
+            self._documents.places.moved(move_from, path)
         document.ops.append(op)
         document.holds(stored, merged.state, ours=True, merged=merged, op=op)
         if merged.text != text:
@@ -162,10 +162,10 @@ class LiveStore:
     def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
         document = self._documents.opened(path)
         if document is None:
-            left = self._documents.left(path)
+            left = self._documents.places.left(path)
             self._folder.delete(path, seen=left or seen, op=op, settled=settled, hidden=hidden)
             if left is None and not self._documents.moved_back(path):
-                self._documents.dropped(path)
+                self._documents.places.dropped(path)
             return
         self._documents.catch_up(document)
         with document.lock:
@@ -200,7 +200,7 @@ class LiveStore:
     def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
         stored = self._folder.respell(old, new, hidden=hidden)
         if stored is not None:
-            self._documents.moved(old, new)
+            self._documents.places.moved(old, new)
         return stored
 
     def settle(self, op: OpId, *, emptied: tuple[str, ...] = ()) -> None:
