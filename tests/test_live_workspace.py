@@ -1,5 +1,6 @@
 """A live folder as a workspace: people who type, editors that save, agents and other processes, in one text."""
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -259,7 +260,9 @@ def test_the_folder_document_says_what_the_folder_has(opened: Open, root: Path) 
     until(lambda: len(client.files) == 5)
     assert client.ids().keys() == {"/a.md", "/linking.md", "/sub/deep.md"} == set(client.docs.keys())
     assert client.ids() == client.docs.to_py()
-    assert client.files["/sub"]["type"] == "folder" and client.files["/sub/picture.png"]["type"] == "image"
+    picture = client.files["/sub/picture.png"]
+    assert client.files["/sub"]["type"] == "folder" and picture["type"] == "image"
+    assert picture["hash"] == hashlib.sha256(b"\x89PNG").hexdigest() and "hash" not in client.files["/a.md"]
     assert client.config["name"] == "Notes"
     assert ws.live is not None
     relay = ws.live.folder_id[:36]
@@ -274,6 +277,9 @@ def test_the_folder_document_says_what_the_folder_has(opened: Open, root: Path) 
     edit_note(ws, B, [Replace("[[a]]", "nothing")])
     until(lambda: client.backlinks.to_py()[ids["/a.md"]] == [ids["/linking.md"]])  # type: ignore[index]
     (root / "sub/deep.md").unlink()
+    (root / "sub/picture.png").write_bytes(b"another")
+    until(lambda: client.files["/sub/picture.png"]["hash"] == hashlib.sha256(b"another").hexdigest())
+    assert client.files["/sub/picture.png"]["id"] == picture["id"]
     until(lambda: "/sub/deep.md" not in client.files and "/sub/deep.md" not in client.docs)
 
 
@@ -390,6 +396,30 @@ def test_what_happened_while_nobody_had_the_folder_document_open_is_not_undone(
     assert again.ids() == {"/renamed.md": own}, "it is shown as it is, from the first moment"
     time.sleep(0.5)
     assert [path.name for path in root.glob("*.md")] == ["renamed.md"]
+
+
+def test_what_a_client_did_in_the_moment_before_its_host_died_is_carried_out(
+    opened: Open, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ws = opened()
+    client = FolderClient(ws)
+    until(lambda: len(client.ids()) == 2)
+    own = client.ids()["/a.md"]
+    assert ws.live is not None
+    ws.live.keep_folder(lambda folder: None)  # it dies before it comes to it
+
+    def rename() -> None:
+        client.files["/later.md"] = {"id": own, "type": "markdown", "version": 0}
+        client.docs["/later.md"] = own
+        del client.files["/a.md"], client.docs["/a.md"]
+
+    client.change(rename)
+    close_workspace(ws)
+    assert (root / A).exists()
+    again = opened()
+    until(lambda: (root / "later.md").exists() and not (root / A).exists())
+    assert "[[later]]" in (root / LINKING).read_text()
+    assert sorted(FolderClient(again).ids()) == ["/later.md", "/linking.md"]
 
 
 def test_a_rename_in_two_steps_is_one_and_a_broken_entry_deletes_nothing(opened: Open, root: Path) -> None:

@@ -18,7 +18,7 @@ from notewright.engine.dialects.lens import all_backlinks, forward_across
 from notewright.engine.move import move
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import create, delete
-from notewright.errors import Problem
+from notewright.errors import Indexing, Problem
 from notewright.ledger.base import Actor, Past
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, Version
@@ -32,6 +32,7 @@ SURFACE = "live"
 SHOW_S = 0.5  # between two times that the folder document is made to say what the folder has
 LINKS_S = 2.0  # after which changed links are in the folder document
 ALL_LINKS_S = 10.0  # and all of them, where names changed
+HASHED_BYTES = 16 << 20  # of attachments that are read at a time for their hashes
 DELETED_S = 2.0  # for which a note may be out of the maps: some clients rename by removing and adding
 
 
@@ -85,6 +86,9 @@ class FolderKeeper:
         self._show_at = 0.0  # when it may be made to say something else
         self._names: frozenset[NotePath] = frozenset()  # of the notes whose links were all shown
         self._told_bad: frozenset[str] = frozenset()
+        self._hashes: dict[NotePath, tuple[str, str]] = {}  # of attachments, with the stamps they had
+        self._shown_hashes: dict[NotePath, str] = {}
+        self._is_logged = False  # what clients changed, until it is carried out
 
     def work(self, folder: "FolderDocument | None") -> None:
         """Called now and then, and before anybody is shown the document; None: nobody has it open."""
@@ -99,9 +103,10 @@ class FolderKeeper:
             self._stop = self._ws.follower.subscribe(self._hear)
             self._hear(None)
         if folder is not self._folder or self._shown is None:  # what it said when it was last open is nobody's wish
-            self._folder, self._shown, self._pending = folder, None, {}
-            folder.document.unsaved = False
-            self._show(folder)
+            self._folder, self._shown, self._pending, self._shown_hashes = folder, folder.shown_before(), {}, {}
+            folder.document.unsaved = self._shown is not None  # but for what was done just before a host died
+            if self._shown is None:
+                self._show(folder)
         if self._shown is not None and (folder.document.unsaved or self._pending):
             self._do(folder, self._shown)
         if self._files_changed and time.monotonic() >= self._show_at:
@@ -113,14 +118,45 @@ class FolderKeeper:
         with self._lock:
             self._files_changed = False
         files = self._documents.listed()
+        hashes = self._changed_hashes(files)
         with folder.document.lock:
             if folder.document.unsaved:  # what a client did in this moment is carried out first
                 self._files_changed = True
                 return
-            folder.show(self._ws.name, {path: doc for path, doc in files.items() if doc not in self._pending})
+            there = {path: doc for path, doc in files.items() if doc not in self._pending}
+            folder.show(self._ws.name, there, hashes)
             self._shown = files
+            self._shown_hashes |= hashes
+            if self._is_logged and not self._pending:
+                folder.document.carried_out()
+                self._is_logged = False
         self._files_changed = self._files_changed or self._documents.places.is_waiting
         self._show_at = time.monotonic() + SHOW_S
+
+    def _changed_hashes(self, files: dict[NotePath, str]) -> dict[NotePath, str]:
+        """Of attachments whose hashes were not shown yet. So many bytes are read now, the rest the next time."""
+        stamps, left = self._documents.places.stamps, HASHED_BYTES
+        known, self._hashes = self._hashes, {}
+        for path in files:
+            if path.is_note:
+                continue
+            if path in known and known[path][0] == stamps.get(path):
+                self._hashes[path] = known[path]
+            elif left <= 0:
+                self._files_changed = True
+            else:
+                left -= self._hash(path, stamps.get(path, ""))
+        return {path: one for path, (_, one) in self._hashes.items() if one and self._shown_hashes.get(path) != one}
+
+    def _hash(self, path: NotePath, stamp: str) -> int:
+        """Bytes that were read."""
+        self._hashes[path] = stamp, ""
+        with suppress(Problem):
+            if self._ws.store.stat(path).size <= self._ws.limits.note_bytes:
+                stored = self._ws.store.read(path)
+                self._hashes[path] = stamp, stored.version
+                return len(stored.data)
+        return 0
 
     def _leave(self) -> None:
         if self._stop is not None:
@@ -144,20 +180,25 @@ class FolderKeeper:
         with folder.document.lock:
             actors = [*self._actors, *folder.document.typists]
             folder.document.typists = {}
-            folder.document.unsaved = False
+            folder.document.unsaved, self._is_logged = False, True
             wishes, bad = folder.wishes(shown)
         if set(bad) - self._told_bad:
             log.warning("the folder document of %s has keys that are no paths: %s", self._ws.name, bad[:5])
         self._told_bad = frozenset(bad)
-        self._carry_out(wishes, actors, shown)
+        self._carry_out(folder, wishes, actors, shown)
         self._actors = actors if self._pending else []
         with self._lock:
             self._files_changed = True  # what was refused is put back
 
-    def _carry_out(self, wishes: "Wishes", actors: Sequence[Actor | None], shown: dict[NotePath, str]) -> None:
+    def _carry_out(
+        self, folder: "FolderDocument", wishes: "Wishes", actors: Sequence[Actor | None], shown: dict[NotePath, str]
+    ) -> None:
         def tried(tool: str, work: Callable[[Workspace], object]) -> bool:
             try:
                 work(self._ws.by(_together(actors, tool)))
+            except Indexing:  # the server has just started
+                folder.document.unsaved = True
+                return False
             except Problem as problem:
                 log.warning("the folder document of %s: %s", self._ws.name, problem)
                 return False

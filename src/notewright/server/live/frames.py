@@ -3,7 +3,8 @@
 A frame is one or more messages in lib0's encoding: a kind, then what belongs to it. Numbers are little-endian groups of
 seven bits; bytes and text come after their length in bytes. (`Encoder` of pycrdt writes the length of a text in
 characters, so that what is not ASCII arrives broken.) Kinds that are not known, or that only a server sends, end a
-frame: nobody can say where they stop.
+frame: nobody can say where they stop. So do the relay's own, events (4 to 6) and subdocuments (7, 8): neither
+y-websocket nor y-sweet sends them, and we have no subdocuments.
 """
 
 import json

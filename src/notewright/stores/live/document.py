@@ -18,13 +18,13 @@ from pycrdt import Doc, Text, get_update
 from notewright.errors import Invalid, TooLarge, Unavailable
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, Version, version_of
-from notewright.stores.live.log import LiveLog
+from notewright.stores.live.log import SHOWN, LiveLog
 from notewright.stores.live.text import changes, distance, file_bytes, put_changes
 
 NAME = "contents"  # of the text in a document, as Lens's clients call it
 MOST_BYTES = 10_485_760  # of a live text
 _FEW, _MANY, _MANY_BYTES = 5, 200, 20 << 20  # texts of its file that are remembered: an editor may save an old buffer
-_MOST_SHOWN = 40  # texts that were read before they were in the file
+_MOSTSHOWN = 40  # texts that were read before they were in the file
 _MOST_STATE = 3 * MOST_BYTES  # bytes of a document with all that Yjs knows of it
 _NOTHING = b"\x00\x00"  # an update that says nothing
 Told = Callable[[bytes], None]
@@ -80,7 +80,7 @@ class Document:
         self._rebased: OrderedDict[str, _Rebased] = OrderedDict()  # by what they say
         self._listeners: list[_Listener] = []
         self._size = 0  # bytes of the state, at most
-        self.ops: deque[str] = deque(maxlen=_MOST_SHOWN)  # change sets that were merged into it
+        self.ops: deque[str] = deque(maxlen=_MOSTSHOWN)  # change sets that were merged into it
 
     # For those who are connected
 
@@ -106,6 +106,8 @@ class Document:
             if new == _NOTHING:
                 return
             self._refuse_growth(new)
+            if self.is_folder and not self.unsaved:  # what clients want is the difference, also after a crash
+                self._log.put_together(self.id, SHOWN, self.doc.get_update(), b"", None)
             _checked(lambda: self.doc.apply_update(new), "update")
             self._typed(by)
             self._spread(new, source)
@@ -168,7 +170,7 @@ class Document:
         """Somebody was shown, or has written, what a document in this state says."""
         self._shown[version] = state
         self._shown.move_to_end(version)
-        _bound(self._shown, len(state), _MOST_SHOWN)
+        _bound(self._shown, len(state), _MOSTSHOWN)
 
     def last_text(self) -> Version | None:
         return next(reversed(self._texts), None)
@@ -264,6 +266,14 @@ class Document:
             update = self.doc.get_update(before)
             if update != _NOTHING:
                 self._spread(update, None)
+
+    def before_change(self) -> bytes | None:
+        """The state of a folder document before changes of clients that its last host did not carry out."""
+        return self._texts.pop(SHOWN, None)
+
+    def carried_out(self) -> None:
+        """Nothing is left of what clients changed in a folder document."""
+        self._log.forget_texts(self.id)
 
     def _typed(self, by: Any) -> None:
         self.typed_at = time.time()

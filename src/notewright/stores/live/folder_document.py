@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from pycrdt import Map
+from pycrdt import Doc, Map
 
 from notewright.notes.path import NotePath, path_problem
 from notewright.stores.base import parents
@@ -50,11 +50,12 @@ class FolderDocument:
         self._config: Map[Any] = document.doc.get("folder_config", type=Map)
         self._backlinks: Map[Any] = document.doc.get("backlinks_v0", type=Map)
 
-    def show(self, name: str, files: Mapping[NotePath, str]) -> None:
-        """Make the maps say what the folder has: files by path, each with the id it has in them."""
+    def show(self, name: str, files: Mapping[NotePath, str], hashes: Mapping[NotePath, str]) -> None:
+        """Make the maps say what the folder has: files by path, each with the id it has in them. `hashes`: the SHA-256
+        of those that changed; what a client says of others may be of a file that it is about to upload."""
         with self.document.lock:
             there = {key: _plain(value) for key, value in self._files.items()}
-            wanted = {_key(path): (doc, kind_of(path)) for path, doc in files.items()}
+            wanted = {_key(path): (doc, kind_of(path), hashes.get(path)) for path, doc in files.items()}
             folders = {_key(NotePath(folder)) for path in files for folder in parents(path)}
             docs = {_key(path): doc for path, doc in files.items() if path.is_note}
             said = {key: value for key, value in self._docs.items() if isinstance(value, str)}
@@ -65,15 +66,28 @@ class FolderDocument:
                     del self._files[key]
                 for key in set(self._docs.keys()) - docs.keys():
                     del self._docs[key]
-                for key, (doc, kind) in wanted.items():
-                    if not _says(there.get(key), doc, kind):
-                        self._files[key] = {"id": doc, "type": kind, "version": 0}
+                for key, (doc, kind, sha256) in wanted.items():
+                    said_so = there.get(key, {}) if _says(there.get(key), doc, kind) else {}
+                    if not said_so or (sha256 and said_so.get("hash") != sha256):
+                        entry = {"version": 0, **said_so, "id": doc, "type": kind}
+                        self._files[key] = entry | ({"hash": sha256} if sha256 else {})
                 for key in folders:
                     if not _says(there.get(key), None, FOLDER):
                         self._files[key] = {"id": str(uuid.uuid4()), "type": FOLDER, "version": 0}
                 for key, doc in docs.items():
                     if said.get(key) != doc:
                         self._docs[key] = doc
+
+    def shown_before(self) -> dict[NotePath, str] | None:
+        """The files that the maps named before what clients changed in them and nobody carried out; None without such
+        changes."""
+        state = self.document.before_change()
+        if state is None:
+            return None
+        then: Doc[Any] = Doc()
+        then.apply_update(state)
+        files = {_path(key): _plain(value).get("id") for key, value in then.get("filemeta_v0", type=Map).items()}
+        return {path: doc for path, doc in files.items() if path is not None and isinstance(doc, str)}
 
     def wishes(self, shown: Mapping[NotePath, str]) -> tuple[Wishes, list[str]]:
         """How the maps differ from what was shown in them, and the keys that cannot be meant."""
