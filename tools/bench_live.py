@@ -5,6 +5,7 @@
 
 import asyncio
 import subprocess
+import time
 from collections.abc import Callable
 from itertools import count, cycle
 from pathlib import Path
@@ -18,6 +19,7 @@ from bench_rows import BURST, Row, of_notes, times
 
 HERE = str(Path(__file__).resolve())
 OPEN = 200  # documents at once
+LET_GO_SECONDS = 40.0  # after which a document that nobody has open is out of memory: half a minute, and some time
 
 
 class Typist:
@@ -132,6 +134,57 @@ def _typed(one: Typist, other: Typist) -> Sampler:
     return each(once, count())
 
 
+def starting(kind: str) -> Callable[[Bench], Sampler]:
+    """A server that begins with a fresh index, until it has read a note."""
+
+    def prepared(bench: Bench) -> Sampler:
+        site(bench, "ours", 1)  # the index is there
+        note = of_notes()(bench)[0]
+        where = ("--state", str(bench.state), "--no-rate-limits", "--http", "0", "--workers", "1")
+
+        def once() -> float:
+            began = time.perf_counter()
+            with Site(NOTEWRIGHT, "serve", f"Bench={kind}{bench.vault}", *where) as begun:
+                until_answered(lambda: begun.call("read", **note))
+                return (time.perf_counter() - began) * 1000
+
+        return once
+
+    return prepared
+
+
+def typed_found(bench: Bench) -> Sampler:
+    """From a word that somebody types to the search that finds it."""
+    server, note = live(bench), of_notes()(bench)[61]["path"]
+    typist = server.typist(note)
+    bench.closing.callback(typist.wire.close)
+
+    def once(number: int) -> None:
+        word = f"typedword{number}q"
+        typist.type(f" {word}\n")
+        while note.removesuffix(".md") not in server.call("search", query=word):
+            time.sleep(0.02)
+
+    return each(once, count())
+
+
+def memory_given_back(bench: Bench) -> Sampler:
+    """What it has after so many documents were open, typed into and let go, of what it had before."""
+    server = live(bench)
+
+    def once() -> float:
+        before = server.megabytes()
+        typists = [server.typist(given["path"]) for given in (of_notes()(bench) * OPEN)[:OPEN]]
+        for typist in typists:
+            typist.type("x")
+        for typist in typists:
+            typist.wire.close()
+        time.sleep(LET_GO_SECONDS)
+        return server.megabytes() / before
+
+    return once
+
+
 def memory_open(bench: Bench) -> Sampler:
     """With so many documents open and typed into."""
     server = live(bench)
@@ -154,6 +207,7 @@ def memory_ratio(bench: Bench) -> Sampler:
 LIVE_REFERENCES: dict[str, Callable[[Bench], Sampler]] = {
     "read over HTTP": reading(lambda bench: site(bench, "ours", 1)),
     "a bare relay": passed_on,
+    "start over HTTP": starting(""),
 }
 LIVE_ROWS = (
     Row("live: memory, nothing open", memory_ratio, (), "≤ 1.1 × the folder", lambda known: 1.1, 1, unit="×"),
@@ -163,6 +217,11 @@ LIVE_ROWS = (
         times(2, "read over HTTP"), 12, BURST),
     Row("live: typed by one, seen by another", seen_by_another, ("a bare relay",), "≤ 2 × a bare relay",
         times(2, "a bare relay"), 12, BURST),
+    Row("live: a typed word is found by search", typed_found, (), "≤ 2 s", lambda known: 2000, 8),
+    Row("live: start until a note is read", starting("live:"), ("start over HTTP",), "≤ 1.1 × the folder",
+        times(1.1, "start over HTTP"), 5),
+    Row(f"live: memory after {OPEN} documents were open", memory_given_back, (), "≤ 1.2 × before", lambda known: 1.2, 1,
+        unit="×", warm=False),
     Row(f"live: memory, {OPEN} documents open", memory_open, (), "≤ 300 MB", lambda known: 300, 1, unit="MB"),
 )  # fmt: skip
 

@@ -34,7 +34,7 @@ PAUSE_S, LONGEST_S = 1.0, 5.0  # a document is saved so long after the last, or 
 IDLE_S = 30.0  # after which a document that nobody has open is let go
 QUIET_S, EMPTY_S = 0.2, 2.0  # after its last change that a file which got smaller, or is empty, is believed
 AGAIN_S = 5.0  # before a save that failed is tried again
-ANSWER_S, ASKED_TIMES, ASK_AGAIN_S = 10.0, 15, 0.2  # the process that has the documents, by another one
+ANSWER_S, ASK_AGAIN_S = 8.0, 0.2  # for the process that has the documents to answer another, which asks again
 VERSION_CHARS = 64
 _TICK_S = 0.1
 _LOOK_S = 0.3  # between two looks at the files of open documents
@@ -122,12 +122,13 @@ class LiveDocuments:
 
     def ask(self, what: Ask, path: NotePath, body: bytes) -> bytes:
         """What `answer` says in the process that has the documents, be it this one or another."""
-        for _ in range(ASKED_TIMES):
+        end = time.monotonic() + ANSWER_S
+        while (left := end - time.monotonic()) > 0:
             if self.host():
                 return self.answer(what, path, body)
             with suppress(OSError, EOFError, Unavailable):  # it has just gone, or does not listen yet
                 asked: dict[str, Any] = {"ask": what, "doc": path, "actor": {}}
-                return ask_host(self._state / SOCKET, asked, body, seconds=ANSWER_S)
+                return ask_host(self._state / SOCKET, asked, body, seconds=left)
             time.sleep(ASK_AGAIN_S)
         raise Unavailable("the process that has the live documents does not answer", hint="try again in a moment")
 
