@@ -22,9 +22,9 @@ from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.auth.authenticate import METADATA_URL, Refused, challenge
 from notewright.server.auth.revalidate import Revalidation, Stays
 from notewright.server.live.callers import Caller, Callers
-from notewright.server.live.forwarding import FAILED, ForwardedMember, LiveHosts, close_after_frame, close_of
+from notewright.server.live.forwarding import ForwardedMember, LiveHosts
 from notewright.server.live.outbox import GOING
-from notewright.server.live.rooms import Member
+from notewright.server.live.rooms import FAILED, Member, close_of
 
 log = logging.getLogger(__name__)
 MAX_OF_ONE_PERSON = 500
@@ -205,13 +205,9 @@ async def _read(receive: Receive, member: Member | ForwardedMember) -> None:
         frame = message.get("bytes")
         if frame is None:
             return member.outbox.close(1003, "frames are binary here")
-        try:
-            await member.receive(frame)
-        except Problem as problem:
-            return member.outbox.close(*close_after_frame(problem))
-        except Exception:
-            log.exception("a frame of a live document failed")
-            return member.outbox.close(*FAILED)
+        await member.receive(frame)
+        if member.outbox.closed:
+            return
         if wait := pace.wait(len(frame), time.monotonic()):
             await asyncio.sleep(wait)
     member.outbox.close(GOING, "")

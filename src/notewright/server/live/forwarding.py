@@ -27,7 +27,6 @@ from notewright.errors import Problem, Unavailable
 from notewright.ledger.base import Actor
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.notes.path import NotePath
-from notewright.server.http_status import STATUS
 from notewright.server.live.documents import DocumentNames, no_such_document
 from notewright.server.live.outbox import GOING, Outbox
 from notewright.server.live.rooms import Member, Rooms
@@ -49,7 +48,6 @@ TRIES, PAUSE_SECONDS = 15, 0.2  # until a host is found
 LOOK_SECONDS = 0.5  # between two looks at whether we became one
 THREADS = 16
 RESTARTED = 1012  # close code: come again
-FAILED = 1011, "something went wrong here"  # a close code and its reason
 KEPT_SECONDS = 20.0  # for an update to be on disk
 CLOSE_SECONDS = 2.0  # for other processes to hear that we end
 STALLED_SECONDS = 20.0  # for which a process may take nothing of what it is sent
@@ -308,16 +306,10 @@ async def _pass_on(wire: "_Wire", member: Member) -> None:
     """Between a room and the process that its member is connected to, until one of them has gone."""
 
     async def read() -> None:
-        try:
-            while True:
+        with contextlib.suppress(OSError, EOFError):
+            while not member.outbox.closed:
                 await member.receive(await wire.next())
-        except (OSError, EOFError):
-            member.outbox.close(GOING, "")
-        except Problem as problem:
-            member.outbox.close(*close_after_frame(problem))
-        except Exception:
-            log.exception("a frame of a live document failed")
-            member.outbox.close(*FAILED)
+        member.outbox.close(GOING, "")
 
     reading = asyncio.create_task(read())
     try:
@@ -327,17 +319,6 @@ async def _pass_on(wire: "_Wire", member: Member) -> None:
         await wire.send(_END + json.dumps(told).encode())
     finally:
         reading.cancel()
-
-
-def close_of(problem: Problem) -> tuple[int, str]:
-    """The code and reason by which a connection ends. y-websocket does not come again after 4400 to 4499."""
-    return 4000 + STATUS[problem.code], str(problem)
-
-
-def close_after_frame(problem: Problem) -> tuple[int, str]:
-    """The same for what a client sent: that it made no sense, or came while there was too much to do."""
-    known = {"invalid": 1007, "busy": 1013, "limited": 1013}
-    return known.get(problem.code, close_of(problem)[0]), str(problem)
 
 
 class _Wire:

@@ -7,29 +7,38 @@ to one is made in a thread.
 
 import asyncio
 import contextlib
+import logging
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from notewright.errors import Conflict, Limited, Unavailable
+from notewright.errors import Conflict, Limited, Problem, Unavailable
 from notewright.ledger.base import Actor
 from notewright.mcp.thread_pool import ThreadPool
+from notewright.server.http_status import STATUS
 from notewright.server.live import frames
 from notewright.server.live.awareness import Awareness
 from notewright.server.live.frames import AWARENESS, QUERY_AWARENESS, STEP1, STEP2, SYNC, SYNC_STATUS, UPDATE
-from notewright.server.live.outbox import GOING, Outbox
+from notewright.server.live.outbox import GOING, TOO_SLOW, Outbox
 
 if TYPE_CHECKING:  # loads pycrdt
     from notewright.stores.live.document import Document
     from notewright.stores.live.documents import LiveDocuments
 
+log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 MAX_MEMBERS = 256  # of one document
 LOCKS = 64
 ENDED = 4410  # close codes: there is no such live document any more
+FAILED = 1011, "something went wrong here"  # a close code and its reason
+
+
+def close_of(problem: Problem) -> tuple[int, str]:
+    """The code and reason by which a connection ends. y-websocket does not come again after 4400 to 4499."""
+    return 4000 + STATUS[problem.code], str(problem)
 
 
 @dataclass(eq=False)
@@ -47,9 +56,16 @@ class Member:
         return self.actor.user
 
     async def receive(self, frame: bytes) -> None:
-        """What the client sent, to the end; Invalid where it makes no sense."""
-        for message in frames.messages(frame):
-            await self.room.receive(self, message)
+        """What the client sent, to the end. One who sends what makes no sense is closed."""
+        try:
+            for message in frames.messages(frame):
+                await self.room.receive(self, message)
+        except Problem as problem:
+            code = {"invalid": 1007, "busy": TOO_SLOW, "limited": TOO_SLOW}.get(problem.code, close_of(problem)[0])
+            self.outbox.close(code, str(problem))
+        except Exception:
+            log.exception("a frame of a live document failed")
+            self.outbox.close(*FAILED)
 
     async def leave(self) -> None:
         self.outbox.close(GOING, "")
