@@ -61,6 +61,7 @@ format: install
 bench: install system
 	$(BIN)/python tools/bench.py $(SIZES)
 
+torture: PACKAGES += radosgw:radosgw ceph-mon:ceph-mon ceph-osd:ceph-osd ceph:ceph-common
 torture: install system clients
 	NOTEWRIGHT_SEEDS=$(SEEDS) $(BIN)/pytest -n 2 --dist load -m "torture or hypothesis" --hypothesis-profile torture
 

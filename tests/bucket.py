@@ -1,8 +1,10 @@
-"""A real bucket for tests: SeaweedFS on this machine, and a proxy before it that counts, delays and breaks requests."""
+"""A real bucket for tests: SeaweedFS or Ceph on this machine, and a proxy before it that counts, delays and breaks
+requests."""
 
 import asyncio
 import json
 import os
+import random
 import re
 import shutil
 import socket
@@ -10,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -26,6 +29,7 @@ import pytest
 from obstore.store import S3Store as Client
 
 from notewright.config.aws import aws_profile
+from notewright.stores.s3._plain_list import Place, sign
 from notewright.stores.s3.settings import BucketSettings
 from notewright.stores.s3.store import S3Store
 
@@ -50,6 +54,35 @@ def find_weed() -> str | None:
 
 
 STARTS, START_SECONDS = 4, 25.0
+BLOCK_PORTS = range(20_000, 32_000, 16)  # below those that the system gives to outgoing connections
+
+
+class Ports:
+    """So many ports for a service, which no other test of this machine takes until they are let go: the first port of
+    their block is held by ourselves."""
+
+    def __init__(self, count: int) -> None:
+        for first in random.sample(BLOCK_PORTS, len(BLOCK_PORTS)):
+            self.numbers = range(first + 1, first + 1 + count)
+            try:
+                self._held = socket.create_server(("127.0.0.1", first))
+            except OSError:
+                continue
+            if all(map(_is_free, self.numbers)):
+                return
+            self._held.close()
+        raise RuntimeError("no block of ports is free")
+
+    def release(self) -> None:
+        self._held.close()
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 class Weed:
@@ -67,7 +100,7 @@ class Weed:
         for left in reversed(range(STARTS)):
             self._start(program, folder)
             try:
-                self._await_first_put()
+                _await_first_put(self, self._process, START_SECONDS)
                 return
             except BaseException as error:
                 self.stop()
@@ -77,10 +110,9 @@ class Weed:
             shutil.rmtree(folder / "data", ignore_errors=True)
 
     def _start(self, program: str, folder: Path) -> None:
-        """On ports that were free a moment ago: somebody else may have taken one since, and then it is tried again."""
-        ports = _free_ports(len(_PORTS))
-        asked = [f"-{name}={port}" for name, port in zip(_PORTS, ports, strict=True)]
-        self.port = ports[0]
+        self._ports = Ports(len(_PORTS))
+        asked = [f"-{name}={port}" for name, port in zip(_PORTS, self._ports.numbers, strict=True)]
+        self.port = self._ports.numbers[0]
         self.endpoint = f"http://127.0.0.1:{self.port}"
         self._log = (folder / "log").open("wb")
         self._process = subprocess.Popen(
@@ -94,35 +126,141 @@ class Weed:
 
     def client(self) -> Client:
         """Somebody else's way into the bucket."""
-        return Client(
-            BUCKET, endpoint=self.endpoint, access_key_id=KEY, secret_access_key=SECRET, region="us-east-1",
-            virtual_hosted_style_request=False, client_options={"timeout": "10s", "allow_http": True},
-        )  # fmt: skip
-
-    def _await_first_put(self) -> None:
-        until = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                with socket.create_connection(("127.0.0.1", self.port), 1):
-                    obstore.put(self.client(), "ready", b"", use_multipart=False)
-                    return
-            except Exception:
-                if self._process.poll() is not None or time.monotonic() > until:
-                    raise
-            time.sleep(0.05)
+        return client_of(self.endpoint)
 
     def stop(self) -> None:
         self._process.kill()
         self._process.wait(30)
         self._log.close()
+        for port in self._ports.numbers:  # it lays them there whatever TMPDIR says
+            for left in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
+                left.unlink(missing_ok=True)
+        self._ports.release()
 
 
-def _free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [server.getsockname()[1] for server in held]
-    for server in held:
-        server.close()
-    return ports
+def client_of(endpoint: str) -> Client:
+    return Client(
+        BUCKET, endpoint=endpoint, access_key_id=KEY, secret_access_key=SECRET, region="us-east-1",
+        virtual_hosted_style_request=False, client_options={"timeout": "10s", "allow_http": True},
+    )  # fmt: skip
+
+
+def _await_first_put(service: "Weed | Ceph", process: "subprocess.Popen[bytes]", seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", service.port), 1):
+                obstore.put(service.client(), "ready", b"", use_multipart=False)
+                return
+        except Exception:
+            if process.poll() is not None or time.monotonic() > until:
+                raise
+        time.sleep(0.05)
+
+
+_CEPH = """[global]
+fsid = {cluster}
+mon host = v1:127.0.0.1:{monitor}
+public addr = 127.0.0.1
+cluster addr = 127.0.0.1
+ms bind port min = {first}
+ms bind port max = {last}
+auth cluster required = none
+auth service required = none
+auth client required = none
+run dir = {folder}
+admin socket = {folder}/$name.$pid.asok
+log file = {folder}/$name.log
+osd pool default size = 1
+osd pool default min size = 1
+osd pool default pg num = 8
+osd crush chooseleaf type = 0
+mon allow pool size one = true
+mon max pg per osd = 1000
+mon data = {folder}/mon.a
+osd data = {folder}/osd.0
+osd objectstore = memstore
+osd max object name len = 460
+rgw data = {folder}/rgw
+rgw frontends = beast endpoint=127.0.0.1:{gateway}
+"""
+
+
+class Ceph:
+    """One monitor, one OSD in memory and one gateway, without authentication among them, in a temporary folder."""
+
+    def __init__(self, folder: Path) -> None:
+        missing = [name for name in ("ceph", "ceph-mon", "ceph-osd", "radosgw") if shutil.which(name) is None]
+        if missing:
+            pytest.skip(f"service: {', '.join(missing)} is not installed (apt-get install radosgw ceph-mon ceph-osd)")
+        self._folder, self._ports = folder, Ports(14)
+        self._running: list[subprocess.Popen[bytes]] = []
+        self._log = (folder / "log").open("ab")
+        try:
+            self._start(*self._ports.numbers[:3], self._ports.numbers[-1])
+        except BaseException as error:
+            self.stop()
+            said = (folder / "log").read_bytes()[-2000:].decode(errors="replace")
+            raise RuntimeError(f"Ceph does not answer: {said}") from error
+
+    def _start(self, monitor: int, gateway: int, first: int, last: int) -> None:
+        folder, cluster, disk = self._folder, str(uuid.uuid4()), str(uuid.uuid4())
+        self.port, self.endpoint = gateway, f"http://127.0.0.1:{gateway}"
+        for name in ("mon.a", "osd.0", "rgw"):
+            (folder / name).mkdir()
+        told = _CEPH.format(folder=folder, cluster=cluster, monitor=monitor, gateway=gateway, first=first, last=last)
+        (folder / "ceph.conf").write_text(told)
+        address = f"[v1:127.0.0.1:{monitor}]"
+        self._run("monmaptool", "--create", "--fsid", cluster, "--addv", "a", address, str(folder / "monmap"))
+        self._run("ceph-mon", "--mkfs", "-i", "a", "--monmap", str(folder / "monmap"))
+        self._serve("ceph-mon", "-i", "a")
+        self._ask("osd", "new", disk)
+        self._run("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", disk)
+        self._serve_until(lambda: b'"num_up_osds":1' in self._ask("osd", "stat", "-f", "json"), "ceph-osd", "-i", "0")
+        self._serve_until(lambda: not _is_free(gateway), "radosgw", "-n", "client.rgw.a")
+        user = ["--uid", "t", "--display-name", "t", "--access-key", KEY, "--secret", SECRET]
+        self._run("radosgw-admin", "-n", "client.rgw.a", "user", "create", *user)
+        keys = {"access_key_id": KEY, "secret_access_key": SECRET}
+        place = Place(f"{self.endpoint}/{BUCKET}", "us-east-1", 10)
+        address = sign(place, keys, {}, datetime.now(UTC), method="PUT")  # making a bucket, which obstore cannot
+        urllib.request.urlopen(urllib.request.Request(address, method="PUT"), timeout=30).close()
+        _await_first_put(self, self._running[-1], 60)
+
+    def _run(self, program: str, *words: str) -> bytes:
+        """Again where it fails: whoever asks the monitor before it said which cluster this is is refused."""
+        asked = [program, "-c", f"{self._folder}/ceph.conf", *words]
+        for _ in range(9):
+            ran = subprocess.run(asked, stdout=subprocess.PIPE, stderr=self._log, timeout=60)
+            if ran.returncode == 0:
+                return ran.stdout
+        raise RuntimeError(f"{program} fails")
+
+    def _ask(self, *words: str) -> bytes:
+        return self._run("ceph", *words)
+
+    def _serve(self, program: str, *words: str) -> None:
+        asked = [program, "-c", f"{self._folder}/ceph.conf", *words, "-f"]
+        self._running.append(subprocess.Popen(asked, stdout=self._log, stderr=self._log, start_new_session=True))
+
+    def _serve_until(self, is_ready: Callable[[], bool], program: str, *words: str) -> None:
+        until = time.monotonic() + 90
+        self._serve(program, *words)
+        while not is_ready():
+            if time.monotonic() > until:
+                raise RuntimeError(f"{program} does not come up")
+            if self._running[-1].poll() is not None:
+                self._serve(program, *words)
+            time.sleep(0.2)
+
+    def client(self) -> Client:
+        return client_of(self.endpoint)
+
+    def stop(self) -> None:
+        for one in reversed(self._running):
+            one.kill()
+            one.wait(30)
+        self._log.close()
+        self._ports.release()
 
 
 Fault = str  # 429, 503, drop_before, drop_after, hang, truncate, skewed or ignore_conditions
@@ -312,7 +450,7 @@ async def _read_answer(reader: asyncio.StreamReader, method: bytes) -> tuple[byt
 class Bucket:
     """A prefix of its own in the bucket, the proxy before it, and stores that are closed at the end."""
 
-    def __init__(self, weed: Weed, proxy: Proxy, state: Path) -> None:
+    def __init__(self, weed: Weed | Ceph, proxy: Proxy, state: Path) -> None:
         self.weed, self.proxy, self.state = weed, proxy, state
         self.prefix = f"t{uuid.uuid4().hex[:12]}"
         self.location = f"s3://{BUCKET}/{self.prefix}"

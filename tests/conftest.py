@@ -16,7 +16,7 @@ from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.workspace import Workspace
 
 if TYPE_CHECKING:
-    from tests.bucket import Bucket, Weed
+    from tests.bucket import Bucket, Ceph, Weed
 
 ROOT = Path(__file__).resolve().parent.parent
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
@@ -84,17 +84,39 @@ def weed(tmp_path_factory: pytest.TempPathFactory) -> Generator["Weed", None, No
     started.stop()
 
 
+@pytest.fixture(scope="session")
+def ceph(tmp_path_factory: pytest.TempPathFactory) -> Generator["Ceph", None, None]:
+    """Ceph's gateway, started once; without it the test is skipped."""
+    pytest.importorskip("obstore", reason="service: obstore is not installed (pip install 'notewright[s3]')")
+    from tests.bucket import Ceph
+
+    started = Ceph(tmp_path_factory.mktemp("ceph"))
+    yield started
+    started.stop()
+
+
 @pytest.fixture
 def bucket(weed: "Weed", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator["Bucket", None, None]:
     """A place in a real bucket, with a proxy of its own and the keys in the environment."""
+    yield from bucket_of(weed, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def ceph_bucket(ceph: "Ceph", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator["Bucket", None, None]:
+    yield from bucket_of(ceph, tmp_path, monkeypatch)
+
+
+def bucket_of(
+    service: "Weed | Ceph", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Generator["Bucket", None, None]:
     from tests.bucket import KEY, SECRET, Bucket, Proxy
 
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    proxy = Proxy(weed.port)
-    made = Bucket(weed, proxy, tmp_path / "bucket-state")
+    proxy = Proxy(service.port)
+    made = Bucket(service, proxy, tmp_path / "bucket-state")
     yield made
     made.close()
     proxy.stop()

@@ -58,10 +58,18 @@ def in_a_bucket(place: Path) -> Store:
     raise NotImplementedError("the fixture opens it")
 
 
-@pytest.fixture(params=[*STORES, in_a_bucket], ids=lambda make: make.__name__)
+def in_a_bucket_of_ceph(place: Path) -> Store:
+    raise NotImplementedError("the fixture opens it")
+
+
+BUCKETS = {in_a_bucket: "bucket", in_a_bucket_of_ceph: "ceph_bucket"}
+ON_CEPH = pytest.param(in_a_bucket_of_ceph, marks=pytest.mark.torture)
+
+
+@pytest.fixture(params=[*STORES, in_a_bucket, ON_CEPH], ids=lambda make: make.__name__)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    in_bucket = request.param is in_a_bucket
-    made: Store = request.getfixturevalue("bucket").open() if in_bucket else request.param(tmp_path)
+    bucket = BUCKETS.get(request.param)
+    made: Store = request.getfixturevalue(bucket).open() if bucket else request.param(tmp_path)
     yield made
     made.close()
 
