@@ -1,10 +1,14 @@
-"""`python -m tests.killed_backup FOLDER LOCATION ENDPOINT COUNT` backs up day 1 and is killed after so many files."""
+"""`python -m tests.killed_backup FOLDER LOCATION ENDPOINT files|writes COUNT` backs up day 1 and is killed after
+so many files, or before it writes, copies or removes an object for that time."""
 
+import itertools
 import os
 import signal
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.engine.keeping import day, folder_desk
 
@@ -15,12 +19,21 @@ from notewright.stores.s3.settings import BucketSettings
 from notewright.stores.s3.store import S3Store
 
 if __name__ == "__main__":
-    folder, location, endpoint, count = sys.argv[1:]
+    folder, location, endpoint, what, count = sys.argv[1:]
     settings = BucketSettings(endpoint, profile=aws_profile())
     place = BackupBucket(S3Store.open(location, settings, state=Path(tempfile.mkdtemp())))
 
-    def kill(done: int, total: int | None) -> None:
+    counted = itertools.count(1)
+
+    def kill(done: int, total: int | None = None) -> None:
         if done == int(count):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    back_up([folder_desk(Path(folder))], place, now=day(1), report=kill)
+    def counting(call: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given: (kill(next(counted)), call(*given))[1]
+
+    if what == "writes":
+        for name in ("put", "copy", "remove"):
+            setattr(place.objects, name, counting(getattr(place.objects, name)))
+    report = kill if what == "files" else lambda done, total: None
+    back_up([folder_desk(Path(folder))], place, now=day(1), report=report)

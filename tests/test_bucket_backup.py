@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import obstore
 import pytest
-from tests.bucket import Bucket
+from tests.bucket import READ_KEY, READ_SECRET, Bucket
 from tests.conftest import ROOT, write_files
 from tests.engine.keeping import day, files, folder_desk, times
 from tests.engine.parts import desk
@@ -18,7 +19,7 @@ from notewright.app.opening import close_workspace, open_workspace
 from notewright.cli.main import main
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.transfer.backup import BackupResult, back_up
-from notewright.engine.transfer.backup_bucket import UNFINISHED, BackupBucket
+from notewright.engine.transfer.backup_bucket import BESIDE, UNFINISHED, BackupBucket
 from notewright.engine.transfer.manifest import NAME
 from notewright.engine.transfer.restore import backups, restore, restore_to
 from notewright.engine.write import create
@@ -194,7 +195,7 @@ def test_a_backup_that_is_killed_is_finished_by_the_next_and_yesterday_is_whole(
     write_files(tmp_path / "notes", {path: f"changed {path}\n" for path in NOTES})
     location = f"{bucket.location}/backups"
     command = [sys.executable, "-m", "tests.killed_backup", str(tmp_path / "notes"), location, bucket.weed.endpoint]
-    killed = subprocess.run([*command, str(count)], cwd=ROOT, capture_output=True, timeout=60)
+    killed = subprocess.run([*command, "files", str(count)], cwd=ROOT, capture_output=True, timeout=60)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert place.dates() == [MONDAY] and inside(bucket, f"backups/{MONDAY}") == yesterday
     assert bucket.get(f"backups/{TUESDAY}/{UNFINISHED}") == b""
@@ -208,30 +209,30 @@ def test_a_backup_that_is_killed_is_finished_by_the_next_and_yesterday_is_whole(
     assert f"backups/{TUESDAY}/{NAME}" in keys and f"backups/{TUESDAY}/{UNFINISHED}" not in keys
 
 
-def test_a_second_backup_of_a_day_that_is_killed_leaves_the_first_and_the_next_day_does_not_remove_it(
+def test_a_second_backup_of_a_day_that_is_killed_anywhere_leaves_the_first_or_is_whole(
     bucket: Bucket, at: OpenAt, tmp_path: Path
 ) -> None:
     write_files(tmp_path / "notes", NOTES)
     ws, place = folder_desk(tmp_path / "notes"), BackupBucket(at("backups"))
     back_up([ws], place, now=day(1))
+    first = files(tmp_path / "notes")
     write_files(tmp_path / "notes", {"Tea.md": "# Chai\n", "Later.md": "later\n"})
     (tmp_path / "notes" / "f" / "N 1.md").unlink()
     command = [sys.executable, "-m", "tests.killed_backup", str(tmp_path / "notes"), f"{bucket.location}/backups"]
-    killed = subprocess.run(
-        [*command, bucket.weed.endpoint, str(len(NOTES))], cwd=ROOT, capture_output=True, timeout=60
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert bucket.get(f"backups/{TUESDAY}/Tea.md") == b"# Chai\n", "it was killed after it had begun to write"
-    assert place.dates() == [TUESDAY]
-    done = restore_to(tmp_path / "out", place)
-    assert [(one.path, one.reason) for one in done.skipped] == [("Tea.md", "damaged")]
-    first = {path: text if isinstance(text, bytes) else text.encode() for path, text in NOTES.items()}
-    assert files(tmp_path / "out") == {path: data for path, data in first.items() if path != "Tea.md"}
+    found = []
+    for before in (3, 4, 5, 99):  # the manifest, copying what lies beside to its place, what comes then
+        asked = [*command, bucket.weed.endpoint, "writes", str(before)]
+        ran = subprocess.run(asked, cwd=ROOT, capture_output=True, timeout=60)
+        assert place.dates() == [TUESDAY]
+        assert restore_to(tmp_path / f"out {before}", place).skipped == ()
+        found.append(files(tmp_path / f"out {before}"))
+        assert found[-1] in (first, files(tmp_path / "notes")), "one or the other"
+        assert ran.returncode == (0 if before == 99 else -signal.SIGKILL), ran.stderr
+    assert [one == first for one in found] == [True, False, False, False]
     back_up([ws], place, now=day(2))
     assert place.dates() == [TUESDAY, "2026-05-06"]
-    back_up([ws], place, now=day(1))
-    assert inside(bucket, f"backups/{TUESDAY}") == files(tmp_path / "notes")
-    assert f"backups/{TUESDAY}/{UNFINISHED}" not in bucket.keys()  # noqa: SIM118
+    assert inside(bucket, f"backups/{TUESDAY}") == files(tmp_path / "notes") == found[-1]
+    assert not any(UNFINISHED in key or BESIDE in key for key in bucket.keys())  # noqa: SIM118
 
 
 @pytest.mark.parametrize("kind", ["folder", "bucket"])
@@ -304,3 +305,60 @@ def test_notes_are_imported_from_a_bucket_and_undo_takes_them_back(
     inside_itself = ["import", f"{bucket.location}/old/f", "--workspace", f"{bucket.location}/old"]
     assert main([*inside_itself, "--state", str(tmp_path / "state")]) == 1
     assert "the bucket to import is inside the workspace" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["folder", "bucket"])
+def test_a_backup_is_restored_into_an_empty_prefix_which_is_a_workspace_then(
+    bucket: Bucket,
+    at: OpenAt,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kind: str,
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.proxy.endpoint)
+    write_files(tmp_path / "notes", NOTES)
+    source = f"{bucket.location}/backups" if kind == "bucket" else str(tmp_path / "to")
+    state = ["--state", str(tmp_path / "state")]
+    assert main(["backup", "--workspace", str(tmp_path / "notes"), "--to", source, *state]) == 0
+    command = ["restore", "--from", source, *state, "--into"]
+    assert main([*command, f"{bucket.location}/old", "--dry-run"]) == 0
+    assert inside(bucket, "old") == {}
+    bucket.proxy.reset()
+    assert main([*command, f"{bucket.location}/old"]) == 0
+    assert "14 files restored from the backup of" in capsys.readouterr().err
+    assert bucket.proxy.most_at_once > 1
+    assert inside(bucket, "old") == files(tmp_path / "notes")
+    assert obstore.get(bucket.outside, f"{bucket.prefix}/old/Tea.md").attributes["title"] == "Tea"
+    assert main([*command, f"{bucket.location}/old"]) == 1
+    assert "is not empty" in capsys.readouterr().err
+    if kind == "bucket":
+        assert main([*command, f"{source}/old"]) == 1
+        assert "is inside the folder of backups" in capsys.readouterr().err
+
+
+def test_notes_are_exported_to_an_empty_prefix_and_come_back_from_there(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.weed.endpoint)
+    write_files(tmp_path / "notes", NOTES | {f"{'x' * 200}/{'y' * 200}/{'z' * 200}/{'w' * 200}/{'v' * 200}.md": "long"})
+    (tmp_path / "notes" / "Link.md").symlink_to("Tea.md")
+    state = ["--state", str(tmp_path / "state")]
+    export = ["export", f"{bucket.location}/copy", "--workspace", str(tmp_path / "notes"), *state]
+    assert main(export) == 1
+    told = capsys.readouterr()
+    assert "left out Link.md: it is a symlink to Tea.md" in told.out and "its name is too long for a bucket" in told.out
+    assert f"14 files, 348 bytes: {bucket.location}/copy" in told.err
+    assert inside(bucket, "copy") == {path: (tmp_path / "notes" / path).read_bytes() for path in NOTES}
+    assert main(export) == 1
+    assert "is not empty" in capsys.readouterr().err
+    (tmp_path / "back").mkdir()
+    assert main(["import", f"{bucket.location}/copy", "--workspace", str(tmp_path / "back"), *state]) == 0
+    assert files(tmp_path / "back") == inside(bucket, "copy")
+    inside_itself = ["export", f"{bucket.location}/copy/f", "--workspace", f"{bucket.location}/copy", *state]
+    assert main(inside_itself) == 1
+    assert "the place to export to is inside the workspace" in capsys.readouterr().err
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", READ_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", READ_SECRET)
+    assert main(["export", f"{bucket.location}/no", "--workspace", str(tmp_path / "back"), *state]) == 1
+    assert "these credentials may not write to the bucket" in capsys.readouterr().err

@@ -59,10 +59,11 @@ def test_a_place_for_backups_that_is_no_bucket_is_refused(desk: Desk, words: lis
     assert "'b' is no bucket's name. write it as s3://bucket/prefix" in desk.run(*words, "s3://b/x", code=2)[1]
 
 
-def test_a_backup_is_not_restored_into_a_bucket_as_plain_files(desk: Desk) -> None:
-    desk.run("backup", "--to", desk.to)
-    err = desk.run("restore", "--from", desk.to, "--into", "s3://bucket/x", code=2)[1]
-    assert err.startswith("notewright: --into takes a folder. serve that bucket as a workspace")
+@pytest.mark.parametrize("words", [["restore", "--from", ".", "--into"], ["export"]])
+def test_a_place_to_copy_to_that_is_no_bucket_or_a_zip_file_in_one_is_refused(desk: Desk, words: list[str]) -> None:
+    assert "'b' is no bucket's name" in desk.run(*words, "s3://b/x", code=2)[1]
+    err = desk.run(*words, "s3://bucket/x.zip", code=2)[1]
+    assert err.endswith("no zip file is written to a bucket. write s3://bucket/x: the notes are objects there\n")
 
 
 def test_a_command_on_what_is_no_bucket_is_refused(desk: Desk) -> None:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from notewright.accounts.base import Accounts
 from notewright.accounts.limits import MemoryRateLimits, RateLimits
-from notewright.app.opening import OpenWorkspaces, open_registry, refuse_buckets, refuse_unreachable
+from notewright.app.opening import OpenWorkspaces, open_registry, places_beside, refuse_unreachable
 from notewright.config.load import Config, count_in
 from notewright.config.settings import SURFACES
 from notewright.engine.library import LateLibrary, Library
@@ -53,10 +53,10 @@ def serve(config: Config, reread: Reread | None = None) -> int:
     if config["http.port"] is None:
         asked = [surface_named(name, config) for name in dict.fromkeys(config["surface"])]
         together(asked)
-        refuse_unreachable(config)
+        refuse_unreachable(config.workspaces)
         serve_stdio(partial(OpenWorkspaces, config), asked)
     refuse_mistakes(config)
-    refuse_unreachable(config)
+    refuse_unreachable(config.workspaces)
     host, port = config["http.host"], config["http.port"]
     with listening(host, port) as door:
         _greet(config, host, door.getsockname()[1])
@@ -75,7 +75,7 @@ def refuse_mistakes(config: Config) -> None:
         raise Invalid(f"http.public_url is no address: {config['http.public_url']}", hint=hint, what="http.public_url")
     with contextlib.closing(open_registry(config)) as registry:
         refuse_strangers(config, registry)
-    refuse_buckets(config)
+    refuse_unreachable(places_beside(config))
     tls.opened(config)
     if config["auth.issuer"]:
         from notewright.server.auth import oauth

@@ -6,7 +6,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ from notewright.stores.base import Store
 from notewright.stores.folder.store import FolderStore
 
 if TYPE_CHECKING:  # few need pycrdt, and a search loads no backups
-    from notewright.engine.transfer.manifest import BackupPlace
+    from notewright.engine.transfer.manifest import BackupPlace, Destination
     from notewright.stores.live.documents import LiveDocuments
     from notewright.stores.s3.settings import BucketSettings
 
@@ -162,15 +162,22 @@ def _bucket_settings(asked: WorkspaceConfig) -> "BucketSettings":
     return BucketSettings(endpoint, region, asked.path_style, poll_seconds, profile=aws_profile())
 
 
-def refuse_unreachable(config: Config) -> None:
-    """What cannot be served is said at the start: a Problem with what to install or set. Folders were looked for when
+def refuse_unreachable(places: Iterable[WorkspaceConfig]) -> None:
+    """What cannot be used is said at the start: a Problem with what to install or set. Folders were looked for when
     the configuration was read."""
-    for asked in config.workspaces:
+    for asked in places:
         if is_bucket(asked.location):
             settings = _bucket_settings(asked)
             from notewright.stores.s3 import reach
 
             reach.refuse_unreachable(asked.location, settings)
+
+
+def places_beside(config: Config) -> list[WorkspaceConfig]:
+    """What is used beside the workspaces: where backups go, and where workspaces are made."""
+    root = config["workspaces_root"]
+    made_in = [WorkspaceConfig("workspaces", "workspaces", root)] if root else []
+    return [_backups_at(config["backup.to"], config), *made_in] if config["backup.to"] else made_in
 
 
 def _machine_id(state: Path) -> str:
@@ -224,18 +231,23 @@ def open_backups(location: str, config: Config) -> "BackupPlace":
         return BackupFolder(location)
     from notewright.engine.transfer.backup_bucket import BackupBucket
 
+    return BackupBucket(open_store(_backups_at(bucket_location(location), config), config))
+
+
+def _backups_at(location: str, config: Config) -> WorkspaceConfig:
     endpoint, region = config["backup.endpoint"], config["backup.region"]
-    asked = WorkspaceConfig("backups", "backups", bucket_location(location), endpoint=endpoint, region=region)
-    return BackupBucket(open_store(asked, config))
+    return WorkspaceConfig("backups", "backups", location, endpoint=endpoint, region=region)
 
 
-def refuse_buckets(config: Config) -> None:
-    """A Problem that says what to install or set, where a bucket of the configuration cannot be used: that of backups,
-    and the one that workspaces are made in."""
-    if is_bucket(config["backup.to"] or ""):
-        open_backups(config["backup.to"], config).close()
-    if is_bucket(root := config["workspaces_root"] or ""):
-        open_store(WorkspaceConfig("workspaces", "workspaces", root), config).close()
+def open_destination(location: str, config: Config) -> "Destination":
+    """A folder or bucket to copy files to, to be closed."""
+    if not is_bucket(location):
+        from notewright.engine.transfer.backup_folder import NewFolder
+
+        return NewFolder(location)
+    from notewright.engine.transfer.backup_bucket import NewBucket
+
+    return NewBucket(open_store(WorkspaceConfig("copy", "copy", location), config))
 
 
 def carry_history(ws: Workspace, store: Store, config: Config) -> int | None:

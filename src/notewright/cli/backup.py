@@ -17,10 +17,10 @@ from notewright.config.load import Config, WorkspaceConfig
 from notewright.config.locations import bucket_location, is_bucket, refuse_not_yet
 from notewright.engine.changes.batch_write import BatchResult, SkippedFile
 from notewright.engine.transfer.backup import BackupResult, back_up
-from notewright.engine.transfer.export import Exported, export_zip
+from notewright.engine.transfer.export import Exported, export_to, export_zip
 from notewright.engine.transfer.import_files import ImportReport, import_files
 from notewright.engine.transfer.import_sources import StoreSource
-from notewright.engine.transfer.manifest import BackupPlace, Manifest
+from notewright.engine.transfer.manifest import BackupPlace, Destination, Manifest
 from notewright.engine.transfer.restore import Restored, backups, restore_to
 from notewright.engine.transfer.restore import restore as restore_backup
 from notewright.engine.workspace import Workspace
@@ -53,14 +53,9 @@ def restore(args: argparse.Namespace) -> int:
 def _restore(args: argparse.Namespace, source: BackupPlace) -> Restored:
     how: dict[str, Any] = {"date": args.date, "dry_run": args.dry_run}
     if args.into:
-        with usage(args):
-            if is_bucket(args.into):
-                hint = "serve that bucket as a workspace and restore into it, with --workspace"
-                raise Invalid("--into takes a folder", hint=hint, what="into")
-            refuse_not_yet(args.into)
         paths = [path.removeprefix("./") for path in args.paths]
-        with printing.progress("Restoring") as report:
-            return restore_to(args.into, source, workspace=args.workspace, paths=paths, report=report, **how)
+        with _destination(args, args.into) as into, printing.progress("Restoring") as report:
+            return restore_to(into, source, workspace=args.workspace, paths=paths, report=report, **how)
     with open_chosen(args, indexed=False) as ws, printing.progress("Restoring") as report:
         paths = [strip_root(ws, path) for path in args.paths]
         return restore_backup(ws, source, paths=paths, exact=args.exact, report=report, **how)
@@ -74,6 +69,9 @@ def export(args: argparse.Namespace) -> int:
                 raise Invalid("a zip file cannot be shown on a terminal", hint="write export - | …, or export FILE.zip")
             done = export_zip(ws, sys.stdout.buffer)
             sys.stdout.buffer.flush()
+        elif is_bucket(args.file):
+            with _destination(args, args.file) as to:
+                done = export_to(ws, to)
         else:
             with _new_file(args.file, ws) as out:
                 done = export_zip(ws, out)
@@ -103,6 +101,19 @@ def _import_source(args: argparse.Namespace) -> Iterator[str | StoreSource]:
         place = WorkspaceConfig("import", "import", bucket_location(args.source), read_only=True)
     with closing(opening.open_store(place, config)) as store:
         yield StoreSource(store, place.location)
+
+
+@contextmanager
+def _destination(args: argparse.Namespace, given: str) -> Iterator[Destination]:
+    with usage(args):
+        place = bucket_location(given) if is_bucket(given) else given
+        if not is_bucket(given):
+            refuse_not_yet(given)
+        elif place.endswith(".zip"):
+            hint = f"write {place.removesuffix('.zip')}: the notes are objects there"
+            raise Invalid("no zip file is written to a bucket", hint=hint, what="file")
+    with closing(opening.open_destination(place, configured(args))) as to:
+        yield to
 
 
 def _place(args: argparse.Namespace, given: str | None, config: Config, flag: str) -> BackupPlace:

@@ -24,11 +24,14 @@ unless it is to be --exact. DATE is the day of a backup, the newest without one;
   notewright restore --from ~/Backups/notes --dry-run
   notewright restore --from ~/Backups/notes 2026-05-04 Projects 'Recipes/Tea'
   notewright restore --from ~/Backups/notes --into ~/Notes-as-they-were
+  notewright restore --from ~/Backups/notes --into s3://my-notes/as-they-were
 """
 _EXPORT = """\
-Every note and attachment that is not hidden. With - the zip file goes to standard output.
+Every note and attachment that is not hidden. With - the zip file goes to standard output; in a bucket each note is an
+object, as it would be in a workspace there.
 
   notewright export ~/notes.zip
+  notewright export s3://my-notes/copy
   notewright export - | ssh home 'cat > notes.zip'
 """
 _IMPORT = """\
@@ -302,11 +305,11 @@ def _keeping(commands: Commands) -> None:
     restore.add_argument("date", nargs="?", metavar="DATE", help="the day of the backup (default: the newest)")
     restore.add_argument("paths", nargs="*", metavar="PATH", help="only these notes and folders")
     restore.add_argument("--from", dest="source", metavar="PLACE", help="where the backups are (default: backup.to)")
-    restore.add_argument("--into", metavar="FOLDER", help="copy plain files into a new or empty folder instead")
+    restore.add_argument("--into", metavar="PLACE", help="copy plain files into an empty folder or bucket instead")
     restore.add_argument("--exact", action="store_true", help="delete what is not in the backup")
     restore.add_argument("--dry-run", action="store_true", help="only say what would change")
-    export = _command(commands, "export", "put all notes into a zip file", _EXPORT)
-    export.add_argument("file", metavar="FILE.zip|-")
+    export = _command(commands, "export", "put all notes into a zip file or a bucket", _EXPORT)
+    export.add_argument("file", metavar="FILE.zip|-|s3://…")
     bring = _command(commands, "import", "import notes from a zip file, a folder or a bucket", _IMPORT)
     bring.add_argument("source", metavar="ZIP|LOCATION")
     bring.add_argument("--under", default="", metavar="FOLDER", help="put them into this folder")

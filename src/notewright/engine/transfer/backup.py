@@ -8,7 +8,6 @@ named in `errors`.
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
@@ -16,12 +15,14 @@ from typing import Any
 
 from notewright.engine.transfer.backup_folder import THIS_FILE_ONLY, BackupFolder, problems
 from notewright.engine.transfer.manifest import (
+    AT_ONCE,
     BackedUpFile,
     BackupPlace,
     Manifest,
     NewBackup,
     WorkspacePart,
     readable_manifests,
+    run_each,
 )
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, Problem
@@ -32,7 +33,6 @@ log = logging.getLogger(__name__)
 
 Report = Callable[[int, int | None], None]  # so many files of so many
 MAX_ROUNDS = 4  # how often what changed meanwhile is read again, until the backup shows one moment
-AT_ONCE = 32  # objects of a workspace in a bucket that are taken at the same time
 FEW_FILES = 10  # a workspace that had more and is empty now is not believed
 
 
@@ -243,15 +243,8 @@ class _WorkspaceBackup:
 
     def _take_all(self, changed: list[Entry]) -> Iterator[None]:
         """Several at once where either end is a bucket: then they wait for the service."""
-        at_once = max(self.at_once, AT_ONCE if self.ws.store.objects is not None else 1)
-        if at_once == 1:
-            yield from map(self._take, changed)
-            return
-        pool = ThreadPoolExecutor(at_once, thread_name_prefix="backup")
-        try:
-            yield from pool.map(self._take, changed)
-        finally:
-            pool.shutdown(cancel_futures=True)
+        in_bucket = self.ws.store.objects is not None
+        return run_each(self._take, changed, max(self.at_once, AT_ONCE if in_bucket else 1))
 
     def _forget(self, path: NotePath) -> None:
         """As if it had not been read."""

@@ -2,9 +2,9 @@
 
 What did not change is copied inside the service from the day before; what is there with the right ETag is not written
 again. A day counts when its manifest is there, which comes last; until then a mark says that it is ours and unfinished.
-The next backup of that day goes on with what is there, one of a later day removes it. A second backup of a day leaves
-the first manifest until its own takes the place: if it dies, the day is that of the first, without what was written
-over, which its hashes tell.
+The next backup of that day goes on with what is there, one of a later day removes it. A second backup of a day writes
+over nothing of the first: what changed goes beside, its manifest says where that is, and only then is it copied to its
+place.
 """
 
 import errno
@@ -12,16 +12,16 @@ import hashlib
 import re
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
 from notewright.engine.changes.batch_write import UnreadableFile
 from notewright.engine.transfer.manifest import (
+    AT_ONCE,
     NAME,
     BackedUpFile,
     Manifest,
-    WorkspacePart,
     dump_manifest,
     parse_manifest,
 )
@@ -31,7 +31,9 @@ from notewright.stores.base import Entry, Store, version_of
 from notewright.stores.objects import ListedObject, Objects
 
 UNFINISHED = ".notewright-backup.unfinished"
+BESIDE = ".notewright-beside"
 MAX_KEY_BYTES = 1024
+_OURS = ".notewright/"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
@@ -47,7 +49,7 @@ def bucket_overlap(place: Store, store: Store) -> str | None:
 class BackupBucket:
     """A prefix of dated backups, behind a store that is closed with it."""
 
-    at_once = 32
+    at_once = AT_ONCE
 
     def __init__(self, store: Store) -> None:
         assert store.objects is not None
@@ -108,7 +110,7 @@ class BackupBucket:
 
     def read(self, date: str, place: str, kept: BackedUpFile) -> tuple[bytes, int | None]:
         try:
-            data = self.objects.get(f"{date}/{place}")
+            data = self.objects.get(f"{date}/{_where(place, kept)}")
         except NotFound:
             raise UnreadableFile("damaged", f"{place} is not in the backup of {date} any more") from None
         if version_of(data) != kept.sha256:
@@ -119,12 +121,57 @@ class BackupBucket:
         """What is in a day, asked for once."""
         with self._mutex:
             if date not in self._listed:
-                start = len(date) + 1
-                self._listed[date] = {one.key[start:]: one for one in self.objects.below(date)} if date else {}
+                self._listed[date] = self.list_now(date) if date else {}
             return self._listed[date]
 
+    def list_now(self, date: str) -> dict[str, ListedObject]:
+        return {one.key[len(date) + 1 :]: one for one in self.objects.below(date)}
+
     def begin(self, date: str) -> "NewBucketDay":
+        if NAME in self.listed(date):
+            self.settle(self.manifest(date))
         return NewBucketDay(self, date)
+
+    def settle(self, manifest: Manifest) -> None:
+        """Copy to its place what lies beside: until then the manifest says where it is."""
+        date = manifest.date
+        places = {part.place(path): kept for part in manifest.parts for path, kept in part.files.items() if kept.beside}
+        if not places:
+            return
+
+        def copy(place: str) -> None:
+            if not self.objects.copy(self.objects, f"{date}/{BESIDE}/{place}", f"{date}/{place}"):
+                raise Unavailable(f"the backup of {place} is not there", hint="remove that day")
+
+        self.objects.each(copy, list(places))
+        moved = [
+            replace(part, files={path: replace(kept, beside=False) for path, kept in part.files.items()})
+            for part in manifest.parts
+        ]
+        self.write(replace(manifest, parts=tuple(moved)), {place: kept.etag for place, kept in places.items()})
+
+    def write(self, manifest: Manifest, etags: Mapping[str, str]) -> Manifest:
+        """Write the manifest when every object was found, with the ETag it must have where that is known."""
+        there = self.list_now(manifest.date)
+        parts = []
+        for part in manifest.parts:
+            files = {}
+            for path, kept in part.files.items():
+                found = there.get(_where(part.place(path), kept))
+                if found is None or found.size != kept.size:
+                    raise Unavailable(f"the backup of {path} is not there", hint="run it again")
+                expected = etags.get(part.place(path), kept.etag)
+                if found.etag.strip('"') != expected.strip('"'):  # not what was asked for: its bytes tell
+                    try:
+                        self.read(manifest.date, part.place(path), kept)
+                    except UnreadableFile as damaged:
+                        what = f"the backup of {path} went wrong: {damaged.words}"
+                        raise Unavailable(what, hint="run it again") from None
+                files[path] = replace(kept, etag=found.etag)
+            parts.append(replace(part, files=files))
+        manifest = replace(manifest, parts=tuple(parts))
+        self.objects.put(f"{manifest.date}/{NAME}", dump_manifest(manifest))
+        return manifest
 
     def remove(self, date: str) -> None:
         self.manifest(date)
@@ -148,6 +195,10 @@ class BackupBucket:
         self._listed.pop(date, None)
 
 
+def _where(place: str, kept: BackedUpFile) -> str:
+    return f"{BESIDE}/{place}" if kept.beside else place
+
+
 class NewBucketDay:
     """A day being made in its place. One that has no manifest is marked before the first object of it changes."""
 
@@ -158,6 +209,7 @@ class NewBucketDay:
             hint = "remove it, or choose another place for backups"
             raise Exists(f"{backups.name}/{date} is in the way and is no backup of ours", hint=hint, path=date)
         self._etags: dict[str, str] = {}  # what is to be there
+        self._beside: set[str] = set()  # what must not be written over yet
         self._begun = False
         self._mutex = threading.Lock()
 
@@ -171,6 +223,14 @@ class NewBucketDay:
     def _key(self, place: str) -> str:
         return f"{self._date}/{place}"
 
+    def _new_key(self, place: str) -> str:
+        """Where a file is written: not over one of a backup that is whole."""
+        self._begin()
+        if NAME not in self._there or place not in self._there:
+            return self._key(place)
+        self._beside.add(place)
+        return self._key(f"{BESIDE}/{place}")
+
     def _is_there(self, place: str, etag: str) -> bool:
         found = self._there.get(place)
         return found is not None and found.etag.strip('"') == etag.strip('"') != ""
@@ -181,21 +241,19 @@ class NewBucketDay:
             raise OSError(errno.ENAMETOOLONG, "its name is too long for a bucket")
         etag = hashlib.md5(data, usedforsecurity=False).hexdigest()
         if not self._is_there(place, etag):
-            self._begin()
-            etag = self._objects.put(self._key(place), data)
+            etag = self._objects.put(self._new_key(place), data)
         self._etags[place] = etag
 
     def link(self, date: str, old: str, place: str, kept: BackedUpFile) -> bool:
+        old = _where(old, kept)
         found = self._backups.listed(date).get(old)
         if found is None or found.size != kept.size or found.etag != kept.etag:
             return False
         return self._copy(self._objects, f"{date}/{old}", place, found.etag)
 
     def _copy(self, source: Objects, key: str, place: str, etag: str) -> bool:
-        if not self._is_there(place, etag):
-            self._begin()
-            if not self._objects.copy(source, key, self._key(place)):
-                return False
+        if not self._is_there(place, etag) and not self._objects.copy(source, key, self._new_key(place)):
+            return False
         self._etags[place] = etag
         return True
 
@@ -220,36 +278,64 @@ class NewBucketDay:
 
     def drop(self, place: str) -> None:
         self._etags.pop(place, None)
+        self._beside.discard(place)
 
     def finish(self, manifest: Manifest) -> None:
         """Look at what is there, say that it is whole, and remove what is no part of it: perhaps of the one before."""
-        start = len(self._date) + 1
-        there = {one.key[start:]: one for one in self._objects.below(self._date)}
-        parts = tuple(self._with_etags(part, there) for part in manifest.parts)
-        extra = [place for place in there if place not in self._etags and place not in (NAME, UNFINISHED)]
-        self._objects.put(self._key(NAME), dump_manifest(replace(manifest, parts=parts)))
+        parts = tuple(
+            replace(part, files={path: self._placed(part.place(path), kept) for path, kept in part.files.items()})
+            for part in manifest.parts
+        )
+        self._backups.settle(self._backups.write(replace(manifest, parts=parts), self._etags))
+        extra = [place for place in self._backups.list_now(self._date) if place not in {*self._etags, NAME, UNFINISHED}]
         self._objects.each(lambda place: self._objects.remove(self._key(place)), extra)
-        if UNFINISHED in there:
+        if self._begun or UNFINISHED in self._there:
             self._objects.remove(self._key(UNFINISHED))
         self._backups.remove_unfinished(self._date)
 
-    def _with_etags(self, part: WorkspacePart, there: dict[str, ListedObject]) -> WorkspacePart:
-        """The ETag of every object; one that is not what was asked for is read and compared by its hash."""
-        files = {}
-        for path, kept in part.files.items():
-            place = part.place(path)
-            found = there.get(place)
-            if found is None or found.size != kept.size:
-                raise Unavailable(f"the backup of {path} is not there", hint="run it again")
-            if found.etag.strip('"') != self._etags[place].strip('"'):
-                try:
-                    self._backups.read(self._date, place, kept)
-                except UnreadableFile as damaged:
-                    raise Unavailable(
-                        f"the backup of {path} went wrong: {damaged.words}", hint="run it again"
-                    ) from None
-            files[path] = replace(kept, etag=found.etag)
-        return replace(part, files=files)
+    def _placed(self, place: str, kept: BackedUpFile) -> BackedUpFile:
+        return replace(kept, etag=self._etags[place], beside=place in self._beside)
 
     def abandon(self) -> None:
         return None  # the next backup of the day goes on with it
+
+
+class NewBucket:
+    """A prefix, behind a store that is closed with it: objects with all that the store says of notes."""
+
+    at_once = AT_ONCE
+
+    def __init__(self, store: Store) -> None:
+        assert store.objects is not None
+        self._store, self._objects, self._op = store, store.objects, f"copy-{secrets.token_hex(8)}"
+
+    @property
+    def name(self) -> str:
+        return self._objects.location
+
+    def overlap(self, store: Store) -> str | None:
+        return bucket_overlap(self._store, store)
+
+    def make(self) -> None:
+        if self._objects.refuses_writes:
+            raise Forbidden(f"{self.name}: {self._objects.refuses_writes}", hint="choose another place")
+        if there := next((one.key for one in self._objects.below() if not one.key.startswith(_OURS)), None):
+            raise Exists(f"{self.name} is not empty: {there}", hint="name an empty prefix", path=there)
+
+    def put(self, place: str, data: bytes, *, modified_ns: int, mode: int | None = None) -> None:
+        path = NotePath(place)
+        if len(self._store.full_path(path).encode()) > MAX_KEY_BYTES:
+            raise UnreadableFile("bad_name", "its name is too long for a bucket")
+        try:
+            self._store.write(path, data, seen=None, op=self._op)
+        except Exists as problem:
+            raise UnreadableFile("exists", problem.message) from None
+
+    def point(self, place: str, real: str) -> None:
+        return None
+
+    def sync(self) -> None:
+        return None  # a PUT that was answered is durable
+
+    def close(self) -> None:
+        self._store.close()

@@ -277,6 +277,40 @@ class NewDay(PlainFolder):
         shutil.rmtree(self.root, ignore_errors=True)
 
 
+class NewFolder(PlainFolder):
+    """A folder that is new or empty."""
+
+    at_once = 1
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        super().__init__(Path(os.path.realpath(Path(folder).expanduser())))
+
+    @property
+    def name(self) -> str:
+        return str(self.root)
+
+    def overlap(self, store: Store) -> str | None:
+        return folder_overlap(store, self.name)
+
+    def make(self) -> None:
+        with problems(self.root):
+            self.root.mkdir(parents=True, exist_ok=True)
+            if any(self.root.iterdir()):
+                hint = "name a new folder, or restore into the workspace"
+                raise Exists(f"{self.root} is not empty", hint=hint, path=str(self.root))
+
+    def put(self, place: str, data: bytes, *, modified_ns: int, mode: int | None = None) -> None:
+        try:
+            with problems(self.root / place, but_for=(errno.EEXIST,)):
+                super().put(place, data, modified_ns=modified_ns, mode=mode)
+        except FileExistsError:
+            words = "this folder takes it for another file with a name like it"
+            raise UnreadableFile("exists", words) from None
+
+    def close(self) -> None:
+        return None
+
+
 @contextmanager
 def problems(place: str | Path, *, but_for: Collection[int] = ()) -> Iterator[None]:
     """What the system says is a Problem, except for these errors."""

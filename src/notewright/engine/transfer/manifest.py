@@ -1,14 +1,16 @@
-"""What a backup says of itself: which files of which workspaces it holds, and what their bytes must be. And what the
-place must be able to do that it is kept in."""
+"""What a backup says of itself: which files of which workspaces it holds, and what their bytes must be. And what places
+must be able to do: those that backups are kept in, and those that files are copied out to."""
 
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+from notewright.engine.changes.batch_write import SkippedFile, UnreadableFile
 from notewright.errors import Invalid, NotFound, Unavailable
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Store
@@ -18,6 +20,9 @@ log = logging.getLogger(__name__)
 NAME = ".notewright-backup.json"  # begins with a dot, so it is never in the place of a note
 _MARK = "notewright-backup"
 _FORMAT = 1
+AT_ONCE = 32  # objects of a bucket that are read or written at the same time
+_Item = TypeVar("_Item")
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,7 @@ class BackedUpFile:
     modified_ns: int
     stamp: str = field(default="", compare=False)  # of the workspace's object, where it is in a bucket
     etag: str = field(default="", compare=False)  # of the backup's own object, where that is in a bucket
+    beside: bool = field(default=False, compare=False)  # that is not in its place yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +99,7 @@ def _dump_part(part: WorkspacePart) -> dict[str, Any]:
 
 
 def _dump_file(kept: BackedUpFile) -> dict[str, Any]:
-    return {key: value for key, value in asdict(kept).items() if value != "" or key == "sha256"}
+    return {key: value for key, value in asdict(kept).items() if value != "" and value is not False}
 
 
 def parse_manifest(raw: bytes, date: str) -> Manifest:
@@ -127,10 +133,10 @@ def _parse_path(raw: str) -> NotePath:
 
 def _parse_file(entry: Mapping[str, Any]) -> BackedUpFile:
     sha256, size, modified_ns = entry["sha256"], entry["size"], entry["modified_ns"]
-    stamp, etag = str(entry.get("stamp", "")), str(entry.get("etag", ""))
+    stamp, etag, beside = str(entry.get("stamp", "")), str(entry.get("etag", "")), entry.get("beside") is True
     if not re.fullmatch(r"[0-9a-f]{64}", sha256) or type(size) is not int or type(modified_ns) is not int:
         raise ValueError("what it says of a file makes no sense")
-    return BackedUpFile(sha256, size, modified_ns, stamp, etag)
+    return BackedUpFile(sha256, size, modified_ns, stamp, etag, beside)
 
 
 # ---- what a place for backups can do ------------------------------------------------------------------
@@ -232,3 +238,87 @@ def readable_manifests(place: BackupPlace) -> Iterator[Manifest]:
             yield place.manifest(date)
         except (Invalid, Unavailable, NotFound) as problem:
             log.warning("%s", problem)
+
+
+# ---- what a place that files are copied out to can do --------------------------------------------------
+
+
+class FetchedFile(NamedTuple):
+    data: bytes
+    modified_ns: int
+    mode: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingFile:
+    """A file that is to be copied out. `fetch` may raise UnreadableFile, and is None where it is gone meanwhile."""
+
+    name: str
+    fetch: Callable[[], FetchedFile | None]
+
+
+class Putting(Protocol):
+    """What takes new files, one call for each; `at_once` of them at the same time."""
+
+    at_once: int
+
+    def put(self, place: str, data: bytes, *, modified_ns: int, mode: int | None = None) -> None:
+        """A new file; UnreadableFile where this one cannot be there."""
+        ...
+
+
+class Destination(Putting, Protocol):
+    """An empty place for files: a folder or a prefix of a bucket."""
+
+    @property
+    def name(self) -> str:
+        """As people write it."""
+        ...
+
+    def overlap(self, store: Store) -> str | None:
+        """`inside` where it lies among these notes, `around` the other way round."""
+        ...
+
+    def make(self) -> None:
+        """Be there. Exists where it is not empty."""
+        ...
+
+    def point(self, place: str, real: str) -> None:
+        """A symlink to another file of it, where there are symlinks."""
+        ...
+
+    def sync(self) -> None:
+        """Durable, all of it."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def copy_out(
+    files: Iterable[OutgoingFile], to: Putting | None, at_once: int
+) -> Iterator[tuple[str, int] | SkippedFile | None]:
+    """Copy the files, in no order: name and size of each, why it was left out, or None for what is gone. Without a
+    destination they are only looked at."""
+
+    def copy(file: OutgoingFile) -> tuple[str, int] | SkippedFile | None:
+        try:
+            found = file.fetch()
+            if found is not None and to is not None:
+                to.put(file.name, found.data, modified_ns=found.modified_ns, mode=found.mode)
+        except UnreadableFile as left_out:
+            return left_out.skipped(file.name)
+        return None if found is None else (file.name, len(found.data))
+
+    return run_each(copy, files, at_once)
+
+
+def run_each(call: Callable[[_Item], _Answer], items: Iterable[_Item], at_once: int) -> Iterator[_Answer]:
+    """All of them, several at once where they wait for a service."""
+    if at_once == 1:
+        yield from map(call, items)
+        return
+    pool = ThreadPoolExecutor(at_once, thread_name_prefix="transfer")
+    try:
+        yield from pool.map(call, items)
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,26 +1,34 @@
-"""Bringing back what was backed up: into the workspace, so that it can be undone, or as plain files into a folder.
+"""Bringing back what was backed up: into the workspace, so that it can be undone, or as plain files into a
+folder or bucket.
 
 It is the owner's: rules that hide notes from agents, or keep agents from writing, do not hold for it. Files are
 believed only where their bytes are those that were backed up.
 """
 
 import difflib
-import errno
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from notewright.engine.changes.batch_write import BatchResult, IncomingFile, SkippedFile, UnreadableFile, write_files
+from notewright.engine.changes.batch_write import BatchResult, IncomingFile, SkippedFile, write_files
 from notewright.engine.transfer.backup import Report, backup_place
-from notewright.engine.transfer.backup_folder import BackupFolder, PlainFolder, problems
-from notewright.engine.transfer.manifest import BackupPlace, Manifest, WorkspacePart, readable_manifests
+from notewright.engine.transfer.backup_folder import NewFolder
+from notewright.engine.transfer.manifest import (
+    BackupPlace,
+    Destination,
+    FetchedFile,
+    Manifest,
+    OutgoingFile,
+    WorkspacePart,
+    copy_out,
+    readable_manifests,
+)
 from notewright.engine.workspace import Workspace
-from notewright.errors import Exists, Invalid, NotFound, ReadOnly, Unavailable
+from notewright.errors import Invalid, NotFound, ReadOnly, Unavailable
 from notewright.notes.path import NotePath, with_md
 
 BackupSource = str | os.PathLike[str] | BackupPlace  # a folder by its name
@@ -94,7 +102,7 @@ def restore(
 
 
 def restore_to(
-    folder: str | os.PathLike[str],
+    to: str | os.PathLike[str] | Destination,
     source: BackupSource,
     *,
     date: str | None = None,
@@ -103,38 +111,39 @@ def restore_to(
     dry_run: bool = False,
     report: Report = lambda done, total: None,
 ) -> Restored:
-    """Copy a backup into a folder that is new or empty: the same bytes, the same times. Of several workspaces the one
-    named, else each into a folder of its own."""
-    place, target = backup_place(source), PlainFolder(Path(os.path.realpath(Path(folder).expanduser())))
+    """Copy a backup into an empty folder or prefix: the same bytes, and in a folder the same times. Of several
+    workspaces the one named, else each into a folder of its own."""
+    place, target = backup_place(source), NewFolder(to) if isinstance(to, str | os.PathLike) else to
     place.check()
-    if isinstance(place, BackupFolder) and target.root.is_relative_to(place.path):
-        raise Invalid(f"{target.root} is inside the folder of backups", hint="choose a folder elsewhere", what="into")
+    if f"{target.name}/".startswith(f"{place.name}/"):
+        raise Invalid(f"{target.name} is inside the folder of backups", hint="choose a folder elsewhere", what="into")
     created, skipped = list[str](), list[SkippedFile]()
     with _open_backup(place, date) as manifest:
         parts = manifest.parts if workspace is None else (_find_part(manifest, workspace),)
         todo = _find_files(parts, paths)
         if not dry_run:
-            _make_empty(target.root)
-        for count, ((part, path), found) in enumerate(_read_ahead(place, manifest.date, todo), 1):
-            name, kept = _target_name(parts, part, path), part.files[path]
-            try:
-                if isinstance(found, UnreadableFile):
-                    raise found
-                data, mode = found
-                if not dry_run:
-                    with problems(target.root / name, but_for=(errno.EEXIST,)):
-                        target.put(name, data, modified_ns=kept.modified_ns, mode=mode)
-                created.append(name)
-            except FileExistsError:
-                words = "this folder takes it for another file with a name like it"
-                skipped.append(SkippedFile(name, "exists", words))
-            except UnreadableFile as damaged:
-                skipped.append(damaged.skipped(name))
+            target.make()
+        files = [
+            OutgoingFile(_target_name(parts, part, path), partial(_fetch, place, manifest.date, part, path))
+            for part, path in todo
+        ]
+        at_once = max(place.at_once, target.at_once)
+        for count, outcome in enumerate(copy_out(files, None if dry_run else target, at_once), 1):
+            if isinstance(outcome, SkippedFile):
+                skipped.append(outcome)
+            elif outcome is not None:
+                created.append(outcome[0])
             report(count, len(todo))
         if not dry_run:
             _make_links(target, parts, {path for _, path in todo} if paths else None)
             target.sync()
     return Restored(created=tuple(sorted(created)), skipped=tuple(skipped), date=manifest.date)
+
+
+def _fetch(place: BackupPlace, date: str, part: WorkspacePart, path: NotePath) -> FetchedFile:
+    kept = part.files[path]
+    data, mode = place.read(date, part.place(path), kept)
+    return FetchedFile(data, kept.modified_ns, mode)
 
 
 # ---- which backup, which files ------------------------------------------------------------------------
@@ -181,51 +190,19 @@ def _is_asked(path: str, paths: Sequence[str]) -> bool:
     return not asked or any(path in (one, with_md(one)) or path.startswith(f"{one}/") for one in asked)
 
 
-_Found = tuple[bytes, int | None] | UnreadableFile
-
-
-def _read_ahead(
-    place: BackupPlace, date: str, files: Sequence[tuple[WorkspacePart, NotePath]]
-) -> Iterator[tuple[tuple[WorkspacePart, NotePath], _Found]]:
-    """Each file with its bytes, as many at once as the place is worth."""
-
-    def read(one: tuple[WorkspacePart, NotePath]) -> _Found:
-        part, path = one
-        try:
-            return place.read(date, part.place(path), part.files[path])
-        except UnreadableFile as damaged:
-            return damaged
-
-    if place.at_once == 1:
-        yield from ((one, read(one)) for one in files)
-        return
-    with ThreadPoolExecutor(place.at_once, thread_name_prefix="restore") as pool:
-        for start in range(0, len(files), place.at_once):  # so many of them are in memory
-            batch = files[start : start + place.at_once]
-            yield from zip(batch, pool.map(read, batch), strict=True)
-
-
 def _incoming(place: BackupPlace, date: str, part: WorkspacePart, path: NotePath) -> IncomingFile:
     kept = part.files[path]
-    return IncomingFile(path, kept.size, lambda: place.read(date, part.place(path), kept)[0], kept.sha256)
+    return IncomingFile(path, kept.size, lambda: _fetch(place, date, part, path).data, kept.sha256)
 
 
-# ---- into a folder ------------------------------------------------------------------------------------
+# ---- into another place ------------------------------------------------------------------------------------
 
 
 def _target_name(parts: Sequence[WorkspacePart], part: WorkspacePart, path: str) -> str:
     return path if len(parts) == 1 else f"{part.id}/{path}"
 
 
-def _make_empty(target: Path) -> None:
-    with problems(target):
-        target.mkdir(parents=True, exist_ok=True)
-        if any(target.iterdir()):
-            hint = "name a new folder, or restore into the workspace"
-            raise Exists(f"{target} is not empty", hint=hint, path=str(target))
-
-
-def _make_links(target: PlainFolder, parts: Sequence[WorkspacePart], only: set[NotePath] | None) -> None:
+def _make_links(target: Destination, parts: Sequence[WorkspacePart], only: set[NotePath] | None) -> None:
     """Symlinks as they were, where all they lead to is there again; a folder that cannot hold them goes without."""
     for part in parts:
         for path, real in part.links.items():
