@@ -210,6 +210,26 @@ def test_it_is_renewed_when_much_has_changed_and_only_by_the_machine_that_writes
     assert not read and found(second, "kettle pot") == ["f1/n1.md"]
 
 
+def test_an_error_that_nobody_expected_while_it_is_written_does_not_end_the_following(
+    bucket: Bucket, machine: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed, raised = index_snapshot._packed, list[str]()
+
+    def breaking(file: Path) -> Iterator[bytes]:
+        if not raised:
+            raised.append("once")
+            raise sqlite3.OperationalError("not expected")
+        return packed(file)
+
+    monkeypatch.setattr(index_snapshot, "_packed", breaking)
+    monkeypatch.setattr(index_snapshot, "MINUTES_BETWEEN", 0)
+    fill(bucket)
+    ws = machine("first")
+    assert await_manifest(bucket)["files"] == NOTES and raised
+    edit_note(ws, NotePath("f1/n1.md"), [Append("kettle")])
+    assert found(ws, "kettle") == ["f1/n1.md"]
+
+
 def test_a_bucket_that_was_emptied_since_is_empty_on_the_new_machine(bucket: Bucket, machine: Open) -> None:
     fill(bucket)
     close_workspace(machine("first"))

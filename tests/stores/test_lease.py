@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from notewright.errors import Unavailable
+from notewright.stores.s3 import lease as lease_module
 from notewright.stores.s3.lease import LEASE_SECONDS, FoundLease, Lease, LeaseOwner
 
 WRITE_SECONDS = 60.0
@@ -147,6 +148,27 @@ def test_all_who_ask_at_first_wait_for_one_answer(world: World) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(lambda _: lease.may_write(), range(8)))
     assert world.key.puts == 1
+    lease.close()
+
+
+def test_an_error_that_nobody_expected_does_not_end_the_renewing(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    renewed = threading.Event()
+
+    class Breaking(Key):
+        def put(self, data: bytes, *, seen: str | None) -> str | None:
+            if self.puts == 1 and not caplog.records:
+                raise ValueError("not expected")
+            if self.puts == 2:
+                renewed.set()
+            return super().put(data, seen=seen)
+
+    monkeypatch.setattr(lease_module, "RENEW_SECONDS", 0.01)
+    world.key = Breaking()
+    lease = Lease(world.key, A, write_seconds=WRITE_SECONDS, clock=lambda: world.now)
+    assert lease.may_write() and renewed.wait(30), "the thread goes on"
+    assert "could not be renewed: ValueError('not expected')" in caplog.text
     lease.close()
 
 

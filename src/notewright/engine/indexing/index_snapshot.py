@@ -103,8 +103,10 @@ class IndexSnapshot:
         try:
             if sum(self._index.count()) >= MIN_FILES and self._files.may_write() and self._is_worth_it():
                 self._write(is_stopped)
-        except (Problem, OSError) as problem:
+        except Problem as problem:
             log.warning("no snapshot of the index was written: %s", problem)
+        except Exception:  # a cache that nobody misses: the notes are followed all the same
+            log.exception("no snapshot of the index was written")
 
     def _is_worth_it(self) -> bool:
         now = self._index.edition()

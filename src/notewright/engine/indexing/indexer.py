@@ -249,6 +249,8 @@ class Indexer:
             self._daily()
         except Problem as problem:
             log.warning("put off until tomorrow: %s", problem)
+        except Exception:
+            log.exception("put off until tomorrow")
 
     def _attempt(self, step: Callable[[], None]) -> None:
         """What cannot be done makes the index stale until all of it was looked at again."""

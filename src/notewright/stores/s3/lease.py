@@ -117,8 +117,8 @@ class Lease:
             try:
                 self._renew()
                 self._problem = ""
-            except Problem as problem:
-                self._problem = f": {problem.message}"
+            except Exception as error:  # whatever it is, the next renewal is tried: without one nobody may write
+                self._problem = f": {error.message if isinstance(error, Problem) else repr(error)}"
                 log.warning("%s", self.why_not())
             if self._other is not None and had is None:
                 log.warning("%s", self.why_not())
