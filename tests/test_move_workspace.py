@@ -271,6 +271,26 @@ def test_notes_that_change_while_they_are_moved_come_as_they_are_at_the_end(buck
     assert visible == files(tmp_path / "old") and visible["Tea.md"] == b"changed\n" and "Empty.md" not in visible
 
 
+def test_a_note_that_changes_before_and_after_the_service_copies_it_comes_as_it_is_at_the_end(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was copied is neither what was listed nor what is there now, and yet it is our copy."""
+    old, new, bucket = places.make("bucket", "old"), places.make("bucket", "new"), places.bucket
+    places.write(old, NOTES)
+    texts = iter(["second\n", "third\n"])
+
+    def change(kind: str, key: str, number: int) -> None:
+        when = ("PUT", f"{bucket.prefix}/new/Tea.md"), ("GET", f"{bucket.prefix}/old/Tea.md")
+        if (kind, key) in when and (text := next(texts, "")):
+            bucket.put("old/Tea.md", text.encode())
+
+    bucket.proxy.breaks = change
+    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.proxy.endpoint)
+    places.run("move-workspace", old, new)
+    assert next(texts, None) is None, "it was changed both times"
+    assert places.read(new) == CARRIED | {"Tea.md": b"third\n"}
+
+
 def test_nothing_of_others_is_written_over_in_the_new_place(places: Places) -> None:
     places.write(old := places.make("folder", "old"), NOTES)
     places.write(new := places.make("bucket", "new"), {"Mine.md": "mine\n", "Tea.md": "mine too\n"})

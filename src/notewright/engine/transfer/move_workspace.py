@@ -372,7 +372,7 @@ class _Move:
                 continue
             expected = known.sha256 or self._version_of_source(entry)
             if expected is None:
-                self.journal.gone([entry.path])  # it changed while the service copied it: once more
+                self._copy_again(entry, now)  # it changed while the service copied it
             elif now.version == expected:
                 self.journal.done([(entry.path, _Copied(known.source, now.entry.stamp, now.version))])
                 self.journal.verified([entry.path])
@@ -388,10 +388,13 @@ class _Move:
             return stored.version if stored.entry.stamp == entry.stamp else None
         return None
 
-    def _try_again(self, entry: Entry, now: Stored) -> None:
-        self.tries[entry.path] = self.tries.get(entry.path, 0) + 1
+    def _copy_again(self, entry: Entry, now: Stored) -> None:
         self.journal.plan([(entry.path, now.version)])  # it is ours, so it may be written over
         self.journal.gone([entry.path])
+
+    def _try_again(self, entry: Entry, now: Stored) -> None:
+        self.tries[entry.path] = self.tries.get(entry.path, 0) + 1
+        self._copy_again(entry, now)
         if self.tries[entry.path] >= MAX_TRIES:
             self._fail(entry, "its bytes in the new place are not those of the old one")
 
