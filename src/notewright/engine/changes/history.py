@@ -6,7 +6,7 @@ on living, only the change's own places are taken out of it; what stands in the 
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from difflib import get_close_matches, unified_diff
+from difflib import get_close_matches
 from itertools import islice
 from typing import Literal
 
@@ -16,6 +16,7 @@ from notewright.engine.changes.undo_plan import UndoPlan
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Forbidden, NotFound
 from notewright.ledger.base import Change, Past, Step
+from notewright.notes.edits.diff import compare_lines
 from notewright.notes.path import NotePath
 
 _PAGE, _WHOLE_PAGE = 100, 5_000  # changes read at once
@@ -100,7 +101,7 @@ def _compared(shown: FileDiff, old: list[str] | None, new: list[str] | None, mos
         return replace(shown, why="its bytes are not text or are no longer kept")
     if max(len(old), len(new)) > _LARGEST:
         return replace(shown, why=f"too large to compare: {len(old)} lines, now {len(new)}")
-    lines = list(islice(unified_diff(old, new, lineterm=""), 2, None))  # without its head
+    lines = compare_lines(old, new)
     return replace(shown, lines=tuple(lines[: max(most, 0)]), cut=len(lines) > most)
 
 

@@ -1,6 +1,5 @@
 """How `notes` says things: the outcome first, then the items, bounded, and what was left out last."""
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,6 +13,7 @@ from notewright.engine.find.search import Hit, Hits
 from notewright.engine.move import Moved, RenamedInside
 from notewright.engine.read import Reading
 from notewright.ledger.base import Change
+from notewright.notes.edits.diff import compare_lines
 from notewright.notes.model import Note
 from notewright.notes.parse.headings import sections
 from notewright.surfaces.arguments import OffsetPage, day, stamp
@@ -231,7 +231,7 @@ def diff(before: str, after: str, most: int = DIFF_LINES) -> Iterator[str]:
     if max(len(old), len(new)) > DIFF_FROM:
         yield f"[too long to show a diff: {len(old):,} lines, now {len(new):,}]"
         return
-    shown = list(difflib.unified_diff(old, new, lineterm="", n=1))[2:]
+    shown = compare_lines(old, new, context=1)
     yield from map(shortened, shown[:most])
     if len(shown) > most:
         yield f"[{amount(len(shown) - most, 'more line')} of diff]"
