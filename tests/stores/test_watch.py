@@ -15,10 +15,10 @@ from tests.stores.parts import NEW, OLD, in_child, put
 
 from notewright.notes.path import NotePath
 from notewright.stores.base import version_of
-from notewright.stores.folder._inotify import Inotify, is_here
+from notewright.stores.folder._inotify import Inotify, Seen, is_here
 from notewright.stores.folder.paths import Root
 from notewright.stores.folder.store import FolderStore
-from notewright.stores.folder.watch import Hint, by_events, by_rescans, by_watchfiles, watch
+from notewright.stores.folder.watch import STEP_S, Hint, by_events, by_rescans, by_watchfiles, watch
 
 WAYS = [by_events, by_rescans, by_watchfiles]
 
@@ -127,6 +127,24 @@ def store(tmp_path: Path) -> Iterator[FolderStore]:
     made = FolderStore(tmp_path)
     yield made
     made.close()
+
+
+def test_events_are_looked_at_step_by_step_however_many_come(
+    store: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, take = [0], Inotify.take
+
+    def counted(self: Inotify, seen: Seen) -> bool:
+        looks[0] += 1
+        return take(self, seen)
+
+    monkeypatch.setattr(Inotify, "take", counted)
+    with listening(store.changes) as told:
+        began = time.monotonic()
+        for number in range(200):  # three events each
+            store.write(NotePath(f"{number}.md"), NEW, seen=None, op=f"{number}")
+        told.until(lambda told: "199.md" in told.names)
+        assert looks[0] <= 5 + 1.5 * (time.monotonic() - began) / STEP_S
 
 
 def test_five_thousand_files_at_once_are_all_seen(store: FolderStore, tmp_path: Path) -> None:

@@ -59,9 +59,10 @@ class Inotify:
         """Something happened, within so many seconds."""
         return bool(select.select([self._events], [], [], seconds)[0])
 
-    def take(self, seen: Seen) -> None:
-        """Add what has happened to `seen`, watching folders that appeared from now on."""
-        for watch, mask, name in self._read():
+    def take(self, seen: Seen) -> bool:
+        """Add what has happened to `seen`, watching folders that appeared from now on; False if nothing has."""
+        events = list(self._read())
+        for watch, mask, name in events:
             folder = self._folders.get(watch)
             if mask & _OVERFLOW:
                 seen.lost = True
@@ -74,6 +75,7 @@ class Inotify:
                 seen.lost = True
             elif name and name[0] != ".":
                 self._happened(f"{folder}/{name}" if folder else name, mask, seen)
+        return bool(events)
 
     def _happened(self, path: str, mask: int, seen: Seen) -> None:
         seen.names.add(path)

@@ -64,10 +64,11 @@ def by_events(root: Root, stop: threading.Event, healthy: Healthy) -> Iterator[H
 
 
 def _burst(events: Inotify) -> Seen:
+    """Looked at step by step, not event by event: a change set of ours makes six for each note, and whoever wakes for
+    each of them takes the interpreter from the thread that writes."""
     seen, until = Seen(), time.monotonic() + DEBOUNCE_S
-    events.take(seen)
-    while events.wait(STEP_S) and time.monotonic() < until:
-        events.take(seen)
+    while events.take(seen) and time.monotonic() < until:
+        time.sleep(STEP_S)
     return seen
 
 
