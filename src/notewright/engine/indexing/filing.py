@@ -130,26 +130,23 @@ def file_paths(
     large: bool = True,
 ) -> list[Filing]:
     """Bring the index up to date with these files; what was put into it, without the notes. `sights`: the caller holds
-    the store's lock, and knows this of them."""
+    the store's lock, changed them and knows this of them, so that the index need not be asked what it has."""
     locked, sights = sights is not None, sights or {}
     before: dict[str, str] = {}
     done: list[Filing] = []
     put: list[Filing] = []
     drop: list[str] = []
     for path in dict.fromkeys(paths):
-        known = index.filed(path)
+        known = None if locked else index.filed(path)
         if known is not None:
             before[path] = known.stamp
         stored = sights.get(path)
         entry = stored.entry if stored else None if path in sights else _entry(store, path)
-        if entry is None:
-            drop += [path] if known is not None else []
+        if entry is not None and known is not None and known.stamp == entry.stamp:
             continue
-        if known is not None and known.stamp == entry.stamp:
-            continue
-        fresh = read_for_index(store, entry, large=large, stored=stored)
+        fresh = read_for_index(store, entry, large=large, stored=stored) if entry is not None else None
         if fresh is None:
-            drop += [path] if known is not None else []
+            drop += [path] if locked or known is not None else []
         else:
             put.append(fresh)
             done.append(replace(fresh, note=None))
@@ -196,14 +193,15 @@ def _file(
 
 def refile(ws: Workspace, paths: Iterable[NotePath], sights: Mapping[NotePath, Stored | None]) -> None:
     """Index a change set of our own before it is answered. The notes are written: a failure here is not theirs, and
-    whoever follows the store will file them again."""
+    whoever follows the store, or builds an index meanwhile, will file them again."""
     touched = list(paths)
     try:
-        ws.index.touched(touched)
         put = file_paths(ws.store, ws.index, touched, sights=sights, large=not ws.follower.takes_large())
         for filed in put:
             if filed.problem == LATER:
                 ws.follower.put_off(filed.path, filed.size)
     except Exception as error:
         log.warning("the index did not take a change; it will be read again: %r", error)
+        with suppress(Problem):
+            ws.index.touched(touched)
         ws.follower.look_again(touched)

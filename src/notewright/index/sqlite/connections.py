@@ -193,6 +193,7 @@ def _transaction(con: Connection) -> Iterator[None]:
         yield
         con.db.execute("commit")
     except BaseException:
+        con.learned.clear()
         if con.db.in_transaction:
             con.db.execute("rollback")
         raise

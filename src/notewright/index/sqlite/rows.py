@@ -23,6 +23,7 @@ from notewright.notes.words import index_words, mentions
 
 _BLANKED = {code: " " for code in range(128) if not chr(code).isalnum()}  # what parts words in ASCII
 PREPARED = 32  # rows whose words are cut at a time: each is there several times over until it is written
+LEARNED = 20_000  # words that a connection remembers to be in the vocabulary
 PIECE = 16_384  # characters whose words are cut at a time
 _PIECE = re.compile(rf"(?s:.{{1,{PIECE}}}+)\S*+")
 
@@ -149,8 +150,12 @@ def _sections(note: Note) -> list[str]:
 
 # ---- into the tables and out of them ------------------------------------------------------------------
 
-_FILE = "insert into files values(?,?,?,?,?,?,?,?,?,?,?)"
-_TEXT = "insert into texts values(?,?,?,?,?)"
+_LATER_COLUMNS = ("stamp", "version", "size", "modified", "created", "title", "problem")  # that a change may change
+_FILE = (
+    "insert into files values(?,?,?,?,?,?,?,?,?,?,?) on conflict(id) do update set "
+    + ", ".join(f"{column}=excluded.{column}" for column in _LATER_COLUMNS)
+)  # fmt: skip
+_TEXT = "replace into texts values(?,?,?,?,?)"
 _NAME = "insert into names values(?,?,?)"
 _TAG = "insert into tags values(?,?,?)"
 _LINK = "insert into links values(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
@@ -159,7 +164,8 @@ _SAID = "insert into said(rowid, sentence) values(?,?)"
 
 
 def insert(to: Connection, rows: Iterable[tuple[int, Row]], first_link: int) -> int:
-    """Put prepared rows of files that are not there, each with its number, ascending; the next free one of a link."""
+    """Put prepared rows, each with its number, ascending; the next free one of a link. What `remove` left of a file
+    that changed is written over."""
     many = to.db.executemany
     files, texts, names, tags, words, said = [], [], [], [], [], []
     linking: list[tuple[int, int, Row]] = []
@@ -205,16 +211,35 @@ def _pieces(text: str) -> Iterable[str]:
     return (text,) if len(text) <= PIECE else (found[0] for found in _PIECE.finditer(text))
 
 
-def remove(to: Connection, files: Iterable[int]) -> None:
-    """Take files out of every table, in order: FTS5 flushes what it holds in memory, and may then merge whole segments,
-    whenever a smaller number follows a larger one or a condition looks into its table."""
-    numbers = [(file,) for file in sorted(files)]
+def remove(to: Connection, files: Iterable[int], changed: Iterable[int] = ()) -> None:
+    """Take files out of every table, and those that changed out of the full text and the links; in order: FTS5 flushes
+    what it holds in memory, and may then merge whole segments, whenever a smaller number follows a larger one or a
+    condition looks into its table."""
+    gone = [(file,) for file in sorted(files)]
+    numbers = sorted([*gone, *((file,) for file in changed)])
     many = to.db.executemany
     said = [row for (file,) in numbers for row in to.rows("select said from links where source=?", (file,)) if row[0]]
     many("delete from said where rowid=?", sorted(set(said)))
-    for table, column in (("links", "source"), ("tags", "file"), ("names", "file"), ("words", "rowid"), ("texts", "id"),
-                          ("files", "id")):  # fmt: skip
-        many(f"delete from {table} where {column}=?", numbers)
+    many("delete from links where source=?", numbers)
+    many("delete from words where rowid=?", numbers)
+    for table, column in (("tags", "file"), ("names", "file"), ("texts", "id"), ("files", "id")):
+        many(f"delete from {table} where {column}=?", gone)
+
+
+def _without_what_stays(to: Connection, file: int, row: Row) -> Row:
+    """The row of a file that changed, without the names and tags that it had: most edits change neither, and each is
+    in three places. Those that it may have no longer are taken out."""
+    if row.text is None:
+        to.rows("delete from texts where id=?", (file,))
+    names = [] if _are_there(to, "names", file, row.names) else row.names
+    return row._replace(names=names, tags=[] if _are_there(to, "tags", file, row.tags) else row.tags)
+
+
+def _are_there(to: Connection, table: str, file: int, rows: list[tuple[str, str]]) -> bool:
+    if to.rows(f"select * from {table} where file=?", (file,)).fetchall() == [(file, *one) for one in rows]:
+        return True
+    to.rows(f"delete from {table} where file=?", (file,))
+    return False
 
 
 def put(to: Connection, rows: Iterable[Row], drop: Iterable[str] = ()) -> None:
@@ -234,9 +259,9 @@ def put(to: Connection, rows: Iterable[Row], drop: Iterable[str] = ()) -> None:
         elif known[1] == row.file[3] and known[2] == row.file[9] and _as_before(to, known[0], row):
             _restamp(to, known[0], row)
         else:
-            changed[known[0]] = row
+            changed[known[0]] = _without_what_stays(to, known[0], row)
     first = to.number("select max(id) from files") + 1
-    remove(to, {*gone, *changed} - {0})
+    remove(to, gone - {0}, changed)
     _insert(to, [*sorted(changed.items()), *enumerate(new, first)])
 
 
@@ -265,9 +290,14 @@ def _restamp(to: Connection, file: int, row: Row) -> None:
 
 
 def learn(to: Connection, met: Iterable[str]) -> None:
-    """Words met for the first time, with their stems. Words that no note has any more do no harm."""
+    """Words met for the first time, with their stems. Words that no note has any more do no harm, and so whoever writes
+    remembers which are there."""
+    unsure = set(met) - to.learned
     unknown = "select value from json_each(?) where not exists (select 1 from vocabulary where word = value)"
-    fresh = sorted(word for (word,) in to.rows(unknown, (json.dumps(list(met)),)))
+    fresh = sorted(word for (word,) in to.rows(unknown, (json.dumps(list(unsure)),))) if unsure else []
+    if len(to.learned) + len(unsure) > LEARNED:
+        to.learned.clear()
+    to.learned.update(list(unsure)[:LEARNED])
     to.db.executemany("insert into vocabulary(word, stem) values(?,?)", zip(fresh, stems_of(to, fresh), strict=True))
 
 

@@ -92,6 +92,7 @@ class Connection:
     name: str = ""  # of the generation
     variants: dict[str, tuple[str, ...]] = field(default_factory=dict)
     noted: dict[int, Any] = field(default_factory=dict)  # by functions of SQL, of the rows that were read
+    learned: set[str] = field(default_factory=set)  # some words of the vocabulary; forgotten where a transaction fails
 
     def rows(self, sql: str, bindings: Iterable[object] = ()) -> apsw.Cursor:
         return self.db.execute(sql, tuple(bindings))
