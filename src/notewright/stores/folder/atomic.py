@@ -90,8 +90,8 @@ class AtomicWriter:
         self, folder: int, path: NotePath, data: bytes, seen: Version | None, op: OpId, settled: bool
     ) -> Stored | None:
         with self._old(folder, path) as old:
-            version = version_of(data)
-            if old is not None and not settled and self.is_fresh(os.fstat(old)):
+            version, before = version_of(data), None if old is None else os.fstat(old)
+            if before is not None and not settled and self.is_fresh(before):
                 return None
             current = None if old is None else digest_open(old)
             if old is not None and current == version:
@@ -101,10 +101,17 @@ class AtomicWriter:
             if current != seen:
                 raise exchange.changed(path, current)
             laid = self._lay(folder, path, data, version, op, old)
-            return Stored(data, version, file_entry(path, self._publish(folder, path, laid, version, seen)))
+            found = self._publish(folder, path, laid, version, seen, before)
+            return Stored(data, version, file_entry(path, found))
 
     def _publish(
-        self, folder: int, path: NotePath, laid: TempName, version: Version, seen: Version | None
+        self,
+        folder: int,
+        path: NotePath,
+        laid: TempName,
+        version: Version,
+        seen: Version | None,
+        before: os.stat_result | None,
     ) -> os.stat_result:
         """Give what was laid the note's name; it is gone, and the note as it was, if that is refused."""
         file = os.open(str(laid), READ, dir_fd=folder)
@@ -112,11 +119,13 @@ class AtomicWriter:
             if seen is None:
                 self._root.move_new(folder, str(laid), folder, path.name)
             else:
+                if _may_be_changed(folder, path.name, before):
+                    exchange.check(folder, path, seen)
                 ready = laid.seeing(seen)
                 os.rename(str(laid), str(ready), src_dir_fd=folder, dst_dir_fd=folder)
                 laid = ready
-                exchange.replace(self._root, folder, laid, path, version, seen)
-                self._asides.let_go(folder, laid, path)
+                if not exchange.replace(self._root, folder, laid, path, version, seen):
+                    self._asides.let_go(folder, laid, path)
             found = os.fstat(file)
             self._remember(stamp_of(found), version, seen)
             return found
@@ -342,6 +351,15 @@ def _is_dead(folder: int, name: str) -> bool:
     """It was laid by a process that is no more."""
     laid = TempName.parse(name)
     return laid is not None and not is_living(laid, folder)
+
+
+def _may_be_changed(folder: int, name: str, before: os.stat_result | None) -> bool:
+    """It is another file than before, or was written to, as far as its times tell."""
+    try:
+        now = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return True
+    return before is None or stamp_of(now) != stamp_of(before)
 
 
 def _dress(folder: int, name: str, old: int) -> None:

@@ -12,29 +12,36 @@ from notewright.errors import Conflict
 from notewright.notes.path import NotePath
 from notewright.stores.base import Version
 from notewright.stores.folder.paths import Root, exists
-from notewright.stores.folder.temp_names import TempName, digest
+from notewright.stores.folder.temp_names import TempName, digest, take_out
 
 _TURNS = 100
 
 
-def replace(root: Root, folder: int, laid: TempName, path: NotePath, ours: Version, seen: Version) -> None:
-    """Give the laid bytes the note's name; what was seen then lies beside. Conflict, and nothing changed, if what came
-    out is not what was seen."""
-    note, name = path.name, str(laid)
-    if (found := digest(folder, note)) != seen:  # laying bytes takes long: better not to show ours for a moment
+def check(folder: int, path: NotePath, seen: Version) -> None:
+    """Conflict if the note is not what was seen: laying bytes takes long, and it is better not to show them even for a
+    moment if they must be taken back."""
+    if (found := digest(folder, path.name)) != seen:
         raise changed(path, found)
+
+
+def replace(root: Root, folder: int, laid: TempName, path: NotePath, ours: Version, seen: Version) -> bool:
+    """Give the laid bytes the note's name. What was seen is gone then, or lies beside: False. Conflict, and nothing
+    changed, if what came out is not what was seen."""
+    note, name = path.name, str(laid)
     try:
         if not root.exchange(folder, name, note):
-            return _replace_looking_first(folder, laid, path, seen)
+            _replace_looking_first(folder, laid, path, seen)
+            return False
     except FileNotFoundError:
         raise changed(path, None) from None
     try:
-        out = digest(folder, name)
+        out, is_gone = take_out(folder, laid, seen)
     except OSError:
-        out = "unreadable"
+        out, is_gone = "unreadable", False
     if out != seen:
         put_back(root, folder, name, note, ours)
         raise changed(path, out)
+    return is_gone
 
 
 def put_back(root: Root, folder: int, name: str, note: str, placed: str) -> None:

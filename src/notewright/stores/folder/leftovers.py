@@ -8,12 +8,10 @@ that people can see. Files that dead processes left are judged by the same rules
 """
 
 import errno
-import fcntl
 import heapq
 import itertools
 import logging
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +24,7 @@ from notewright.stores.base import Version
 from notewright.stores.folder.exchange import put_back
 from notewright.stores.folder.lock import Alone
 from notewright.stores.folder.paths import FOLDER, READ, Root, exists
-from notewright.stores.folder.temp_names import PREFIX, TempName, digest, digest_open, name_digest
+from notewright.stores.folder.temp_names import PREFIX, TempName, digest, lease, name_digest, take_out
 
 log = logging.getLogger(__name__)
 LOOKS = (0.05, 0.4, 1.5)  # seconds after the swap; after the last it goes
@@ -58,7 +56,7 @@ class Leftovers:
 
     def let_go(self, folder: int, laid: TempName, path: NotePath) -> None:
         """It was just taken out of `folder`: remove it now if that is safe, else keep it for a while."""
-        if not remove_if_closed(folder, laid):
+        if not take_out(folder, laid, laid.ours, laid.seen)[1]:
             self.keep(Leftover(path.folder, str(laid), path.name))
 
     def keep(self, aside: Leftover, look: int = 0, delay: float = LOOKS[0]) -> None:
@@ -148,11 +146,11 @@ class LeftoverCleaner:
     def is_open(self, aside: Leftover) -> bool:
         """Another program has it open for writing. Only some file systems can say so; others say no."""
         with self.root.entered() as root, self._holder(root, aside) as holder:
-            if holder is None or not hasattr(fcntl, "F_SETLEASE"):
+            if holder is None:
                 return False
             file = os.open(aside.name, READ, dir_fd=holder)
             try:
-                _lease(file)
+                lease(file)
             except BlockingIOError:
                 return True
             except OSError:
@@ -246,35 +244,6 @@ class LeftoverCleaner:
                 return folder
             os.close(folder)
         return None
-
-
-def remove_if_closed(folder: int, laid: TempName) -> bool:
-    """Remove a file whose bytes are safe without it, if no program has it open for writing: under a name that nobody
-    knows nobody will open it either. Only some file systems can say so."""
-    if not hasattr(fcntl, "F_SETLEASE"):
-        return False
-    try:
-        file = os.open(str(laid), READ, dir_fd=folder)
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    try:
-        _lease(file)
-        if not laid.knows(digest_open(file)):
-            return False
-        os.unlink(str(laid), dir_fd=folder)
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(file)  # and with it the lease
-
-
-def _lease(file: int) -> None:
-    """Granted only if nobody has the file open for writing, else BlockingIOError; who would open it so then waits."""
-    fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)  # an opener in this very moment must not end us
-    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
 
 
 def _name_of_digest(folder: int, wanted: str) -> str | None:

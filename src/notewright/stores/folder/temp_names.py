@@ -13,11 +13,13 @@ still being laid `seen` is `new`: such a file holds nothing but ours.
 """
 
 import errno
+import fcntl
 import functools
 import hashlib
 import itertools
 import os
 import re
+import signal
 import stat
 import time
 from dataclasses import dataclass, replace
@@ -27,6 +29,7 @@ from notewright.stores.folder.paths import LAY, READ
 
 PREFIX = ".notewright-"
 NOTHING = "0" * 12  # the place of a version where there is none
+_PIECE_BYTES = 1 << 16  # read at a time: a buffer is made for each
 _STRANGER_S = 60.0  # what a process of another container or machine laid is left alone for so long
 _NAME = re.compile(
     re.escape(PREFIX) + r"([0-9a-f]{6}\.[0-9a-f]+\.[0-9a-f]+)-([\w-]{1,40})-([0-9a-f]+)"
@@ -179,9 +182,40 @@ def digest(folder: int, name: str) -> str | None:
 def digest_open(opened: int) -> Version:
     """The version of the bytes of an open file, from where it stands to its end."""
     found = hashlib.sha256()
-    while piece := os.read(opened, 1 << 20):
+    while piece := os.read(opened, _PIECE_BYTES):
         found.update(piece)
     return found.hexdigest()
+
+
+def take_out(folder: int, laid: TempName, *safe: Version) -> tuple[str | None, bool]:
+    """The version of what lies beside a note, as `digest` has it, and whether it is gone now: bytes that are `safe`
+    elsewhere go if no program has the file open for writing, for under a name that nobody knows nobody will open it.
+    Only some file systems can say so."""
+    try:
+        file = os.open(str(laid), READ, dir_fd=folder)
+    except OSError:
+        found = digest(folder, str(laid))
+        return found, found is None
+    try:
+        lease(file)
+        version = digest_open(file)
+        if version.startswith(safe):
+            os.unlink(str(laid), dir_fd=folder)
+            return version, True
+        return version, False
+    except OSError:
+        return digest(folder, str(laid)), False
+    finally:
+        os.close(file)  # and with it the lease
+
+
+def lease(file: int) -> None:
+    """Granted only if nobody has the file open for writing, else BlockingIOError; who would open it so then waits. Any
+    other OSError: this file system cannot say."""
+    if not hasattr(fcntl, "F_SETLEASE"):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)  # an opener in this very moment must not end us
+    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
 
 
 def _mark(folder: int, name: str) -> str | None:
