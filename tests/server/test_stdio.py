@@ -1,5 +1,6 @@
 """MCP over a real pipe, line by line."""
 
+import itertools
 import json
 import os
 import random
@@ -8,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
@@ -16,6 +17,8 @@ import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from tests.server.lines import ENVELOPE, HELLO, Lines
+
+from notewright.mcp.stdio.leader_follower import LineReaders
 
 ECHO = Path(__file__).with_name("echo.py")
 
@@ -173,6 +176,26 @@ def test_calls_run_beside_each_other(greeted: Server) -> None:
     heard = [greeted.hear() for _ in range(21)]
     assert heard[0]["id"] == quick
     assert time.monotonic() - begun < 5  # one after the other would be ten seconds
+
+
+def test_short_calls_asked_in_one_breath_are_done_one_after_the_other_by_one_thread() -> None:
+    """Threads that hand the interpreter to each other take longer than such calls do."""
+    doers: list[int] = []
+    ended = threading.Event()
+
+    def do() -> Callable[[], None]:
+        doers.append(threading.get_ident())
+        time.sleep(0.0001)  # as a file is read: another thread may run
+        return lambda: None
+
+    out, into = os.pipe()
+    LineReaders(out, lambda line: do, ended.set, longest=100).start()
+    for _ in range(10):
+        os.write(into, b"call\n" * 40)
+    os.close(into)
+    assert ended.wait(10)
+    changes = sum(one != other for one, other in itertools.pairwise(doers))
+    assert len(doers) == 400 and changes < 200  # a busy machine may stop the one for a while
 
 
 def test_calls_in_flight_are_answered_when_the_input_ends(server: Server) -> None:

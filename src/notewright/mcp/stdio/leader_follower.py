@@ -1,18 +1,25 @@
 """Threads that read lines and do what they ask for, each line in the thread that read it.
 
-One thread at a time is the reader. Having read a call, it lets go of the input and does the call itself; another thread
-takes the input over only if something comes in meanwhile. So a client that asks one thing at a time is served by one
-thread that never waits for another (handing a call to a second thread and its answer to a third costs five times as
-much as the call), and one that asks many things at once by as many threads as it needs.
+One thread at a time is the reader. Having read a call, it lets go of the input and does the call itself. If something
+comes in meanwhile, another thread looks on, and takes the input over only if the call turns out not to be short. So a
+client that asks one thing at a time is served by one thread that never waits for another (handing a call to a second
+thread and its answer to a third costs five times as much as the call), one that asks many short things at once too
+(threads that all want the interpreter cost more in handing it about than such a call does), and one that asks many long
+things at once by a thread for each core, and by more when those seem to wait for something.
 """
 
 import collections
 import os
 import select
 import threading
+import time
 from collections.abc import Callable
 
 READ = 1 << 16  # more would be fresh memory from the kernel for every read, which doubles the time of a small call
+
+SHORT_SECONDS = 0.002  # of a call that others may as well wait for
+STUCK_SECONDS = 0.02  # in which none of the calls that keep all cores at work was done: they wait for something
+SIDE_BY_SIDE = max(2, os.cpu_count() or 1)  # calls that may keep the cores at work
 
 Work = Callable[[], Callable[[], None]]  # does something, and gives back how to tell its outcome
 
@@ -38,6 +45,10 @@ class LineReaders:
         self._bell = _bell(fd)
         self._lock = threading.Lock()
         self._led = False  # somebody reads
+        self._watched = False  # somebody looks whether the calls that were begun are short
+        self._begun = 0.0  # when the last call was
+        self._working = 0  # calls begun and not done
+        self._done = 0.0  # when one last was, or when the first of those began
         self._over = False
         self._standing_by = 0
         self._room = threads  # for more threads
@@ -57,15 +68,38 @@ class LineReaders:
     def _serve(self) -> None:
         while not self._over:
             self._bell.wait()
-            with self._lock:
-                if self._led or self._over:
-                    continue
-                self._led = True
-                self._standing_by -= 1
-            self._lead()
-            with self._lock:
-                self._standing_by += 1
+            if self._is_to_take_over():
+                self._lead()
+                with self._lock:
+                    self._standing_by += 1
         self._bell.ring()  # the next one goes home too
+
+    def _is_to_take_over(self) -> bool:
+        """Look on while calls come one after the other: whether one takes so long that we are the reader now."""
+        with self._lock:
+            if self._watched:
+                return False
+            self._watched = True
+        seen = -1.0
+        while True:
+            with self._lock:
+                if self._over or (self._led and self._begun == seen):  # nothing is asked for any more
+                    self._watched = False
+                    return False
+                if self._is_slow():
+                    self._watched = False
+                    self._led = True
+                    self._standing_by -= 1
+                    return True
+                seen = self._begun
+            time.sleep(SHORT_SECONDS)
+
+    def _is_slow(self) -> bool:
+        """Nobody reads, and another call could be begun beside those that are under way."""
+        now = time.monotonic()
+        if self._led or now - self._begun < SHORT_SECONDS:
+            return False
+        return self._working < SIDE_BY_SIDE or now - self._done >= STUCK_SECONDS
 
     def _lead(self) -> None:
         """Read and work until somebody else has taken over the reading, or there is nothing more to read."""
@@ -73,9 +107,9 @@ class LineReaders:
             work = self._next()
             if work is None:
                 return
-            self._let_go()
+            began = self._let_go()
             tell = work()
-            leading = self._take_back()
+            leading = self._take_back(began)
             tell()  # only now: the client may ask again at once, and nobody else need wake up for it
             if not leading:
                 return
@@ -92,22 +126,34 @@ class LineReaders:
         self._ended()
         return None
 
-    def _let_go(self) -> None:
+    def _let_go(self) -> float:
+        """Begin a call; when that was."""
         with self._lock:
             self._led = False
+            began = self._begun = time.monotonic()
+            if not self._working:
+                self._done = began
+            self._working += 1
             if not self._standing_by:
                 self._hire()
-            if self._lines.waiting:
-                self._bell.ring()
-            else:
-                self._bell.ring_on_input()
+            if not self._watched:
+                if self._lines.waiting:
+                    self._bell.ring()
+                else:
+                    self._bell.ring_on_input()
+            return began
 
-    def _take_back(self) -> bool:
+    def _take_back(self, began: float) -> bool:
+        """End a call; whether we read again. Of two who do short calls the one that began last is enough."""
         with self._lock:
-            if self._led or self._over:
+            self._working -= 1
+            self._done = time.monotonic()
+            is_spare = self._begun > began and self._done - began < SHORT_SECONDS
+            if self._led or self._over or is_spare:
                 return False
             self._led = True
-            self._bell.silence()
+            if not self._watched:
+                self._bell.silence()
             return True
 
 
