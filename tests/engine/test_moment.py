@@ -31,8 +31,8 @@ class Interrupted:
         if name not in ("links_from", "links_toward", "all_links", "select", "filed", "tagged"):
             return asked
 
-        def answer(*args: Any) -> Any:
-            found = asked(*args)
+        def answer(*args: Any, **kwargs: Any) -> Any:
+            found = asked(*args, **kwargs)
             found = list(found) if name == "all_links" else found
             happens, self._happens = self._happens, lambda: None
             happens()

@@ -151,7 +151,7 @@ class UnlinkedMention:
 @from_snapshot
 def mentions(ws: Workspace, path: NotePath) -> list[UnlinkedMention]:
     """Lines of notes that do not link to this one and yet name it, by its name or an alias; bounded."""
-    linked = {path, *(link.source for link in incoming(ws, path))}
+    linked = {path, *(link.source for link in incoming(ws, path, lines=False))}
     called = dict.fromkeys(name for name in (path.stem, *read(ws, path).note.aliases) if len(name.strip()) > 1)
     found: dict[tuple[NotePath, int], UnlinkedMention] = {}
     for name in called:

@@ -2,7 +2,7 @@
 what is answered."""
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
@@ -260,7 +260,6 @@ def list_folder(
     ws: Workspace, folder: str, *, glob: str | None = None, sort: str = "name", limit: int | None = None
 ) -> FolderListing:
     """One level of a folder with its notes; with a glob every file below that matches, relative to the folder."""
-    inside = folder + "/" if folder else ""
     visible = replace(ws.access.visibility, globs=(PathGlob(glob, below=folder),) if glob else ())
     chosen = Selection(
         folder=folder,
@@ -274,24 +273,20 @@ def list_folder(
     with ws.index.steady():
         files, total = listing(ws, chosen)
         times = created(ws, files) if sort == "created" else {}
-        folders = () if glob else tuple(_subfolders(ws, inside))
+        folders = () if glob else tuple(_subfolders(ws, folder))
     dated = [(filed, times.get(filed.path, filed.modified_ns / 1e9)) for filed in files]
     if sort == "created":  # the index does not know what the ledger knows
         dated = sorted(dated, key=lambda pair: -pair[1])[:limit]
     return FolderListing(folders, tuple(dated), total)
 
 
-def _subfolders(ws: Workspace, inside: str) -> Iterator[tuple[str, int]]:
+def _subfolders(ws: Workspace, folder: str) -> Sequence[tuple[str, int]]:
     """Folders one level down that hold files, with the notes in and below each."""
     visible = ws.access.visibility
-    told = (
-        ws.index.folders(below=inside[:-1], visible=visible)
-        if ready.is_fresh(ws)
-        else before_index.folders(ws, visible)
-    )
-    for folder, count in told:
-        if folder.startswith(inside) and "/" not in folder[len(inside) :]:
-            yield folder, count
+    if ready.is_fresh(ws):
+        return ws.index.subfolders(folder, visible)
+    told = before_index.folders(ws, visible)
+    return [(inner, count) for inner, count in told if inner.rpartition("/")[0] == folder]
 
 
 class HasModified(Protocol):

@@ -283,7 +283,7 @@ def delete(ws: Workspace, path: NotePath, *, trash: bool = True, dry_run: bool =
     """Remove one file, into the trash unless it is to be gone; names the notes that link to it."""
     admit(ws, path, 0)
     ws.access.may_see(path)
-    linked = tuple(dict.fromkeys(link.source for link in incoming(ws, path)))
+    linked = tuple(dict.fromkeys(link.source for link in incoming(ws, path, lines=False)))
     if not exists(ws, path):
         raise missing(ws, path)
     places: list[NotePath | None] = []

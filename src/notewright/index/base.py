@@ -42,7 +42,7 @@ class PathGlob:
         matches = glob_matcher(pattern, basename=self.basename)
         if self.or_path:
             return lambda other: matches(other) or other == pattern
-        return lambda other: matches(other[start:])
+        return (lambda other: matches(other[start:])) if start else matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,18 @@ def _test(visible: Visibility) -> PathTest | None:
     wanted = [glob.test() for glob in visible.globs]
     under = visible.under
 
-    def test(path: str) -> bool:
-        return (
-            path.startswith(under)
-            and not (path.startswith(".") or "/." in path)  # an index holds none; should it, they are nobody's to see
-            and not any(hides(path) for hides in hidden)
-            and all(matches(path) for matches in wanted)
-        )
+    def test(path: str) -> bool:  # of every path there is, so with plain loops
+        if not path.startswith(under):
+            return False
+        if path[0] == "." or "/." in path:  # an index holds none; should it, they are nobody's to see
+            return False
+        for hides in hidden:
+            if hides(path):
+                return False
+        for matches in wanted:  # noqa: SIM110
+            if not matches(path):
+                return False
+        return True
 
     return test
 
@@ -101,9 +106,8 @@ class Filing:
     problem: str | None = None  # why it is served only in part: not UTF-8, unreadable, too large
 
 
-@dataclass(frozen=True, slots=True)
-class Filed:
-    """What the index knows of one file."""
+class Filed(NamedTuple):
+    """What the index knows of one file; plain, for there may be a hundred thousand of them in one answer."""
 
     path: NotePath
     stamp: str
@@ -329,6 +333,9 @@ class Index(Names, Protocol):
     def select(self, selection: Selection) -> tuple[list[Filed], int]:
         """The page asked for, and how many there are in all."""
 
+    def paths_with(self, problem: str) -> list[NotePath]:
+        """Those filed with exactly this problem, in order: asked after every answer, whether it may miss any."""
+
     def stamps(self) -> list[tuple[str, str]]:
         """(path, stamp) of every file, in code point order of the path."""
 
@@ -340,6 +347,9 @@ class Index(Names, Protocol):
 
     def folders(self, below: str = "", visible: Visibility = EVERYTHING) -> list[tuple[str, int]]:
         """Every folder below one that holds files, with how many notes are in it and below."""
+
+    def subfolders(self, folder: str, visible: Visibility = EVERYTHING) -> Sequence[tuple[str, int]]:
+        """The same of the folders directly in one, in order."""
 
     def bearing_each(self, keys: Sequence[str]) -> dict[str, list[NotePath]]:
         """`bearing` for many keys at once; what nothing bears is left out."""
@@ -358,8 +368,9 @@ class Index(Names, Protocol):
     def links_from(self, paths: Sequence[str]) -> list[LinkRow]:
         """The links of these notes, by path and line."""
 
-    def links_toward(self, keys: Sequence[str]) -> list[LinkRow]:
-        """Links whose target's last segment (or whole slug) has one of these keys."""
+    def links_toward(self, keys: Sequence[str], *, lines: bool = True) -> list[LinkRow]:
+        """Links whose target's last segment (or whole slug) has one of these keys; their lines are cut from the texts
+        only where they are wanted."""
 
     def tags(self, visible: Visibility = EVERYTHING) -> dict[str, int]:
         """Every tag, as most notes spell it, with its number of notes."""

@@ -4,7 +4,7 @@ Both are cut at sentence ends where there are any, and both look at a bounded pa
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 LINE_CHARS = 400  # of a long line that are kept around a place
 SENTENCE_CHARS = 200  # of a long line that are shown
@@ -49,8 +49,10 @@ class Excerpt:
             end -= 1
         before = self.before or bool(self.text[:start].strip())
         after = self.after or bool(self.text[end:].strip())
-        return replace(self, text=self.text[start:end], start=self.start - start, end=self.end - start,
-                       before=before, after=after)  # fmt: skip
+        return Excerpt(self.text[start:end], self.start - start, self.end - start, before, after)
+
+
+NO_LINE = Excerpt("")
 
 
 def line_around(text: str, start: int, end: int) -> Excerpt:

@@ -35,7 +35,7 @@ class Places:
 
     @property
     def several(self) -> bool:
-        return len(self.call.library.workspaces()) > 1
+        return self.call.several
 
     def show(self, ws: Workspace, path: str) -> str:
         if not self.several:

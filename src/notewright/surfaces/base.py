@@ -39,12 +39,13 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, ClassVar, Literal, NoReturn, Protocol
 
 from notewright.accounts.limits import MAX_NOTED, Window
 from notewright.engine.indexing.large_notes import say_unread
 from notewright.engine.library import Library
-from notewright.engine.workspace import CALL_SECONDS, ShownVersions, Workspace, with_timeout
+from notewright.engine.workspace import CALL_SECONDS, Limits, ShownVersions, Workspace
 from notewright.errors import Invalid, Problem
 from notewright.ledger.base import Actor
 from notewright.notes.path import NotePath
@@ -118,19 +119,29 @@ class Call:
     cancelled: Callable[[], bool] = bool  # bool() is False: nobody can cancel
     report: Report = no_report
     refused: Callable[[Problem], None] = _not_counted  # told why it will not happen, before the dialect says it
-    _bound: list[Workspace] = field(default_factory=list, init=False, repr=False, compare=False)
+    _there: list[Sequence[Workspace]] = field(default_factory=list, init=False, repr=False, compare=False)
     used: dict[str, Workspace] = field(default_factory=dict, init=False, repr=False, compare=False)  # by id
 
     @property
     def workspace(self) -> Workspace:
         """The workspace this client is bound to, or the first named."""
-        if not self._bound:
-            self._bound.append(self._use(self.library.default))
-        return self._bound[0]
+        there = self._served()
+        return self._use(there[0] if there else self.library.default)
 
     @property
     def workspaces(self) -> tuple[Workspace, ...]:
-        return tuple(map(self._use, self.library.workspaces()))
+        return tuple(map(self._use, self._served()))
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one workspace."""
+        return len(self._served()) > 1
+
+    def _served(self) -> Sequence[Workspace]:
+        """What there was when this call first asked: to ask is to look whether the owner changed anything."""
+        if not self._there:
+            self._there.append(self.library.workspaces())
+        return self._there[0]
 
     @property
     def caller(self) -> str:
@@ -141,10 +152,12 @@ class Call:
         return self._use(self.library.named(which))
 
     def _use(self, workspace: Workspace) -> Workspace:
-        if workspace.id not in self.used:
-            own = with_timeout(workspace.by(self.actor), CALL_SECONDS)
-            self.used[workspace.id] = own if own.live is None else replace(own, shown=self.session.shown(own.id))
-        return self.used[workspace.id]
+        own = self.used.get(workspace.id)
+        if own is None:
+            shown = workspace.shown if workspace.live is None else self.session.shown(workspace.id)
+            own = replace(workspace, actor=self.actor, limits=_for_a_call(workspace.limits), shown=shown)
+            self.used[workspace.id] = own
+        return own
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far it is, if it asked to know; cheap when it did not."""
@@ -164,6 +177,11 @@ class Call:
     def stop_if_cancelled(self) -> None:
         if self.cancelled():
             raise Cancelled
+
+
+@lru_cache(maxsize=64)
+def _for_a_call(limits: Limits) -> Limits:
+    return replace(limits, index_seconds=CALL_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

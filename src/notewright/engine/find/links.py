@@ -91,20 +91,21 @@ class SeenNames:
 def resolver(
     ws: Workspace, policy: LinkPolicy = OBSIDIAN, expected: Iterable[str] = ()
 ) -> Callable[[str, NotePath], Meaning]:
-    """What a target written in a source means, remembered for as long as the answer is being made. `expected` are
-    targets that will be asked for."""
+    """What a target written in a source means, remembered for as long as the answer is being made: of the source only
+    its folder matters, and its workspace where there are several. `expected` are targets that will be asked for."""
     names = SeenNames(ws.index, ws.access.visibility.test)
     keys = list({link_key(target.strip()) for target in expected})
     if keys:
         names.learn(keys, ws.index.bearing_each(keys))
-    known: dict[tuple[str, NotePath], Meaning] = {}
+    known: dict[tuple[str, str], Meaning] = {}
 
     def asked(target: str, source: NotePath) -> Meaning:
-        meant = known.get((target, source))
+        place = (target, source if policy.roots or not target.strip() else source.folder)
+        meant = known.get(place)
         if meant is None:
             if len(known) >= MOST_NAMES:
                 known.clear()
-            meant = known[target, source] = meaning(target, source, names, policy)
+            meant = known[place] = meaning(target, source, names, policy)
         return meant
 
     return asked
@@ -122,28 +123,30 @@ def about_note(
     return asked
 
 
-@about_note
-def outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> tuple[ResolvedLink, ...]:
+def _outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> tuple[ResolvedLink, ...]:
     """Every link of a note in order, with where it leads."""
     rows = ws.index.links_from([path])
     means = resolver(ws, policy, [row.target for row in rows])
     return tuple(link_seen(row, means(row.target, path)) for row in rows)
 
 
-@about_note
-def incoming(
-    ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN, *, own: bool = False
+def _incoming(
+    ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN, *, own: bool = False, lines: bool = True
 ) -> tuple[ResolvedLink, ...]:
-    """Every link that leads to a note, by the note it stands in and its line; its `own` links to itself on request."""
+    """Every link that leads to a note, by the note it stands in and its line; its `own` links to itself on request.
+    Without `lines`, who only wants to know which notes link to it."""
     means = resolver(ws, policy)
     found = []
-    for row in ws.index.links_toward(keys_toward(ws, path, policy)):
+    for row in ws.index.links_toward(keys_toward(ws, path, policy), lines=lines):
         if (row.source == path and not own) or not ws.access.sees(row.source):
             continue
         meant = means(row.target, row.source)
         if meant.path == path:
             found.append(link_seen(row, meant, other=row.source))
     return tuple(sorted(found, key=lambda link: (link.source, link.line)))
+
+
+outgoing, incoming = about_note(_outgoing), about_note(_incoming)
 
 
 def keys_toward(ws: Workspace, path: NotePath, policy: LinkPolicy) -> tuple[str, ...]:
@@ -168,8 +171,8 @@ def link_seen(row: LinkRow, meant: Meaning, *, other: NotePath | None = None) ->
 @about_note
 def links(ws: Workspace, path: NotePath, direction: str = "both", depth: int = 1) -> LinkReport:
     """Links of a note; with a depth, of the notes they lead to as well, each note once."""
-    out = _spread(path, depth, lambda one: outgoing(ws, one)) if direction in ("both", "out") else ()
-    back = _spread(path, depth, lambda one: incoming(ws, one)) if direction in ("both", "in") else ()
+    out = _spread(path, depth, lambda one: _outgoing(ws, one)) if direction in ("both", "out") else ()
+    back = _spread(path, depth, lambda one: _incoming(ws, one)) if direction in ("both", "in") else ()
     return LinkReport(path, tuple(out), tuple(back))
 
 

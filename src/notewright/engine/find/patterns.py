@@ -231,12 +231,14 @@ def _compiled(pattern: str, dialect: Dialect, ignore_case: bool, whole_word: boo
     if dialect == "javascript":
         _judge_javascript(pattern)
     node = parse_pattern(pattern, dialect, ignore_case=ignore_case, multiline=lines)
-    if places(node) > _MAX_PLACES or (dialect == "re2" and _re2_form(node, lines, relaxed=False) is None):
+    fits = places(node) <= _MAX_PLACES
+    exact = _re2_form(node, lines, relaxed=False) if fits and (dialect == "re2" or not whole_word) else None
+    if not fits or (dialect == "re2" and exact is None):
         raise Invalid("the pattern is too large: make its repetitions {n,m} and classes smaller", what="pattern")
     if whole_word:
         inner = node.nodes if isinstance(node, Chain) else (node,)
         node = Chain((Boundary("left-free"), *inner, Boundary("right-free")))
-    exact = _re2_form(node, lines, relaxed=False)
+        exact = _re2_form(node, lines, relaxed=False)
     relaxed = _re2_form(node, lines, relaxed=True, known=exact)
     judge = None if exact is not None and not _beyond_ascii(node) else _judge(node)
     return Matcher(needles_of(node), relaxed, exact, judge, pushes(node), *_plain_text(node))

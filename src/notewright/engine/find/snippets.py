@@ -3,14 +3,13 @@
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 from notewright.index.base import IndexedNote
 
 LENGTH = 200  # characters of a snippet, wide ones counted twice
 LINES = 400  # of a section that are looked at
 LONGEST_LINE = 20_000
-_BLANKS = re.compile(r"\s+")
+FEW_WORDS = 4  # that are quicker to find one by one; of more the pattern takes longer to make
 _WIDE = re.compile("[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60]")
 _CJK = re.compile("[\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
 
@@ -22,21 +21,28 @@ def pattern_of(forms: Iterable[str]) -> re.Pattern[str] | None:
     words = sorted(set(forms), key=len, reverse=True)
     pairs = [re.escape(word) for word in words if _CJK.search(word)]
     whole = [re.escape(word) for word in words if not _CJK.search(word)]
-    sources = [f"(?<![^\\W_])(?:{'|'.join(whole)})(?![^\\W_])"] if whole else []
+    if len(whole) <= FEW_WORDS:  # what may not stand before it is said after the word: letters are found much quicker
+        sources = [rf"{word}(?<![^\W_]{word})(?![^\W_])" for word in whole]
+    else:
+        sources = [rf"(?<![^\W_])(?:{'|'.join(whole)})(?![^\W_])"]
     return re.compile("|".join(sources + pairs)) if words else None
 
 
 def folded(text: str) -> str:
     """Lower case without accents, each character where it was."""
-    if text.isascii():
-        return text.lower()
-    return "".join(map(_folded, text))
+    return text.lower() if text.isascii() else text.translate(_FOLDED)
 
 
-@lru_cache(maxsize=4096)
-def _folded(char: str) -> str:
-    base = unicodedata.normalize("NFD", char)[0].lower()
-    return base if len(base) == 1 else char
+class _Folded(dict[int, str]):
+    """For `translate`: each character that was ever asked for."""
+
+    def __missing__(self, code: int) -> str:
+        base = unicodedata.normalize("NFD", chr(code))[0].lower()
+        self[code] = base if len(base) == 1 else chr(code)
+        return self[code]
+
+
+_FOLDED = _Folded()
 
 
 def shown_section(
@@ -75,7 +81,7 @@ def snippet(section: str, pattern: re.Pattern[str] | None) -> tuple[str, Marks]:
     if not lines:
         return "", ()
     shown = _best_lines(lines, pattern)
-    text = " … ".join(_window(_BLANKS.sub(" ", line[:LONGEST_LINE]).strip(), pattern) for line in shown)
+    text = " … ".join(_window(" ".join(line[:LONGEST_LINE].split()), pattern) for line in shown)
     return text, _marks(text, pattern)
 
 
@@ -83,11 +89,23 @@ def _best_lines(lines: Sequence[str], pattern: re.Pattern[str] | None) -> list[s
     """At most two lines, in their order: the one with most different words, and the next if both are short."""
     if pattern is None:
         return list(lines[:1]) if len(lines[0]) > 60 or len(lines) == 1 else list(lines[:2])
-    having = [len(set(pattern.findall(folded(line[:LONGEST_LINE])))) for line in lines]
+    having = _words_in_each([line[:LONGEST_LINE] for line in lines], pattern)
     order = sorted(range(len(lines)), key=lambda at: -having[at])
     first = order[0]
     second = next((at for at in order[1:] if having[at] and width(lines[first]) + width(lines[at]) <= LENGTH), None)
     return [lines[at] for at in sorted({first} if second is None else {first, second})]
+
+
+def _words_in_each(lines: Sequence[str], pattern: re.Pattern[str]) -> list[int]:
+    """How many different words are in each line. Looked for in all of them at once: most have none."""
+    low = "\n".join(map(folded, lines))
+    found: list[set[str]] = [set() for _ in lines]
+    line = last = 0
+    for word in pattern.finditer(low):
+        line += low.count("\n", last, word.start())
+        last = word.start()
+        found[line].add(word[0])
+    return list(map(len, found))
 
 
 def width(text: str) -> int:

@@ -73,7 +73,7 @@ def with_problem(index: Index, problem: str) -> list[Filed]:
 
 def unread(ws: Workspace) -> list[NotePath]:
     """The notes this reader may see whose text is not in the index yet."""
-    return [filed.path for filed in with_problem(ws.index, LATER) if ws.access.sees(filed.path)]
+    return [path for path in ws.index.paths_with(LATER) if ws.access.sees(path)]
 
 
 def say_unread(paths: Iterable[NotePath]) -> str:

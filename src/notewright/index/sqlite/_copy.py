@@ -36,7 +36,7 @@ def copied(places: Generations) -> Iterator[tuple[Path, IndexEdition]]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@in_words()
+@in_words
 def _copy(places: Generations, folder: Path, file: Path) -> IndexEdition:
     folder.mkdir(mode=0o700)  # it holds the texts of the notes
     places.current()
@@ -67,7 +67,7 @@ def installing(places: Generations, total: int) -> Iterator[Path]:
             raise
 
 
-@in_words()
+@in_words
 def _install(places: Generations, place: Path) -> None:
     made = open_index(place / "index.db", writing=True)
     try:

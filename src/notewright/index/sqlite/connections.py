@@ -29,7 +29,7 @@ class _Held(threading.local):
 class IndexConnections:
     """Whatever happens to the files of an index, it answers: from a new, empty one if need be."""
 
-    @in_words()
+    @in_words
     def __init__(self, folder: Path) -> None:
         self.places = Generations(folder)
         self._idle: list[tuple[Identity, Connection]] = []
@@ -51,7 +51,7 @@ class IndexConnections:
 
     # ---- reading --------------------------------------------------------------------------------------
 
-    @in_words()
+    @in_words
     def ask(self, question: Callable[[Connection], T]) -> T:
         """Answered by the index that stands now; one that turns out damaged is begun anew and asked again."""
         for _ in range(TRIES - 1):
@@ -79,7 +79,7 @@ class IndexConnections:
                 con.db.execute("rollback")
                 self._give_back(identity, con)
 
-    @in_words()
+    @in_words
     def _begin(self) -> tuple[Identity, Connection]:
         """A connection whose transaction has begun; the moment it shows is that of the first question."""
         tries = TRIES
@@ -145,7 +145,7 @@ class IndexConnections:
 
     # ---- writing --------------------------------------------------------------------------------------
 
-    @in_words()
+    @in_words
     def write(self, change: Callable[[Connection], object]) -> None:
         """One transaction, behind the gate: the index cannot be changed for another meanwhile."""
         for attempt in range(3):

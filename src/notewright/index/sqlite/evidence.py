@@ -120,6 +120,8 @@ def _by_properties(con: Connection, query: Query, ids: list[int]) -> list[int]:
 
 def _acceptance(con: Connection, query: Query, meets: frozenset[int] | None) -> Accepts:
     """Which notes may be answered: those that meet the conditions and that the reader may see."""
+    if meets is None and query.visible == EVERYTHING:
+        return _accept_all
     seen: dict[int, bool] = {}
 
     def accepts(notes: Sequence[int]) -> set[int]:
@@ -132,6 +134,10 @@ def _acceptance(con: Connection, query: Query, meets: frozenset[int] | None) -> 
         return {note for note in left if seen[note]}
 
     return accepts
+
+
+def _accept_all(notes: Sequence[int]) -> set[int]:
+    return set(notes)
 
 
 # ---- totals, and nothing found ------------------------------------------------------------------------
@@ -152,9 +158,11 @@ def _counts(con: Connection, terms: Sequence[QueryWord], words: Sequence[str], a
 
 def _count(con: Connection, expression: str, accepts: Accepts) -> int:
     """How many notes match and may be answered, up to COUNTED."""
-    limit = COUNTED
+    limit, matching = COUNTED, "select rowid from words where words match ? limit ?"
+    if accepts is _accept_all:
+        return con.number(f"select count(*) from ({matching})", (expression, limit))
     while True:
-        rows = con.table("rowid", "select rowid from words where words match ? limit ?", (expression, limit))
+        rows = con.table("rowid", matching, (expression, limit))
         count = len(accepts([note for (note,) in rows]))
         if len(rows) < limit or count >= COUNTED:
             return min(count, COUNTED)

@@ -9,14 +9,16 @@ Anything here can be deleted at any moment. What is missing is begun anew, empty
 """
 
 import contextlib
+import functools
 import json
 import os
 import secrets
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import apsw
 
@@ -24,6 +26,8 @@ from notewright.errors import Busy, NoSpace, Unavailable
 from notewright.index.sqlite.schema import VERSION, new_index
 from notewright.locks import EXCLUSIVE, SHARED, lock_file, lock_in_turn
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Identity = tuple[int, int]  # device and inode of an index file: another one is another generation
 STALE_SECONDS = 7 * 86400.0  # a generation nobody points to, or of another form, that was not touched for so long
 LOOK_SECONDS = 0.1  # who looks how far a build is holds its lock for an instant
@@ -32,17 +36,21 @@ _TRIES = 20  # so often somebody may delete an index while it is begun
 DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError)
 
 
-@contextlib.contextmanager
-def in_words() -> Iterator[None]:
+def in_words(done: Callable[P, T]) -> Callable[P, T]:
     """A trouble of SQLite's or the system's becomes one of ours."""
-    try:
-        yield
-    except (apsw.BusyError, apsw.LockedError) as error:
-        raise Busy("the index is in use by another process", hint="try again in a moment") from error
-    except apsw.FullError as error:
-        raise NoSpace("the disk that holds the index is full", hint="free some space and try again") from error
-    except (OSError, *DAMAGE) as error:
-        raise Unavailable(f"the index cannot be used: {error}", hint="look at the cache directory") from error
+
+    @functools.wraps(done)
+    def told(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return done(*args, **kwargs)
+        except (apsw.BusyError, apsw.LockedError) as error:
+            raise Busy("the index is in use by another process", hint="try again in a moment") from error
+        except apsw.FullError as error:
+            raise NoSpace("the disk that holds the index is full", hint="free some space and try again") from error
+        except (OSError, *DAMAGE) as error:
+            raise Unavailable(f"the index cannot be used: {error}", hint="look at the cache directory") from error
+
+    return told
 
 
 class Generations:
@@ -52,7 +60,7 @@ class Generations:
         self.folder = folder
         self.door = folder / f"current-{VERSION}" / "index.db"
         self._pointer = folder / f"current-{VERSION}"
-        self._door = str(self.door)
+        self._link, self._door = str(self._pointer), str(self.door)  # asked for at every question
 
     def current(self) -> Identity:
         """Which index answers; begun anew where there is none. One stat when all is well."""
@@ -75,7 +83,7 @@ class Generations:
     def place(self) -> tuple[str, Identity] | None:
         """Where the index that answers is: never again the same for another one, as an inode alone may be."""
         try:
-            name = os.readlink(self._pointer)
+            name = os.readlink(self._link)
         except OSError:
             return None
         found = self.standing()

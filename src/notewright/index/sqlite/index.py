@@ -22,6 +22,7 @@ from notewright.index.base import (
 from notewright.index.sqlite import _copy, evidence, queries
 from notewright.index.sqlite.build import building
 from notewright.index.sqlite.connections import IndexConnections
+from notewright.index.sqlite.folder_counts import FolderCounts
 from notewright.index.sqlite.grep_candidates import candidates, read_bodies
 from notewright.index.sqlite.rows import Row, put, row_of
 from notewright.index.sqlite.schema import VERSION, Connection
@@ -53,6 +54,7 @@ class SqliteIndex:
         self._connections = IndexConnections(folder)
         self.ask, self._write = self._connections.ask, self._connections.write
         self._vocabulary = ("", Vocabulary())
+        self._folder_counts = FolderCounts()
 
     def close(self) -> None:
         self._connections.close()
@@ -101,6 +103,7 @@ class SqliteIndex:
 
     filed = _question(queries.filed)
     select = _question(queries.select)
+    paths_with = _question(queries.paths_with)
     stamps = _question(queries.stamps)
     count = _question(queries.count)
     usage = _question(queries.usage)
@@ -123,6 +126,9 @@ class SqliteIndex:
     neighbours = _question(evidence.neighbours)
     degrees = _question(evidence.degrees)
     edition = _question(_copy.edition)
+
+    def subfolders(self, folder: str, visible: Visibility = EVERYTHING) -> Sequence[tuple[str, int]]:
+        return self.ask(lambda con: self._folder_counts.inside(con, folder, visible))
 
     def evidence(self, query: Query, depth: int, narrow: bool = True) -> SearchEvidence:
         return self.ask(lambda con: evidence.gather_evidence(con, self._words(con), query, depth, narrow))

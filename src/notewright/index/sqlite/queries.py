@@ -1,6 +1,7 @@
 """Plain questions to the tables: names, links, tags, headings, properties, listings."""
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
@@ -8,7 +9,7 @@ from typing import Any
 
 from notewright.index.base import EVERYTHING, Filed, IndexedNote, LinkRow, Selection, Visibility, with_parents
 from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection
-from notewright.notes.excerpts import line_around
+from notewright.notes.excerpts import NO_LINE, line_around
 from notewright.notes.model import Heading
 from notewright.notes.parse.tags import tag_key
 from notewright.notes.path import NotePath, path_key
@@ -29,6 +30,11 @@ def filed(con: Connection, path: str) -> Filed | None:
 
 def _filed(row: tuple[Any, ...]) -> Filed:
     return Filed(NotePath(row[0]), *row[1:])
+
+
+def paths_with(con: Connection, problem: str) -> list[NotePath]:
+    sql = "select path from files where problem is not null and problem = ? order by path"
+    return [NotePath(path) for (path,) in con.rows(sql, (problem,))]
 
 
 def stamps(con: Connection) -> list[tuple[str, str]]:
@@ -60,11 +66,11 @@ def titled(con: Connection, key: str) -> list[NotePath]:
 
 def _with_keys(con: Connection, kind: str, *keys: str) -> list[NotePath]:
     rows = con.rows(
-        f"""select distinct f.path from names n join files f on f.id = n.file
-        where n.kind=? and n.key in ({",".join("?" * len(keys))}) order by f.path""",
+        f"""select f.path from names n cross join files f on f.id = n.file
+        where n.kind=? and n.key in ({",".join("?" * len(keys))})""",
         (kind, *keys),
     )
-    return [NotePath(path) for (path,) in rows]
+    return sorted({NotePath(path) for (path,) in rows})
 
 
 def bearing_each(con: Connection, keys: Sequence[str]) -> dict[str, list[NotePath]]:
@@ -195,8 +201,8 @@ def _where(con: Connection, selection: Selection, *, by_path: bool) -> tuple[str
         values.append(selection.since_ns)
     for piece in selection.holding:
         if len(piece) >= TELLING:
-            where.append("f.id in (select id from files where instr(path, ?))")
-            values.append(piece)
+            where.append("f.path glob ?")  # a third quicker than instr
+            values.append("*" + re.sub(r"[*?\[]", r"[\g<0>]", piece) + "*")
     for tag in selection.tags:
         where.append("f.id in (select file from tags where key = ?)")
         values.append(tag_key(tag))
@@ -246,7 +252,7 @@ def links_from(con: Connection, paths: Sequence[str]) -> list[LinkRow]:
     return _links(con, f"{_LINK} where l.source in ({sources}) order by f.path, l.id", (json.dumps(paths),))
 
 
-def links_toward(con: Connection, keys: Sequence[str]) -> list[LinkRow]:
+def links_toward(con: Connection, keys: Sequence[str], *, lines: bool = True) -> list[LinkRow]:
     return _links(
         con,
         f"""{_LINK} where l.id in (
@@ -255,18 +261,19 @@ def links_toward(con: Connection, keys: Sequence[str]) -> list[LinkRow]:
           union select id from links where whole is not null and whole in (select value from json_each(?1)))
         order by f.path, l.id""",
         (json.dumps(keys),),
+        lines=lines,
     )
 
 
-def _links(con: Connection, sql: str, values: Iterable[object]) -> list[LinkRow]:
+def _links(con: Connection, sql: str, values: Iterable[object], *, lines: bool = True) -> list[LinkRow]:
     """Rows with the lines they stand in, cut from the texts: a line kept with each link would double the index."""
     rows = list(con.rows(sql, values))
     found: list[LinkRow] = []
     texts: dict[int, str] = {}
     for at, (source, path, kind, target, subpath, display, line, start, end, key) in enumerate(rows):
-        if source not in texts:
+        if lines and source not in texts:
             texts = _texts(con, [row[0] for row in rows[at : at + TEXTS_AT_ONCE]])
-        context = line_around(texts.get(source, ""), start, end)
+        context = line_around(texts.get(source, ""), start, end) if lines else NO_LINE
         found.append(LinkRow(NotePath(path), kind, target, subpath, display, line, context, key))
     return found
 

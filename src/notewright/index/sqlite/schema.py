@@ -45,7 +45,7 @@ insert into words(words, rank) values('rank', 'bm25({", ".join(map(str, WEIGHTS)
 """
 INDEXES = """
 create unique index files_path on files(path);
-create index files_folder on files(folder, note);
+create index files_folder on files(folder, note, path);
 create index files_note on files(note, modified);
 create index files_problem on files(problem, path) where problem is not null;
 create index names_key on names(key, kind, file);

@@ -244,6 +244,8 @@ def meaning(target: str, source: NotePath, names: Names, policy: LinkPolicy = OB
 
 
 def _best_first(found: Found) -> Meaning:
+    if len(found) == 1:
+        return Meaning(found[0][1], (found[0][1],), False)
     ordered = sorted(set(found), key=lambda entry: (*entry[0], entry[1]))
     paths = tuple(path for _, path in ordered)
     return Meaning(paths[0] if paths else None, paths, len(ordered) > 1 and ordered[0][0] == ordered[1][0])

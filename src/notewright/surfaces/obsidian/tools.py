@@ -180,7 +180,7 @@ def _outgoing(links: tuple[Link, ...]) -> list[str]:
 
 
 def _incoming(ws: Workspace, path: NotePath) -> list[str]:
-    links = incoming(ws, path, STEM, own=True)
+    links = incoming(ws, path, STEM, own=True, lines=False)
     return sorted({link.source.stem for link in links if link.kind in WRITTEN_AS_NAMES})
 
 
