@@ -2,7 +2,9 @@
 
 import os
 import random
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,15 +15,39 @@ from notewright.engine.indexing.indexer import Indexer
 from notewright.engine.read import list_folder, listing, locate
 from notewright.engine.workspace import Limits, Workspace
 from notewright.engine.write import create
-from notewright.errors import Ambiguous, Indexing
+from notewright.errors import Ambiguous, Indexing, Problem
 from notewright.index.base import Selection
 from notewright.index.sqlite.index import SqliteIndex
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.locks import FileLocks
 from notewright.notes.path import NotePath
+from notewright.stores.base import Entry, Stored
 from notewright.stores.folder.store import FolderStore
 
 FILES = ("Tea.md", "Tea/Green.md", "Tea/Deep/Black.md", "Coffee/Green.md", "Tea/leaf.png", "Ünï/Straße.md", "a.canvas")
+
+
+class Noted(FolderStore):
+    """A folder that notes when it is listed and watched; it is slow to watch, and reads nothing before it may."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.noted: list[str] = []
+        self.may_read = threading.Event()
+        self.may_read.set()
+
+    def entries(self) -> Iterator[Entry]:
+        self.noted.append("listed")
+        return super().entries()
+
+    def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
+        time.sleep(0.1)
+        self.noted.append("watched")
+        return super().changes(stop)
+
+    def read_many(self, paths: Sequence[NotePath], *, hidden: bool = False) -> list[Stored | Problem]:
+        self.may_read.wait(10)
+        return super().read_many(paths, hidden=hidden)
 
 
 @pytest.fixture
@@ -32,7 +58,7 @@ def early(tmp_path: Path) -> Iterator[Workspace]:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("x" * (1 + random.Random(name).randrange(90)))
         os.utime(root / name, (1_700_000_000 + number, 1_700_000_000 + number))
-    store, index = FolderStore(root), SqliteIndex(tmp_path / "cache")
+    store, index = Noted(root), SqliteIndex(tmp_path / "cache")
     follower = Indexer(store, index, FileLocks(tmp_path / "cache"), watch=False)
     limits = Limits(seconds=0.05, index_seconds=0.05)
     ws = Workspace("W", "w", store, index, SqliteLedger.in_memory(), follower, limits=limits)
@@ -104,3 +130,28 @@ def test_what_is_hidden_is_not_listed_before_the_index_either(early: Workspace) 
 def test_a_note_made_while_everything_is_indexed_is_listed(early: Workspace) -> None:
     create(early, NotePath("Tea/New.md"), b"new\n")
     assert "Tea/New.md" in [filed.path for filed, _ in list_folder(early, "Tea").files]
+
+
+def test_while_everything_is_read_names_and_folders_are_told_without_another_listing(early: Workspace) -> None:
+    assert isinstance(early.store, Noted) and isinstance(early.follower, Indexer)
+    seen = [replace(early, access=Access(hide=hide)) for hide in ((), ("Tea/**",))]
+    before = [(list_folder(ws, "").folders, locate(ws, "strasse")) for ws in seen]
+    early.store.may_read.clear()
+    early.follower.start()
+    while early.follower.listed() is None:
+        time.sleep(0.005)
+    early.store.noted.clear()
+    assert [(list_folder(ws, "").folders, locate(ws, "strasse")) for ws in seen] == before
+    assert early.store.noted == []
+    early.store.may_read.set()
+    early.follower.wait(10)
+    assert early.follower.listed() is None
+
+
+def test_who_waits_for_the_index_does_not_have_everything_listed_twice(early: Workspace, tmp_path: Path) -> None:
+    assert isinstance(early.store, Noted)
+    follower = Indexer(early.store, early.index, FileLocks(tmp_path / "another"))
+    follower.start()
+    follower.wait(10)
+    follower.close()
+    assert early.store.noted == ["watched", "listed"]

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 from zoneinfo import ZoneInfo
 
 from notewright.engine.access import Access
+from notewright.engine.indexing.first_listing import FirstListing
 from notewright.index.base import Index, Progress
 from notewright.ledger.base import Actor, Change, Ledger
 from notewright.locks import Coordination, NoCoordination
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, Store
+from notewright.stores.base import Store
 
 if TYPE_CHECKING:  # loads pycrdt, which few need
     from notewright.stores.live.documents import LiveDocuments
@@ -56,8 +57,8 @@ class IndexFollower(Protocol):
     def put_off(self, path: NotePath, size: int) -> None:
         """Read a large note, which is filed by its name alone, when there is nothing else to do."""
 
-    def listed(self) -> Sequence[Entry]:
-        """The files that are being indexed for the first time; none if that is done, or done elsewhere."""
+    def listed(self) -> FirstListing | None:
+        """The files that are being indexed for the first time; None if that is done, or done elsewhere."""
 
     def progress(self) -> Progress: ...
 
@@ -98,8 +99,8 @@ class NoIndexer:
     def put_off(self, path: NotePath, size: int) -> None:
         return None
 
-    def listed(self) -> Sequence[Entry]:
-        return ()
+    def listed(self) -> FirstListing | None:
+        return None
 
     def progress(self) -> Progress:
         return Progress(0, 0, False)

@@ -1,13 +1,14 @@
 """What the store can tell before the index is there: which files, where, how large and how old; not what they say."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 from stat import S_ISREG
 
+from notewright.engine.indexing.first_listing import FirstListing
 from notewright.engine.workspace import Workspace
-from notewright.index.base import Filed, Selection, Visibility, with_parents
-from notewright.notes.path import NotePath, path_key, without_md
+from notewright.index.base import Filed, Selection, Visibility
+from notewright.notes.path import NotePath, without_md
 from notewright.stores.base import Entry
 
 _ORDERS: dict[str, Callable[[Entry], tuple[object, ...]]] = {
@@ -56,20 +57,14 @@ def _filed(entry: Entry) -> Filed:
 
 def folders(ws: Workspace, visible: Visibility) -> list[tuple[str, int]]:
     """Every folder that holds files, with how many notes are in it and below."""
-    own: dict[str, int] = {}
-    for entry in _listed(ws):
-        if visible.sees(entry.path):
-            folder = entry.path.folder
-            own[folder] = own.get(folder, 0) + entry.path.is_note
-    return with_parents(own)
+    return _listed(ws).folders(visible)
 
 
 def by_name(ws: Workspace, key: str) -> list[NotePath]:
     """Paths whose last segment, with or without `.md`, has this key."""
-    wanted = (key, key + ".md")
-    return sorted(entry.path for entry in _listed(ws) if path_key(entry.path.name) in wanted)
+    return _listed(ws).by_name(key)
 
 
-def _listed(ws: Workspace) -> Iterable[Entry]:
+def _listed(ws: Workspace) -> FirstListing:
     """What was listed to be indexed is a little old and at hand."""
-    return ws.follower.listed() or (entry for entry in ws.store.entries() if _is_file(entry))
+    return ws.follower.listed() or FirstListing(entry.path for entry in ws.store.entries() if _is_file(entry))

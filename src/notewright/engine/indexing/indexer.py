@@ -7,7 +7,7 @@ wait to take over when it dies. Every process files its own changes itself.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from notewright.engine.indexing.filing import (
@@ -19,6 +19,7 @@ from notewright.engine.indexing.filing import (
     file_unless_written,
     read_many_for_index,
 )
+from notewright.engine.indexing.first_listing import FirstListing
 from notewright.engine.indexing.index_snapshot import IndexSnapshot
 from notewright.engine.indexing.large_notes import LargeQueue, with_problem
 from notewright.engine.indexing.leader_lock import LeaderLock
@@ -37,7 +38,7 @@ BUILD_FROM = 500  # so many changed files are worth a whole new index
 FEW = 10  # below this a vault may shrink as it likes
 LOOK_AGAIN_SECONDS = 300.0
 TAKE_OVER_SECONDS = 0.2
-WATCH_SECONDS = 1.0  # how long a watch may take to begin before everything is looked at without it
+WATCH_SECONDS = 10.0  # how long a watch may take to begin before everything is looked at without it, and once more then
 DAY_SECONDS = 86_400.0
 PLAN_SECONDS = 3.0  # how long a plan that needs every link waits for an index that is behind
 LOST_SECONDS = 10.0  # how long a vanished third must stay vanished before it is believed
@@ -94,6 +95,7 @@ class Indexer:
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._fresh = threading.Event()
+        self._hinted = threading.Event()  # the watch has begun
         self._lost_since: float | None = None
         self._stale: str | None = None
         self._gone: list[tuple[float, int]] = []  # when, how many
@@ -101,7 +103,7 @@ class Indexer:
         self._large = LargeQueue()
         self._everything = False
         self._next_day = 0.0
-        self._listed: list[Entry] = []  # while everything is filed for the first time
+        self._listed: FirstListing | None = None  # while everything is filed for the first time
         self._mutex = threading.Lock()
         self._heard: list[Callable[[frozenset[str] | None], None]] = []
         self._threads: list[threading.Thread] = []
@@ -112,6 +114,7 @@ class Indexer:
     def close(self) -> None:
         self._stop.set()
         self._wake.set()
+        self._hinted.set()
         for thread in self._threads:
             thread.join(5)
         if self._election.won and not any(thread.is_alive() for thread in self._threads):
@@ -147,7 +150,7 @@ class Indexer:
                 raise Unavailable(self._stale, hint="what needs every link to be known waits for that")
             self._stop.wait(0.02)
 
-    def listed(self) -> Sequence[Entry]:
+    def listed(self) -> FirstListing | None:
         return self._listed
 
     def progress(self) -> Progress:
@@ -210,7 +213,7 @@ class Indexer:
         """Watch first, then look at everything: what changes meanwhile is hinted at and looked at again."""
         if self._watching:
             self._watch_too()
-            self._wake.wait(WATCH_SECONDS)  # it says so when it watches: one look is then enough
+            self._wait_for_watch()
         self._fetch_snapshot()
         self._everything = True
         looked = 0.0
@@ -229,6 +232,12 @@ class Indexer:
                 self._everything = self._everything or self._lost_since is not None
         if not self._stop.is_set():
             self._election.resign()
+
+    def _wait_for_watch(self) -> None:
+        """Its first hint is that it watches: one look is then enough. Calls that wait for the index do not end this."""
+        until = time.monotonic() + WATCH_SECONDS
+        while not self._hinted.wait(0.5) and self._store.healthy() and time.monotonic() < until:
+            pass
 
     def _fetch_snapshot(self) -> None:
         """Where nothing is known yet, what another machine knew: only what changed since is read."""
@@ -291,6 +300,7 @@ class Indexer:
             else:
                 self._pending |= paths
             heard = list(self._heard)
+        self._hinted.set()
         self._wake.set()
         for tell in heard:
             tell(paths)
@@ -381,7 +391,8 @@ class Indexer:
         looked_at = self._index.generation()
         known = dict(self._index.stamps())
         now_ns = time.time_ns() if self._store.has_folders else None
-        difference = plan(self._entries(known), known, now_ns)
+        difference = plan(self._store.entries(), known, now_ns)
+        self._listed = None if known else FirstListing(entry.path for entry in difference.file)
         if difference.implausible and not self._fetched and not self._believed(difference):
             self._stale = "a third of the notes or more vanished at once; the index waits for them"
             return
@@ -390,16 +401,9 @@ class Indexer:
             return
         if not looked_at.whole:
             self._index.settled(looked_at.name)
-        self._stale, self._lost_since, self._listed, self._fetched = None, None, [], False
+        self._stale, self._lost_since, self._listed, self._fetched = None, None, None, False
         self._fresh.set()
         self._election.say_fresh()
-
-    def _entries(self, known: Mapping[str, str]) -> Iterable[Entry]:
-        """What is there, in a stream; kept where nothing is known yet, for then all of it is needed again."""
-        if known:
-            return self._store.entries()
-        self._listed = [entry for entry in self._store.entries() if entry.kind != "folder"]
-        return self._listed
 
     def _believed(self, difference: IndexDifference) -> bool:
         """An empty root never is; a loss that lasts is."""
