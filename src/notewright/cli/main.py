@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Sequence
 
 from notewright.cli.parser import parse
-from notewright.errors import Problem
 
 _KEEPING = dict.fromkeys(("backup", "restore", "export", "import"), "backup")
 _OWNING = dict.fromkeys(("workspace", "move-workspace"), "workspaces")
@@ -18,13 +17,17 @@ _MODULES = {"client": "clients", "serve": "serve", "token": "tokens", **_OWNING,
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
-    args = parse(argv)
+    args = parse(argv)  # which prints help and ends, and needs nothing more for it
+    from notewright.errors import Problem
+
     try:
         return _function(args.command)(args) or 0
     except Problem as problem:
+        from notewright.cli import printing
+
         if getattr(args, "json", False):
-            _print_json(problem)
-        print(_describe(problem), file=sys.stderr)
+            printing.problem_document(problem)
+        print(printing.describe(problem), file=sys.stderr)
         return 2 if getattr(args, "usage", False) else 1
     except KeyboardInterrupt:
         return 130
@@ -35,7 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def obs_mcp() -> None:
     """The obsidian surface on stdio, for the vault that OBSIDIAN_VAULT_PATH names."""
+    from notewright.cli import printing
     from notewright.config.load import CommandLine, load, obsidian_vault
+    from notewright.errors import Problem
 
     vault = obsidian_vault()
     if vault is None:
@@ -46,7 +51,7 @@ def obs_mcp() -> None:
 
         sys.exit(compose.serve(config))
     except Problem as problem:
-        sys.exit(_describe(problem))
+        sys.exit(printing.describe(problem))
 
 
 def _function(command: str) -> Callable[[argparse.Namespace], int | None]:
@@ -55,16 +60,3 @@ def _function(command: str) -> Callable[[argparse.Namespace], int | None]:
     name = "import_" if command == "import" else command.replace("-", "_")
     found: Callable[[argparse.Namespace], int | None] = getattr(module, name)
     return found
-
-
-def _print_json(problem: Problem) -> None:
-    import json
-
-    said = {"code": problem.code, "message": problem.message, "hint": problem.hint}
-    print(json.dumps({"error": said}, ensure_ascii=False, indent=2))
-
-
-def _describe(problem: Problem) -> str:
-    """One line: what is wrong, and what to do."""
-    said = f"notewright: {problem.message.rstrip('.')}" + (f". {problem.hint}" if problem.hint else "")
-    return " ".join(said.split("\n"))

@@ -2,8 +2,8 @@
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+import sys
+from collections.abc import Callable, Mapping, Sequence
 
 from notewright import __version__
 
@@ -154,7 +154,6 @@ new place at once. KEY=VALUE says how a bucket is reached: endpoint, region, pat
   notewright move-workspace Work s3://my-notes/work endpoint=https://ACCOUNT.r2.cloudflarestorage.com
   notewright move-workspace s3://my-notes/work ~/Notes
 """
-_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}", re.ASCII)
 _SINCE = "2026-05-04, 2026-05-04T10:00:00Z, or so long ago: 30m, 2h, 3d"
 
 
@@ -163,8 +162,9 @@ _ON_DISK = ("location", "target", "workspace", "state", "config", "to", "source"
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The command and its options; exits with 2 and words when they are wrong."""
-    parser, _ = _parser()
-    args = parser.parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    parser, _ = _parser(words[0] if words else "--help")
+    args = parser.parse_args(words)
     _refuse_what_is_no_text(parser, args)
     _refuse_contradictions(parser, args)
     return args
@@ -183,56 +183,51 @@ def _refuse_what_is_no_text(parser: argparse.ArgumentParser, args: argparse.Name
 
 def all_parsers() -> dict[str, argparse.ArgumentParser]:
     """Every command with its help, for the reference."""
-    return dict(_parser()[1].choices)
+    return dict(_parser("")[1].choices)
 
 
-def _parser() -> "tuple[argparse.ArgumentParser, Commands]":
-    parser = argparse.ArgumentParser(
-        "notewright", description=_START, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
+class _NameAlone(argparse.ArgumentParser):
+    """A command in the list of them, which is all that the help of all commands shows."""
+
+    def __init__(self, prog: str) -> None:
+        pass
+
+
+def _parser(first: str) -> "tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]":
+    """What can be typed, as far as it is needed after this first word: argparse takes longer for the options of all
+    commands than a search does."""
+    parser = argparse.ArgumentParser("notewright", description=_START, formatter_class=_SHAPE, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"notewright {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    _serving(commands)
-    _finding(commands)
-    _changing(commands)
-    _looking_after(commands)
-    _keeping(commands)
-    _letting_in(commands)
-    _owning(commands)
+    kind = _NameAlone if first in ("-h", "--help", "--version") else argparse.ArgumentParser
+    commands = parser.add_subparsers(
+        prog="notewright", dest="command", metavar="COMMAND", required=True, parser_class=kind
+    )
+    for name in [first] if first in _COMMANDS else _COMMANDS:
+        line, examples, add_options = _COMMANDS[name]
+        if kind is _NameAlone:
+            commands.add_parser(name, help=line)
+            continue
+        description = f"{line[0].upper()}{line[1:]}.\n\n{examples}".strip()
+        made = commands.add_parser(name, help=line, description=description, formatter_class=_SHAPE, allow_abbrev=False)
+        if name not in _WITHOUT_WORKSPACE:
+            made.add_argument("--workspace", metavar="NAME|LOCATION", help=_CHOSEN)
+            made.add_argument("--json", action="store_true", help="answer with one JSON document")
+        made.add_argument("--state", metavar="DIR", help="keep the ledger in DIR/state and the index in DIR/cache")
+        made.add_argument("--config", metavar="FILE", help="a configuration file (TOML)")
+        add_options(made)
     return parser, commands
 
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-
-
-def _command(
-    commands: Commands,
-    name: str,
-    line: str,
-    examples: str = "",
-    *,
-    workspace: bool = True,
-) -> argparse.ArgumentParser:
-    description = f"{line[0].upper()}{line[1:]}.\n\n{examples}".strip()
-    shape = argparse.RawDescriptionHelpFormatter
-    made = commands.add_parser(name, help=line, description=description, formatter_class=shape, allow_abbrev=False)
-    if workspace:
-        made.add_argument("--workspace", metavar="NAME|LOCATION", help="the notes to use (default: the current folder)")
-        made.add_argument("--json", action="store_true", help="answer with one JSON document")
-    made.add_argument("--state", metavar="DIR", help="keep the ledger in DIR/state and the index in DIR/cache")
-    made.add_argument("--config", metavar="FILE", help="a configuration file (TOML)")
-    return made
-
-
-def _serving(commands: Commands) -> None:
-    serve = _command(commands, "serve", "serve notes to MCP clients", _PLACES, workspace=False)
+def _serve_options(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("locations", nargs="*", metavar="[NAME=]LOCATION", help="the notes to serve")
     serve.add_argument("--surface", action="append", metavar="NAME", help="the tools to offer (default: notes)")
     serve.add_argument("--http", metavar="[HOST:]PORT", help="serve over HTTP (default host: 127.0.0.1)")
     serve.add_argument("--read-only", action="store_true", default=None, help="take no writes")
     serve.add_argument("--no-rate-limits", action="store_true", help="lift the call limits of the dialects")
     serve.add_argument("--workers", type=_number, metavar="N", help="processes that answer over HTTP")
-    client = _command(commands, "client", "print or write the configuration of an MCP client", _CLIENT)
+
+
+def _client_options(client: argparse.ArgumentParser) -> None:
     client.add_argument("client", choices=CLIENTS, metavar="CLIENT", help=", ".join(CLIENTS))
     client.add_argument("locations", nargs="*", metavar="[NAME=]LOCATION", help="the notes to offer")
     client.add_argument("--write", action="store_true", help="put it into the client's file")
@@ -241,14 +236,15 @@ def _serving(commands: Commands) -> None:
     client.add_argument("--name", default="notewright", help="what the client calls the server")
 
 
-def _finding(commands: Commands) -> None:
-    search = _command(commands, "search", "find notes by words", _SEARCH)
+def _search_options(search: argparse.ArgumentParser) -> None:
     search.add_argument("words", nargs="+", metavar="WORDS")
     search.add_argument("--folder", default="", help="only in this folder")
     search.add_argument("--tag", action="append", default=[], metavar="TAG", help="only with this tag; may be repeated")
     search.add_argument("--since", metavar="TIME", help=f"only notes changed since then: {_SINCE}")
     search.add_argument("--limit", type=_number, default=10, metavar="N", help="at most so many (default: 10)")
-    grep = _command(commands, "grep", "find lines by a regular expression", _GREP)
+
+
+def _grep_options(grep: argparse.ArgumentParser) -> None:
     grep.add_argument("pattern", metavar="PATTERN")
     grep.add_argument("--folder", default="", help="only in this folder")
     grep.add_argument("--glob", metavar="GLOB", help="only notes whose name or path matches")
@@ -258,67 +254,72 @@ def _finding(commands: Commands) -> None:
     grep.add_argument("-C", "--context", type=_count, default=0, metavar="N", help="show so many lines around each")
     grep.add_argument("--all-files", action="store_true", help="look into every text file, not only notes")
     grep.add_argument("--limit", type=_number, default=200, metavar="N", help="at most so many lines (default: 200)")
-    links = _command(commands, "links", "show the links to and from a note", _LINKS)
+
+
+def _links_options(links: argparse.ArgumentParser) -> None:
     links.add_argument("path", metavar="PATH", help="a path, a name or an alias")
     links.add_argument("--direction", choices=("in", "out", "both"), default="both")
     links.add_argument("--depth", type=_number, default=1, metavar="N", help="follow links so many steps (default: 1)")
 
 
-def _changing(commands: Commands) -> None:
-    line = "rename or move a note, an attachment or a folder with its links, or rename a tag or a heading"
-    rename = _command(commands, "rename", line, _RENAME)
+def _rename_options(rename: argparse.ArgumentParser) -> None:
     rename.add_argument("old", metavar="OLD")
     rename.add_argument("new", metavar="NEW")
     inside = rename.add_mutually_exclusive_group()
     inside.add_argument("--tag", action="store_true", help="OLD is a tag; those below it follow, in all notes")
     inside.add_argument("--heading", metavar="NOTE", help="OLD is a heading of this note; links to it follow")
     rename.add_argument("--dry-run", action="store_true", help="only say what would change")
-    log = _command(commands, "log", "show what was changed through Notewright, newest first", _LOG)
+
+
+def _log_options(log: argparse.ArgumentParser) -> None:
     log.add_argument("path", nargs="?", metavar="PATH", help="only changes of this note")
     log.add_argument("--change", metavar="ID", help="one change, as a diff")
     log.add_argument("--forget", action="store_true", help="forget the kept bytes of PATH; they cannot be undone then")
     log.add_argument("--since", metavar="TIME", help=f"only since then: {_SINCE}")
     log.add_argument("--client", metavar="NAME", help="only by this client")
     log.add_argument("--limit", type=_number, default=20, metavar="N", help="at most so many (default: 20)")
-    undo = _command(commands, "undo", "take changes back", _UNDO)
+
+
+def _undo_options(undo: argparse.ArgumentParser) -> None:
     undo.add_argument("change", nargs="?", metavar="ID", help="one change, as log shows it")
     undo.add_argument("--since", metavar="TIME", help=f"everything since then: {_SINCE}")
     undo.add_argument("--client", metavar="NAME", help="everything by this client")
     undo.add_argument("--dry-run", action="store_true", help="only say what would change")
 
 
-def _looking_after(commands: Commands) -> None:
-    line = "report broken links, ambiguous and unportable names, bad frontmatter, and what the index has wrong"
-    _command(commands, "check", line, _CHECK)
-    index = _command(commands, "index", "bring the index up to date", _INDEX)
+def _index_options(index: argparse.ArgumentParser) -> None:
     index.add_argument("--rebuild", action="store_true", help="rebuild it beside the one in use")
 
 
-def _keeping(commands: Commands) -> None:
-    backup = _command(commands, "backup", "copy the notes to a folder or bucket, day by day", _BACKUP)
+def _backup_options(backup: argparse.ArgumentParser) -> None:
     backup.add_argument(
         "--to", metavar="PLACE", help="a folder or s3://bucket/prefix (default: backup.to of the configuration)"
     )
     backup.add_argument("--keep-days", type=_days, metavar="N", help="for how many days they are kept (default: 30)")
     backup.add_argument("--list", action="store_true", help="only show the backups there are")
-    restore = _command(commands, "restore", "restore notes from a backup", _RESTORE)
+
+
+def _restore_options(restore: argparse.ArgumentParser) -> None:
     restore.add_argument("date", nargs="?", metavar="DATE", help="the day of the backup (default: the newest)")
     restore.add_argument("paths", nargs="*", metavar="PATH", help="only these notes and folders")
     restore.add_argument("--from", dest="source", metavar="PLACE", help="where the backups are (default: backup.to)")
     restore.add_argument("--into", metavar="PLACE", help="copy plain files into an empty folder or bucket instead")
     restore.add_argument("--exact", action="store_true", help="delete what is not in the backup")
     restore.add_argument("--dry-run", action="store_true", help="only say what would change")
-    export = _command(commands, "export", "put all notes into a zip file or a bucket", _EXPORT)
+
+
+def _export_options(export: argparse.ArgumentParser) -> None:
     export.add_argument("file", metavar="FILE.zip|-|s3://…")
-    bring = _command(commands, "import", "import notes from a zip file, a folder or a bucket", _IMPORT)
+
+
+def _import_options(bring: argparse.ArgumentParser) -> None:
     bring.add_argument("source", metavar="ZIP|LOCATION")
     bring.add_argument("--under", default="", metavar="FOLDER", help="put them into this folder")
     bring.add_argument("--overwrite", action="store_true", help="replace notes that are there")
     bring.add_argument("--dry-run", action="store_true", help="only say what would come")
 
 
-def _letting_in(commands: Commands) -> None:
-    token = _command(commands, "token", "make, list and revoke access tokens for HTTP", _TOKEN, workspace=False)
+def _token_options(token: argparse.ArgumentParser) -> None:
     add, _, revoke = verbs = _verbs(token, _TOKEN_VERBS)
     add.add_argument("name", metavar="NAME", help="whom it is for; shown in the history")
     several = "only for this; may be repeated, or several with commas"
@@ -334,12 +335,7 @@ def _letting_in(commands: Commands) -> None:
     _share_options(verbs)
 
 
-_TOKEN_VERBS = {"add": "make a token", "list": "show all tokens", "revoke": "end a token, at once"}
-
-
-def _owning(commands: Commands) -> None:
-    line = "add, list, rename, change and remove the workspaces that are served"
-    workspace = _command(commands, "workspace", line, _WORKSPACE, workspace=False)
+def _workspace_options(workspace: argparse.ArgumentParser) -> None:
     add, _, rename, change, remove = verbs = _verbs(workspace, _WORKSPACE_VERBS)
     add.add_argument("location", metavar="[NAME=]LOCATION", help="the folder or bucket, and what it is called")
     for one in (rename, change, remove):
@@ -348,7 +344,9 @@ def _owning(commands: Commands) -> None:
     add.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     change.add_argument("settings", nargs="+", metavar="KEY=VALUE", help="KEY= takes a setting back")
     _share_options(verbs)
-    move = _command(commands, "move-workspace", "move the notes to another folder or bucket", _MOVE, workspace=False)
+
+
+def _move_workspace_options(move: argparse.ArgumentParser) -> None:
     move.add_argument("workspace", metavar="NAME|LOCATION", help="the notes to move")
     move.add_argument("target", metavar="LOCATION", help="the new place: an empty folder, or s3://bucket/prefix")
     move.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="how a bucket is reached")
@@ -356,6 +354,7 @@ def _owning(commands: Commands) -> None:
     move.add_argument("--json", action="store_true", help="answer with one JSON document")
 
 
+_TOKEN_VERBS = {"add": "make a token", "list": "show all tokens", "revoke": "end a token, at once"}
 _WORKSPACE_VERBS = {
     "add": "serve another folder",
     "list": "show the workspaces and what is set for them",
@@ -375,6 +374,43 @@ def _share_options(verbs: Sequence[argparse.ArgumentParser]) -> None:
         one.add_argument("--json", action="store_true", help="answer with one JSON document")
         one.add_argument("--state", metavar="DIR", default=argparse.SUPPRESS, help="as given to the server")
         one.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="as given to the server")
+
+
+# What each does in a line, examples, and what adds its own options.
+_COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
+    "serve": ("serve notes to MCP clients", _PLACES, _serve_options),
+    "client": ("print or write the configuration of an MCP client", _CLIENT, _client_options),
+    "search": ("find notes by words", _SEARCH, _search_options),
+    "grep": ("find lines by a regular expression", _GREP, _grep_options),
+    "links": ("show the links to and from a note", _LINKS, _links_options),
+    "rename": (
+        "rename or move a note, an attachment or a folder with its links, or rename a tag or a heading",
+        _RENAME,
+        _rename_options,
+    ),
+    "log": ("show what was changed through Notewright, newest first", _LOG, _log_options),
+    "undo": ("take changes back", _UNDO, _undo_options),
+    "check": (
+        "report broken links, ambiguous and unportable names, bad frontmatter, and what the index has wrong",
+        _CHECK,
+        lambda check: None,
+    ),
+    "index": ("bring the index up to date", _INDEX, _index_options),
+    "backup": ("copy the notes to a folder or bucket, day by day", _BACKUP, _backup_options),
+    "restore": ("restore notes from a backup", _RESTORE, _restore_options),
+    "export": ("put all notes into a zip file or a bucket", _EXPORT, _export_options),
+    "import": ("import notes from a zip file, a folder or a bucket", _IMPORT, _import_options),
+    "token": ("make, list and revoke access tokens for HTTP", _TOKEN, _token_options),
+    "workspace": (
+        "add, list, rename, change and remove the workspaces that are served",
+        _WORKSPACE,
+        _workspace_options,
+    ),
+    "move-workspace": ("move the notes to another folder or bucket", _MOVE, _move_workspace_options),
+}
+_WITHOUT_WORKSPACE = ("serve", "token", "workspace", "move-workspace")
+_CHOSEN = "the notes to use (default: the current folder)"
+_SHAPE = argparse.RawDescriptionHelpFormatter
 
 
 def _count(raw: str) -> int:
@@ -398,7 +434,8 @@ def _days(raw: str) -> int:
 def _refuse_contradictions(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """And settle what argparse cannot tell apart."""
     if args.command == "restore":
-        if args.date is not None and args.date != "newest" and not _DATE.fullmatch(args.date):
+        is_date = re.compile(r"newest|\d{4}-\d{1,2}-\d{1,2}", re.ASCII).fullmatch
+        if args.date is not None and not is_date(args.date):
             args.date, args.paths = None, [args.date, *args.paths]
         if args.date == "newest":
             args.date = None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # printing a hit must not load what a rename needs
     from notewright.engine.find.search import Hit, Hits
     from notewright.engine.move import Moved, RenamedInside
     from notewright.engine.workspace import Workspace
+    from notewright.errors import Problem
     from notewright.ledger.base import Change
 
 Report = Callable[[int, int | None], None]
@@ -33,6 +34,17 @@ def show(args: argparse.Namespace, document: dict[str, Any], lines: Iterable[str
     if summary:
         sys.stdout.flush()  # so that the two streams keep their order on a terminal
         print(summary, file=sys.stderr)
+
+
+def problem_document(problem: Problem) -> None:
+    said = {"code": problem.code, "message": problem.message, "hint": problem.hint}
+    print(json.dumps({"error": said}, ensure_ascii=False, indent=2))
+
+
+def describe(problem: Problem) -> str:
+    """One line: what is wrong, and what to do."""
+    said = f"notewright: {problem.message.rstrip('.')}" + (f". {problem.hint}" if problem.hint else "")
+    return " ".join(said.split("\n"))
 
 
 def amount(count: int, thing: str) -> str:
