@@ -18,18 +18,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 import note_structure
 
 from notewright.errors import Exists, Invalid, NotFound, Problem
-from notewright.notes import words
+from notewright.notes import mentions
 from notewright.notes.daily import DailySettings, daily_path
 from notewright.notes.edits.edit import line_at
 from notewright.notes.links import relabel
 from notewright.notes.links.rename import Rewritten, moves_of, plan_rename
 from notewright.notes.links.resolve import PlainNames, resolve
 from notewright.notes.links.syntax import shown_text
-from notewright.notes.model import Link, Note
+from notewright.notes.model import Link, Note, tag_key
 from notewright.notes.parse import headings
 from notewright.notes.parse.headings import find_section
 from notewright.notes.parse.parser import parse
-from notewright.notes.parse.tags import tag_key
 from notewright.notes.path import NotePath, name_problem, path_problem
 from notewright.notes.query import parse_query
 
@@ -129,7 +128,7 @@ def unlinked_mentions(vault: Vault) -> Answer:
     asked = vault.asked()
     called = [asked.path.stem, *asked.aliases]
     others = [note for note in vault.notes() if note.path != asked.path]
-    return {"notes": [note.path for note in others if words.unlinked_mentions(note, called)]}
+    return {"notes": [note.path for note in others if mentions.unlinked_mentions(note, called)]}
 
 
 def note_aliases(vault: Vault) -> Answer:

@@ -10,7 +10,7 @@ from notewright.notes.edits.splices import Splice, lines_of, spliced
 from notewright.notes.links.relabel import links_into, relinked
 from notewright.notes.links.rename import Rewritten
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Names, resolve
-from notewright.notes.model import Link, Note
+from notewright.notes.model import Link, Note, tag_key
 from notewright.notes.parse.block_scanner import (
     HTML,
     INDENTED,
@@ -24,7 +24,6 @@ from notewright.notes.parse.block_scanner import (
     scan,
 )
 from notewright.notes.parse.parser import Tree
-from notewright.notes.parse.tags import tag_key
 from notewright.notes.path import NotePath
 from notewright.notes.query import All, Condition, Either, Not, Term, has_property
 

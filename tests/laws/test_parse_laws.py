@@ -8,11 +8,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tools.note_structure import block_structure, list_items
 
+from notewright.notes.mentions import mentions
 from notewright.notes.model import Note
 from notewright.notes.parse.headings import find_section, sections
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
-from notewright.notes.words import index_words, mentions, query_words
+from notewright.notes.words import index_words, query_words
 
 # fmt: off
 PIECES = [

@@ -5,10 +5,11 @@ import time
 import pytest
 from tools.note_structure import block_structure, list_items
 
+from notewright.notes.mentions import mentions
 from notewright.notes.parse.headings import find_section, sections
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
-from notewright.notes.words import index_words, mentions, query_words
+from notewright.notes.words import index_words, query_words
 
 REPEATED = [
     "[[a]] ", "[[", "[", "]", "![", "[a](b.md) ", "[![a](b)](c)\n\n", "[a](", "[a](b ", '[a](b "', "[a](b 'x",

@@ -2,8 +2,9 @@
 
 import pytest
 
+from notewright.notes.model import tag_key
 from notewright.notes.parse.parser import parse
-from notewright.notes.parse.tags import is_tag, tag_key
+from notewright.notes.parse.tags import is_tag
 from notewright.notes.path import NotePath
 
 

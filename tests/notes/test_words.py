@@ -2,9 +2,10 @@
 
 import pytest
 
+from notewright.notes.mentions import mentions
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
-from notewright.notes.words import drop_frame, index_words, mentions, query_words
+from notewright.notes.words import drop_frame, index_words, query_words
 
 
 def test_cjk_runs_become_overlapping_pairs_and_the_rest_stays():

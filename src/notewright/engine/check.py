@@ -13,9 +13,9 @@ from notewright.engine.workspace import Workspace
 from notewright.errors import NotFound, Problem
 from notewright.index.base import Needles, Selection
 from notewright.notes.excerpts import Excerpt, line_around, sentence_around
+from notewright.notes.mentions import unlinked_mentions
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath, name_problem, path_key
-from notewright.notes.words import unlinked_mentions
 from notewright.stores.base import Entry
 
 

@@ -22,9 +22,8 @@ from notewright.notes.links.relabel import rename_heading as plan_heading
 from notewright.notes.links.relabel import rename_tag as plan_tag
 from notewright.notes.links.rename import Rewritten, moves_of, plan_rename, touched_keys
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, name_keys
-from notewright.notes.model import Note
+from notewright.notes.model import Note, tag_key
 from notewright.notes.parse.parser import parse
-from notewright.notes.parse.tags import tag_key
 from notewright.notes.path import NotePath, name_problem
 from notewright.stores.base import Stored
 

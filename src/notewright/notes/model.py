@@ -1,18 +1,16 @@
-"""What a note is: frozen values whose offsets are characters of the note's text, so that every edit is a splice.
+"""What a note is: tuples whose offsets are characters of the note's text, so that every edit is a splice.
 
 Lines count from 1. A span is `[start, end)`. The text is what the bytes decode to, unchanged: line endings and a
 byte order mark stay where they are.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from notewright.notes.path import NotePath
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(NamedTuple):
     level: int
     text: str  # raw inline Markdown, without marks and outer blanks
     line: int
@@ -21,8 +19,7 @@ class Heading:
     top: bool = True  # False inside a quote or list
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """A heading down to before the next heading of the same or a higher level."""
 
     heading: Heading
@@ -32,8 +29,7 @@ class Section:
     end_line: int  # exclusive
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     kind: str  # wikilink, embed, markdown, markdown-embed, frontmatter
     target: str  # trimmed, percent-decoded in Markdown links; "" means the note itself
     subpath: str  # with its "#", else ""
@@ -47,8 +43,7 @@ class Link:
     key: str | None = None  # the property it stands in ("name" or "name.0")
 
 
-@dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(NamedTuple):
     name: str  # without "#", as spelled
     line: int
     start: int  # of the name itself, after "#"
@@ -56,8 +51,12 @@ class Tag:
     inline: bool  # False in frontmatter
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+def tag_key(tag: str) -> str:
+    """What two spellings of one tag share: `#` and case ignored."""
+    return tag.lstrip("#").casefold()
+
+
+class Block(NamedTuple):
     """Something with a block id."""
 
     id: str
@@ -67,8 +66,7 @@ class Block:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Frontmatter:
+class Frontmatter(NamedTuple):
     """The block between the fences. `properties` is empty where there is none or it cannot be read."""
 
     present: bool
@@ -80,8 +78,7 @@ class Frontmatter:
     problem: str | None = None  # why it cannot be read
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(NamedTuple):
     path: NotePath
     text: str
     title: str  # frontmatter title, else the first H1, else the stem

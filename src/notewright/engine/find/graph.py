@@ -239,7 +239,7 @@ def _learned(ledger: Ledger, known: _Gone, changes: Sequence[Change]) -> _Gone:
         note = known.notes.get(version) or _last_said(ledger, path, version)
         if note is not None:
             notes[version] = note
-    called = (replace(notes[version], path=path) for path, version in versions.items() if version in notes)
+    called = (notes[version]._replace(path=path) for path, version in versions.items() if version in notes)
     return _Gone(changes[0].id, versions, notes, PlainNames(versions, called))
 
 
@@ -258,5 +258,5 @@ def _last_said(ledger: Ledger, path: NotePath, version: str) -> Note | None:
     if data is None:
         return None
     note = parse(path, decode(data)[0])
-    front = replace(note.frontmatter, properties={})
+    front = note.frontmatter._replace(properties={})
     return Note(path, "", note.title, front, (), (), (), (), note.aliases)

@@ -17,7 +17,7 @@ from notewright.index.sqlite.queries import names_like
 from notewright.index.sqlite.schema import ALIAS, ALIASED, BODY, MARK, NAME, TAG, TITLE, TITLED, Connection
 from notewright.index.sqlite.vocabulary import QueryWord, Vocabulary, near_spellings
 from notewright.notes.links.resolve import PlainNames, resolve
-from notewright.notes.parse.tags import tag_key
+from notewright.notes.model import tag_key
 from notewright.notes.path import NotePath, path_key
 from notewright.notes.query import has_property
 from notewright.notes.words import drop_frame, index_words

@@ -10,8 +10,7 @@ from typing import Any
 from notewright.index.base import EVERYTHING, Filed, IndexedNote, LinkRow, Selection, Visibility, with_parents
 from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection
 from notewright.notes.excerpts import NO_LINE, line_around
-from notewright.notes.model import Heading
-from notewright.notes.parse.tags import tag_key
+from notewright.notes.model import Heading, tag_key
 from notewright.notes.path import NotePath, path_key
 from notewright.notes.words import index_words
 

@@ -15,11 +15,11 @@ from notewright.index.base import Filing
 from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection
 from notewright.index.sqlite.vocabulary import stems_of
 from notewright.notes.links.resolve import enumerate_slugs, slug_key
-from notewright.notes.model import Note
-from notewright.notes.parse.tags import tag_key
+from notewright.notes.mentions import mentions
+from notewright.notes.model import Note, tag_key
 from notewright.notes.path import path_key, without_md
 from notewright.notes.times import parse_time
-from notewright.notes.words import index_words, mentions
+from notewright.notes.words import index_words
 
 _BLANKED = {code: " " for code in range(128) if not chr(code).isalnum()}  # what parts words in ASCII
 PREPARED = 32  # rows whose words are cut at a time: each is there several times over until it is written

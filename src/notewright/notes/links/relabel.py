@@ -10,10 +10,10 @@ from notewright.notes.edits.splices import Splice, spliced
 from notewright.notes.links.rename import Rewritten, as_written
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Names, resolve
 from notewright.notes.links.syntax import definition_end, destination, is_reference
-from notewright.notes.model import Link, Note
+from notewright.notes.model import Link, Note, tag_key
 from notewright.notes.parse.headings import find_section, heading_key
 from notewright.notes.parse.parser import parse
-from notewright.notes.parse.tags import is_tag, tag_key
+from notewright.notes.parse.tags import is_tag
 
 _NOT_IN_LINKS = re.compile(r"(?:[:#|^\\\[\]\s]|%%)+")
 

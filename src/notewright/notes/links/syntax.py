@@ -5,7 +5,6 @@ A link by reference (`[text][label]`) is a Markdown link whose target stands in 
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from html import unescape
 from typing import Any
 
@@ -134,7 +133,7 @@ def property_links(text: str, start: int, end: int, properties: Mapping[str, Any
             said = wikilink(raw, 0, 2, len(raw), 0, key)
             link = wikilink(text, place, place + 2, after, finder.line, key) if place >= 0 else None
             if said is not None and link is not None:  # the text may hold escapes, what it says does not
-                yield replace(link, target=said.target, subpath=said.subpath, display=said.display)
+                yield link._replace(target=said.target, subpath=said.subpath, display=said.display)
 
 
 class Finder:

@@ -15,11 +15,6 @@ _KEY = re.compile(r"^[ \t{]*[\"']?tags[\"']?[ \t]*:", re.IGNORECASE | re.MULTILI
 _SEPARATORS = re.compile(r"[,\s]+")
 
 
-def tag_key(tag: str) -> str:
-    """What two spellings of one tag share: `#` and case ignored."""
-    return tag.lstrip("#").casefold()
-
-
 def is_tag(name: str) -> bool:
     """Whether `name` (without `#`) can be a tag: at least one character that is no digit."""
     return NAME.fullmatch(name) is not None and not _DIGITS.match(name)

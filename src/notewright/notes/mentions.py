@@ -1,0 +1,143 @@
+"""The sentences around links, and names that are no links."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Iterator
+from itertools import repeat
+from typing import NamedTuple
+
+from notewright.notes.links.syntax import shown_markdown, shown_text
+from notewright.notes.model import Link, Note
+from notewright.notes.parse.block_scanner import RUNNING, flat_lines, scan
+
+_MOST_AROUND = 400  # characters of a sentence kept on each side of its link
+_MOST_KEPT = 8  # times a paragraph's length that is kept around its links, before they share it
+_LEAST_AFTER = 200  # so many of them after a link are enough for it to share what was kept for the one before it
+_MARKS = "*`~="
+_BLANKS = re.compile(r"\s\s+|[^\S ]")
+_STOPS = re.compile(
+    r"([.!?…;。！？]+[\"'”’)\]」』）]*)(\s*)"
+)  # a run of stops is one match, so a text of them is read once
+_WIDE_STOPS = "。！？”’」』）"  # no blank need follow them
+_CODE = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
+
+
+class Mention(NamedTuple):
+    """A link and the sentence it stands in, as prose."""
+
+    link: Link
+    sentence: str
+
+
+def mentions(note: Note) -> list[Mention]:
+    """For each link of the body, the sentence around it with link markup replaced by the text it shows."""
+    links = [link for link in note.links if link.key is None]
+    found: list[Mention] = []
+    at = 0
+    for start, end in note.paragraphs:
+        first = at
+        while at < len(links) and links[at].start < end:
+            at += 1
+        if at > first:
+            found += _mentions(note.text, start, end, links[first:at])
+        if at == len(links):
+            break
+    return found
+
+
+def _mentions(text: str, start: int, end: int, links: list[Link]) -> list[Mention]:
+    """Sentences of one paragraph. Links inside the text of another link share its place."""
+    pieces: list[str] = []
+    size, place = 0, start
+    places: list[tuple[int, Link]] = []
+    for link in links:
+        if link.start >= place:
+            piece = _prose(text[place : link.start])
+            shown = _BLANKS.sub(" ", shown_text(link))
+            pieces += (piece, shown)
+            size += len(piece)
+            places.append((size, link))
+            size += len(shown)
+            place = link.end
+        else:
+            places.append((places[-1][0] if places else 0, link))
+    pieces.append(_prose(text[place:end]))
+    return _sentences("".join(pieces), places)
+
+
+def _sentences(prose: str, places: list[tuple[int, Link]]) -> list[Mention]:
+    """The sentence of each place, or as much of it as is kept. Where that is several times the paragraph, links near
+    one another share it: all that is kept stays in proportion to the paragraph, however many links it has."""
+    found: list[Mention] = []
+    ends = [0, *_sentence_ends(prose), len(prose)]
+    begin = end = last = kept = 0
+    most, sentence = _MOST_KEPT * len(prose), ""
+    for place, link in places:
+        after = min(bisect_right(ends, place), len(ends) - 1)
+        if kept < most or after != last or end < min(ends[after], place + _LEAST_AFTER):
+            begin, end = max(ends[after - 1], place - _MOST_AROUND), min(ends[after], place + _MOST_AROUND)
+            sentence, last, kept = prose[begin:end].strip(), after, kept + end - begin
+        found.append(Mention(link, sentence))
+    return found
+
+
+def _sentence_ends(prose: str) -> Iterator[int]:
+    """Where sentences begin after stops: blanks follow or the stop is a wide one, and no small letter comes next."""
+    for found in _STOPS.finditer(prose):
+        stops, after = found[1], found.end()
+        follows = prose[after : after + 1]
+        if (found[2] or stops[-1] in _WIDE_STOPS) and follows and not "a" <= follows <= "z":
+            yield after
+        elif wide := max(map(stops.rfind, _WIDE_STOPS, repeat(0), repeat(len(stops) - 1))) + 1:
+            yield found.start() + wide
+
+
+def _prose(markdown: str) -> str:
+    """Without marks, blanks shrunk."""
+    shown = shown_markdown(markdown) if "](" in markdown else markdown
+    for mark in _MARKS:
+        if mark in shown:  # str.translate takes five times as long
+            shown = shown.replace(mark, "")
+    return shown if shown.isprintable() and "  " not in shown else _BLANKS.sub(" ", shown)
+
+
+# ---- names that are no links --------------------------------------------------------------------------
+
+
+def unlinked_mentions(note: Note, called: Collection[str]) -> list[int]:
+    """The lines on which one of these names stands as plain text: whole words, case ignored, no link, no code."""
+    wanted = [_whole(name.strip()) for name in called if name.strip()]
+    if not wanted:
+        return []
+    pattern = re.compile("|".join(wanted), re.IGNORECASE)
+    text = _without_links(note)
+    lines = {text.count("\n", 0, found.start()) + 1 for found in pattern.finditer(text)}
+    return sorted(lines)
+
+
+def _whole(name: str) -> str:
+    """A name as whole words; scripts without blanks between words have no such edges."""
+    before = r"(?<![^\W\u2e80-\uffdc])" if re.match(r"[^\W\u2e80-\uffdc]", name) else ""
+    after = r"(?![^\W\u2e80-\uffdc])" if re.search(r"[^\W\u2e80-\uffdc]$", name) else ""
+    return before + re.escape(name) + after
+
+
+def _without_links(note: Note) -> str:
+    """The text with everything blanked that is not running text: frontmatter, code, links."""
+    flat = flat_lines(note.text)
+    pieces, place = [], 0
+    for kind, start, end, _ in scan(flat, note.frontmatter.end).leaves:
+        if kind in RUNNING:
+            pieces += [_blank(flat[place:start]), _CODE.sub(lambda code: _blank(code[0]), flat[start:end])]
+            place = end
+    text = "".join([*pieces, _blank(flat[place:])])
+    pieces, place = [], 0
+    for link in note.links:
+        if link.start >= place:  # a link in the text of another is blanked with it
+            pieces += [text[place : link.start], _blank(text[link.start : link.end])]
+            place = link.end
+    return "".join([*pieces, text[place:]])
+
+
+def _blank(text: str) -> str:
+    return re.sub(r"[^\n]", "\x00", text)
