@@ -12,7 +12,7 @@ PACKAGES  := rg:ripgrep strace:strace npm:npm node:nodejs chromium:chromium wrk:
              caddy:caddy nginx:nginx-light curl:curl systemd-analyze:systemd \
              mkfs.exfat:exfatprogs mount.exfat-fuse:exfat-fuse
 
-.PHONY: help reference install serve serve-bucket test check format bench torture dist constraints clients bundle system clean
+.PHONY: help reference install serve serve-bucket test check format bench compare torture dist constraints clients bundle system clean
 
 help:
 	@echo "make install   .venv with the product, all extras and the development tools"
@@ -22,6 +22,7 @@ help:
 	@echo "make test      every test once: under fifteen minutes"
 	@echo "make torture   the long versions (SEEDS=$(SEEDS))"
 	@echo "make bench     measure, and write docs/bench.md (SIZES=\"$(SIZES)\")"
+	@echo "make compare   other MCP servers for notes beside ours, and write docs/compare.md (SIZES=10k)"
 	@echo "make bundle    the page's editor, from src/notewright/web/editor into static/editor.js (needs npm)"
 	@echo "make dist      a wheel, a bundle for desktop clients and the registry's server.json, in dist/"
 
@@ -60,6 +61,11 @@ format: install
 
 bench: install system
 	$(BIN)/python tools/bench.py $(SIZES)
+
+# Other servers from npm and PyPI, below .bench/compare; what cannot be installed is told on the page.
+compare: SIZES = 10k
+compare: install system
+	$(BIN)/python tools/compare.py $(SIZES)
 
 torture: PACKAGES += radosgw:radosgw ceph-mon:ceph-mon ceph-osd:ceph-osd ceph:ceph-common
 torture: install system clients

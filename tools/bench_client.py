@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ class Refused(Exception):
 class Client:
     """One server process and the line to it."""
 
-    def __init__(self, *command: str) -> None:
+    def __init__(self, *command: str, env: Mapping[str, str] | None = None) -> None:
         self.began = time.perf_counter()
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0, env=env
         )
         assert self.process.stdin and self.process.stdout
         self._into, self._out = self.process.stdin, self.process.stdout

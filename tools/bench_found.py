@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("NOTEWRIGHT_SHARED", ROOT.parent / "shared"))
 CHINESE = "knowledge-garden-zh"
 MOST_BYTES = 6_000  # twenty hits
-_HIT = re.compile(r"^\d+\. (.+?\.md)(?: › |  ?\(|$)", re.MULTILINE)
+HIT = re.compile(r"^\d+\. (.+?\.md)(?: › |  ?\(|$)", re.MULTILINE)
 Ranks = Mapping[tuple[str, str], list[int | None]]
 
 
@@ -58,7 +58,7 @@ def _ask(vault: Path, asked: list[dict[str, Any]], ranks: dict[tuple[str, str], 
         for question in asked:
             text = client.call("search", query=question["query"], limit=20)
             sizes.append(len(text.encode()))
-            found = _HIT.findall(text)
+            found = HIT.findall(text)
             shown = [path for path in found if path != question["source"]][:10]
             place = shown.index(question["target"]) + 1 if question["target"] in shown else None
             ranks[group, question["way"]].append(place if found else 0)

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from itertools import count, cycle
 from pathlib import Path
 
 from bench_client import NOTEWRIGHT, Client, Refused
-from bench_references import WIDE, Bench, Sampler, calls, each, noop, run, timed, until_fresh
+from bench_references import WIDE, Bench, Sampler, calls, each, family_megabytes, noop, run, timed, until_fresh
 
 LINKING = 50  # notes that link to the one that is renamed
 IN_FLIGHT = 8
@@ -247,16 +246,7 @@ def memory(bench: Bench) -> Sampler:
         client.call("search", query=sentence)
     client.call("grep", pattern=WIDE)
 
-    def once() -> float:
-        table = subprocess.run(("ps", "-e", "-o", "pid=,ppid=,rss="), capture_output=True, text=True).stdout
-        rows = sorted(tuple(map(int, line.split())) for line in table.splitlines())
-        family = {client.process.pid}
-        for pid, parent, _ in rows:
-            if parent in family:
-                family.add(pid)
-        return sum(rss for pid, _, rss in rows if pid in family) / 1024
-
-    return once
+    return lambda: family_megabytes(client.process.pid)
 
 
 def index_size(bench: Bench) -> Sampler:
