@@ -44,7 +44,7 @@ PLACE = ROOT / ".bench" / "compare"
 PAGE = ROOT / "docs" / "compare.md"
 COLD_SECONDS, WARM_SECONDS, SEEN_SECONDS, CALL_SECONDS = 150, 60, 10, 60
 STARTS, ROUNDS, BURST, IN_FLIGHT = 3, 6, 10, 8
-BURST_SECONDS, ROW_SECONDS = 0.4, 5.0  # after so long a round, or a row, has enough answers of one server
+BURST_SECONDS, ROW_SECONDS = 0.4, 4.0  # after so long a round, or a row, has enough answers of one server
 MOST_WRONG = 3
 UNREADABLE = (ValueError, KeyError, TypeError, IndexError)  # an answer of another shape than its tool gives
 Asking = Callable[[Running, Questions], Iterator[Question]]
@@ -353,8 +353,7 @@ def measured(size: int, servers: dict[Server, Path]) -> Compared:
         make_vault(size, vault)
         plant(vault)
     questions, references = read_truth(vault).questions(), References(size, vault)
-    runs = PLACE / "runs"
-    shutil.rmtree(runs, ignore_errors=True)
+    runs = Path(tempfile.mkdtemp(prefix="runs-", dir=PLACE))
     running = []
     for server, programs in servers.items():
         place = Place(runs / server.slug / "notes", runs / server.slug / "state", programs)

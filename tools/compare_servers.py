@@ -54,6 +54,7 @@ class Server:
     about: str = ""  # how it is started, for the page
     python: tuple[int, int] = (3, 11)
     ranks: bool = True  # its search is more than a text to be found as it stands
+    any_word: Callable[[str], str] | None = None  # how it is asked for any of the words, where it wants all by itself
 
     @property
     def version(self) -> str:
@@ -364,6 +365,7 @@ MARKDOWN_VAULT = Server(
         "MARKDOWN_VAULT_MCP_INDEX_PATH": str(at.state / "index.db"),
     },
     about="`markdown-vault-mcp serve`, with SOURCE_DIR and INDEX_PATH, words only (no embeddings)",
+    any_word=lambda words: " OR ".join(f'"{word}"' for word in re.findall(r"\w+", words)),
     tools={
         "read": Tool("read", lambda at, path: {"path": path}, content("content")),
         "search": Tool("search", lambda at, words: {"query": words, "limit": 20}, held("path")),
