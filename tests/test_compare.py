@@ -98,7 +98,7 @@ def test_the_page_gives_times_reasons_and_where_others_are_ahead() -> None:
         "backlinks": {ours: Cell([0.5]), theirs: Cell(lacks="no tool for backlinks")},
         "search": {ours: Cell([2.0]), theirs: Cell([1.0], wrong=["nothing found"], asked=2)},
     }
-    compared = Compared(1000, table, {"sync1": [0.5]}, {"create": "sync1"}, {ours: 90.0, theirs: 120.0}, (0.1, 0.2))
+    compared = Compared(1000, table, {"create": [0.5]}, {"create": "sync1"}, {ours: 90.0, theirs: 120.0}, (0.1, 0.2))
     found = Found()
     found.add({"vault": "x", "way": "a", "source": "s.md", "target": "t.md"}, ["s.md", "o.md", "t.md"])
     missing = Entry(replace(MCPVAULT, name="absent"), "npm is not installed here", "")

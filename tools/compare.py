@@ -200,7 +200,7 @@ def in_turn(row: Row, servers: list[Running], questions: Questions, references: 
             if not cell.lacks and not cell.done:
                 burst(running, asked[running.server.name], cell, counts=turn > 0)
                 cell.done = cell.done or cell.spent > ROW_SECONDS
-        references.sample(row.reference)
+        references.sample(row.reference, row.name)
     return cells
 
 
@@ -241,9 +241,9 @@ class References:
     def __init__(self, size: int, vault: Path) -> None:
         self.bench = Bench(size, vault, PLACE / "no-state")
         self.samplers: dict[str, Sampler | None] = {}
-        self.samples: dict[str, list[float]] = {}
+        self.samples: dict[str, list[float]] = {}  # by row
 
-    def sample(self, name: str) -> None:
+    def sample(self, name: str, row: str) -> None:
         if name not in self.samplers:
             prepare = rg("-c", CODE) if name == "rg, a code" else REFERENCES[name]
             try:
@@ -253,7 +253,7 @@ class References:
         sampler = self.samplers[name]
         if sampler:
             try:
-                self.samples.setdefault(name, []).extend(sampler() for _ in range(BURSTS.get(name, 1)))
+                self.samples.setdefault(row, []).extend(sampler() for _ in range(BURSTS.get(name, 1)))
             except (Refused, OSError):
                 self.samplers[name] = None
 
@@ -288,8 +288,8 @@ def starting(servers: list[Running], questions: Questions, references: Reference
     first, cold, warm, seen = (table[row] for row in rows)
     probes = questions["rare"][:5]
     for turn in range(1 + STARTS):
-        for name in ("bytes", "walk", "python"):
-            references.sample(name)
+        for name, row in zip(("python", "bytes", "walk"), rows, strict=False):
+            references.sample(name, row)
         for running in servers:
             name, searches = running.server.name, "search" in running.server.tools
             path, word = f"Compare/Known/Meanwhile {turn}.md", f"zqmeanwhile{turn}x"
@@ -381,7 +381,8 @@ def measured(size: int, servers: dict[Server, Path]) -> Compared:
         shutil.rmtree(runs, ignore_errors=True)
     beside = {row.name: row.reference for row in ROWS} | {TOGETHER: "echo", "start to initialize": "python",
         "cold start until searchable": "bytes", "warm start until searchable": "walk"}  # fmt: skip
-    return Compared(size, table, references.samples, beside, memory, (load, os.getloadavg()[0]))
+    samples = references.samples | {TOGETHER: references.samples.get("read a note", [])}
+    return Compared(size, table, samples, beside, memory, (load, os.getloadavg()[0]))
 
 
 def installed(asked: list[Server]) -> tuple[dict[Server, Path], dict[str, str]]:

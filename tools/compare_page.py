@@ -60,14 +60,14 @@ class Compared:
 
     size: int
     table: dict[str, dict[str, Cell]]
-    references: dict[str, list[float]]
+    references: dict[str, list[float]]  # row -> samples of its reference, from the same rounds
     beside: dict[str, str]  # row -> its reference
     memory: dict[str, float]
     load: tuple[float, float]
 
     def reference(self, row: str) -> tuple[str, float] | None:
         name = self.beside.get(row, "")
-        return (name, statistics.median(self.references[name])) if self.references.get(name) else None
+        return (name, statistics.median(self.references[row])) if self.references.get(row) else None
 
 
 @dataclass(frozen=True)
