@@ -126,6 +126,8 @@ def test_an_agent_that_names_no_version_changes_what_it_was_last_shown(opened: O
     assert str(ann.text) == (root / A).read_text() == "# A\n\nwhole new text\ntyped\n"
     put(agent, A, b"# A\n\nand again\n")
     assert str(ann.text) == (root / A).read_text() == "# A\n\nand again\ntyped\n", "it never saw what was typed"
+    put(agent, A, str(ann.text).encode())
+    assert str(ann.text) == (root / A).read_text() == "# A\n\nand again\ntyped\n", "which it was told elsewhere"
 
 
 def test_what_was_typed_stays_when_its_typist_has_gone_before_the_agent_writes(

@@ -166,9 +166,9 @@ def replace_shown(ws: Workspace, old: Stored, data: bytes) -> Put:
 
 
 def carry_over(ws: Workspace, old: Stored, data: bytes, shown: Stored) -> Put:
-    """The change that made `data` of what was shown, made to what is there now."""
+    """The change that made `data` of what was shown, made to what is there now, unless that is there already."""
     path = old.entry.path
-    both = ws.store.rebase(path, data, seen=shown.version, onto=old)
+    both = data if data == old.data else ws.store.rebase(path, data, seen=shown.version, onto=old)
     return Put(path, both, old, wrote=version_of(data))
 
 
