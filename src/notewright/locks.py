@@ -30,7 +30,7 @@ _RANGE = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, 
 
 
 def lock_file(
-    path: Path, kind: int = EXCLUSIVE, timeout: float | None = None, flags: int = os.O_RDWR | os.O_CREAT
+    path: Path | str, kind: int = EXCLUSIVE, timeout: float | None = None, flags: int = os.O_RDWR | os.O_CREAT
 ) -> int:
     """The file at this path, open and locked until it is closed; made if it is not there, its folder is not.
 
@@ -90,7 +90,7 @@ class FileLocks:
         self._folder = folder
 
     def try_lock(self, name: str, *, shared: bool = False) -> "FileLock | None":
-        path, kind = self._folder / name, SHARED if shared else EXCLUSIVE
+        path, kind = f"{self._folder}/{name}", SHARED if shared else EXCLUSIVE
         try:
             return FileLock(path, lock_file(path, kind, timeout=0))
         except FileNotFoundError:
@@ -103,7 +103,7 @@ class FileLocks:
 class FileLock:
     """Held until it is released or its process ends. Its file may be deleted at any moment: then it is not current."""
 
-    def __init__(self, path: Path, handle: int) -> None:
+    def __init__(self, path: str, handle: int) -> None:
         self._path, self._handle = path, handle
 
     def is_current(self) -> bool:
@@ -114,7 +114,8 @@ class FileLock:
 
     def release(self, *, last: bool = False) -> None:
         if last:
-            self._path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
         os.close(self._handle)
 
 

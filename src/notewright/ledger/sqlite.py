@@ -110,19 +110,19 @@ class SqliteLedger:
 
     def _close_change(self, change_id: str, state: State, steps: tuple[Step, ...] | None) -> None:
         with self._transaction(durable=False) as db:
-            found = db.execute(
-                "select seq, at from change where id = ? and state = 'recorded'", (change_id,)
-            ).fetchone()
-            if found is None:
+            found: list[Any] = db.execute(
+                "update change set state = ? where id = ? and state = 'recorded' returning seq, at", (state, change_id)
+            ).fetchall()
+            if not found:
                 return  # closed already
-            seq, at = found
-            db.execute("update change set state = ? where seq = ?", (state, seq))
+            ((seq, at),) = found
             if steps is not None:
                 db.execute("delete from step where change = ?", (seq,))
                 _put_steps(db, seq, steps)
             if state == "done":
-                _mark_undone(db, seq, change_id)
-                _mark_born(db, seq, at)
+                undone = _undoes(db, seq)
+                _mark_undone(db, undone, change_id)
+                _mark_born(db, seq, at, restores=bool(undone))
 
     # What happened
 
@@ -285,9 +285,9 @@ def _steps(db: apsw.Connection, seq: int) -> tuple[Step, ...]:
     )
 
 
-def _mark_undone(db: apsw.Connection, seq: int, change_id: str) -> None:
+def _mark_undone(db: apsw.Connection, undoes: tuple[str, ...], change_id: str) -> None:
     """What it takes back is undone; what that had taken back stands again, and so on down the chain."""
-    marks: list[tuple[str, str | None]] = [(undone, change_id) for undone in _undoes(db, seq)]
+    marks: list[tuple[str, str | None]] = [(undone, change_id) for undone in undoes]
     while marks:
         name, by = marks.pop()
         db.execute("update change set undone_by = ? where id = ?", (by, name))
@@ -300,18 +300,16 @@ def _undoes(db: apsw.Connection, seq: int) -> tuple[str, ...]:
     return tuple(str(name) for (name,) in db.execute("select undone from undo where change = ?", (seq,)))
 
 
-def _mark_born(db: apsw.Connection, seq: int, at: float) -> None:
+def _mark_born(db: apsw.Connection, seq: int, at: float, *, restores: bool) -> None:
     """A new note is born now; a moved one keeps its time, and one that undo brings back has kept it."""
-    restores = bool(_undoes(db, seq))
-    for step in _steps(db, seq):
-        if step.before is not None or step.after is None:
-            continue
-        if step.source is not None:
-            db.execute("delete from born where path = ?", (step.path,))
-            db.execute("insert into born select ?, at from born where path = ?", (step.path, step.source))
+    new = "select path, source from step where change = ? and before is null and after is not null order by place"
+    for path, source in db.execute(new, (seq,)).fetchall():
+        if source is not None:
+            db.execute("delete from born where path = ?", (path,))
+            db.execute("insert into born select ?, at from born where path = ?", (path, source))
         else:
             verb = "ignore" if restores else "replace"
-            db.execute(f"insert or {verb} into born values(?, ?)", (step.path, at))
+            db.execute(f"insert or {verb} into born values(?, ?)", (path, at))
 
 
 def _names_of(db: apsw.Connection, path: str) -> set[str]:
