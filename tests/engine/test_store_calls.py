@@ -134,8 +134,11 @@ EDITS = [
 ]
 
 
+CREATES = [(notes.SURFACE, "write", {"path": "f/g/New.md", "content": "new"})]
+
+
 @pytest.mark.parametrize(
-    ("surface", "tool", "args", "most"), [(*one, 1) for one in READS] + [(*one, 2) for one in EDITS]
+    ("surface", "tool", "args", "most"), [(*one, 1) for one in READS + CREATES] + [(*one, 2) for one in EDITS]
 )
 def test_a_tool_finds_its_note_without_asking_where_asking_is_a_request(
     ws: Workspace, surface: Surface, tool: str, args: dict[str, Any], most: int

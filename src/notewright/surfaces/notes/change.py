@@ -47,8 +47,7 @@ def write(call: Call, args: Args) -> str:
 def _refuse_outer_blanks(place: NamedPath) -> None:
     """A new name has none: links could not name it. Cut off, they would make it another note's name."""
     name = without_md(place.path)
-    there = place.ws.access.sees(place.path) and exists(place.ws, place.path)
-    if name != name.strip() and not there:
+    if name != name.strip() and not (place.ws.access.sees(place.path) and exists(place.ws, place.path)):
         said = f"{name!r} cannot be a name: it begins or ends with a blank"
         raise Invalid(said, hint="leave the blanks out", what="path", path=place.path)
 
