@@ -16,19 +16,13 @@ ANN = Actor("ann", "desk", "notes", "write")
 
 
 class NoIndex:
-    """An index that files nothing and remembers which paths it was told of."""
+    """An index that keeps nothing and remembers which paths were filed and dropped."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def touched(self, paths: Iterable[str]) -> None:
-        self.told += paths
-
-    def filed(self, path: str) -> None:
-        return None
-
     def file(self, filings: Iterable[Any], *, drop: Iterable[str] = ()) -> None:
-        return None
+        self.told += [*(one.path for one in filings), *drop]
 
 
 def desk(store: Store | None = None, ledger: Ledger | None = None, **values: Any) -> Workspace:

@@ -361,10 +361,12 @@ def route(
     seen = [_Seen(step, sights, known, frozenset(barred)) for step in steps]
     applied = _applied(seen, frozenset(told), in_order)
     ahead = [each.end(applied=made) for each, made in zip(seen, applied, strict=True)]
+    forward = None if None in ahead else _forward(steps, ahead)
+    if forward is not None and not back_first and not _moot(forward):
+        return forward
     behind = [
         each.turned().end(applied=None if made is None else not made) for each, made in zip(seen, applied, strict=True)
     ]
-    forward = None if None in ahead else _forward(steps, ahead)
     back = None if None in behind else Route("taken_back", _pairs(steps, behind)[::-1])
     ways = [way for way in ((back, forward) if back_first else (forward, back)) if way is not None]
     ways.sort(key=_moot)  # stable
