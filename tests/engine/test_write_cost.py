@@ -14,6 +14,7 @@ from notewright.engine.workspace import Workspace
 from notewright.engine.write import create, edit_note
 from notewright.notes.edits.edit import Append
 from notewright.notes.path import NotePath
+from notewright.stores.folder import paths
 
 LOG = NotePath("f/Log.md")
 TEXT = "# Log\n\n" + "\n\n".join(f"paragraph {number} of many words #tag" for number in range(30)) + "\n"
@@ -64,29 +65,47 @@ def test_an_append_leaves_what_it_did_not_change_in_the_index_alone(ws: Workspac
     assert not [sql for sql in found if "vocabulary" in sql]
 
 
-def synced(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> list[str]:
-    """Names of what our own calls sync, with what is laid beside a note told apart."""
-    names, real = list[str](), os.fsync
+def order(ws: Workspace, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> list[str]:
+    """What is synced, by its name, given a name or committed, in this order."""
+    found, real_sync, real_rename = list[str](), os.fsync, paths._rename
 
     def fsync(file: int) -> None:
-        real(file)
-        names.append(Path(os.readlink(f"/proc/self/fd/{file}")).name.split("-")[0])
+        real_sync(file)
+        found.append(Path(os.readlink(f"/proc/self/fd/{file}")).name.split("-")[0])
+
+    def rename(*args: Any) -> None:
+        real_rename(*args)
+        found.append("named")
 
     monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(paths, "_rename", rename)
+    parts = {"recorded": ws.ledger._db, "indexed": ws.index._connections._writer[1].db}  # type: ignore[attr-defined]
+    for name, db in parts.items():
+        db.set_commit_hook(lambda name=name: bool(found.append(name)))  # False: go on
     act()
+    for db in parts.values():
+        db.set_commit_hook(None)
     monkeypatch.undo()
-    return names
+    return found
 
 
-def test_a_write_syncs_the_new_bytes_and_then_the_folder(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_row_is_there_first_then_the_bytes_their_name_and_the_folder(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for act in (
         lambda: edit_note(ws, LOG, [Append("more\n")]),
         lambda: create(ws, NotePath("f/New.md"), b"new\n"),
     ):
-        assert synced(monkeypatch, act) == [".notewright", "f"]
+        done = order(ws, monkeypatch, act)
+        assert done == ["recorded", ".notewright", "named", "f", "indexed", "recorded"]
 
 
-def test_a_rename_syncs_each_note_and_each_folder_once(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = synced(monkeypatch, lambda: move(ws, NotePath("Target.md"), "f/Other.md"))
-    assert names[:-2] == [".notewright"] * 21  # the moved note and those that link to it
-    assert sorted(names[-2:]) == sorted([Path(ws.store.full_path(NotePath("x"))).parent.name, "f"])
+def test_a_rename_lays_every_note_before_it_names_the_first_and_syncs_each_folder_once(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = order(ws, monkeypatch, lambda: move(ws, NotePath("Target.md"), "f/Other.md"))
+    root = Path(ws.store.full_path(LOG)).parent.parent.name
+    assert done[:22] == ["recorded", *[".notewright"] * 21]  # the moved note and those that link to it
+    assert done[22:44] == ["named"] * 22  # and what is taken out of the old name
+    assert sorted(done[44:46]) == sorted([root, "f"])
+    assert done[46:] == ["indexed", "recorded"]
