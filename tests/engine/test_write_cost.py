@@ -55,8 +55,8 @@ def test_an_append_is_two_transactions_of_the_ledger_one_of_them_synced_and_one_
     assert found["ledger"].count("commit") == 2
     assert found["ledger"].count("pragma synchronous = full") == 1
     assert found["index"].count("commit") == 1
-    assert len(found["ledger"]) <= 22
-    assert len(found["index"]) <= 20
+    assert len(found["ledger"]) <= 18
+    assert len(found["index"]) <= 18
 
 
 def test_an_append_leaves_what_it_did_not_change_in_the_index_alone(ws: Workspace) -> None:
