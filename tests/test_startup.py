@@ -32,6 +32,13 @@ def test_serving_on_stdio_loads_no_web_stack(web: str) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_the_process_that_fills_an_index_loads_only_what_writes_rows() -> None:
+    unneeded = ["notewright.index.base", "notewright.index.sqlite.generations", "subprocess", "secrets"]
+    code = f"import sys, notewright.index.sqlite._filler; sys.exit(', '.join(set({unneeded}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == ""
+
+
 SITE = """
 import sys
 from dataclasses import replace

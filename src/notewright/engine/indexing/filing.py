@@ -102,7 +102,8 @@ def file_unless_written(
     else:
         looked = dict(there)
     with store.lock():
-        same = [(path, known) for path, known in there if _stamp(index, path) == before.get(path)]
+        with index.steady():  # one connection for all of them
+            same = [(path, known) for path, known in there if _stamp(index, path) == before.get(path)]
         fresh = {path: looked[path] if path in looked else _as_it_is(store, path, known) for path, known in same}
         index.file([one for one in fresh.values() if one], drop=[path for path, one in fresh.items() if one is None])
 
@@ -136,6 +137,7 @@ def file_paths(
     done: list[Filing] = []
     put: list[Filing] = []
     drop: list[str] = []
+    size = 0
     for path in dict.fromkeys(paths):
         known = None if locked else index.filed(path)
         if known is not None:
@@ -150,9 +152,10 @@ def file_paths(
         else:
             put.append(fresh)
             done.append(replace(fresh, note=None))
-            if sum(one.size for one in put if one.note) > TOGETHER_BYTES:
+            size += fresh.size if fresh.note else 0
+            if size > TOGETHER_BYTES:
                 _file(store, index, before, put, drop, locked)
-                put, drop = [], []
+                put, drop, size = [], [], 0
     _file(store, index, before, put, drop, locked)
     return done
 

@@ -1,36 +1,23 @@
-"""A whole new index: rows are made where the notes are read, and written by a second process.
+"""A whole new index: rows are made where the notes are read, and written by a second process (`_filler.py`)."""
 
-    python -m notewright.index.sqlite.build FILE      reads batches of rows on standard input, writes the index FILE
-
-A batch is its length in eight bytes and a marshalled list of rows; a length of zero is the end.
-"""
-
-import gc
 import marshal
-import os
-import queue
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 from notewright.errors import Internal
 from notewright.index.base import Filing
+from notewright.index.sqlite._filler import Here
 from notewright.index.sqlite.generations import BuildProgressFile, Generations, Identity
-from notewright.index.sqlite.rows import PREPARED, Row, insert, learn_all, prepared, put, row_of
-from notewright.index.sqlite.schema import Connection, finish, new_index, open_index
+from notewright.index.sqlite.rows import Row, put, row_of
+from notewright.index.sqlite.schema import Connection, open_index
 
 SMALL = 500  # files that are not worth a second process
 BATCH = 64  # rows sent at a time
 BATCH_BYTES = 1 << 20  # of notes whose rows are held until they are sent
-AHEAD = 24  # batches that may wait to be written: more than one transaction, a few megabytes
-COMMIT = 1_024  # files in one transaction
-CACHE_KIB = 32_000
-HASH_BYTES = 16_000_000  # words FTS5 gathers before it writes them down
 Write = Callable[[Callable[[Connection], object]], None]
 
 
@@ -121,56 +108,11 @@ def _file_again(made: Connection, touched: Iterable[str], again: Callable[[Itera
         put(made, rows, drop=left - {str(row.file[0]) for row in rows})
 
 
-# ---- filling ------------------------------------------------------------------------------------------
-
-
-class Here:
-    """Fills an index in this process."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._made = new_index(file, ready=False)
-        self._made.db.execute(f"pragma cache_size=-{CACHE_KIB}; pragma locking_mode=exclusive")
-        for table in ("words", "said"):  # one merge at the end instead of many on the way
-            self._made.db.execute(f"insert into {table}({table}, rank) values('automerge', 0)")
-            self._made.db.execute(f"insert into {table}({table}, rank) values('hashsize', {HASH_BYTES})")
-        self._next = (1, 1)
-        self._uncommitted = 0
-        self._made.db.execute("begin")
-
-    def add(self, rows: list[Row]) -> None:
-        for start in range(0, len(rows), PREPARED):
-            file, link = self._next
-            batch = [prepared(row) for row in rows[start : start + PREPARED]]
-            self._next = file + len(batch), insert(self._made, enumerate(batch, file), link)
-        self._uncommitted += len(rows)
-        if self._uncommitted >= COMMIT:
-            self._made.db.execute("commit; begin")
-            self._uncommitted = 0
-
-    def finish(self) -> None:
-        made = self._made
-        made.db.execute("commit")
-        with made.db:
-            for table in ("words", "said"):
-                made.db.execute(f"insert into {table}({table}) values('optimize')")
-                made.db.execute(f"insert into {table}({table}, rank) values('automerge', 4)")
-                made.db.execute(f"insert into {table}({table}, rank) values('hashsize', 1048576)")
-            learn_all(made)
-        finish(made)
-        self.stop()
-        with open(self._file, "rb") as file:
-            os.fsync(file.fileno())  # it was filled without care: a power cut must not find it half there
-
-    def stop(self) -> None:
-        self._made.close()
-
-
 class Elsewhere:
     """Has a second process fill the index. It dies with us: the end of its input without the last word is the end."""
 
     def __init__(self, file: Path) -> None:
-        command = [sys.executable, "-P", "-m", "notewright.index.sqlite.build", str(file)]
+        command = [sys.executable, "-P", "-m", "notewright.index.sqlite._filler", str(file)]
         self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._child.stdin is not None and self._child.stdout is not None
         self._input, self._output = self._child.stdin, self._child.stdout
@@ -199,31 +141,3 @@ class Elsewhere:
         self._output.close()
         with suppress(BrokenPipeError):  # what was not sent need not be
             self._input.close()
-
-
-def main(file: Path) -> None:
-    """The second process."""
-    gc.disable()  # rows hold no cycles
-    filler = Here(file)
-    for batch in _read_ahead(sys.stdin.buffer):
-        filler.add([Row(*row) for row in marshal.loads(batch)])
-    filler.finish()
-    sys.stdout.write("done")
-
-
-def _read_ahead(source: IO[bytes]) -> Iterator[bytes]:
-    """Every batch until the last word. A thread reads on while one is written down: nobody waits for the other."""
-    batches: queue.Queue[bytes] = queue.Queue(AHEAD)
-
-    def read() -> None:
-        size = 1
-        while size:
-            size = int.from_bytes(source.read(8), "big")
-            batches.put(source.read(size))
-
-    threading.Thread(target=read, daemon=True).start()
-    return iter(batches.get, b"")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

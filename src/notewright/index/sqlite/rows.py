@@ -9,9 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from notewright.index.base import Filing
 from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection
 from notewright.index.sqlite.vocabulary import stems_of
 from notewright.notes.links.resolve import enumerate_slugs, slug_key
@@ -21,7 +20,10 @@ from notewright.notes.path import path_key, without_md
 from notewright.notes.times import parse_time
 from notewright.notes.words import index_words
 
-_BLANKED = {code: " " for code in range(128) if not chr(code).isalnum()}  # what parts words in ASCII
+if TYPE_CHECKING:  # who writes the rows has none
+    from notewright.index.base import Filing
+
+_MARKED = bytes(ord("a" if chr(code).isalnum() else " ") for code in range(128)) + bytes(128)  # words in ASCII
 PREPARED = 32  # rows whose words are cut at a time: each is there several times over until it is written
 LEARNED = 20_000  # words that a connection remembers to be in the vocabulary
 PIECE = 16_384  # characters whose words are cut at a time
@@ -41,7 +43,7 @@ class Row(NamedTuple):
     said: list[tuple[int, str]]  # (number of the first link of the sentence, the sentence)
 
 
-def row_of(filing: Filing) -> Row:
+def row_of(filing: "Filing") -> Row:
     """The rows of one file, made of plain values only."""
     path, note = filing.path, filing.note
     title = note.title if note else path.stem
@@ -119,7 +121,7 @@ def _links(note: Note) -> tuple[list[tuple[Any, ...]], list[tuple[int, str]]]:
     return rows, said
 
 
-@lru_cache(1024)
+@lru_cache(8_192)
 def _link_keys(target: str) -> tuple[str, str, str | None]:
     """What a link is found by: the key and the slug of its last segment, and the slug of the whole if it has more."""
     target = without_md(target)
@@ -159,18 +161,22 @@ _TEXT = "replace into texts values(?,?,?,?,?)"
 _NAME = "insert into names values(?,?,?)"
 _TAG = "insert into tags values(?,?,?)"
 _LINK = "insert into links values(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-_WORDS = "insert into words(rowid, title, alias, head, place, front, tag, body) values(?,?,?,?,?,?,?,?)"
+_WORDS = "replace into words(rowid, title, alias, head, place, front, tag, body) values(?,?,?,?,?,?,?,?)"
 _SAID = "insert into said(rowid, sentence) values(?,?)"
 
 
+def insert_files(to: Connection, rows: Iterable[tuple[int, Row]]) -> None:
+    """The rows of `files`, each with its number: put, or written over."""
+    to.db.executemany(_FILE, ((file, *row.file) for file, row in rows))
+
+
 def insert(to: Connection, rows: Iterable[tuple[int, Row]], first_link: int) -> int:
-    """Put prepared rows, each with its number, ascending; the next free one of a link. What `remove` left of a file
-    that changed is written over."""
+    """Put prepared rows whose files are there, each with its number, ascending; the next free one of a link. What
+    `remove` left of a file that changed is written over."""
     many = to.db.executemany
-    files, texts, names, tags, words, said = [], [], [], [], [], []
+    texts, names, tags, words, said = [], [], [], [], []
     linking: list[tuple[int, int, Row]] = []
     for file, row in rows:
-        files.append((file, *row.file))
         names += [(file, *name) for name in row.names]
         if row.text is None:
             continue
@@ -181,7 +187,7 @@ def insert(to: Connection, rows: Iterable[tuple[int, Row]], first_link: int) -> 
         said += [(first_link + number, sentence) for number, sentence in row.said]
         linking.append((first_link, file, row))
         first_link += len(row.links)
-    for sql, found in ((_FILE, files), (_TEXT, texts), (_NAME, names), (_TAG, tags), (_WORDS, words), (_SAID, said)):
+    for sql, found in ((_TEXT, texts), (_NAME, names), (_TAG, tags), (_WORDS, words), (_SAID, said)):
         many(sql, found)
     many(_LINK, (link for first, file, row in linking for link in _link_rows(first, file, row)))
     return first_link
@@ -203,7 +209,10 @@ def section_starts(to: Connection, sections: list[str]) -> str:
 
 
 def _word_count(to: Connection, text: str) -> int:
-    return len(text.translate(_BLANKED).split()) if text.isascii() else len(to.cut(text))
+    if not text.isascii():
+        return len(to.cut(text))
+    marked = text.encode().translate(_MARKED)
+    return marked.count(b" a") + marked.startswith(b"a")
 
 
 def _pieces(text: str) -> Iterable[str]:
@@ -211,19 +220,17 @@ def _pieces(text: str) -> Iterable[str]:
     return (text,) if len(text) <= PIECE else (found[0] for found in _PIECE.finditer(text))
 
 
-def remove(to: Connection, files: Iterable[int], changed: Iterable[int] = ()) -> None:
-    """Take files out of every table, and those that changed out of the full text and the links; in order: FTS5 flushes
-    what it holds in memory, and may then merge whole segments, whenever a smaller number follows a larger one or a
-    condition looks into its table."""
-    gone = [(file,) for file in sorted(files)]
-    numbers = sorted([*gone, *((file,) for file in changed)])
+def remove(to: Connection, gone: Iterable[int], changed: Iterable[int]) -> None:
+    """Take files out of every table but `files` and `words`, and those that changed out of the links; in order: FTS5
+    flushes what it holds in memory, and may then merge whole segments, whenever a smaller number follows a larger one or
+    a condition looks into its table."""
+    numbers = [(file,) for file in sorted({*gone, *changed})]
     many = to.db.executemany
     said = [row for (file,) in numbers for row in to.rows("select said from links where source=?", (file,)) if row[0]]
     many("delete from said where rowid=?", sorted(set(said)))
     many("delete from links where source=?", numbers)
-    many("delete from words where rowid=?", numbers)
-    for table, column in (("tags", "file"), ("names", "file"), ("texts", "id"), ("files", "id")):
-        many(f"delete from {table} where {column}=?", gone)
+    for table, column in (("tags", "file"), ("names", "file"), ("texts", "id")):
+        many(f"delete from {table} where {column}=?", [(file,) for file in gone])
 
 
 def _without_what_stays(to: Connection, file: int, row: Row) -> Row:
@@ -243,8 +250,11 @@ def _are_there(to: Connection, table: str, file: int, rows: list[tuple[str, str]
 
 
 def put(to: Connection, rows: Iterable[Row], drop: Iterable[str] = ()) -> None:
-    """Put files in place of what was known of them, vocabulary included, and forget those of `drop`. All of it leaves
-    before anything comes: FTS5 then writes down what changed once."""
+    """Put files in place of what was known of them, vocabulary included, and forget those of `drop`.
+
+    In an order that lets FTS5 write down what changed once: `files` before all, for its triggers make a savepoint of
+    each statement, at which FTS5 would write down what it holds; and words that changed are replaced number by number.
+    """
     latest = {str(row.file[0]): row for row in rows}
     gone = set()
     for path in drop:
@@ -261,8 +271,14 @@ def put(to: Connection, rows: Iterable[Row], drop: Iterable[str] = ()) -> None:
         else:
             changed[known[0]] = _without_what_stays(to, known[0], row)
     first = to.number("select max(id) from files") + 1
-    remove(to, gone - {0}, changed)
-    _insert(to, [*sorted(changed.items()), *enumerate(new, first)])
+    gone -= {0}
+    come = [*sorted(changed.items()), *enumerate(new, first)]
+    to.db.executemany("delete from files where id=?", [(file,) for file in gone])
+    insert_files(to, come)
+    remove(to, gone, changed)
+    silent = {*gone, *changed} - {file for file, row in come if row.text is not None}
+    to.db.executemany("delete from words where rowid=?", [(file,) for file in sorted(silent)])
+    _insert(to, come)
 
 
 def _insert(to: Connection, numbered: Sequence[tuple[int, Row]]) -> None:

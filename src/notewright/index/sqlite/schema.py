@@ -1,7 +1,7 @@
 """The tables of the SQLite index, and how a connection to them is opened."""
 
 import json
-import secrets
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,7 +151,7 @@ def new_index(file: Path, *, ready: bool = True) -> Connection:
         db.execute(TABLES)
         db.execute(
             "insert into meta values('name', ?), ('serial', 0), ('wanting', 1), ('building', null)",
-            (secrets.token_hex(8),),
+            (os.urandom(8).hex(),),
         )
     made = Connection(db, *_tokenizers(db))
     if ready:

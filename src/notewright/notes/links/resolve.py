@@ -293,4 +293,4 @@ def name_keys(path: NotePath, others: Iterable[str] = ()) -> tuple[str, ...]:
 def enumerate_slugs(note: Note) -> list[tuple[int, str]]:
     """The slugs of a note with their precedence: 0 path, 1 alias, 2 title, 3 last segment."""
     own = [(0, without_md(note.path)), *((1, alias) for alias in note.aliases), (2, note.title), (3, note.path.stem)]
-    return [(place, slug_key(text)) for place, text in own if slug_key(text)]
+    return [(place, slug) for place, text in own if (slug := slug_key(text))]
