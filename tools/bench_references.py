@@ -86,6 +86,18 @@ class Bench:
         asked = [word for name in DIALECTS for word in ("--surface", name)]
         return until_fresh(self.closing.enter_context(self.serve(*asked)))
 
+    def database(self) -> Any:
+        """The index that the server made."""
+        import apsw
+
+        self.client  # noqa: B018  it is there once it answers
+        files = sorted((self.state / "cache").rglob("g-*/index.db"), key=lambda file: file.stat().st_mtime)
+        if not files:
+            raise Refused("no index found")
+        opened = apsw.Connection(str(files[-1]), flags=apsw.SQLITE_OPEN_READONLY)
+        self.closing.callback(opened.close)
+        return opened
+
     def serve(self, *more: str) -> Client:
         command = (NOTEWRIGHT, "serve", f"Bench={self.vault}", "--state", str(self.state), "--no-rate-limits", *more)
         return Client(*command).handshake()
@@ -238,14 +250,7 @@ def fts(asked: Callable[[Bench], list[str]]) -> Callable[[Bench], Sampler]:
     """The bare statement for these full-text expressions, in the database the server made."""
 
     def prepared(bench: Bench) -> Sampler:
-        import apsw
-
-        bench.client  # noqa: B018  the index is there once it answers
-        files = sorted((bench.state / "cache").rglob("g-*/index.db"), key=lambda file: file.stat().st_mtime)
-        if not files:
-            raise Refused("no index found")
-        database = apsw.Connection(str(files[-1]), flags=apsw.SQLITE_OPEN_READONLY)
-        bench.closing.callback(database.close)
+        database = bench.database()
         sql = "select rowid, rank from words where words match ? order by rank limit 20"
         return each(lambda words: database.execute(sql, (words,)).fetchall(), cycle(asked(bench)))
 
