@@ -136,7 +136,7 @@ class Indexer:
                     done=now.done,
                     total=now.total,
                 )
-            self._stop.wait(0.02)
+            (self._stop if self._fresh.is_set() else self._fresh).wait(0.02)  # the latter ends it at once
         self._large.wait(self._stop, deadline)
 
     def _caught_up(self) -> bool:
