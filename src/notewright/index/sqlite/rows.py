@@ -222,8 +222,8 @@ def _pieces(text: str) -> Iterable[str]:
 
 def remove(to: Connection, gone: Iterable[int], changed: Iterable[int]) -> None:
     """Take files out of every table but `files` and `words`, and those that changed out of the links; in order: FTS5
-    flushes what it holds in memory, and may then merge whole segments, whenever a smaller number follows a larger one or
-    a condition looks into its table."""
+    flushes what it holds in memory, and may then merge whole segments, whenever a smaller number follows a larger one
+    or a condition looks into its table."""
     numbers = [(file,) for file in sorted({*gone, *changed})]
     many = to.db.executemany
     said = [row for (file,) in numbers for row in to.rows("select said from links where source=?", (file,)) if row[0]]
