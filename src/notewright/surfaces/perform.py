@@ -3,7 +3,6 @@
 import functools
 import logging
 import re
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import jsonschema_rs
@@ -205,7 +204,7 @@ def flaw_of(value: Any) -> Literal["surrogate", "shape"] | None:
             if isinstance(item, str):
                 if _has_surrogates(item):
                     return "surrogate"
-            elif isinstance(item, Mapping):
+            elif isinstance(item, dict):
                 inside.extend(item)
                 inside.extend(item.values())
             elif isinstance(item, list | tuple):

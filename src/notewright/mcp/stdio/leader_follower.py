@@ -5,7 +5,7 @@ comes in meanwhile, another thread looks on, and takes the input over only if th
 client that asks one thing at a time is served by one thread that never waits for another (handing a call to a second
 thread and its answer to a third costs five times as much as the call), one that asks many short things at once too
 (threads that all want the interpreter cost more in handing it about than such a call does), and one that asks many long
-things at once by a thread for each core, and by more when those seem to wait for something.
+things at once by two threads, and by more when those seem to wait for something.
 """
 
 import collections
@@ -18,8 +18,8 @@ from collections.abc import Callable
 READ = 1 << 16  # more would be fresh memory from the kernel for every read, which doubles the time of a small call
 
 SHORT_SECONDS = 0.002  # of a call that others may as well wait for
-STUCK_SECONDS = 0.02  # in which none of the calls that keep all cores at work was done: they wait for something
-SIDE_BY_SIDE = max(2, os.cpu_count() or 1)  # calls that may keep the cores at work
+SIDE_BY_SIDE = 2  # long calls: a search holds the interpreter for more than half of its time, and more would only wait
+STUCK_SECONDS = 0.02  # in which none of them was done: they wait for something else than the interpreter
 
 Work = Callable[[], Callable[[], None]]  # does something, and gives back how to tell its outcome
 
