@@ -20,9 +20,9 @@ from notewright.index.base import (
     Visibility,
 )
 from notewright.index.sqlite import _copy, evidence, queries
+from notewright.index.sqlite._folder_counts import FolderCounts
 from notewright.index.sqlite.build import building
 from notewright.index.sqlite.connections import IndexConnections
-from notewright.index.sqlite.folder_counts import FolderCounts
 from notewright.index.sqlite.grep_candidates import candidates, read_bodies
 from notewright.index.sqlite.rows import Row, put, row_of
 from notewright.index.sqlite.schema import VERSION, Connection
