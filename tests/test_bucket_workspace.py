@@ -23,7 +23,8 @@ from tests.server.lines import NOTEWRIGHT
 from tests.stores.test_bucket import listing_with
 
 from notewright.accounts.base import Grant, WorkspaceRecord
-from notewright.app.opening import OpenWorkspaces, close_workspace, open_registry, open_workspace
+from notewright.app.open_workspaces import OpenWorkspaces
+from notewright.app.opening import close_workspace, open_registry, open_workspace
 from notewright.cli.main import main
 from notewright.config.load import CommandLine, Config, WorkspaceConfig, load
 from notewright.engine import library

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from notewright.accounts.base import Accounts, WorkspaceRecord
-from notewright.app.opening import OpenWorkspaces, open_registry
+from notewright.app.open_workspaces import OpenWorkspaces
+from notewright.app.opening import open_registry
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine import library
 from notewright.engine.read import read
@@ -118,7 +119,7 @@ def test_nobody_is_told_the_old_while_somebody_is_opening(
         go_on.wait(20)
         raise Invalid("too slow")
 
-    monkeypatch.setattr("notewright.app.opening.open_workspace", slow)
+    monkeypatch.setattr("notewright.app.open_workspaces.open_workspace", slow)
     library.add_folder(config, registry, "Second", str(tmp_path / "second"))
     library.change(config, registry, "main", {"read_only": True})
     first = threading.Thread(target=shelf.workspaces)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from notewright.app.opening import OpenWorkspaces
+from notewright.app.open_workspaces import OpenWorkspaces
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.ledger.base import Actor
 from notewright.surfaces.base import Call

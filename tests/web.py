@@ -16,7 +16,7 @@ from tests.server.lines import HELLO
 
 from notewright.accounts.sqlite import SqliteAccounts
 from notewright.app import compose, compose_http
-from notewright.app.opening import OpenWorkspaces
+from notewright.app.open_workspaces import OpenWorkspaces
 from notewright.config.load import Config
 from notewright.config.settings import SURFACES
 from notewright.engine.library import Library

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from notewright.errors import Exists, Invalid, NotFound
 from notewright.notes.edits.sections import section_of
 from notewright.notes.edits.splices import Splice, lines_of, spliced
+from notewright.notes.links.names import Names
 from notewright.notes.links.relabel import links_into, relinked
 from notewright.notes.links.rename import Rewritten
-from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Names, resolve
+from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, resolve
 from notewright.notes.model import Link, Note, tag_key
 from notewright.notes.parse.block_scanner import (
     HTML,

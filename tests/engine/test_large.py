@@ -13,7 +13,8 @@ from notewright.engine.check import check
 from notewright.engine.find.links import incoming
 from notewright.engine.find.search import parse_query, search
 from notewright.engine.indexing import filing, indexer, large_notes
-from notewright.engine.indexing.filing import COSTLY, LARGE, LATER
+from notewright.engine.indexing.difference import LATER
+from notewright.engine.indexing.filing import COSTLY, LARGE
 from notewright.engine.indexing.large_notes import unread, wait_for_texts, with_problem
 from notewright.engine.move import delete_marked, move
 from notewright.engine.read import exists, read

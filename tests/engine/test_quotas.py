@@ -17,7 +17,8 @@ from tests.conftest import ROOT, MakeWorkspace, write_files
 from tests.engine.keeping import day
 
 from notewright.accounts.base import Grant
-from notewright.app.opening import OpenWorkspaces, close_workspace
+from notewright.app.open_workspaces import OpenWorkspaces
+from notewright.app.opening import close_workspace
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.access import Access
 from notewright.engine.changes.history import list_changes, undo

@@ -13,7 +13,8 @@ from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.find.links import links
 from notewright.engine.find.search import parse_query, search
-from notewright.engine.indexing.indexer import Indexer, plan
+from notewright.engine.indexing.difference import plan
+from notewright.engine.indexing.indexer import Indexer
 from notewright.engine.read import listing
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import create

@@ -21,7 +21,7 @@ from tests.server.lines import NOTEWRIGHT
 
 from notewright.accounts.base import Grant
 from notewright.accounts.sqlite import SqliteAccounts
-from notewright.app.opening import OpenWorkspaces
+from notewright.app.open_workspaces import OpenWorkspaces
 from notewright.config.load import CommandLine, load
 from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.library import new_token

@@ -12,7 +12,7 @@ import pytest
 from tests.server.watched import Watched, samples, watched
 
 from notewright import errors
-from notewright.app.opening import OpenWorkspaces
+from notewright.app.open_workspaces import OpenWorkspaces
 from notewright.config.load import CommandLine, load
 from notewright.server.ops import multiproc_metrics
 from notewright.server.ops.metrics import CUT_OFF, REASONS, Metrics, ScrapedNumbers, workspace_numbers

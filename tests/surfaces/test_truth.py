@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from notewright.app.opening import OpenWorkspaces
+from notewright.app.open_workspaces import OpenWorkspaces
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.config.octarine import Octarine
 from notewright.ledger.base import Actor

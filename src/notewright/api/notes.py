@@ -38,7 +38,7 @@ def list_notes(asked: ApiRequest) -> dict[str, Any]:
     selection = Selection(
         folder=prefix.rpartition("/")[0],
         holding=(prefix,) if prefix else (),
-        visible=replace(ws.access.visibility, under=prefix),
+        visible=ws.access.visibility._replace(under=prefix),
         limit=page.limit,
         offset=page.offset,
     )

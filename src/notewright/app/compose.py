@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 
 from notewright.accounts.base import Accounts
 from notewright.accounts.limits import MemoryRateLimits, RateLimits
-from notewright.app.opening import OpenWorkspaces, open_registry, places_beside, refuse_unreachable
+from notewright.app.open_workspaces import OpenWorkspaces
+from notewright.app.opening import open_registry, places_beside, refuse_unreachable
 from notewright.config.load import Config, count_in
 from notewright.config.settings import SURFACES
 from notewright.engine.library import LateLibrary, Library

@@ -29,7 +29,8 @@ from notewright.app.compose import (
     surface_named,
     user,
 )
-from notewright.app.opening import OpenWorkspaces, open_backups, open_registry
+from notewright.app.open_workspaces import OpenWorkspaces
+from notewright.app.opening import open_backups, open_registry
 from notewright.config.load import Config
 from notewright.config.locations import is_bucket
 from notewright.config.settings import SURFACES

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import tzinfo
 from typing import Any
 
-from notewright.config.load import CommandLine, Config, WorkspaceConfig, load
+from notewright.config.load import CommandLine, Config, WorkspaceConfig, load, reader
 from notewright.errors import Invalid, Problem
 from notewright.notes.times import parse_span, parse_time
 
@@ -38,12 +38,19 @@ def choose_workspace(args: argparse.Namespace) -> tuple[WorkspaceConfig, Config]
     """The workspace of `--workspace`: one of the configuration or of the owner by its name, else a location; else this
     folder. What the owner changed of it holds."""
     from notewright.app import opening
-    from notewright.engine.library import by_id_or_name
 
-    config = opening.as_owned(configured(args))
-    if args.workspace and (named := by_id_or_name(config.workspaces, args.workspace)):
-        return named, config
-    here = opening.as_owned(configured(args, (args.workspace or ".",)), added=False)
+    with usage(args):
+        configure = reader(CommandLine((), args.config, {"state": args.state}))
+        config = configure(())
+    config = opening.as_owned(config)
+    if args.workspace and config.workspaces:
+        from notewright.engine.library import by_id_or_name
+
+        if named := by_id_or_name(config.workspaces, args.workspace):
+            return named, config
+    with usage(args):
+        here = configure((args.workspace or ".",))
+    here = opening.as_owned(here, added=False)
     for workspace in config.workspaces:  # a folder that is configured brings its settings with it
         if workspace.location == here.workspaces[0].location:
             return workspace, config

@@ -2,24 +2,26 @@
 
 Each imports its part of the engine when it runs: a search on a warm index loads no regular expressions and no undo."""
 
+from __future__ import annotations
+
 import argparse
-import getpass
-import shlex
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from notewright.app import opening
 from notewright.cli import printing
 from notewright.cli.arguments import choose_workspace, moment
-from notewright.engine.indexing.large_notes import wait_for_texts
-from notewright.engine.read import folder_path, locate
-from notewright.engine.workspace import Workspace
+from notewright.engine.indexing.unchanged import UnchangedIndex
 from notewright.errors import Indexing, NotFound, Unavailable
 from notewright.ledger.base import Actor, Past
 from notewright.notes.path import NotePath
+
+if TYPE_CHECKING:
+    from notewright.engine.workspace import Workspace
 
 MAX_WAIT_SECONDS = 3600.0  # seconds a command waits for a first index; it says how far it is
 
@@ -28,12 +30,12 @@ def search(args: argparse.Namespace) -> None:
     from notewright.engine.find.search import parse_query
     from notewright.engine.find.search import search as search_notes
 
-    with open_chosen(args) as ws:
+    with open_chosen(args, reads=True) as ws:
         query = parse_query(" ".join(args.words))
         since = _since(ws, args)
         query = replace(
             query,
-            folder=folder_path(ws, strip_root(ws, args.folder)),
+            folder=_folder(ws, strip_root(ws, args.folder)) if args.folder else "",
             tags=(*query.tags, *(tag.removeprefix("#") for tag in args.tag)),
             since_ns=None if since is None else int(since * 1e9),
             limit=args.limit,
@@ -56,15 +58,15 @@ def grep(args: argparse.Namespace) -> None:
         context=args.context,
         limit=args.limit,
     )
-    with open_chosen(args) as ws:
+    with open_chosen(args, reads=True) as ws:
         printing.matches(grep_notes(ws, asked), args)
 
 
 def links(args: argparse.Namespace) -> None:
     from notewright.engine.find.links import links as links_of
 
-    with open_chosen(args) as ws:
-        report = links_of(ws, locate(ws, strip_root(ws, args.path)), args.direction, args.depth)
+    with open_chosen(args, reads=True) as ws:
+        report = links_of(ws, _locate(ws, strip_root(ws, args.path)), args.direction, args.depth)
         printing.links(report, args)
 
 
@@ -76,7 +78,7 @@ def rename(args: argparse.Namespace) -> None:
             tags = rename_tag(ws, args.old, args.new, dry_run=args.dry_run)
             printing.retagged(tags, args)
         elif args.heading is not None:
-            path = locate(ws, strip_root(ws, args.heading))
+            path = _locate(ws, strip_root(ws, args.heading))
             done = rename_heading(ws, path, args.old, args.new, dry_run=args.dry_run)
             printing.headed(path, done, args)
         else:
@@ -92,7 +94,7 @@ def _new_place(ws: Workspace, old: NotePath, new: str) -> str:
 def check(args: argparse.Namespace) -> int:
     from notewright.engine.check import check as check_workspace
 
-    with open_chosen(args) as ws:
+    with open_chosen(args, reads=True) as ws:
         found = check_workspace(ws)
         printing.findings(found, args)
     return 1 if found else 0
@@ -101,7 +103,7 @@ def check(args: argparse.Namespace) -> int:
 def log(args: argparse.Namespace) -> None:
     from notewright.engine.changes.history import diff_change, find_change, list_changes, purge
 
-    with open_chosen(args, indexed=False) as ws:
+    with open_chosen(args, indexed=False, follow=args.path is not None, reads=True) as ws:
         if args.change:
             change = find_change(ws, _whole_id(ws, args.change))
             printing.difference(change, diff_change(ws, change.id), ws, args)
@@ -142,16 +144,21 @@ def index(args: argparse.Namespace) -> None:
 
 
 @contextmanager
-def open_chosen(args: argparse.Namespace, *, indexed: bool = True, follow: bool = True) -> Iterator[Workspace]:
-    """The workspace that was named, asked by this person, its index ready; `follow`: or on the way to be."""
+def open_chosen(
+    args: argparse.Namespace, *, indexed: bool = True, follow: bool = True, reads: bool = False
+) -> Iterator[Workspace]:
+    """The workspace that was named, asked by this person, its index ready; `follow`: or on the way to be. `reads`: for
+    a command that writes nothing."""
     workspace, config = choose_workspace(args)
     around = None if args.workspace else opening.enclosing(workspace.location, config)
     if around is not None:
+        import shlex
+
         what = f"this folder is inside the workspace {around}; --workspace {shlex.quote(around)} acts on all of it"
         print(f"notewright: {what}", file=sys.stderr, flush=True)
-    ws = opening.open_workspace(workspace, config, watch=False, follow=follow)
+    ws = opening.open_workspace(workspace, config, watch=False, follow=follow, reads=reads)
     try:
-        if indexed:
+        if indexed and not isinstance(ws.follower, UnchangedIndex):
             _until_ready(ws)
         yield ws.by(Actor(_user(), "notewright", "cli", args.command))
     finally:
@@ -160,6 +167,8 @@ def open_chosen(args: argparse.Namespace, *, indexed: bool = True, follow: bool 
 
 def _until_ready(ws: Workspace) -> None:
     """Wait for the index; a first one of many notes takes a while and shows how far it is."""
+    from notewright.engine.indexing.large_notes import wait_for_texts
+
     try:
         return wait_for_texts(ws, 0.5)
     except Indexing:
@@ -181,6 +190,8 @@ def _until_ready(ws: Workspace) -> None:
 
 
 def _user() -> str:
+    import getpass
+
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container without a name for its user
@@ -210,12 +221,24 @@ def strip_root(ws: Workspace, raw: str) -> str:
     return inside
 
 
+def _locate(ws: Workspace, raw: str) -> NotePath:
+    from notewright.engine.read import locate
+
+    return locate(ws, raw)
+
+
+def _folder(ws: Workspace, raw: str) -> str:
+    from notewright.engine.read import folder_path
+
+    return folder_path(ws, raw)
+
+
 def _note_or_folder(ws: Workspace, raw: str) -> NotePath:
     try:
-        return locate(ws, raw)
+        return _locate(ws, raw)
     except NotFound as missing:
         try:
-            return NotePath(folder_path(ws, raw))
+            return NotePath(_folder(ws, raw))
         except NotFound:
             raise missing from None
 
@@ -223,6 +246,6 @@ def _note_or_folder(ws: Workspace, raw: str) -> NotePath:
 def _path_of_past(ws: Workspace, raw: str) -> str:
     """A note that is there, or one that was and is known by its path alone."""
     try:
-        return locate(ws, raw)
+        return _locate(ws, raw)
     except NotFound:
         return raw

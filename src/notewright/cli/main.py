@@ -4,24 +4,40 @@ Exit codes: 0 done, 1 refused or findings, 2 wrong usage. Every heavy part is lo
 """
 
 import argparse
+import gc
 import importlib
+import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from notewright.cli.parser import parse
 
+GC_THRESHOLD = 20_000  # objects; Python's 700 would have them looked through a hundred times while modules are loaded
 _KEEPING = dict.fromkeys(("backup", "restore", "export", "import"), "backup")
 _OWNING = dict.fromkeys(("workspace", "move-workspace"), "workspaces")
 _MODULES = {"client": "clients", "serve": "serve", "token": "tokens", **_OWNING, **_KEEPING}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code."""
+    """Run one command; the exit code. As the program itself, without `argv`, the process ends here."""
     args = parse(argv)  # which prints help and ends, and needs nothing more for it
+    if argv is not None:
+        return _run(args)
+    gc.set_threshold(GC_THRESHOLD)
+    code = _run(args)
+    with suppress(OSError, ValueError):  # nobody reads it, or it was closed for that
+        sys.stderr.flush()
+    os._exit(code)  # everything is closed: Python would take its modules apart for as long as a search takes
+
+
+def _run(args: argparse.Namespace) -> int:
     from notewright.errors import Problem
 
     try:
-        return _function(args.command)(args) or 0
+        code = _function(args.command)(args) or 0
+        sys.stdout.flush()
+        return code
     except Problem as problem:
         from notewright.cli import printing
 

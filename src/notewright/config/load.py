@@ -4,14 +4,13 @@ One table (`settings.py`) knows every setting; the environment is read here and 
 Config.
 """
 
-import logging
 import os
 import sys
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from notewright.config.locations import (
@@ -40,7 +39,6 @@ from notewright.config.settings import (
 )
 from notewright.errors import Invalid, NotFound
 
-log = logging.getLogger(__name__)
 CHANGEABLE = tuple(
     one.name
     for one in WORKSPACE_SETTINGS
@@ -85,17 +83,23 @@ class Config:
         return self.values[name]
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLine:
+class CommandLine(NamedTuple):
     """What the command line says. `flags` are settings of the table by name; None means not given."""
 
     locations: tuple[str, ...] = ()  # [NAME=]LOCATION
     file: str | None = None
-    flags: Mapping[str, Any] = field(default_factory=dict)
+    flags: Mapping[str, Any] = MappingProxyType({})
 
 
 def load(asked: CommandLine, *, environ: Mapping[str, str] | None = None, folder: str | None = None) -> Config:
     """The Config of this process, or Invalid that names the setting. `folder` is the working directory."""
+    return reader(asked, environ=environ, folder=folder)(asked.locations)
+
+
+def reader(
+    asked: CommandLine, *, environ: Mapping[str, str] | None = None, folder: str | None = None
+) -> Callable[[tuple[str, ...]], Config]:
+    """Everything but the locations, read once: what is returned makes the Config for some."""
     variables: Mapping[str, str] = os.environ if environ is None else environ
     here = Path(folder or os.getcwd())
     _warn_of_unknown(variables)
@@ -107,18 +111,22 @@ def load(asked: CommandLine, *, environ: Mapping[str, str] | None = None, folder
     octarine, theirs, common = Octarine(), dict[str, Table](), Table()
     if "octarine" in values["surface"] or values["http.port"] is not None:
         octarine, theirs, common = read_octarine(variables, here)
-    tables = _tables(asked.locations, written, theirs, here, beside)
-    workspaces: list[WorkspaceConfig] = []
-    for name, table in tables.items():
-        taken = {workspace.id for workspace in workspaces}
-        workspaces.append(_workspace(name, workspace_id(name, taken), common | table, variables, values["read_only"]))
-    refuse_overlap((workspace.location, workspace.name) for workspace in workspaces)
-    _refuse_what_is_not_there(values)
     state, cache = _folders(values["state"], variables, here)
-    for workspace in workspaces:
-        for ours in (state, cache):
-            refuse_inside(ours, workspace.location, chosen=values["state"] is not None)
-    return Config(tuple(workspaces), state, cache, values, octarine)
+
+    def configure(locations: tuple[str, ...]) -> Config:
+        tables = _tables(locations, written, theirs, here, beside)
+        workspaces: list[WorkspaceConfig] = []
+        for name, table in tables.items():
+            id = workspace_id(name, {workspace.id for workspace in workspaces})
+            workspaces.append(_workspace(name, id, common | table, variables, values["read_only"]))
+        refuse_overlap((workspace.location, workspace.name) for workspace in workspaces)
+        _refuse_what_is_not_there(values)
+        for workspace in workspaces:
+            for ours in (state, cache):
+                refuse_inside(ours, workspace.location, chosen=values["state"] is not None)
+        return Config(tuple(workspaces), state, cache, values, octarine)
+
+    return configure
 
 
 def _refuse_what_is_not_there(values: Mapping[str, Any]) -> None:
@@ -133,8 +141,7 @@ def obsidian_vault(environ: Mapping[str, str] | None = None) -> str | None:
     return (os.environ if environ is None else environ).get("OBSIDIAN_VAULT_PATH") or None
 
 
-@dataclass(frozen=True, slots=True)
-class UserFolders:
+class UserFolders(NamedTuple):
     """Where programs of this user keep their settings."""
 
     home: Path
@@ -166,10 +173,14 @@ def _warn_of_unknown(variables: Mapping[str, str]) -> None:
     known = {setting.variable for setting in (*SETTINGS, *WORKSPACE_SETTINGS)} | _NOT_SETTINGS
     for name in variables:
         if name.startswith("NOTEWRIGHT_") and name not in known:
-            log.warning("the variable %s is no setting: %s", name, near(name, sorted(known)))
+            import logging
+
+            logging.getLogger(__name__).warning("the variable %s is no setting: %s", name, near(name, sorted(known)))
 
 
 def _read_file(place: Path) -> dict[str, Any]:
+    import tomllib
+
     try:
         with place.open("rb") as file:
             written = tomllib.load(file)

@@ -1,6 +1,5 @@
 """Where workspaces are and what they are called: locations, names, ids, and that none lies in another."""
 
-import hashlib
 import os
 import re
 import unicodedata
@@ -84,6 +83,8 @@ def workspace_id(name: str, taken: Iterable[str] = ()) -> str:
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9_]+", "-", plain).strip("-_")[:33].rstrip("-_")
     if not slug:
+        import hashlib
+
         slug = "notes-" + hashlib.sha256(name.encode(errors="replace")).hexdigest()[:6]
     if slug in RESERVED or len(slug) < 3:
         slug += "-notes"

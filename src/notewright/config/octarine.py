@@ -3,9 +3,8 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from notewright.config.locations import absolute
 from notewright.errors import Invalid
@@ -14,8 +13,7 @@ MAX_FILE_BYTES = 1_000_000
 Table = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Octarine:
+class Octarine(NamedTuple):
     """Settings of that surface alone."""
 
     search_limit: int = 100

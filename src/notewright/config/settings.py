@@ -1,16 +1,13 @@
 """Every setting there is: its name, what it is without being set, and what it is for."""
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from notewright.errors import Invalid
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """A name as in the file, with its section before a dot."""
 
     name: str
@@ -144,6 +141,8 @@ def _known(keys: Iterable[str], known: list[str], where: str) -> None:
 
 def near(name: str, known: Iterable[str]) -> str:
     """The name that was probably meant, or those there are."""
+    import difflib
+
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {close[0]}?" if close else f"there is {', '.join(names)}" if names else "there is none"

@@ -3,7 +3,7 @@ what is answered."""
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
@@ -260,7 +260,7 @@ def list_folder(
     ws: Workspace, folder: str, *, glob: str | None = None, sort: str = "name", limit: int | None = None
 ) -> FolderListing:
     """One level of a folder with its notes; with a glob every file below that matches, relative to the folder."""
-    visible = replace(ws.access.visibility, globs=(PathGlob(glob, below=folder),) if glob else ())
+    visible = ws.access.visibility._replace(globs=(PathGlob(glob, below=folder),) if glob else ())
     chosen = Selection(
         folder=folder,
         recursive=bool(glob),

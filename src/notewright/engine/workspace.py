@@ -1,5 +1,7 @@
 """The one value every verb of the engine takes: where the notes are, who asks, and what holds here."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,9 +14,9 @@ from notewright.index.base import Index, Progress
 from notewright.ledger.base import Actor, Change, Ledger
 from notewright.locks import Coordination, NoCoordination
 from notewright.notes.path import NotePath
-from notewright.stores.base import Store
 
 if TYPE_CHECKING:  # loads pycrdt, which few need
+    from notewright.stores.base import Store
     from notewright.stores.live.documents import LiveDocuments
 
 CALL_SECONDS = 1.5  # a client's call waits no longer for the index, and then says what is not indexed yet
@@ -37,7 +39,7 @@ class UserQuota:
 
     files: int | None
     bytes: int | None
-    workspaces: Callable[[], Sequence["Workspace"]]  # those the user may use
+    workspaces: Callable[[], Sequence[Workspace]]  # those the user may use
 
 
 class IndexFollower(Protocol):
@@ -118,7 +120,7 @@ class NoIndexer:
         return None
 
 
-def _unheard(ws: "Workspace", change: Change) -> None:
+def _unheard(ws: Workspace, change: Change) -> None:
     return None
 
 
@@ -139,11 +141,11 @@ class Workspace:
     limits: Limits = field(default_factory=Limits)
     user_quota: UserQuota | None = None
     clock: Callable[[], float] = time.time
-    heard: Callable[["Workspace", Change], None] = _unheard  # told of every change set that is done, whoever did it
-    live: "LiveDocuments | None" = None  # where notes can be opened as shared documents
+    heard: Callable[[Workspace, Change], None] = _unheard  # told of every change set that is done, whoever did it
+    live: LiveDocuments | None = None  # where notes can be opened as shared documents
     shown: ShownVersions | None = None  # the versions this caller was shown last, where that matters
 
-    def by(self, actor: Actor) -> "Workspace":
+    def by(self, actor: Actor) -> Workspace:
         """The same notes, asked for by somebody."""
         return replace(self, actor=actor)
 

@@ -4,20 +4,26 @@ The index stores what was written; which note a link means is decided by `notes/
 SQLite and any later index answer these questions with the same set of answers.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from notewright.notes.excerpts import Excerpt
 from notewright.notes.glob import glob_matcher
-from notewright.notes.links.resolve import Names
-from notewright.notes.model import Heading, Note
+from notewright.notes.links.names import Names
 from notewright.notes.path import NotePath
 from notewright.notes.query import SearchTerms
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from notewright.notes.excerpts import Excerpt
+    from notewright.notes.model import Heading, Note
 
 PathTest = Callable[[str], bool]
 
@@ -45,8 +51,7 @@ class PathGlob:
         return (lambda other: matches(other[start:])) if start else matches
 
 
-@dataclass(frozen=True, slots=True)
-class Visibility:
+class Visibility(NamedTuple):
     """Which paths an answer may hold: a value, so that an index may read it in its own way or far away."""
 
     hide: tuple[str, ...] = ()  # globs; one that fits a folder hides all of it
@@ -93,8 +98,7 @@ def _test(visible: Visibility) -> PathTest | None:
     return test
 
 
-@dataclass(frozen=True, slots=True)
-class Filing:
+class Filing(NamedTuple):
     """One file to be put into the index. `note` is None for attachments and for what cannot be parsed."""
 
     path: NotePath
@@ -118,8 +122,7 @@ class Filed(NamedTuple):
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LinkRow:
+class LinkRow(NamedTuple):
     """One link as written, with where it stands."""
 
     source: NotePath
@@ -144,8 +147,7 @@ class Query(SearchTerms):
     visible: Visibility = EVERYTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Occurrences:
+class Occurrences(NamedTuple):
     """Where the words of a question stand in a note: for each its places in the body and how often in the title, and
     which of them are in its tags."""
 
@@ -173,15 +175,17 @@ class NameMatch(NamedTuple):
     words: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SearchEvidence:
+_NONE: Mapping[int, Any] = MappingProxyType({})
+
+
+class SearchEvidence(NamedTuple):
     """What an index knows for one search. Notes are numbers that hold while the index is `steady`."""
 
     total: int  # notes there are
     by_words: tuple[WordMatches, ...] = ()  # as written, and by stems where a word has other forms; () for no match
-    best_mention: Mapping[int, float] = field(default_factory=dict)  # bm25 of the best sentence that links to a note
-    said: Mapping[int, Mapping[int, int]] = field(default_factory=dict)  # how often which word, by all of them
-    lengths: Mapping[int, int] = field(default_factory=dict)  # of notes, in words
+    best_mention: Mapping[int, float] = _NONE  # bm25 of the best sentence that links to a note
+    said: Mapping[int, Mapping[int, int]] = _NONE  # how often which word, by all of them
+    lengths: Mapping[int, int] = _NONE  # of notes, in words
     names: tuple[NameMatch, ...] = ()
     forms: tuple[str, ...] = ()  # of all words and phrases, in lower case without accents
     any_of: int = 0  # notes with any of the words, counted up to a bound
@@ -212,8 +216,7 @@ def with_parents(own: Mapping[str, int], below: str = "") -> list[tuple[str, int
     return sorted(counts.items())
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """Which notes, in which order: for listings and the dialects' plain searches."""
 
     folder: str = ""
@@ -234,8 +237,7 @@ class Selection:
     visible: Visibility = EVERYTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(NamedTuple):
     done: int
     total: int | None
     building: bool
@@ -243,8 +245,7 @@ class Progress:
     wanting: bool = False  # the index was lost or thrown away: everything must be filed again
 
 
-@dataclass(frozen=True, slots=True)
-class Needles:
+class Needles(NamedTuple):
     """What a text must hold to be worth a look: of every group one member, case ignored. No group: anything."""
 
     groups: tuple[tuple[str, ...], ...] = ()

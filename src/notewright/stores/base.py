@@ -4,11 +4,9 @@ Every implementation passes `tests/stores/test_contract.py`. What is all-or-noth
 engine's business (`engine/changes/commit.py`), written once over `stage`, `write` and `delete`.
 """
 
-import hashlib
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from notewright.errors import Problem
@@ -40,8 +38,7 @@ class UnlistedFile(NamedTuple):
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """A file as it was at one moment."""
 
     data: bytes
@@ -237,7 +234,9 @@ def parents(path: str) -> list[str]:
 
 def version_of(data: bytes) -> Version:
     """The version of bytes kept by a store that versions by content."""
-    return hashlib.sha256(data).hexdigest()
+    from hashlib import sha256  # loads OpenSSL, which a search does not need
+
+    return sha256(data).hexdigest()
 
 
 def make_swap(store: Store, swap: Swap, *, op: OpId, hidden: bool) -> Stored | None:

@@ -40,7 +40,7 @@ def note_summaries(
 
     `prefix` is a path without `.md`: the note of that name and those below it, not `deep` only one step below.
     """
-    asked = replace(chosen, folder=prefix, recursive=deep, folder_note=bool(prefix), visible=ws.access.visibility)
+    asked = chosen._replace(folder=prefix, recursive=deep, folder_note=bool(prefix), visible=ws.access.visibility)
     found, total = _by_birth(ws, asked) if chosen.sort == "created" else listing(ws, asked)
     paths = [filed.path for filed in found]
     tags, types = ws.index.tags_of(paths), ws.index.property_of("type", paths)
@@ -52,7 +52,7 @@ def note_summaries(
 
 def _by_birth(ws: Workspace, asked: Selection) -> tuple[list[Filed], int]:
     """The index does not know what the ledger knows: when a note was first made through us."""
-    found, total = listing(ws, replace(asked, sort="name", limit=None, offset=0))
+    found, total = listing(ws, asked._replace(sort="name", limit=None, offset=0))
     times = created(ws, found)
     found.sort(key=lambda filed: -times[filed.path])
     end = None if asked.limit is None else asked.offset + asked.limit

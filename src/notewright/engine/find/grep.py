@@ -6,7 +6,7 @@ that do not match. Only what matches is cut into lines.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import merge
 from itertools import accumulate, chain, islice
 
@@ -112,7 +112,7 @@ def _accepted(ws: Workspace, asked: Grep, folder: str) -> Visibility:
     """Which paths are looked into."""
     globs = [PathGlob(asked.glob, below=folder, basename=True)] if asked.glob else []
     globs += [PathGlob(asked.path, or_path=True)] if asked.path else []
-    return replace(ws.access.visibility, under=f"{folder}/" if folder else "", globs=tuple(globs))
+    return ws.access.visibility._replace(under=f"{folder}/" if folder else "", globs=tuple(globs))
 
 
 # ---- texts --------------------------------------------------------------------------------------------

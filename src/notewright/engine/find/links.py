@@ -9,7 +9,8 @@ from notewright.engine.indexing.ready import snapshot
 from notewright.engine.workspace import Workspace
 from notewright.index.base import LinkRow, PathTest, Selection
 from notewright.notes.excerpts import Excerpt, sentence_around
-from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Meaning, Names, link_key, meaning, name_keys, slug_key
+from notewright.notes.links.names import Names
+from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Meaning, link_key, meaning, name_keys, slug_key
 from notewright.notes.path import NotePath, without_md
 
 T = TypeVar("T")

@@ -1,8 +1,9 @@
 """Searching: from the words a person typed to ranked sections."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from heapq import nlargest
+from typing import NamedTuple
 
 from notewright.engine.find.ranking import Ranking, neighbour_scores, rank, spread
 from notewright.engine.find.snippets import pattern_of, shown_section
@@ -20,8 +21,7 @@ SPREADING = 30  # so many of the best share with their neighbours
 STRANGERS = 10  # so many notes without any of the words may come in by their neighbours
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     path: NotePath
     title: str
     score: float
@@ -32,8 +32,7 @@ class Hit:
     marks: tuple[tuple[int, int], ...] = ()  # where in the snippet the words are
 
 
-@dataclass(frozen=True, slots=True)
-class Hits:
+class Hits(NamedTuple):
     items: tuple[Hit, ...]
     total: int  # notes that hold any of the words and meet the conditions (counted up to a bound)
     with_all: int  # notes that hold them all
@@ -62,7 +61,7 @@ def _search(index: Index, query: Query) -> Hits:
     loosely = find(index, replace(query, phrases=()))
     first = {hit.path for hit in found.items}
     more = [hit for hit in loosely.items if hit.path not in first][: query.limit - len(found.items)]
-    return replace(loosely, items=(*found.items, *more))
+    return loosely._replace(items=(*found.items, *more))
 
 
 def _is_sentence(query: Query) -> bool:

@@ -10,8 +10,10 @@ LENGTH = 200  # characters of a snippet, wide ones counted twice
 LINES = 400  # of a section that are looked at
 LONGEST_LINE = 20_000
 FEW_WORDS = 4  # that are quicker to find one by one; of more the pattern takes longer to make
-_WIDE = re.compile("[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60]")
-_CJK = re.compile("[\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
+# Compiled by `re` when a text is first looked at that may have one: either takes longer than to open the index.
+_WIDE = "[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60]"
+_CJK = "[\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff]"
+_MAY_BE_WIDE = re.compile(rb"[\xe1\xe3-\xef]|\xe2[\xba-\xbf]")  # in UTF-8: what begins U+1000 to U+1FFF, U+2E80 and up
 
 Marks = tuple[tuple[int, int], ...]
 
@@ -19,13 +21,21 @@ Marks = tuple[tuple[int, int], ...]
 def pattern_of(forms: Iterable[str]) -> re.Pattern[str] | None:
     """Finds these words in folded text; pairs of CJK characters anywhere, other words whole."""
     words = sorted(set(forms), key=len, reverse=True)
-    pairs = [re.escape(word) for word in words if _CJK.search(word)]
-    whole = [re.escape(word) for word in words if not _CJK.search(word)]
+    pairs = [re.escape(word) for word in words if _has_cjk(word)]
+    whole = [re.escape(word) for word in words if not _has_cjk(word)]
     if len(whole) <= FEW_WORDS:  # what may not stand before it is said after the word: letters are found much quicker
         sources = [rf"{word}(?<![^\W_]{word})(?![^\W_])" for word in whole]
     else:
         sources = [rf"(?<![^\W_])(?:{'|'.join(whole)})(?![^\W_])"]
     return re.compile("|".join(sources + pairs)) if words else None
+
+
+def _may_be_wide(text: str) -> bool:
+    return not text.isascii() and _MAY_BE_WIDE.search(text.encode(errors="replace")) is not None
+
+
+def _has_cjk(text: str) -> bool:
+    return _may_be_wide(text) and re.search(_CJK, text) is not None
 
 
 def folded(text: str) -> str:
@@ -109,13 +119,13 @@ def _words_in_each(lines: Sequence[str], pattern: re.Pattern[str]) -> list[int]:
 
 
 def width(text: str) -> int:
-    return len(text) if text.isascii() else len(text) + len(_WIDE.findall(text))
+    return len(text) + (len(re.findall(_WIDE, text)) if _may_be_wide(text) else 0)
 
 
 def _window(line: str, pattern: re.Pattern[str] | None) -> str:
     if width(line) <= LENGTH:
         return line
-    room = LENGTH // 2 if _CJK.search(line) else LENGTH
+    room = LENGTH // 2 if _has_cjk(line) else LENGTH
     start = _densest(line, pattern, room)
     end = min(len(line), start + room)
     start = max(0, end - room)
@@ -150,5 +160,5 @@ def _marks(text: str, pattern: re.Pattern[str] | None) -> Marks:
             marks[-1] = (marks[-1][0], max(end, marks[-1][1]))
         else:
             marks.append((start, end))
-        at = start + 1 if _CJK.match(found[0]) else end
+        at = start + 1 if _has_cjk(found[0][0]) else end
     return tuple(marks)

@@ -1,7 +1,6 @@
 """What the store can tell before the index is there: which files, where, how large and how old; not what they say."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import islice
 from stat import S_ISREG
 
@@ -21,7 +20,7 @@ _ORDERS: dict[str, Callable[[Entry], tuple[object, ...]]] = {
 
 def can_select(selection: Selection) -> bool:
     """Does a selection ask for nothing but names, places, sizes and times?"""
-    known = replace(selection, tags=(), prefix_words=(), tag_tree=None, problem=None, suffixes=(), folder_note=False)
+    known = selection._replace(tags=(), prefix_words=(), tag_tree=None, problem=None, suffixes=(), folder_note=False)
     return selection.sort in _ORDERS and selection == known
 
 

@@ -4,8 +4,8 @@ import logging
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 
+from notewright.engine.indexing.difference import LATER
 from notewright.engine.workspace import Workspace
 from notewright.errors import Forbidden, NotFound, Problem
 from notewright.index.base import Filing, Index
@@ -18,7 +18,6 @@ BIGGEST_PARSED = 32 << 20  # a larger "note" is listed and read, not parsed or s
 BATCH = 200  # files in one transaction
 LARGE = 256 << 10  # bytes; a larger note is filed by its name first, and read when all others are filed
 TOGETHER_BYTES = 1 << 20  # of parsed notes that are held in memory before they are filed
-LATER = "it is large and not indexed yet: only its name is known"
 COSTLY = "it holds too much to index: it is found by its name and words, its links, tags and headings are not known"
 
 
@@ -151,7 +150,7 @@ def file_paths(
             drop += [path] if locked or known is not None else []
         else:
             put.append(fresh)
-            done.append(replace(fresh, note=None))
+            done.append(fresh._replace(note=None))
             size += fresh.size if fresh.note else 0
             if size > TOGETHER_BYTES:
                 _file(store, index, before, put, drop, locked)

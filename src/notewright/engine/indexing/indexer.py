@@ -8,11 +8,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
+from notewright.engine.indexing.difference import FEW, LATER, IndexDifference, plan
 from notewright.engine.indexing.filing import (
     BATCH,
-    LATER,
     batches,
     file_large,
     file_paths,
@@ -31,48 +30,13 @@ from notewright.stores.base import Entry, Store
 
 log = logging.getLogger(__name__)
 
-FRESH_GRAIN_NS = (
-    2_000_000_000  # an edit within the clock's grain of the walk would be missed: such files are read again
-)
 BUILD_FROM = 500  # so many changed files are worth a whole new index
-FEW = 10  # below this a vault may shrink as it likes
 LOOK_AGAIN_SECONDS = 300.0
 TAKE_OVER_SECONDS = 0.2
 WATCH_SECONDS = 10.0  # how long a watch may take to begin before everything is looked at without it, and once more then
 DAY_SECONDS = 86_400.0
 PLAN_SECONDS = 3.0  # how long a plan that needs every link waits for an index that is behind
 LOST_SECONDS = 10.0  # how long a vanished third must stay vanished before it is believed
-
-
-@dataclass(frozen=True, slots=True)
-class IndexDifference:
-    """What must be filed and dropped for the index to equal the store."""
-
-    file: tuple[Entry, ...]
-    drop: tuple[str, ...]
-    seen: int
-    known: int
-
-    @property
-    def implausible(self) -> bool:
-        """The root turned empty or lost a third of its notes at once: a mount that went away looks like this."""
-        return self.known >= FEW and (self.seen == 0 or len(self.drop) * 3 > self.known)
-
-
-def plan(entries: Iterable[Entry], known: Mapping[str, str], now_ns: int | None) -> IndexDifference:
-    """Compare a listing with the index's stamps. Without a time the stamps are no times either, and always tell."""
-    file: list[Entry] = []
-    left = dict(known)
-    seen = 0
-    for entry in entries:
-        if entry.kind == "folder":
-            continue
-        seen += 1
-        stamp = left.pop(entry.path, None)
-        is_recent = now_ns is not None and now_ns - entry.modified_ns < FRESH_GRAIN_NS
-        if stamp != entry.stamp or is_recent:
-            file.append(entry)
-    return IndexDifference(tuple(file), tuple(left), seen, len(known))
 
 
 class Indexer:

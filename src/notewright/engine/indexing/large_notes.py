@@ -4,7 +4,8 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 
-from notewright.engine.indexing.filing import BIGGEST_PARSED, COSTLY, LARGE, LATER
+from notewright.engine.indexing.difference import LATER
+from notewright.engine.indexing.filing import BIGGEST_PARSED, COSTLY, LARGE
 from notewright.engine.workspace import Workspace
 from notewright.errors import Indexing
 from notewright.index.base import Filed, Index, Selection

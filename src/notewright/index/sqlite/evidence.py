@@ -7,7 +7,7 @@ Common words cost most and tell least. So the rarest words choose who is looked 
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import apsw
@@ -16,7 +16,6 @@ from notewright.index.base import EVERYTHING, NameMatch, Occurrences, Query, Sea
 from notewright.index.sqlite.queries import names_like
 from notewright.index.sqlite.schema import ALIAS, ALIASED, BODY, MARK, NAME, TAG, TITLE, TITLED, Connection
 from notewright.index.sqlite.vocabulary import QueryWord, Vocabulary, near_spellings
-from notewright.notes.links.resolve import PlainNames, resolve
 from notewright.notes.model import tag_key
 from notewright.notes.path import NotePath, path_key
 from notewright.notes.query import has_property
@@ -42,7 +41,7 @@ def gather_evidence(con: Connection, vocabulary: Vocabulary, query: Query, depth
     if terms:
         found = found_by(con, terms, query.question, total, accepts, depth, narrow)
         any_of, all_of = _counts(con, terms, words, accepts)
-        return replace(found, forms=forms, any_of=any_of, all_of=all_of, meets=meets)
+        return found._replace(forms=forms, any_of=any_of, all_of=all_of, meets=meets)
     if words or meets is None:
         return SearchEvidence(total, nearest=_nearest(con, vocabulary, query, words, accepts))
     newest = con.rows(
@@ -396,6 +395,8 @@ def _linked_notes(con: Connection, rows: list[_Written]) -> set[int]:
 
 def _resolved(con: Connection, target: str, source: NotePath, files: list[int]) -> set[int]:
     """Of several notes of one name the one the link means."""
+    from notewright.notes.links.resolve import PlainNames, resolve
+
     rows = con.rows("select id, path from files where id in (select value from json_each(?))", (json.dumps(files),))
     paths = {NotePath(path): note for note, path in rows}
     chosen = resolve(target, source, PlainNames(paths))

@@ -12,7 +12,6 @@ import contextlib
 import functools
 import json
 import os
-import secrets
 import shutil
 import threading
 import time
@@ -102,7 +101,7 @@ class Generations:
 
     def fresh(self) -> Path:
         """The place of a new generation."""
-        place = self.folder / f"g-{secrets.token_hex(6)}"
+        place = self.folder / f"g-{os.urandom(6).hex()}"
         self.folder.mkdir(parents=True, exist_ok=True)
         place.mkdir(mode=0o700)  # it holds the texts of the notes
         return place
@@ -110,7 +109,7 @@ class Generations:
     def point(self, place: Path) -> None:
         """From now on this generation answers, in every process. Only behind the gate."""
         (place / "answered").touch()
-        link = self.folder / f"next-{secrets.token_hex(6)}"
+        link = self.folder / f"next-{os.urandom(6).hex()}"
         link.symlink_to(place.name)
         os.replace(link, self._pointer)
         self._sweep(place)

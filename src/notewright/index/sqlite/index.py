@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from notewright.index.base import (
     EVERYTHING,
@@ -19,14 +19,14 @@ from notewright.index.base import (
     SearchEvidence,
     Visibility,
 )
-from notewright.index.sqlite import _copy, evidence, queries
+from notewright.index.sqlite import evidence, queries
 from notewright.index.sqlite._folder_counts import FolderCounts
-from notewright.index.sqlite.build import building
 from notewright.index.sqlite.connections import IndexConnections
-from notewright.index.sqlite.grep_candidates import candidates, read_bodies
-from notewright.index.sqlite.rows import Row, put, row_of
 from notewright.index.sqlite.schema import VERSION, Connection
 from notewright.index.sqlite.vocabulary import Vocabulary
+
+if TYPE_CHECKING:  # a question loads nothing of what fills an index
+    from notewright.index.sqlite.rows import Row
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -76,6 +76,8 @@ class SqliteIndex:
     # ---- filing ---------------------------------------------------------------------------------------
 
     def file(self, filings: Iterable[Filing], *, drop: Iterable[str] = ()) -> None:
+        from notewright.index.sqlite.rows import row_of
+
         rows, dropped = [row_of(filing) for filing in filings], list(drop)
         if rows or dropped:
             self._write(lambda con: _file(con, rows, dropped))
@@ -91,12 +93,23 @@ class SqliteIndex:
         self._write(lambda con: con.rows(f"update meta set value=0 where key='wanting' and {this}", (name,)))
 
     def rebuilding(self, total: int) -> AbstractContextManager[Build]:
+        from notewright.index.sqlite.build import building
+
         return building(self._connections.places, self._write, total)
 
+    def edition(self) -> IndexEdition:
+        from notewright.index.sqlite import _copy
+
+        return self.ask(_copy.edition)
+
     def copied(self) -> AbstractContextManager[tuple[Path, IndexEdition]]:
+        from notewright.index.sqlite import _copy
+
         return _copy.copied(self._connections.places)
 
     def installing(self, total: int) -> AbstractContextManager[Path]:
+        from notewright.index.sqlite import _copy
+
         return _copy.installing(self._connections.places, total)
 
     # ---- questions ------------------------------------------------------------------------------------
@@ -125,7 +138,6 @@ class SqliteIndex:
     notes = _question(queries.notes)
     neighbours = _question(evidence.neighbours)
     degrees = _question(evidence.degrees)
-    edition = _question(_copy.edition)
 
     def subfolders(self, folder: str, visible: Visibility = EVERYTHING) -> Sequence[tuple[str, int]]:
         return self.ask(lambda con: self._folder_counts.inside(con, folder, visible))
@@ -134,6 +146,8 @@ class SqliteIndex:
         return self.ask(lambda con: evidence.gather_evidence(con, self._words(con), query, depth, narrow))
 
     def bodies(self, needles: Needles, folder: str = "", visible: Visibility = EVERYTHING) -> Iterator[list[Body]]:
+        from notewright.index.sqlite.grep_candidates import candidates, read_bodies
+
         notes = self.ask(lambda con: candidates(con, self._words(con), needles, folder, visible))
         for start in range(0, len(notes), READ_AT_ONCE):
             batch, size = list[Body](), 0
@@ -154,7 +168,9 @@ class SqliteIndex:
         return known[1]
 
 
-def _file(con: Connection, rows: Sequence[Row], dropped: Sequence[str]) -> None:
+def _file(con: Connection, rows: Sequence["Row"], dropped: Sequence[str]) -> None:
+    from notewright.index.sqlite.rows import put
+
     put(con, rows, dropped)
     paths = [*(str(row.file[0]) for row in rows), *dropped]
     if len(paths) > 1:  # the serial counts files; one is counted with the transaction

@@ -4,12 +4,10 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from difflib import SequenceMatcher
 from typing import Any
 
 from notewright.index.base import EVERYTHING, Filed, IndexedNote, LinkRow, Selection, Visibility, with_parents
 from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection
-from notewright.notes.excerpts import NO_LINE, line_around
 from notewright.notes.model import Heading, tag_key
 from notewright.notes.path import NotePath, path_key
 from notewright.notes.words import index_words
@@ -103,6 +101,8 @@ def slugged(con: Connection, slug: str) -> list[NotePath]:
 def names_like(con: Connection, key: str, limit: int = 200, visible: Visibility = EVERYTHING) -> list[NotePath]:
     """Names that share most runs of three letters with the key, then those most alike as a whole. A name that may not
     be seen takes nobody's place."""
+    from difflib import SequenceMatcher
+
     runs = list(dict.fromkeys(key[at : at + 3] for at in range(max(1, len(key) - 2))))[:24]
     some = runs[:: max(1, (len(runs) - 1) // 4)]  # far enough apart that one slip leaves most of them
     shared = " + ".join("(instr(n.key, ?) > 0)" for _ in runs)
@@ -266,6 +266,8 @@ def links_toward(con: Connection, keys: Sequence[str], *, lines: bool = True) ->
 
 def _links(con: Connection, sql: str, values: Iterable[object], *, lines: bool = True) -> list[LinkRow]:
     """Rows with the lines they stand in, cut from the texts: a line kept with each link would double the index."""
+    from notewright.notes.excerpts import NO_LINE, line_around
+
     rows = list(con.rows(sql, values))
     found: list[LinkRow] = []
     texts: dict[int, str] = {}

@@ -5,8 +5,7 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
+from typing import NamedTuple
 
 from notewright.index.sqlite.schema import Connection
 from notewright.notes.words import index_words
@@ -16,8 +15,7 @@ MOST_PAIRS = 30  # for a single CJK character, which stands in many
 _LATIN = re.compile(r"[a-z]+")
 
 
-@dataclass(frozen=True, slots=True)
-class QueryWord:
+class QueryWord(NamedTuple):
     """A word of a question: its forms in the notes, and in how many notes they are."""
 
     word: str
@@ -141,6 +139,8 @@ def near_spellings(con: Connection, vocabulary: Vocabulary, words: Sequence[str]
                          (json.dumps(_one_away(word)),))  # fmt: skip
         close = sorted((form for (form,) in known), key=lambda form: -notes_with(con, form))
         if not close and len(word) > 3:
+            from difflib import get_close_matches
+
             alike = words_with(vocabulary.joined(con), "\n" + word[:3], 2_000)
             close = get_close_matches(word, alike, n=3, cutoff=0.7)
         found.update(dict.fromkeys(close[:3]))

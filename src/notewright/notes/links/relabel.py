@@ -7,8 +7,9 @@ from itertools import groupby
 from notewright.errors import Exists, Invalid
 from notewright.notes.edits.sections import section_of
 from notewright.notes.edits.splices import Splice, spliced
+from notewright.notes.links.names import Names
 from notewright.notes.links.rename import Rewritten, as_written
-from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Names, resolve
+from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, resolve
 from notewright.notes.links.syntax import definition_end, destination, is_reference
 from notewright.notes.model import Link, Note, tag_key
 from notewright.notes.parse.headings import find_section, heading_key

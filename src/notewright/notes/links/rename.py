@@ -15,7 +15,8 @@ from posixpath import relpath
 from notewright.errors import Exists, Invalid, NotFound
 from notewright.notes.edits.splices import Splice, spliced
 from notewright.notes.edits.yaml import yaml_item
-from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Names, link_key, name_keys, resolve
+from notewright.notes.links.names import Names
+from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, link_key, name_keys, resolve
 from notewright.notes.links.syntax import is_reference
 from notewright.notes.model import Link, Note
 from notewright.notes.parse.parser import parse

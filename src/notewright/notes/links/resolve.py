@@ -10,28 +10,12 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
+from notewright.notes.links.names import Names
 from notewright.notes.model import Note
 from notewright.notes.path import NotePath, path_key, with_md, without_md
 
 _NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
-
-
-class Names(Protocol):
-    """What is there to be linked to. Keys are made by `link_key`, `path_key` and `slug_key`."""
-
-    def bearing(self, key: str) -> Sequence[NotePath]:
-        """Every path whose last segment, with or without `.md`, has this key."""
-
-    def aliased(self, key: str) -> Sequence[NotePath]:
-        """Every note with an alias of this key."""
-
-    def titled(self, key: str) -> Sequence[NotePath]:
-        """Every note with a title of this key."""
-
-    def slugged(self, slug: str) -> Sequence[NotePath]:
-        """Every note that bears this slug: by its path first, then by alias, by title, by its last segment."""
 
 
 @dataclass(frozen=True, slots=True)

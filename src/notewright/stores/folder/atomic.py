@@ -19,9 +19,8 @@ from notewright.stores.folder import exchange
 from notewright.stores.folder.leftovers import Leftover, Leftovers
 from notewright.stores.folder.listing import file_entry, stamp_of
 from notewright.stores.folder.lock import Alone
-from notewright.stores.folder.paths import FOLDER, READ, Root
+from notewright.stores.folder.paths import FOLDER, PREFIX, READ, Root
 from notewright.stores.folder.temp_names import (
-    PREFIX,
     TempName,
     copy_metadata,
     digest,

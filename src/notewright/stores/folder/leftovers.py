@@ -23,8 +23,8 @@ from notewright.notes.path import NotePath
 from notewright.stores.base import Version
 from notewright.stores.folder.exchange import put_back
 from notewright.stores.folder.lock import Alone
-from notewright.stores.folder.paths import FOLDER, READ, Root, exists
-from notewright.stores.folder.temp_names import PREFIX, TempName, digest, lease, name_digest, take_out
+from notewright.stores.folder.paths import FOLDER, PREFIX, READ, Root, exists
+from notewright.stores.folder.temp_names import TempName, digest, lease, name_digest, take_out
 
 log = logging.getLogger(__name__)
 LOOKS = (0.05, 0.4, 1.5)  # seconds after the swap; after the last it goes

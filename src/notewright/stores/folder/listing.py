@@ -12,8 +12,7 @@ from typing import Literal
 from notewright.errors import NotFound
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, UnlistedFile
-from notewright.stores.folder.paths import FOLDER, Root, refusal
-from notewright.stores.folder.temp_names import PREFIX
+from notewright.stores.folder.paths import FOLDER, PREFIX, Root, refusal
 
 # What `NotePath.parse` refuses in a name that exists: control characters, backslashes, bytes that are not UTF-8.
 _UNSPEAKABLE = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")

@@ -9,9 +9,9 @@ by trying on the folder itself: kernels, seccomp filters and file systems differ
 import ctypes
 import errno
 import os
-import platform
 import re
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ from notewright.errors import Busy, Forbidden, NoSpace, NotFound, Problem, Unava
 READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO must not hang us
 FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
 LAY = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+PREFIX = ".notewright-"  # of temp files
 MAX_LINKS = 40
 MAX_PATH = 4095
 
@@ -282,8 +283,8 @@ def _rename(folder: int, name: str, to_folder: int, to: str, flags: int) -> None
     arguments = folder, os.fsencode(name), to_folder, os.fsencode(to)
     if hasattr(_libc, "renameat2"):
         failed = _libc.renameat2(*arguments, flags)
-    elif platform.machine() in _RENAMEAT2 and platform.system() == "Linux":
-        failed = _syscall(_RENAMEAT2[platform.machine()], *arguments, flags)
+    elif os.uname().machine in _RENAMEAT2 and sys.platform == "linux":
+        failed = _syscall(_RENAMEAT2[os.uname().machine], *arguments, flags)
     elif hasattr(_libc, "renameatx_np"):  # macOS: the same two ideas, other numbers
         failed = _libc.renameatx_np(*arguments, {_NOREPLACE: 4, _EXCHANGE: 2}[flags])
     else:

@@ -12,7 +12,6 @@ import unicodedata
 
 from notewright.notes.path import path_key
 from notewright.stores.folder.paths import Root
-from notewright.stores.folder.temp_names import temp_name
 
 _SWAPPED = str.maketrans(string.ascii_letters, string.ascii_letters.swapcase())
 _SURE_NS = (
@@ -80,6 +79,8 @@ class Spelling:
         if name not in os.listdir(folder):  # a kernel that takes both for one file has done nothing
             # A file between two names is hidden, and its bytes are in the ledger; a folder stays to be seen.
             is_folder = stat.S_ISDIR(os.lstat(twin, dir_fd=folder).st_mode)
+            from notewright.stores.folder.temp_names import temp_name
+
             between = f"{name} (being renamed)" if is_folder else str(temp_name(name, "respell"))
             os.rename(twin, between, src_dir_fd=folder, dst_dir_fd=folder)
             os.rename(between, name, src_dir_fd=folder, dst_dir_fd=folder)

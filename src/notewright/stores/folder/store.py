@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from notewright.errors import Busy, Conflict, Exists, NotFound, Problem, Unavailable
 from notewright.notes.path import NotePath
@@ -30,12 +31,12 @@ from notewright.stores.base import (
     swap_in_order,
     version_of,
 )
-from notewright.stores.folder import exchange, listing
-from notewright.stores.folder.atomic import AtomicWriter
-from notewright.stores.folder.paths import Abilities, Root, leads_nowhere, refusal
+from notewright.stores.folder import listing
+from notewright.stores.folder.paths import PREFIX, Abilities, Root, leads_nowhere, refusal
 from notewright.stores.folder.spelling import Spelling
-from notewright.stores.folder.temp_names import PREFIX
-from notewright.stores.folder.watch import watch
+
+if TYPE_CHECKING:  # who only reads loads nothing of writing and watching
+    from notewright.stores.folder.atomic import AtomicWriter
 
 PATIENCE_S = 2.0  # a file that is not still, or just became empty, is waited for no longer than this
 _PAUSE_S = 0.01
@@ -51,7 +52,8 @@ class FolderStore:
     def __init__(self, root: Path, *, able: Abilities | None = None) -> None:
         self._root = Root(os.fspath(root), able or Abilities())
         self.identity = f"{self._root.device:x}-{self._root.inode:x}"
-        self._writing = AtomicWriter(self._root)
+        self._writer: AtomicWriter | None = None
+        self._making_writer = threading.Lock()
         self._spelling = Spelling(self._root)
         self._oddities: tuple[UnlistedFile, ...] = ()
         self._closed = False
@@ -63,7 +65,8 @@ class FolderStore:
         walk = listing.Walk(self._root)
         yield from walk.files()
         self._oddities = tuple(walk.odd)
-        self._writing.clear_up_later(walk.strays)
+        if walk.strays:
+            self._writing.clear_up_later(walk.strays)
 
     def oddities(self) -> tuple[UnlistedFile, ...]:
         return self._oddities
@@ -136,6 +139,15 @@ class FolderStore:
 
     # Changing it
 
+    @property
+    def _writing(self) -> "AtomicWriter":
+        """Made when something is first written."""
+        from notewright.stores.folder.atomic import AtomicWriter
+
+        with self._making_writer:
+            self._writer = self._writer or AtomicWriter(self._root)
+            return self._writer
+
     def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
         with self._inside(path, hidden, writing=True) as root:
             self._writing.stage(root, path, data, op)
@@ -188,6 +200,8 @@ class FolderStore:
         for taken in (path, *parents(path)):
             if not self._spelling.is_exact(root, taken) and self._is_reached(root, NotePath(taken)):
                 if seen is not None:
+                    from notewright.stores.folder import exchange
+
                     raise exchange.changed(path, None)
                 raise Exists(f"{taken} is there in another spelling", hint="use the name as it is", path=taken)
 
@@ -219,6 +233,8 @@ class FolderStore:
 
     def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
         self._check(None)
+        from notewright.stores.folder.watch import watch
+
         return watch(self._root, stop, self.healthy)
 
     def full_path(self, path: NotePath) -> str:
@@ -237,7 +253,8 @@ class FolderStore:
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._writing.close()
+            if self._writer is not None:
+                self._writer.close()
 
     @contextmanager
     def _inside(self, path: NotePath | None, hidden: bool = False, *, writing: bool = False) -> Iterator[int]:

@@ -25,9 +25,8 @@ import time
 from dataclasses import dataclass, replace
 
 from notewright.stores.base import OpId, Version, version_of
-from notewright.stores.folder.paths import LAY, READ
+from notewright.stores.folder.paths import LAY, PREFIX, READ
 
-PREFIX = ".notewright-"
 NOTHING = "0" * 12  # the place of a version where there is none
 _PIECE_BYTES = 1 << 16  # read at a time: a buffer is made for each
 _STRANGER_S = 60.0  # what a process of another container or machine laid is left alone for so long
