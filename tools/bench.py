@@ -252,6 +252,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="rows whose name holds this; then nothing is written")
     parser.add_argument("--no-write", action="store_true", help="leave docs/bench.md as it is")
     asked = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # as installed: our modules are compiled once, as all others are
     old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     before, parts = figures_of(old), kept_parts(old)
     fresh: dict[str, str] = {}
