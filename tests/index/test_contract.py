@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,7 +90,7 @@ def test_counts_are_of_notes_other_files_and_bytes(index: Index) -> None:
     assert index.count() == (5, 1)
     files, size = index.usage()
     assert files == 6 and size > 300
-    index.file([replace(filing("Projects/plan.png"), stamp="later", size=1_003)])
+    index.file([filing("Projects/plan.png")._replace(stamp="later", size=1_003)])
     assert index.usage() == (6, size + 1_000)
     index.file([filing("New.md", "four")], drop=["Projects/plan.png", "never there.md"])
     assert index.usage() == (6, size - 3 + 4)
