@@ -1,7 +1,6 @@
 """Whose turn it is among many calls."""
 
 import asyncio
-import json
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,8 @@ import pytest
 from notewright.accounts.limits import MemoryRateLimits
 from notewright.config.load import Config
 from notewright.errors import Limited
-from notewright.server.concurrency_limits import ConcurrencyLimits, refused
+from notewright.server.concurrency_limits import ConcurrencyLimits
+from notewright.surfaces.base import rate_limited
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -191,8 +191,6 @@ def test_workers_share_what_may_run_at_once_but_for_the_twenty_of_every_client(
 
 def test_a_refusal_says_when_to_come_back() -> None:
     problem = Limited("6000 calls per minute are used up", retry_after=7, limit=6000, window=60, name="minute")
-    response = refused(problem, 5)
-    assert response.status_code == 429 and response.headers["retry-after"] == "7"
-    told = json.loads(bytes(response.body))
-    assert told["id"] == 5 and told["error"]["code"] == -32004
-    assert told["error"]["data"] == {"retryAfter": 7, "limit": 6000, "window": "minute"}
+    error = rate_limited(problem, str(problem))
+    assert error.status == 429 and error.headers == {"Retry-After": "7"} and error.code == -32004
+    assert error.data == {"retryAfter": 7, "limit": 6000, "window": "minute"}

@@ -171,7 +171,6 @@ class Site:
             cookies=cookies,
             public_url=config["http.public_url"],
             limiter=self.traffic,
-            told=self.operations.told,
         )
         turns = ConcurrencyLimits.of(config, self.traffic)
         live, connections = self._live(turns)

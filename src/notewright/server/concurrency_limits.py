@@ -1,4 +1,4 @@
-"""Whose turn it is: how many calls of one caller run at once over HTTP, and how many they may make in a minute.
+"""How many calls of one caller run at once over HTTP, and how many they may make in a minute.
 
 One caller who asks for everything at once must not take all threads from the others: beyond some, their calls wait in
 line, and beyond many they are refused. Surfaces that have call limits of their own are not counted here a second time.
@@ -9,14 +9,10 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from starlette.responses import JSONResponse, Response
-
 from notewright.accounts.limits import Window
 from notewright.config.load import Config
 from notewright.errors import Limited
-from notewright.mcp import wire_format
-from notewright.server import request_context
-from notewright.surfaces.base import RATE_LIMITED, Limiter
+from notewright.surfaces.base import Limiter
 
 LEAST = 20  # calls at once that every client may have
 WAITING = 256  # calls of one caller that may stand in line
@@ -87,12 +83,3 @@ class ConcurrencyLimits:
         line.running -= running
         if not line.waiting and not line.running:
             self._lines.pop(caller, None)
-
-
-def refused(problem: Limited, request: int | str | None) -> Response:
-    """429, in the words of JSON-RPC."""
-    request_context.refuse("rate")
-    wait = problem.details["retry_after"]
-    told = {"retryAfter": wait, "limit": problem.details["limit"], "window": problem.details["name"]}
-    error = wire_format.error(RATE_LIMITED, f"Rate limit exceeded: {problem}", told)
-    return JSONResponse({"jsonrpc": "2.0", "id": request, "error": error}, 429, {"Retry-After": str(wait)})

@@ -5,7 +5,6 @@ each other's answers. What a dialect needs of sessions is minted, checked and en
 """
 
 import contextlib
-import json
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -46,7 +45,6 @@ from notewright.server.auth.authenticate import (
 )
 from notewright.server.auth.revalidate import Revalidation
 from notewright.server.concurrency_limits import ConcurrencyLimits
-from notewright.server.concurrency_limits import refused as too_many
 from notewright.server.fast_path import FastPathCalls
 from notewright.server.host_check import HostCheck
 from notewright.server.listen.trusted_proxies import Proxies
@@ -54,13 +52,15 @@ from notewright.server.ops.operations import Operations
 from notewright.server.request_body import DisconnectWatch, RequestBody, Turn, again, nothing_more, read_body
 from notewright.server.request_log import RequestLog
 from notewright.server.sessions import Sessions
-from notewright.surfaces.base import INVALID_PARAMS, INVALID_REQUEST, RpcError, Session, Surface
+from notewright.surfaces.base import INVALID_PARAMS, INVALID_REQUEST, RpcError, Session, Surface, rate_limited
 
 MOST_BYTES = 64 << 20  # of one request
 SESSION = "mcp-session-id"
 MEDIA_TYPES = (b"content-type", b"accept")  # headers in which case means nothing
 CALLER = "notewright.caller"  # where in the ASGI scope
 STAYS = "notewright.stays"  # and where
+NO_HEADER = RpcError(INVALID_REQUEST, "Missing mcp-session-id header", status=400)
+NO_SESSION = RpcError(INVALID_REQUEST, "Session not found", status=404)
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,9 @@ class _Served:
                 asked = await read_body(scope, receive, turn, place)
                 await self._answer(asked, turn, library, user, scope, receive, send)
         except Limited as problem:
-            await too_many(problem, request_id(asked.message) if asked else None)(scope, receive, send)
+            request_context.refuse("rate")
+            error = rate_limited(problem, f"Rate limit exceeded: {problem}")
+            await _refusal(error, request_id(asked.message) if asked else None)(scope, receive, send)
 
     async def _answer(
         self, asked: RequestBody, turn: Turn, library: Library, user: str, scope: Scope, receive: Receive, send: Send
@@ -257,8 +259,8 @@ class _Served:
         if scope["method"] != "POST":
             return await self._other(scope["method"], sessions_of, Headers(scope=scope))(scope, receive, send)
         if flaw := flaw_in(asked.message):
-            refused = _refusal(400 if asked.modern else 200, flaw, request_id(asked.message), INVALID_PARAMS)
-            return await refused(scope, receive, send)
+            flawed = RpcError(INVALID_PARAMS, flaw, status=400 if asked.modern else 200)
+            return await _refusal(flawed, request_id(asked.message))(scope, receive, send)
         session, minted = self._session(asked, sessions_of)
         if isinstance(session, Response):
             return await session(scope, receive, send)
@@ -298,24 +300,25 @@ class _Served:
             return JSONResponse({"error": "use POST"}, 405, {"Allow": "POST, DELETE"})
         token = headers.get(SESSION)
         if token is None:
-            return _refusal(400, "Missing mcp-session-id header")
-        return Response(status_code=204) if self._sessions.end(sessions_of, token) else _no_session()
+            return _refusal(NO_HEADER)
+        return Response(status_code=204) if self._sessions.end(sessions_of, token) else _refusal(NO_SESSION)
 
     def _session(self, asked: RequestBody, scope: str) -> tuple[Session | Response, str | None]:
         """The session a request belongs to, with its id if it is new; or why there is none."""
-        name, token = client_name(_dict(asked.message)), asked.headers.get(SESSION)
+        name = client_name(asked.message if isinstance(asked.message, dict) else {})
+        token, request = asked.headers.get(SESSION), request_id(asked.message)
         if asked.modern:
             return (self._sessions.of_client(scope, name) if name else Session()), None
         if asked.message is not None and not is_message(asked.message):
-            return _refusal(400, "Invalid Request", request_id(asked.message)), None
+            return _refusal(RpcError(INVALID_REQUEST, "Invalid Request", status=400), request), None
         if asked.method == "initialize":
             minted = self._sessions.open(scope, name)
             return self._sessions.find(scope, minted) or Session(name), minted
         found = self._sessions.find(scope, token) if token is not None else None
         if found is None and token is not None and (self._required or self._sessions.ours(scope, token)):
-            return _no_session(request_id(asked.message)), None
+            return _refusal(NO_SESSION, request), None
         if found is None and self._required:
-            return _refusal(400, "Missing mcp-session-id header", request_id(asked.message)), None
+            return _refusal(NO_HEADER, request), None
         if found is not None and asked.method == "notifications/initialized":
             found.initialized = True
         return found or Session(), None
@@ -331,17 +334,9 @@ def _caller(context: ServerRequestContext[Any, Any]) -> ClientConnection:
     return caller
 
 
-def _dict(message: Any) -> dict[str, Any]:
-    return message if isinstance(message, dict) else {}
-
-
-def _refusal(status: int, words: str, request: int | str | None = None, code: int = INVALID_REQUEST) -> Response:
-    error = wire_format.error(code, words)
-    return JSONResponse({"jsonrpc": "2.0", "id": request, "error": error}, status)
-
-
-def _no_session(request: int | str | None = None) -> Response:
-    return _refusal(404, "Session not found", request)
+def _refusal(error: RpcError, request: int | str | None = None) -> Response:
+    told = wire_format.error(error.code, error.message, error.data)
+    return JSONResponse({"jsonrpc": "2.0", "id": request, "error": told}, error.status or 200, error.headers)
 
 
 def _takes_streams(scope: Scope) -> bool:
@@ -373,16 +368,9 @@ class _Reply:
             self.start = {**message, "headers": [*message["headers"], *added]}
         elif self.refused is not None and self.start is not None:
             self.start, self.done = None, True
-            await self._refuse(self.refused)
+            await _refusal(self.refused, self.request)({"type": "http"}, nothing_more, self.out)
         elif not self.done:
             if self.start is not None:
                 await self.out(self.start)
                 self.start = None
             await self.out(message)
-
-    async def _refuse(self, error: RpcError) -> None:
-        told = {"jsonrpc": "2.0", "id": self.request, "error": wire_format.error(error.code, error.message, error.data)}
-        headers = {"content-type": "application/json", **error.headers}
-        raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-        await self.out({"type": "http.response.start", "status": error.status, "headers": raw})
-        await self.out({"type": "http.response.body", "body": json.dumps(told).encode(), "more_body": False})

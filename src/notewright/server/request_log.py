@@ -24,15 +24,10 @@ class RequestObserver(Protocol):
     def finished(self, visit: RequestContext) -> None: ...
 
 
-def nobody(address: str) -> bool:
-    """No proxy is trusted."""
-    return False
-
-
 class RequestLog:
     """Tells `watch` of every request. An id is taken from a request only if a trusted proxy sent it."""
 
-    def __init__(self, app: ASGIApp, watch: RequestObserver, trusted: Callable[[str], bool] = nobody) -> None:
+    def __init__(self, app: ASGIApp, watch: RequestObserver, trusted: Callable[[str], bool] = lambda _: False) -> None:
         self._app = app
         self._watch = watch
         self._trusted = trusted

@@ -235,6 +235,13 @@ class RpcError(Exception):
         self.headers = dict(headers or {})
 
 
+def rate_limited(problem: Problem, words: str) -> RpcError:
+    """A Limited over HTTP: 429 with when to come back."""
+    wait, limit, window = (problem.details[name] for name in ("retry_after", "limit", "name"))
+    told = {"retryAfter": wait, "limit": limit, "window": window}
+    return RpcError(RATE_LIMITED, words, told, status=429, headers={"Retry-After": str(wait)})
+
+
 ArgumentFault = Literal["missing", "unknown", "type", "enum", "range", "length", "pattern", "surrogate", "shape"]
 
 

@@ -6,7 +6,7 @@ not there answers a stranger as one that is.
 
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,6 +24,7 @@ from notewright.accounts.limits import Window
 from notewright.engine.library import Principal, admit_digest, digest_of
 from notewright.errors import Limited, Problem
 from notewright.server.auth.browser_session import BrowserSessions
+from notewright.server.request_context import refuse
 from notewright.surfaces.base import Limiter
 
 if TYPE_CHECKING:  # takes a third of a second to load, and few servers have one
@@ -184,9 +185,6 @@ def base_path(public_url: str | None) -> str:
     return urlsplit(public_url or "").path.rstrip("/")
 
 
-RefusalSink = Callable[[str, Mapping[str, Any]], None]
-
-
 @dataclass(frozen=True)
 class AuthSettings:
     """What the gate goes by."""
@@ -198,7 +196,6 @@ class AuthSettings:
     cookies: BrowserSessions | None = None
     public_url: str | None = None
     limiter: Limiter | None = None  # for guesses
-    told: RefusalSink = lambda what, facts: None  # of every refusal
 
 
 class FailedGuesses:
@@ -246,7 +243,7 @@ class Authenticate:
         try:
             visitor = await self._visitor(scope)
         except Limited as problem:
-            self._entry.told("refused", {"reason": "rate"})
+            refuse("rate")
             told = {"error": "too_many_attempts", "error_description": str(problem)}
             wait = {"Retry-After": str(problem.details["retry_after"])}
             return await JSONResponse(told, 429, wait)(scope, receive, send)
@@ -255,7 +252,7 @@ class Authenticate:
         if isinstance(visitor, Visitor):
             scope[VISITOR], scope[AGAIN] = visitor, partial(self._visitor, scope)
         elif not any(door.matches(scope)[0] == Match.FULL for door in self._open):
-            self._entry.told("refused", {"reason": visitor.error or "unauthenticated"})
+            refuse(visitor.error or "unauthenticated")
             return await self._refusal(scope, visitor)(scope, receive, send)
         await self._app(scope, receive, send)
 

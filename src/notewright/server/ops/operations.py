@@ -3,9 +3,8 @@ together, and everything that serves requests tells it."""
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -13,9 +12,8 @@ from starlette.responses import JSONResponse, Response
 from notewright.engine.library import Library, Principal
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.auth.authenticate import VISITOR, GuardedRoute, Narrow, visitor_of
-from notewright.server.ops import health
 from notewright.server.ops.audit_log import AuditLog
-from notewright.server.ops.health import CachedProbe, WorkspaceHealth
+from notewright.server.ops.health import CachedProbe, health_document, workspace_health
 from notewright.server.ops.metrics import (
     CONTENT_TYPE,
     CUT_OFF,
@@ -25,7 +23,7 @@ from notewright.server.ops.metrics import (
     workspace_label,
     workspace_numbers,
 )
-from notewright.server.request_context import NOW, RequestContext, refuse
+from notewright.server.request_context import NOW, RequestContext
 
 access = logging.getLogger("notewright.access")
 COUNTS = "metrics"  # the numbers among the surfaces that a token may be narrowed to
@@ -68,14 +66,6 @@ class Operations:
         if visit is not None:
             visit.surface, visit.tool, visit.outcome = surface, tool, outcome
 
-    def told(self, what: str, facts: Mapping[str, Any]) -> None:
-        """What the gate and the page learn of a request while it passes them."""
-        if what == "refused":
-            refuse(str(facts["reason"]))
-        elif what in ("sign_in", "sign_in_failed"):
-            user, via = str(facts.get("user", "")), str(facts.get("via", "page"))
-            self.audit.signed_in(user, via=via, failed=what == "sign_in_failed")
-
     def finished(self, visit: RequestContext) -> None:
         """A request is over."""
         self.metrics.answered(visit.route, visit.status)
@@ -96,7 +86,7 @@ class Operations:
 
     def doors(self, workers: ThreadPool) -> list[GuardedRoute]:
         """Health and readiness for anybody, numbers for those who may come in."""
-        standings = CachedProbe(self._workspace_health, workers)
+        standings = CachedProbe(lambda: list(map(workspace_health, self._library.workspaces())), workers)
         found = CachedProbe(self._scrape, workers, wait=SCRAPE_SECONDS)
 
         async def alive(_: Request) -> Response:
@@ -105,7 +95,7 @@ class Operations:
         async def readiness(request: Request) -> Response:
             visitor = request.scope.get(VISITOR)
             counts = visitor is not None and may_count(visitor.principal)
-            status, words = health.health_document(await standings.now(), counts=counts)
+            status, words = health_document(await standings.now(), counts=counts)
             return JSONResponse(words, status, {"Cache-Control": "no-store"})
 
         async def numbers(request: Request) -> Response:
@@ -120,9 +110,6 @@ class Operations:
             GuardedRoute("/readyz", readiness, need="open"),
             GuardedRoute("/metrics", numbers, need="read"),
         ]
-
-    def _workspace_health(self) -> Sequence[WorkspaceHealth]:
-        return [health.workspace_health(ws) for ws in self._library.workspaces()]
 
     def _scrape(self) -> ScrapedNumbers:
         spaces = {workspace_label(ws): workspace_numbers(ws, *self._places) for ws in self._library.workspaces()}

@@ -22,17 +22,16 @@ from notewright.notes.path import NotePath, path_problem
 from notewright.surfaces.arguments import stamp
 from notewright.surfaces.base import (
     MOST_BYTES,
-    RATE_LIMITED,
     Answer,
     Args,
     BadArgument,
     Call,
     FailedCall,
     Limiter,
-    RpcError,
     Schema,
     Style,
     Surface,
+    rate_limited,
 )
 from notewright.surfaces.resources import NoteResources
 from notewright.surfaces.schema import CHANGES, LOOKS, field, flag, takes, text, tool
@@ -94,8 +93,7 @@ class Numbered(Style):
         wait, limit, name = details["retry_after"], details["limit"], details["name"]
         said = f"Rate limit exceeded: {limit} tool calls per {name}. Retry after {wait} seconds."
         if failed.call.transport == "http":
-            told = {"retryAfter": wait, "limit": limit, "window": name}
-            raise RpcError(RATE_LIMITED, said, told, status=429, headers={"Retry-After": str(wait)})
+            raise rate_limited(failed.problem, said)
         return Answer.error(f"Error 429: {said}", meta={"code": 429})
 
 
