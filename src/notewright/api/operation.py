@@ -1,7 +1,6 @@
 """What an operation of the API is, and its route. Routes and the OpenAPI document are made of one list of these."""
 
 import json
-import logging
 import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -17,12 +16,12 @@ from starlette.types import Receive, Scope, Send
 from notewright.api import schemas
 from notewright.api.request import ApiRequest, SiteContext, body_of, media_type, query_of
 from notewright.api.schemas import Schema
-from notewright.errors import Forbidden, Internal, Invalid, Problem
+from notewright.errors import Forbidden, Invalid, Problem
 from notewright.server.auth.authenticate import SMALL, GuardedRoute, Narrow, Need, Visitor, visitor_of
 from notewright.server.http_status import STATUS
 from notewright.surfaces.base import BadArgument
+from notewright.surfaces.perform import as_problem
 
-log = logging.getLogger(__name__)
 Pieces = Iterator[bytes]
 Run = TypeVar("Run", bound=Callable[[ApiRequest], Any])
 
@@ -103,12 +102,6 @@ def refused(problem: Problem) -> Response:
     return _refusal(STATUS[problem.code], problem.code, problem.message, hint, headers)
 
 
-def failed(error: Exception, what: str) -> Response:
-    """What we did not expect goes to the log whole and to the caller as nothing but our fault."""
-    log.error("%s failed", what, exc_info=error)
-    return refused(Internal("something went wrong here", hint="it is in the server's log"))
-
-
 def refused_by_the_web(error: HTTPException) -> Response:
     return _refusal(error.status_code, CODES.get(error.status_code, "invalid"), error.detail, "", error.headers or {})
 
@@ -148,14 +141,12 @@ class OperationRoute(ApiRoute):
             self._refuse(visitor, request)
             async with self._site.turns.turn(visitor.principal.user or visitor.address):
                 return await self._perform(visitor, request)
-        except Problem as problem:
-            return refused(problem)
         except HTTPException as error:
             return refused_by_the_web(error)
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception as error:
-            return failed(error, self.operation.name)
+            return refused(as_problem(error, self.operation.name))
 
     def _refuse(self, visitor: Visitor, request: Request) -> None:
         if not self.operation.anybody and not visitor.principal.uses("api"):

@@ -39,7 +39,8 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
     try:
         if surface.guard is not None:
             surface.guard(call, name)
-        args = checked(tool, surface.coerce(tool.schema, args) if surface.coerce else args)
+        args = surface.coerce(tool.schema, args) if surface.coerce else args
+        args = conforming(tool.schema, _validator(tool), args)
         call.stop_if_cancelled()
         given = tool.run(call, args)
         answer = given if isinstance(given, Answer) else Answer((given,))
@@ -50,7 +51,7 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
     except RpcError:
         raise
     except Exception as error:
-        problem = _problem(error, name)
+        problem = as_problem(error, name)
         call.refused(problem)
         say = surface.style.bad_arguments if isinstance(problem, BadArgument) else surface.style.problem
         return clean(say(FailedCall(problem, name, args, call)))
@@ -68,11 +69,11 @@ def _with_unread(call: Call, answer: Answer) -> Answer:
     return Answer((*answer.blocks, said), meta=answer.meta)
 
 
-def _problem(error: Exception, tool: str) -> Problem:
+def as_problem(error: Exception, what: str) -> Problem:
     """What we did not expect goes to the log whole and to the client as nothing but our fault."""
     if isinstance(error, Problem):
         return error
-    log.error("%s failed", tool, exc_info=error)
+    log.error("%s failed", what, exc_info=error)
     return Internal("something went wrong here", hint="it is in the server's log")
 
 
@@ -102,13 +103,8 @@ def _has_surrogates(text: str) -> bool:
     return False
 
 
-def checked(tool: Tool, args: Args) -> Args:
-    """The arguments, if the tool's schema takes them; else BadArgument with the mistake to mend first."""
-    return conforming(tool.schema, _validator(tool), args)
-
-
 def conforming(schema: Schema, validator: jsonschema_rs.Draft202012Validator, args: Args) -> Args:
-    """The same for any schema of an object."""
+    """The arguments, if the schema takes them; else BadArgument with the mistake to mend first."""
     for name, value in args.items():
         flaw = flaw_of((name, value))
         if flaw == "surrogate":

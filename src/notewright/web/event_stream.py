@@ -6,6 +6,7 @@ already: rows have names, and the page knows them.
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import time
@@ -168,9 +169,11 @@ class ActivityFeed:
             look.woken.set()  # for what was made since `begun`
             yield "".join(["retry: 1000\n: here we are\n\n", *begun])
             while self._clock() < end:
-                heard = await _within(look.woken, self._heartbeat)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(look.woken.wait(), self._heartbeat)
                 if self._closed or self._registry.pulse() != rules:
                     return  # somebody may have lost a right: whoever still has it comes again
+                heard = look.woken.is_set()
                 look.woken.clear()
                 yield "".join(await self._workers.run(look.news)) if heard else ": still here\n\n"
         except Problem as problem:  # the browser comes again
@@ -194,11 +197,3 @@ class ActivityFeed:
     def _pulses(self) -> dict[str, int]:
         pulses = {ws.id: ws.ledger.pulse() for ws in self._library.workspaces()}
         return pulses | {"": self._registry.pulse()}
-
-
-async def _within(woken: asyncio.Event, seconds: float) -> bool:
-    try:
-        await asyncio.wait_for(woken.wait(), seconds)
-    except TimeoutError:
-        return False
-    return True

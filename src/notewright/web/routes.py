@@ -4,6 +4,7 @@ Made on the server, whole without scripts. Nothing on it comes from elsewhere, a
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,16 +15,16 @@ from notewright.server.auth.authenticate import GuardedRoute, base_path, visitor
 from notewright.web import addresses
 from notewright.web.addresses import asset
 from notewright.web.event_stream import ActivityFeed, OpenPage
-from notewright.web.frame import HEADERS, PAGE, page_route
+from notewright.web.frame import HEADERS, PAGE, Show, page_route
 from notewright.web.pages import activity, browse, changes, connect, edit, health, note, sign_in
 
 
 def routes(site: SiteContext, feed: ActivityFeed) -> list[GuardedRoute]:
     """Every address of the page, with who may come there."""
-    in_workspace = {
+    in_workspace: dict[str, Show] = {
         "/": browse.folder,
         "/search": browse.search,
-        "/health": health.health(health.Checks()),
+        "/health": partial(health.health, health.Checks()),
         "/notes/{path:path}": note.note,
         "/files/{path:path}": note.file,
         "/changes/{change}": changes.change,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
@@ -73,8 +73,7 @@ class Filter:
         return self != Filter()
 
     def url(self, **more: object) -> str:
-        said = {"workspace": self.workspace, "note": self.note, "client": self.client, "since": self.since}
-        return activity_url(**said, **more)
+        return activity_url(**asdict(self), **more)
 
     def among(self, workspaces: Sequence[Workspace]) -> list[Workspace]:
         return [ws for ws in workspaces if self.workspace in ("", ws.id)]

@@ -1,4 +1,4 @@
-"""Workspaces, their folders, and finding a note by words."""
+"""Workspaces, their folders, which file an address means, and finding a note by words."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -8,9 +8,11 @@ from starlette.responses import Response
 from notewright.api.workspaces import count_notes
 from notewright.engine.find.search import Hit, parse_query
 from notewright.engine.find.search import search as search_notes
-from notewright.engine.read import folder_path, list_folder, listing
+from notewright.engine.read import exists, folder_path, list_folder, listing, locate
 from notewright.engine.workspace import Workspace, with_timeout
+from notewright.errors import NotFound
 from notewright.index.base import Selection
+from notewright.notes.path import NotePath, path_problem
 from notewright.web.addresses import folder_url, note_url, workspace_url
 from notewright.web.frame import PageRequest
 
@@ -18,6 +20,7 @@ PAGE_ENTRIES = 200
 PAGE_HITS = 20
 LAST_PAGE = 500
 MAX_QUERY_CHARS = 1_000  # letters of a search
+INDEX_SECONDS = 2.0  # that a page waits for the index
 
 
 def workspaces(asked: PageRequest) -> Response:
@@ -72,6 +75,26 @@ def crumbs(ws: Workspace, path: str) -> Iterator[tuple[str, str]]:
     names = path.split("/") if path else []
     for number, name in enumerate(names, 1):
         yield name, folder_url(ws, "/".join(names[:number]))
+
+
+# ---- one file -----------------------------------------------------------------------------------------
+
+
+def is_file(ws: Workspace, raw: str) -> bool:
+    """Whether this is the path of a file that the caller may see."""
+    return not path_problem(raw) and ws.access.sees(raw) and exists(ws, NotePath(raw))
+
+
+def find_file(ws: Workspace, raw: str) -> NotePath:
+    """The file at this path, or the one note that bears this name."""
+    if is_file(ws, raw):
+        return NotePath(raw)
+    if path_problem(raw):
+        raise NotFound("there is no such note", hint="search may find it", what="note")
+    return locate(with_timeout(ws, INDEX_SECONDS), raw)
+
+
+# ---- searching ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

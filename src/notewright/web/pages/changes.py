@@ -139,9 +139,9 @@ def _preview(
     try:
         undone = take_back(True)
     except Conflict as problem:
-        return asked.page(
-            "undo.html", 409, here="activity", ws=asked.ws, **values | _obstacles(asked.ws, problem), **_differences(())
-        )
+        obstacles = problem.details.get("obstacles", ())[:MAX_FILES]
+        stopped: dict[str, object] = {"problem": problem, "may": False, "obstacles": obstacles}
+        return asked.page("undo.html", 409, here="activity", ws=asked.ws, **values | stopped, **_differences(()))
     seen = [ActivityRow(asked.ws, change) for change in _visible(asked.ws, undone.changes)]
     shown = _differences(preview_undo(asked.ws, undone, max_lines=MAX_LINES))
     values |= {"problem": None, "changes": [] if one else seen, "may": may_write(asked.ws)}
@@ -158,11 +158,6 @@ def _visible(ws: Workspace, changes: tuple[Change, ...]) -> list[Change]:
         except Problem:
             continue
     return found
-
-
-def _obstacles(ws: Workspace, problem: Conflict) -> dict[str, object]:
-    obstacles = problem.details.get("obstacles", ())
-    return {"problem": problem, "may": False, "obstacles": obstacles[:MAX_FILES]}
 
 
 def _done(asked: PageRequest, undone: Undone) -> Response:

@@ -70,7 +70,8 @@ def _page(asked: PageRequest, status: int = 200, **values: object) -> Response:
     surface = surface_name(asked.query.get("surface", ""))
     surface = surface if surface in surfaces else next(iter(surfaces), "")
     chosen = next((ws for ws in workspaces if ws.id == asked.query.get("workspace")), None)
-    address = _address(asked.base, surface, chosen)
+    path = workspace_url(chosen, "mcp", surface).removeprefix(at("")) if chosen else f"/mcp/{surface}"
+    address = asked.base + path
     shown: dict[str, object] = {
         "made": None, "problem": None, "said": {}, "about": ABOUT, "surfaces": surfaces, "surface": surface,
         "workspaces": workspaces, "chosen": chosen, "address": address,
@@ -98,10 +99,6 @@ def _folder(asked: PageRequest, ws: Workspace) -> str | None:
         return asked.wait_for(asked.site.hosts.names(ws, ())).folder_id
     except Unavailable:  # nobody has the documents at this moment
         return None
-
-
-def _address(base: str, surface: str, ws: Workspace | None) -> str:
-    return f"{base}{workspace_url(ws, 'mcp', surface).removeprefix(at(''))}" if ws else f"{base}/mcp/{surface}"
 
 
 def grant_words(grant: Grant) -> str:

@@ -10,8 +10,7 @@ from notewright.errors import NotFound, Problem
 from notewright.notes.path import NotePath
 from notewright.web.addresses import document_url, edit_url, note_url
 from notewright.web.frame import PageRequest
-from notewright.web.pages.browse import crumbs
-from notewright.web.pages.find_file import find_file, is_file
+from notewright.web.pages.browse import crumbs, find_file, is_file
 
 NOBODY = "you on this machine"  # a visitor whom no sign-in names
 

@@ -118,20 +118,17 @@ class Checks:
         run.done.set()
 
 
-def health(checks: Checks) -> Callable[[PageRequest], Response]:
-    def show(asked: PageRequest) -> Response:
-        ws = asked.ws
-        result, since = checks.look(ws, (ws.id, id(ws.ledger), ws.access.hide))
-        progress = ws.follower.progress()
-        return asked.page(
-            "health.html",
-            here="health",
-            ws=ws,
-            result=result,
-            since=since,
-            progress=progress,
-            share=round(100 * progress.done / progress.total) if progress.total else None,
-            notes=count_notes(with_timeout(ws, 0.5)),
-        )
-
-    return show
+def health(checks: Checks, asked: PageRequest) -> Response:
+    ws = asked.ws
+    result, since = checks.look(ws, (ws.id, id(ws.ledger), ws.access.hide))
+    progress = ws.follower.progress()
+    return asked.page(
+        "health.html",
+        here="health",
+        ws=ws,
+        result=result,
+        since=since,
+        progress=progress,
+        share=round(100 * progress.done / progress.total) if progress.total else None,
+        notes=count_notes(with_timeout(ws, 0.5)),
+    )

@@ -24,9 +24,8 @@ from notewright.web.addresses import file_url, folder_url, note_url
 from notewright.web.frame import PageRequest
 from notewright.web.markdown import LinkTargets, TooSlow, anchor, rendered
 from notewright.web.pages.activity import ActivityRow
-from notewright.web.pages.browse import crumbs
+from notewright.web.pages.browse import INDEX_SECONDS, crumbs, find_file
 from notewright.web.pages.edit import may_edit
-from notewright.web.pages.find_file import INDEX_SECONDS, find_file
 
 MAX_BYTES = 1_000_000  # of a note that is rendered; of a larger one so many letters are shown as they are
 MAX_LINKS = 200
