@@ -176,4 +176,3 @@ def test_lens_goes_from_the_source_outwards() -> None:
     assert means("cell", "Lens/Bio/x.md", *paths, policy=policy) == "Lens/Bio/Cell.md"
     assert means("only", "Lens/x.md", *paths, policy=policy) == "Lens Edu/Only.md"
     assert means("Leaf", "Lens Edu/x.md", *paths, policy=policy) == "Lens/Deep/Down/Leaf.md"
-    assert means("only", "Lens/x.md", *paths, policy=lens(["Lens"], strict_tree=True)) is None

@@ -9,7 +9,6 @@ from notewright.notes.edits.splices import lines_of
 from notewright.notes.model import Note
 
 _LINES = re.compile(r"(\d{1,9})(?:\s*(-)\s*(\d{0,9}))?")
-_END = re.compile(r"\r\n|\r|\n")
 
 
 def section_span(note: Note, wanted: str) -> tuple[int, int]:
@@ -51,11 +50,3 @@ def span_of_lines(text: str, first: int, last: int) -> tuple[int, int]:
     """From the start of one line to the end of another, its ending included; both from 1."""
     lines = lines_of(text) or [(0, 0)]
     return lines[min(first, len(lines)) - 1][0], lines[min(last, len(lines)) - 1][1]
-
-
-def line_count(text: str, end: int | None = None) -> int:
-    """How many lines there are, or are before `end`; one that is begun counts."""
-    text = text[:end]
-    if "\r" in text:
-        text = _END.sub("\n", text)
-    return text.count("\n") + (bool(text) and not text.endswith("\n"))

@@ -56,12 +56,9 @@ def parse_daily_settings(text: str) -> DailySettings | None:
         return None
     if not isinstance(said, dict):
         return None
-    folder, form, template = (_string(said.get(key)) for key in ("folder", "format", "template"))
+    given = (said.get(key) for key in ("folder", "format", "template"))
+    folder, form, template = (value if isinstance(value, str) else "" for value in given)
     return DailySettings(folder.strip().strip("/"), form.strip()[:_MOST_FORMAT] or "YYYY-MM-DD", template)
-
-
-def _string(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def daily_path(settings: DailySettings, moment: datetime) -> str:
@@ -114,21 +111,12 @@ def _weekday(moment: datetime) -> int:
 
 
 def _week(moment: datetime) -> tuple[int, int]:
-    """Year and number of the week, which begins on Sunday; the first week is the one with January 1st."""
-    week = floor((_year_day(moment) - _week_offset(moment.year) - 1) / 7) + 1
-    if week > _weeks(moment.year):
-        return moment.year + 1, week - _weeks(moment.year)
-    return moment.year, week
-
-
-def _week_offset(year: int) -> int:
-    """Days from January 1st back to the beginning of its week, as a negative number."""
-    following = year + 399 if year < 400 else year - 1  # weekdays repeat every 400 years; year 0 has no datetime
-    return -((datetime(following, 12, 31).isoweekday() + 1) % 7)
-
-
-def _weeks(year: int) -> int:
-    return (365 + isleap(year) - _week_offset(year) + _week_offset(year + 1)) // 7
+    """Year and number of the week, which begins on Sunday; the first week is the one with January 1st, so that a week
+    is in the year of its Saturday."""
+    saturday = _year_day(moment) + 6 - _weekday(moment)
+    if saturday > 365 + isleap(moment.year):
+        return moment.year + 1, 1
+    return moment.year, (saturday + 6) // 7
 
 
 def _zone(moment: datetime, colon: str) -> str:

@@ -29,11 +29,8 @@ def index_words(text: str) -> str:
 
 
 def _pairs(run: re.Match[str]) -> str:
-    return f" {' '.join(_cut(run[0]))} "
-
-
-def _cut(run: str) -> list[str]:
-    return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
+    pairs = [run[0][at : at + 2] for at in range(len(run[0]) - 1)] or [run[0]]
+    return f" {' '.join(pairs)} "
 
 
 def query_words(text: str) -> list[str]:

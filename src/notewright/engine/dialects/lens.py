@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from notewright.engine.find.links import WRITTEN_AS_NAMES, all_links
 from notewright.engine.indexing.ready import wait
 from notewright.engine.workspace import Workspace
-from notewright.notes.links.resolve import Meaning, lens, meaning, name_keys
+from notewright.notes.links.resolve import Names, lens, name_keys, resolve
 from notewright.notes.path import NotePath
 
 
 @dataclass(frozen=True, slots=True)
-class AcrossNames:
-    """The notes of several workspaces that their caller may see, by what links call them."""
+class AcrossNames(Names):
+    """The notes of several workspaces that their caller may see, by the last segments of their paths."""
 
     workspaces: Sequence[Workspace]
 
@@ -25,15 +25,6 @@ class AcrossNames:
             if path.is_note and ws.access.sees(path)
         ]
 
-    def aliased(self, key: str) -> Sequence[NotePath]:
-        return ()
-
-    def titled(self, key: str) -> Sequence[NotePath]:
-        return ()
-
-    def slugged(self, slug: str) -> Sequence[NotePath]:
-        return ()
-
 
 def full_name(ws: Workspace, path: str) -> NotePath:
     return NotePath(f"{ws.name}/{path}")
@@ -44,7 +35,7 @@ def forward_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePat
     source = full_name(ws, path)
     with _from_one_moment(workspaces):
         rows = [row for row in ws.index.links_from([path]) if row.kind in WRITTEN_AS_NAMES and row.target.strip()]
-        found = {_resolve(workspaces, row.target, source).path for row in rows}
+        found = {_resolve(workspaces, row.target, source) for row in rows}
     return sorted(one for one in found if one is not None)
 
 
@@ -56,7 +47,7 @@ def back_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) 
             source
             for other in workspaces
             for source, target in _candidates(other, keys)
-            if _resolve(workspaces, target, source).path == wanted
+            if _resolve(workspaces, target, source) == wanted
         }
     return sorted(found)
 
@@ -69,7 +60,7 @@ def all_backlinks(ws: Workspace) -> dict[NotePath, set[NotePath]]:
         for rows in all_links(ws):
             for row in rows:
                 if row.kind in WRITTEN_AS_NAMES and row.target.strip():
-                    meant = _resolve([ws], row.target, full_name(ws, row.source)).path
+                    meant = _resolve([ws], row.target, full_name(ws, row.source))
                     if meant is not None:
                         found.setdefault(NotePath(meant[prefix:]), set()).add(row.source)
     return found
@@ -92,6 +83,5 @@ def _candidates(ws: Workspace, keys: tuple[str, ...]) -> Iterator[tuple[NotePath
             yield full_name(ws, row.source), row.target
 
 
-def _resolve(workspaces: Sequence[Workspace], target: str, source: NotePath) -> Meaning:
-    policy = lens(tuple(ws.name for ws in workspaces))
-    return meaning(target, source, AcrossNames(workspaces), policy)
+def _resolve(workspaces: Sequence[Workspace], target: str, source: NotePath) -> NotePath | None:
+    return resolve(target, source, AcrossNames(workspaces), lens([ws.name for ws in workspaces]))

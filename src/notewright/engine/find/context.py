@@ -7,9 +7,9 @@ from functools import partial
 from notewright.engine.find.links import ResolvedLink, links
 from notewright.engine.find.search import parse_query, search
 from notewright.engine.read import read
-from notewright.engine.spans import line_count
 from notewright.engine.workspace import Workspace
 from notewright.errors import NotFound
+from notewright.notes.edits.splices import line_count
 from notewright.notes.excerpts import beginning
 from notewright.notes.model import Note
 from notewright.notes.parse.headings import sections

@@ -25,7 +25,7 @@ _SHOWN_LINES = 20
 class Edit(Protocol):
     """A change to one text."""
 
-    safe_again: ClassVar[bool]
+    safe_again: ClassVar[bool] = True
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         """What changes where, or the Problem that stands in the way."""
@@ -59,7 +59,7 @@ def may_apply_again(edit: Edit, newer: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class Append(Edit):
     """Text at the end. Without a separator a missing line end is added; with one it always stands between.
 
     `apart`: the first text below a frontmatter is set apart from it by a blank line.
@@ -68,7 +68,6 @@ class Append:
     text: str
     separator: str | None = None
     apart: bool = False
-    safe_again: ClassVar[bool] = True
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         end = line_ending(text)
@@ -81,12 +80,11 @@ class Append:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepend:
+class Prepend(Edit):
     """Text at the beginning of the body: below the frontmatter and the blank line that sets it apart."""
 
     text: str
     apart: bool = False  # as in Append
-    safe_again: ClassVar[bool] = True
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         front, end = front_of(text), line_ending(text)
@@ -99,14 +97,13 @@ class Prepend:
 
 
 @dataclass(frozen=True, slots=True)
-class Replace:
+class Replace(Edit):
     """One text by another: the only occurrence, the first, or all. Nothing in `new` is special."""
 
     old: str
     new: str
     which: Literal["only", "first", "all"] = "only"
     body: bool = False  # leave the frontmatter alone
-    safe_again: ClassVar[bool] = True
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         places = self.places(text)
@@ -152,7 +149,7 @@ class Replace:
 
 
 @dataclass(frozen=True, slots=True)
-class InsertAtLine:
+class InsertAtLine(Edit):
     """Lines of their own before or after a line, counted from 1."""
 
     line: int
@@ -165,13 +162,12 @@ class InsertAtLine:
 
 
 @dataclass(frozen=True, slots=True)
-class InsertBesideText:
+class InsertBesideText(Edit):
     """Lines of their own before or after the first line of the body that says `beside`, outer blanks ignored."""
 
     beside: str
     text: str
     after: bool = False
-    safe_again: ClassVar[bool] = True
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         for start, end in lines_of(text, front_of(text).end):
@@ -181,7 +177,7 @@ class InsertBesideText:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplaceBody:
+class ReplaceBody(Edit):
     """Everything below the frontmatter."""
 
     text: str

@@ -5,9 +5,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from notewright.errors import Invalid
+from notewright.notes.edits.edit import Edit
 from notewright.notes.edits.splices import Splice, line_ending, lines_of, spliced
 from notewright.notes.edits.yaml import ListStyle, yaml_entry, yaml_item
 from notewright.notes.model import Note
@@ -25,23 +26,21 @@ _BLANK_OR_COMMENT = re.compile(r"[ \t]*(#[^\r\n]*)?\r?\n?")
 
 
 @dataclass(frozen=True, slots=True)
-class SetProperty:
+class SetProperty(Edit):
     """One property; None is an empty value. A list keeps its style unless one is asked for."""
 
     key: str
     value: Any
     style: ListStyle | None = None
     apart: bool = False  # a block made for it is followed by a blank line
-    safe_again: ClassVar[bool] = True
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         return [_set(_readable(text, path), self.key, self.value, self.style, self.apart)]
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveProperty:
+class RemoveProperty(Edit):
     key: str
-    safe_again: ClassVar[bool] = True
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         note = _readable(text, path)
@@ -53,13 +52,12 @@ class RemoveProperty:
 
 
 @dataclass(frozen=True, slots=True)
-class AddTag:
+class AddTag(Edit):
     """A tag in the frontmatter, unless it is there."""
 
     tag: str
     style: ListStyle | None = None
     ignore_case: bool = True
-    safe_again: ClassVar[bool] = True
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         note = _readable(text, path)
@@ -73,12 +71,11 @@ class AddTag:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveTag:
+class RemoveTag(Edit):
     """A tag out of the frontmatter, if it is there."""
 
     tag: str
     ignore_case: bool = True
-    safe_again: ClassVar[bool] = True
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         note = _readable(text, path)

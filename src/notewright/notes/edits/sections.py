@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import ClassVar
 
 from notewright.errors import NotFound
-from notewright.notes.edits.edit import own_lines
+from notewright.notes.edits.edit import Edit, own_lines
 from notewright.notes.edits.splices import Splice, line_ending, lines_of
 from notewright.notes.model import Note, Section
 from notewright.notes.parse.headings import HeadingRule, find_section
@@ -28,13 +27,12 @@ def section_of(note: Note, wanted: str, rule: HeadingRule = HeadingRule.OBSIDIAN
 
 
 @dataclass(frozen=True, slots=True)
-class ReplaceSection:
+class ReplaceSection(Edit):
     """What stands below the heading line, sub-headings included; the blank lines before the next heading stay."""
 
     section: str
     text: str
     rule: HeadingRule = HeadingRule.OBSIDIAN
-    safe_again: ClassVar[bool] = True
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         section = section_of(parse(path, text), self.section, self.rule)
@@ -43,7 +41,7 @@ class ReplaceSection:
 
 
 @dataclass(frozen=True, slots=True)
-class AppendToSection:
+class AppendToSection(Edit):
     """Lines after the last text of the section, before the blank lines that precede the next heading.
 
     `create` is the level of a heading to make at the end of the note where there is none.
@@ -53,7 +51,6 @@ class AppendToSection:
     text: str
     rule: HeadingRule = HeadingRule.OBSIDIAN
     create: int = 0
-    safe_again: ClassVar[bool] = True
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         note = parse(path, text)
@@ -64,13 +61,12 @@ class AppendToSection:
 
 
 @dataclass(frozen=True, slots=True)
-class PrependToSection:
+class PrependToSection(Edit):
     """Lines directly below the heading."""
 
     section: str
     text: str
     rule: HeadingRule = HeadingRule.OBSIDIAN
-    safe_again: ClassVar[bool] = True
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         section = section_of(parse(path, text), self.section, self.rule)
@@ -78,12 +74,11 @@ class PrependToSection:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteSection:
+class DeleteSection(Edit):
     """The heading and everything below it."""
 
     section: str
     rule: HeadingRule = HeadingRule.OBSIDIAN
-    safe_again: ClassVar[bool] = True
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         section = section_of(parse(path, text), self.section, self.rule)

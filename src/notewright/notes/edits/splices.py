@@ -33,6 +33,14 @@ def line_ending(text: str) -> str:
     return found[0] if found and found[0] != "\r" else "\n"
 
 
+def line_count(text: str, end: int | None = None) -> int:
+    """How many lines there are, or are before `end`; one that is begun counts."""
+    text = text[:end]
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.count("\n") + (bool(text) and not text.endswith("\n"))
+
+
 def lines_of(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
     """The span of each line, its ending included."""
     return [found.span() for found in _LINE.finditer(text, start, len(text) if end is None else end)]

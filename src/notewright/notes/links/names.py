@@ -14,9 +14,12 @@ class Names(Protocol):
 
     def aliased(self, key: str) -> Sequence[NotePath]:
         """Every note with an alias of this key."""
+        return ()
 
     def titled(self, key: str) -> Sequence[NotePath]:
         """Every note with a title of this key."""
+        return ()
 
     def slugged(self, slug: str) -> Sequence[NotePath]:
         """Every note that bears this slug: by its path first, then by alias, by title, by its last segment."""
+        return ()

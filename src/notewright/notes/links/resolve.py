@@ -201,10 +201,9 @@ CAIRN = LinkPolicy(
 )
 
 
-def lens(roots: Sequence[str], *, strict_tree: bool = False) -> LinkPolicy:
+def lens(roots: Sequence[str]) -> LinkPolicy:
     """Links across workspaces: every path begins with its workspace's name, and `roots` names them in order."""
-    steps: tuple[Step, ...] = (_itself, _beside, _below_own_root, _any_case_path)
-    return LinkPolicy(steps if strict_tree else (*steps, _anywhere), tuple(roots))
+    return LinkPolicy((_itself, _beside, _below_own_root, _any_case_path, _anywhere), tuple(roots))
 
 
 # ---- asking -------------------------------------------------------------------------------------------

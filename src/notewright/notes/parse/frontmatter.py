@@ -54,7 +54,7 @@ def read_properties(inner: str) -> tuple[dict[str, Any], str | None]:
     try:
         value = _json(inner) if inner.lstrip().startswith("{") else _yaml(inner)
     except (ValueError, TypeError, RecursionError) as error:
-        return {}, _reason(error)
+        return {}, next(iter(str(error).removeprefix("YAML parse error: ").splitlines()), type(error).__name__)
     if value is None:
         return {}, None
     if not isinstance(value, dict):
@@ -96,16 +96,11 @@ def _json(inner: str) -> Any:
 
 def _yaml(inner: str) -> Any:
     if "{{" in inner or " 0" in inner:
-        inner = _TEXT.sub(_quoted, inner)
+        inner = _TEXT.sub(lambda found: found[1] + json.dumps(found[2], ensure_ascii=False), inner)
     documents = parse_yaml(inner, multi=True)
     if len(documents) > 1:
         raise ValueError("it is more than one document")
-    value = _plain(documents[0]) if documents else None
-    return value
-
-
-def _quoted(found: re.Match[str]) -> str:
-    return found[1] + json.dumps(found[2], ensure_ascii=False)
+    return _plain(documents[0]) if documents else None
 
 
 def _plain(value: Any) -> Any:
@@ -129,7 +124,3 @@ def _plain(value: Any) -> Any:
 def _key(key: Any) -> str:
     plain = _plain(key)
     return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
-
-
-def _reason(error: Exception) -> str:
-    return str(error).removeprefix("YAML parse error: ").splitlines()[0] if str(error) else type(error).__name__

@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 
+from notewright.notes.edits.splices import line_count
 from notewright.notes.links.syntax import shown_markdown
 from notewright.notes.model import Heading, Note, Section
 
@@ -35,7 +36,7 @@ def heading_key(text: str) -> str:
 def sections(note: Note) -> tuple[Section, ...]:
     """One section for each heading, in order; a section holds those of lower headings below it."""
     ends: list[tuple[int, int]] = [(0, 0)] * len(note.headings)
-    last = (len(note.text), _line_count(note.text) + 1)
+    last = (len(note.text), line_count(note.text) + 1)
     open_: list[int] = []
     for index, heading in enumerate(note.headings):
         while open_ and note.headings[open_[-1]].level >= heading.level:
@@ -44,12 +45,6 @@ def sections(note: Note) -> tuple[Section, ...]:
     for index in open_:
         ends[index] = last
     return tuple(Section(h, h.start, h.end, *ends[i]) for i, h in enumerate(note.headings))
-
-
-def _line_count(text: str) -> int:
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return text.count("\n") + (not text.endswith("\n"))
 
 
 def find_section(note: Note, wanted: str, rule: HeadingRule = HeadingRule.OBSIDIAN) -> Section | None:
@@ -90,13 +85,10 @@ def _below(headings: tuple[Heading, ...], keys: list[str], chain: list[str]) -> 
     for place, heading in enumerate(headings):
         while ancestors and headings[ancestors[-1]].level >= heading.level:
             ancestors.pop()
-        if keys[place] == chain[-1] and _holds(iter(keys[above] for above in ancestors), chain[:-1]):
+        above = (keys[ancestor] for ancestor in ancestors)
+        if keys[place] == chain[-1] and all(part in above for part in chain[:-1]):  # each goes on where one stopped
             yield place
         ancestors.append(place)
-
-
-def _holds(keys: Iterator[str], chain: list[str]) -> bool:
-    return all(part in keys for part in chain)  # each "in" goes on where the last one stopped
 
 
 def _exact_then_folded(headings: tuple[Heading, ...], wanted: str) -> int | None:

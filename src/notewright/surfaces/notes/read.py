@@ -6,10 +6,11 @@ from notewright.engine.changes.history import diff_change, find_change, list_cha
 from notewright.engine.find.links import links
 from notewright.engine.read import Reading, entry_at, fetch, former_names, text_of_version
 from notewright.engine.read import read as read_note
-from notewright.engine.spans import line_count, line_span, section_span
+from notewright.engine.spans import line_span, section_span
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound
 from notewright.ledger.base import Change, Past
+from notewright.notes.edits.splices import line_count
 from notewright.surfaces.arguments import NamedPath, Places, since_time
 from notewright.surfaces.base import Answer, Args, Call, Image
 from notewright.surfaces.notes import render as words
