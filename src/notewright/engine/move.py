@@ -12,7 +12,7 @@ from notewright.engine.changes.commit import Drop, Plan, Put, commit_indexed, re
 from notewright.engine.dialects.octarine import is_folder
 from notewright.engine.find.links import resolver
 from notewright.engine.indexing.large_notes import naming, wait_for_links
-from notewright.engine.read import exists, fetch, missing
+from notewright.engine.read import decode, exists, fetch, missing
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import Deleted, admit, refuse_twin, trash_place
 from notewright.errors import Exists, Forbidden, Invalid, NotFound
@@ -39,7 +39,6 @@ class Moved:
     files: tuple[tuple[NotePath, int], ...]  # path afterwards, links changed in it
     links: int
     change_id: str | None
-    moves: Mapping[NotePath, NotePath]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +74,11 @@ class NotesRead:
         wanted = list(dict.fromkeys(paths))
         self.read(wanted)
         there = ((path, self.stored[path].data) for path in wanted if path in self.stored)
-        return {path: text for path, data in there if (text := _text_or_none(data)) is not None}
+        read = ((path, *decode(data)) for path, data in there)
+        return {path: text for path, text, exact in read if exact}
 
     def notes(self, paths: Iterable[NotePath]) -> list[Note]:
         return [parse(path, text) for path, text in self.texts(path for path in paths if path.is_note).items()]
-
-
-def _text_or_none(data: bytes) -> str | None:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def move(
@@ -108,18 +101,16 @@ def move(
     def make() -> Plan:
         moves = _moves(ws, old, new)
         _refuse(ws, old, moves, portable)
-        plan, rewritten = _plan(ws, moves, policy, _summary(old, moves))
+        plan, rewritten = _plan(ws, moves, policy, f"moved {old} to {_top(old, moves)}")
         planned[:] = [(moves, rewritten)]
         return plan
 
-    change_id = None
     if dry_run:
         rehearse(ws, make())
-    else:
-        change_id = commit_indexed(ws, make).id
+    change_id = None if dry_run else commit_indexed(ws, make).id
     ((moves, rewritten),) = planned
     files = tuple((one.after, one.links) for one in rewritten if ws.access.sees(one.after))
-    return Moved(old, _top(old, moves), files, sum(count for _, count in files), change_id, moves)
+    return Moved(old, _top(old, moves), files, sum(count for _, count in files), change_id)
 
 
 def _refuse(ws: Workspace, old: NotePath, moves: Mapping[NotePath, NotePath], portable: bool) -> None:
@@ -129,7 +120,8 @@ def _refuse(ws: Workspace, old: NotePath, moves: Mapping[NotePath, NotePath], po
     for source, target in moves.items():
         admit(ws, source, 0)
         admit(ws, target, 0)
-        _refuse_taken(ws, target, moves)
+        if target not in moves and exists(ws, target):
+            raise Exists(f"{target} is there already", hint="choose another name", path=target)
         if portable:
             refuse_twin(ws, target, but_for=frozenset(moves) | _moving(old, moves))
 
@@ -187,11 +179,6 @@ def _with_extension(ws: Workspace, old: NotePath, new: str) -> str:
     return target if ws.store.stat(old).kind == "folder" else f"{target}.{old.rpartition('.')[2]}"
 
 
-def _refuse_taken(ws: Workspace, target: NotePath, moves: Mapping[NotePath, NotePath]) -> None:
-    if target not in moves and exists(ws, target):
-        raise Exists(f"{target} is there already", hint="choose another name", path=target)
-
-
 def _moving(old: NotePath, moves: Iterable[NotePath]) -> frozenset[str]:
     """The folders that move as a whole: they may change their spelling. Others hold what stays."""
     return frozenset(folder for folder in _folders(moves) if f"{folder}/".startswith(f"{old}/"))
@@ -206,10 +193,6 @@ def _folders(paths: Iterable[NotePath]) -> frozenset[str]:
             found.add(folder)
             folder = NotePath(folder).folder
     return frozenset(found)
-
-
-def _summary(old: NotePath, moves: Mapping[NotePath, NotePath]) -> str:
-    return f"moved {old} to {_top(old, moves)}"
 
 
 def _top(old: NotePath, moves: Mapping[NotePath, NotePath]) -> NotePath:
@@ -280,11 +263,9 @@ def delete_marked(
             raise missing(ws, path)
         return Plan((*steps, Put(place, None, None, source=path), Drop(path, old)), f"deleted {path}")
 
-    change_id = None
     if dry_run:
         make()
-    else:
-        change_id = commit_indexed(ws, make).id
+    change_id = None if dry_run else commit_indexed(ws, make).id
     files = tuple(sorted(one for one in changed if ws.access.sees(one)))
     return Deleted(path, places[0], files, files, change_id)
 
@@ -294,8 +275,18 @@ def delete_marked(
 
 def rename_heading(ws: Workspace, path: NotePath, old: str, new: str, *, dry_run: bool = False) -> RenamedInside:
     """A heading, and every link to it in all notes."""
+    ws.access.may_see(path)
+    admit(ws, path, 0)
+    text_of(path, fetch(ws, path).data)
+    wait_for_links(ws)
+
+    def plan(notes: list[Note]) -> Iterable[Rewritten]:
+        if not notes or notes[0].path != path:
+            raise missing(ws, path)
+        return plan_heading(notes[0], old, new, ws.index, notes)
+
     summary = f"renamed the heading {old!r} of {path} to {new!r}"
-    return _relabel(ws, summary, path, lambda notes: plan_heading(notes[0], old, new, ws.index, notes), dry_run)
+    return _commit(ws, summary, lambda: [path, *_linking(ws, name_keys(path))], plan, dry_run)
 
 
 def rename_tag(ws: Workspace, old: str, new: str, *, dry_run: bool = False) -> RenamedInside:
@@ -334,29 +325,6 @@ def nearest_tags(ws: Workspace, tag: str, count: int = 3) -> list[str]:
     return [there[key] for key in near[:count]]
 
 
-def _relabel(
-    ws: Workspace,
-    summary: str,
-    path: NotePath,
-    plan: Callable[[list[Note]], Iterable[Rewritten]],
-    dry_run: bool,
-) -> RenamedInside:
-    ws.access.may_see(path)
-    admit(ws, path, 0)
-    text_of(path, fetch(ws, path).data)
-    wait_for_links(ws)
-
-    def linking() -> list[NotePath]:
-        return [path, *_linking(ws, name_keys(path))]
-
-    def planned(notes: list[Note]) -> Iterable[Rewritten]:
-        if not notes or notes[0].path != path:
-            raise missing(ws, path)
-        return plan(notes)
-
-    return _commit(ws, summary, linking, planned, dry_run)
-
-
 def _commit(
     ws: Workspace,
     summary: str,
@@ -374,9 +342,7 @@ def _commit(
         steps = (Put(one.before, one.text.encode(), texts.stored[one.before]) for one in rewritten)
         return Plan(tuple(steps), summary)
 
-    change_id = None
     if dry_run:
         make()
-    else:
-        change_id = commit_indexed(ws, make).id
+    change_id = None if dry_run else commit_indexed(ws, make).id
     return RenamedInside(tuple(file for file in files if ws.access.sees(file[0])), change_id)

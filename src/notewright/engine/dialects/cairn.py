@@ -1,7 +1,7 @@
 """Notes as lists of them show them: at or below a path, with tags and a property, as the index knows them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -208,7 +208,8 @@ def stamped(path: NotePath, text: str, before: str | None, now: str) -> str:
         return text
     old = parse(path, before).frontmatter.properties if before is not None else {}
     edits: list[Edit] = []
-    first = _first_time(front.properties, old, now if before is None else None)
+    known = (old.get(CREATED), front.properties.get(CREATED), now if before is None else None)
+    first = next((value for value in known if value is not None), None)
     if first is not None and first != front.properties.get(CREATED):
         edits.append(SetProperty(CREATED, first, apart=True))
     if before is None or MODIFIED in old or MODIFIED in front.properties:
@@ -217,13 +218,6 @@ def stamped(path: NotePath, text: str, before: str | None, now: str) -> str:
         return apply_all(text, edits, path)
     except Invalid:
         return text  # a stamp is no reason to refuse a note
-
-
-def _first_time(new: Mapping[str, Any], old: Mapping[str, Any], now: str | None) -> Any:
-    for known in (old.get(CREATED), new.get(CREATED)):
-        if known is not None:
-            return known
-    return now
 
 
 def body_of(text: str) -> str:

@@ -145,7 +145,8 @@ def replace_with_copy(ws: Workspace, path: NotePath, data: bytes, *, overwrite: 
 
     def make() -> Plan:
         old = _old(ws, path)
-        if old is None and not make_folders and not _has_folder(ws, path):
+        inside = old is None and not make_folders and path.folder
+        if inside and _kind(ws, NotePath(path.folder)) not in ("folder", "symlink"):  # the store refuses the latter
             raise NotFound(f"the folder {path.folder} is not there", what="folder", path=path.folder)
         if old is not None and not overwrite:
             raise Exists(f"{path} is there already", hint="allow overwriting", path=path)
@@ -178,10 +179,6 @@ def _old(ws: Workspace, path: NotePath) -> Stored | None:
         return None
     text_of(path, old.data)
     return old
-
-
-def _has_folder(ws: Workspace, path: NotePath) -> bool:
-    return not path.folder or _kind(ws, NotePath(path.folder)) in ("folder", "symlink")  # the store refuses the latter
 
 
 def _kind(ws: Workspace, path: NotePath, hidden: bool = False) -> str | None:

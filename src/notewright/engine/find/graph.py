@@ -6,7 +6,7 @@ remembers what that was called; after that by what is written.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 from weakref import WeakKeyDictionary
@@ -31,6 +31,7 @@ from notewright.notes.model import Note
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath, path_key, with_md
 
+LinkStep = Callable[[Workspace, NotePath, LinkPolicy], list[ResolvedLink]]  # from one note to the next
 MOST_AROUND = 5_000  # other ends in one answer
 MOST_CHANGES = 2_000  # of the history that are looked at for deleted notes
 MOST_GONE = 500  # deleted notes whose names are remembered
@@ -102,47 +103,36 @@ def neighbourhood(
         near, cut = dict[str, tuple[NearbyNote, ...]](), False
         for way, step in (("in", linking), ("out", linked)):
             if direction in (way, "both"):
-                spread = _Spread(ws, policy, step, between)
-                near[way] = tuple(_near(ws, link) for link in spread.links(path, depth))
-                cut = cut or spread.cut
+                links, more = _spread(ws, path, depth, step, policy, between)
+                near[way] = tuple(_near(ws, link) for link in links)
+                cut = cut or more
         return Neighbourhood(near.get("in", ()), near.get("out", ()), cut)
 
     return snapshot(ws, found)
 
 
-@dataclass(slots=True)
-class _Spread:
-    """Going from note to note, breadth first, within bounds."""
-
-    ws: Workspace
-    policy: LinkPolicy
-    step: Callable[[Workspace, NotePath, LinkPolicy], list[ResolvedLink]]
-    between: Callable[[], None]
-    cut: bool = False
-
-    def links(self, start: NotePath, depth: int) -> list[ResolvedLink]:
-        deadline = time.monotonic() + self.ws.limits.seconds
-        known, found, level = {path_key(start)}, list[ResolvedLink](), [start]
-        while level and depth and not self.cut:
-            fresh: list[NotePath] = []
-            for link in self._next(level):
+def _spread(
+    ws: Workspace, start: NotePath, depth: int, step: LinkStep, policy: LinkPolicy, between: Callable[[], None]
+) -> tuple[list[ResolvedLink], bool]:
+    """The links from note to note, breadth first, each other end once; and whether a bound cut them off."""
+    deadline = time.monotonic() + ws.limits.seconds
+    known, found, level = {path_key(start)}, list[ResolvedLink](), [start]
+    while level and depth:
+        fresh: list[NotePath] = []
+        for path in level:
+            between()
+            for link in step(ws, path, policy):
                 end = link.path or start
                 if path_key(end) in known:
                     continue
-                self.cut = len(found) == MOST_AROUND or time.monotonic() > deadline
-                if self.cut:
-                    break
+                if len(found) == MOST_AROUND or time.monotonic() > deadline:
+                    return found, True
                 known.add(path_key(end))
                 found.append(link)
                 if link.status != "broken" or end == link.source:  # there is a note to go on from
                     fresh.append(end)
-            level, depth = fresh, depth - 1
-        return found
-
-    def _next(self, level: list[NotePath]) -> Iterator[ResolvedLink]:
-        for path in level:
-            self.between()
-            yield from self.step(self.ws, path, self.policy)
+        level, depth = fresh, depth - 1
+    return found, False
 
 
 def _near(ws: Workspace, link: ResolvedLink) -> NearbyNote:

@@ -28,7 +28,6 @@ class ResolvedLink:
     source: NotePath
     target: str  # as written
     subpath: str
-    display: str | None
     kind: str
     line: int
     context: Excerpt  # the line it stands in, of a long one the part around the link
@@ -164,9 +163,7 @@ def all_keys(path: NotePath, others: Iterable[str]) -> tuple[str, ...]:
 def link_seen(row: LinkRow, meant: Meaning, *, other: NotePath | None = None) -> ResolvedLink:
     status = "broken" if meant.path is None else "ambiguous" if meant.ambiguous else "ok"
     where = other if other is not None else meant.path
-    return ResolvedLink(
-        where, row.source, row.target, row.subpath, row.display, row.kind, row.line, row.context, status
-    )
+    return ResolvedLink(where, row.source, row.target, row.subpath, row.kind, row.line, row.context, status)
 
 
 @about_note
