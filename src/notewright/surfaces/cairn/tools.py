@@ -1,7 +1,5 @@
 """Cairn's dialect: notes by path without `.md`, edited in place, linked by any of their names, with managed times."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 from unicodedata import normalize
 
@@ -155,53 +153,29 @@ def _day(ws: Workspace, given: str | None) -> str:
 # ---- many notes ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
-    """What a search asks for: at least one thing besides its page."""
-
-    query: str
-    tags: tuple[str, ...]
-    prefix: str
-    target: NotePath | None
-    since_ns: int | None
-    offset: int
-    limit: int
-
-    @classmethod
-    def of(cls, args: Args) -> "Search":
-        since, target = args.get("modified_since"), args.get("backlinks_to")
-        asked = cls(
-            args.get("query", "").strip(),
-            tuple(tag for given in args.get("tags", ()) if (tag := given.strip().lstrip("#"))),
-            _bare_name(args.get("path_prefix", "")),
-            _path(target) if target else None,
-            words.since_ns(since) if since else None,
-            *words.page(args),
-        )
-        if not (asked.query or asked.tags or asked.prefix or asked.target or asked.since_ns is not None):
-            raise Invalid("At least one search parameter is required", what="query")
-        return asked
-
-    def selection(self, among: Iterable[str] | None) -> Selection:
-        return Selection(
-            prefix_words=tuple(self.query.split()),
-            tags=self.tags,
-            since_ns=self.since_ns,
-            among=None if among is None else frozenset(among),
-            sort="modified",
-            limit=self.limit,
-            offset=self.offset,
-        )
-
-
 def search(call: Call, args: Args) -> str:
     """Find notes by words, tags, place, link or date, latest first, with a snippet of each. At least one condition
     is needed."""
-    ws, asked = call.workspace, Search.of(args)
-    back = {link.source: link for link in linking(ws, asked.target, CAIRN)} if asked.target else {}
-    found, total = note_summaries(ws, asked.selection(back if asked.target else None), asked.prefix)
-    rows = [_result(ws, card, asked.query, back.get(card.path)) for card in found]
-    return words.answer(results=rows, total=total, cursor=words.cursor(asked.offset, len(rows), total))
+    ws, query, prefix = call.workspace, args.get("query", "").strip(), _bare_name(args.get("path_prefix", ""))
+    tags = tuple(tag for given in args.get("tags", ()) if (tag := given.strip().lstrip("#")))
+    target = _path(args["backlinks_to"]) if args.get("backlinks_to") else None
+    since = words.since_ns(args["modified_since"]) if args.get("modified_since") else None
+    offset, limit = words.page(args)
+    if not (query or tags or prefix or target or since is not None):
+        raise Invalid("At least one search parameter is required", what="query")
+    back = {link.source: link for link in linking(ws, target, CAIRN)} if target else {}
+    chosen = Selection(
+        prefix_words=tuple(query.split()),
+        tags=tags,
+        since_ns=since,
+        among=frozenset(back) if target else None,
+        sort="modified",
+        limit=limit,
+        offset=offset,
+    )
+    found, total = note_summaries(ws, chosen, prefix)
+    rows = [_result(ws, card, query, back.get(card.path)) for card in found]
+    return words.answer(results=rows, total=total, cursor=words.cursor(offset, len(rows), total))
 
 
 def _result(ws: Workspace, card: NoteSummary, query: str, link: ResolvedLink | None) -> dict[str, Any]:

@@ -35,7 +35,10 @@ def write(call: Call, args: Args) -> str:
     place = NamedPath(ws, NotePath.parse(with_md(rest.strip("/"))))
     with places.saying(ws):
         _refuse_outer_blanks(place)
-        done = _overwritten(call, place, args) if "version" in args else _created(place, args["content"])
+        if "version" in args:
+            done = _overwritten(call, place, args)
+        else:
+            done = create(ws, new_path(ws, place.path), args["content"].encode())
     shown_path = places.show(ws, done.path)
     remember(call, NamedPath(ws, done.path), done.version, args["content"])
     if done.change_id is None:
@@ -50,10 +53,6 @@ def _refuse_outer_blanks(place: NamedPath) -> None:
     if name != name.strip() and not (place.ws.access.sees(place.path) and exists(place.ws, place.path)):
         said = f"{name!r} cannot be a name: it begins or ends with a blank"
         raise Invalid(said, hint="leave the blanks out", what="path", path=place.path)
-
-
-def _created(place: NamedPath, content: str) -> Written:
-    return create(place.ws, new_path(place.ws, place.path), content.encode())
 
 
 def _overwritten(call: Call, place: NamedPath, args: Args) -> Written:

@@ -10,7 +10,7 @@ from notewright.engine.find.grep import PATTERN_SECONDS, Grep, Matches
 from notewright.engine.find.grep import grep as grep_notes
 from notewright.engine.find.links import LinkReport, ResolvedLink
 from notewright.engine.find.links import links as links_of
-from notewright.engine.find.search import Hit, Hits, parse_query
+from notewright.engine.find.search import Hits, parse_query
 from notewright.engine.find.search import search as search_notes
 from notewright.engine.read import FolderListing, list_folder, listing, locate
 from notewright.engine.workspace import Workspace
@@ -27,12 +27,14 @@ from notewright.surfaces.notes import schema
 def search(call: Call, args: Args) -> str:
     """Find notes by meaningful words or a whole question; ranked sections with the line to read. Start here."""
     places, page = Places(call), OffsetPage.of("search", args, 10, ("query", "folder", "tags", "since"))
-    _refuse_empty(args)
+    if not args["query"].strip() and not _conditions(args):
+        raise Invalid("query is empty", hint="give words or a question", what="query")
     answers = [
         (ws, search_notes(ws, _query(ws, folder, args, page.end)))
         for ws, folder in places.folders(args.get("folder", ""))
     ]
-    counts, ranked = _add_counts([found for _, found in answers]), _rank(answers)
+    counts = _add_counts([found for _, found in answers])
+    ranked = sorted(((ws, hit) for ws, found in answers for hit in found.items), key=lambda pair: -pair[1].score)
     hits = ranked[page.offset : page.end]
     if not hits:
         return "Nothing more." if page.offset else words.nothing(args["query"], counts.nearest, _conditions(args))
@@ -43,11 +45,6 @@ def search(call: Call, args: Args) -> str:
     more = counts.cut or len(ranked) > page.end
     left = max(counts.total - page.offset, len(hits) + 1) if more else len(hits)
     return words.paged(_head_line(args["query"], counts, len(hits)), items, page, left, "more note")
-
-
-def _refuse_empty(args: Args) -> None:
-    if not args["query"].strip() and not _conditions(args):
-        raise Invalid("query is empty", hint="give words or a question", what="query")
 
 
 def _conditions(args: Args) -> list[str]:
@@ -64,10 +61,6 @@ def _query(ws: Workspace, folder: str, args: Args, limit: int) -> Query:
         since_ns=int(since_time(since, ws.timezone) * 1e9) if since else None,
         limit=limit,
     )
-
-
-def _rank(answers: Sequence[tuple[Workspace, Hits]]) -> list[tuple[Workspace, Hit]]:
-    return sorted(((ws, hit) for ws, found in answers for hit in found.items), key=lambda pair: -pair[1].score)
 
 
 def _add_counts(found: Sequence[Hits]) -> Hits:

@@ -94,13 +94,10 @@ def delete_note(call: Call, args: Args) -> str:
     """Move a note to .trash and mark every [[link]] to it as (deleted)."""
     ws, name = call.workspace, args["name"]
     path = note_by_name(ws, name)
-    gone = delete_marked(ws, path, _marked, policy=REWRITTEN, dry_run=args.get("dry_run", False))
+    dry_run = args.get("dry_run", False)
+    gone = delete_marked(ws, path, lambda target: f"{target} (deleted)", policy=REWRITTEN, dry_run=dry_run)
     trash = full_path(ws, gone.trash) if gone.trash else None
     return said(name=name, trash_path=trash, files_updated=_names(gone.files))
-
-
-def _marked(target: str) -> str:
-    return f"{target} (deleted)"
 
 
 def _names(paths: Iterable[NotePath]) -> list[str]:

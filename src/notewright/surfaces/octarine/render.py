@@ -125,11 +125,8 @@ class Envelope(Style):
 def _details(args: Args, reason: str) -> dict[str, Any]:
     path = args.get("note_path", args.get("directory"))
     told = {"workspace": args.get("workspace"), "path": path, "reason": reason}
-    return {key: _short(value) for key, value in told.items() if isinstance(value, str) and value}
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= ECHO else text[:ECHO] + "..."
+    given = {key: value for key, value in told.items() if isinstance(value, str) and value}
+    return {key: value if len(value) <= ECHO else value[:ECHO] + "..." for key, value in given.items()}
 
 
 # ---- files --------------------------------------------------------------------------------------------
