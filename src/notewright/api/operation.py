@@ -119,7 +119,7 @@ class ApiRoute(GuardedRoute):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().handle(scope, receive, send)
-        except HTTPException as error:  # the door itself said no: nothing was sent yet
+        except HTTPException as error:  # the route itself refused: nothing was sent yet
             await refused_by_the_web(error)(scope, receive, send)
 
 

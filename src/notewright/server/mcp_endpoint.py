@@ -90,7 +90,7 @@ def app(
 ) -> Starlette:
     """The HTTP map of the surfaces: `/mcp/<surface>`, `/w/<workspace>/mcp/<surface>`, the aliases; and of operations.
 
-    `around` are entered when serving begins and left when it has ended. `more` are the doors of others. `state.leave`,
+    `around` are entered when serving begins and left when it has ended. `more` are the routes of others. `state.leave`,
     called on the event loop, ends the requests that would not end by themselves; it calls `leave`.
     """
     streams = ChangeStreams()
@@ -116,7 +116,7 @@ def app(
         to("/mcp", "notes"),
         to("/w/{workspace}/mcp/{surface}"),
     ]  # nearly all there is
-    routes += [*operations.doors(workers), *more]
+    routes += [*operations.routes(workers), *more]
     routes += [to("/{workspace}/mcp", "cairn")]  # a name of anything: the last to be tried
 
     @contextlib.asynccontextmanager

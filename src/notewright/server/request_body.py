@@ -40,7 +40,7 @@ class RequestBody:
 
 
 async def read_body(scope: Scope, receive: Receive, turn: Turn, place: contextlib.AsyncExitStack) -> RequestBody:
-    """The whole request. Its door sees to it that it is no larger than we take; `place` holds the turn of a large one.
+    """The whole request. Its route bounds its size; `place` holds the turn of a large one.
 
     Limited if it may not even wait for its turn.
     """

@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PageRequest:
-    """One request for a page. `visitor` is None only at open doors."""
+    """One request for a page. `visitor` is None only on open routes."""
 
     site: SiteContext
     request: Request
@@ -67,7 +67,7 @@ class PageRequest:
 
     @property
     def guest(self) -> Visitor:
-        """Who asks; only behind doors that are not open."""
+        """Who asks; only on routes that are not open."""
         assert self.visitor is not None
         return self.visitor
 
@@ -119,7 +119,7 @@ Show = Callable[[PageRequest], Response]
 
 
 def page_route(site: SiteContext, path: str, show: Show, *, need: Need = "read", post: bool = False) -> GuardedRoute:
-    """A page behind a door. What shows it runs in a worker thread; refusals become pages."""
+    """The route of a page. What shows it runs in a worker thread; refusals become pages."""
 
     async def endpoint(request: Request) -> Response:
         visitor: Visitor | None = request.scope.get(VISITOR)

@@ -1,7 +1,7 @@
-"""Who may come in. Everything is closed unless its door says otherwise, so that a new route cannot be forgotten.
+"""Authentication. Every request needs it unless its route says otherwise, so that a new route cannot be forgotten.
 
-The gate finds out who asks; each door says what they need. Whoever is not known learns nothing but that: a path that is
-not there answers a stranger as one that is.
+`Authenticate` finds out who asks; each route says what they need. Whoever is not known learns nothing but that: a path
+that is not there answers a stranger as one that is.
 """
 
 import re
@@ -187,7 +187,7 @@ def base_path(public_url: str | None) -> str:
 
 @dataclass(frozen=True)
 class AuthSettings:
-    """What the gate goes by."""
+    """What `Authenticate` goes by."""
 
     registry: Accounts
     issuer: "Issuer | None" = None  # of tokens beside our own
@@ -227,11 +227,12 @@ class FailedGuesses:
 class Authenticate:
     """Puts the Visitor into the scope of every request, or answers 401."""
 
-    def __init__(self, app: ASGIApp, entry: AuthSettings, doors: Sequence[BaseRoute]) -> None:
+    def __init__(self, app: ASGIApp, entry: AuthSettings, routes: Sequence[BaseRoute]) -> None:
         self._app = app
         self._entry = entry
         self._scope = entry.issuer.asks if entry.issuer else None  # what a client is told to ask its issuer for
-        self._open = [door for door in doors if isinstance(door, GuardedRoute | GuardedSocket) and door.need == "open"]
+        guarded = [route for route in routes if isinstance(route, GuardedRoute | GuardedSocket)]
+        self._open = [route for route in guarded if route.need == "open"]
         self._own = OwnTokens(entry.registry)
         self._guesses = FailedGuesses(entry.limiter)
         self._asked_at, self._closed = -1, True
@@ -251,7 +252,7 @@ class Authenticate:
             return await JSONResponse({"error": str(problem)}, 503, {"Retry-After": "5"})(scope, receive, send)
         if isinstance(visitor, Visitor):
             scope[VISITOR], scope[AGAIN] = visitor, partial(self._visitor, scope)
-        elif not any(door.matches(scope)[0] == Match.FULL for door in self._open):
+        elif not any(route.matches(scope)[0] == Match.FULL for route in self._open):
             refuse(visitor.error or "unauthenticated")
             return await self._refusal(scope, visitor)(scope, receive, send)
         await self._app(scope, receive, send)
@@ -317,8 +318,8 @@ class Authenticate:
         if _is_browser(scope):
             query = scope.get("query_string", b"").decode("latin-1")
             asked = quote(scope["path"] + (f"?{query}" if query else ""), safe="/")
-            entrance = f"{base_path(self._entry.public_url)}/sign-in"
-            return RedirectResponse(f"{entrance}?next={asked}", 303, {"Cache-Control": "no-store"})
+            address = f"{base_path(self._entry.public_url)}/sign-in?next={asked}"
+            return RedirectResponse(address, 303, {"Cache-Control": "no-store"})
         told = {"error": refused.error or "unauthorized", "error_description": refused.description}
         return JSONResponse(told, refused.status, {"WWW-Authenticate": challenge(refused, scope[METADATA_URL])})
 

@@ -33,7 +33,7 @@ class Proxies:
 
 
 def _ways_to_meet(network: _Network) -> list[_Network]:
-    """On a door for both kinds of address, one of four numbers comes as one of the longer kind."""
+    """On a socket for both kinds of address, IPv4 comes as IPv6."""
     if isinstance(network, IPv6Network):
         return [network]
     return [network, IPv6Network(f"::ffff:{network.network_address}/{96 + network.prefixlen}")]

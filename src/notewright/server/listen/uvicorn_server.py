@@ -1,7 +1,7 @@
 """How we listen: uvicorn, with every connection bounded in number, in size and in time.
 
 uvicorn by itself takes a head of any size, waits for its end for ever, and for the rest of a body too. Here a client
-that keeps us waiting is shown out: `ConnectionLimits` says for what, and for how long.
+that keeps us waiting is disconnected: `ConnectionLimits` says for what, and for how long.
 
 Connections are accepted one at a time per turn of the event loop, and left to another process behind the same socket if
 that one has fewer. uvicorn's way (everybody who waits, at once) hands a whole burst to whichever process wakes up

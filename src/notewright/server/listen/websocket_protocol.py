@@ -60,7 +60,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol, BoundedSocket):
         self._resumed += 1
 
     def look(self, now: float) -> None:
-        """A client that takes nothing of what waits for it is shown out."""
+        """A client that takes nothing of what waits for it is disconnected."""
         waiting = self.transport.get_write_buffer_size()
         moved = self._resumed * EVER - waiting  # it took something if we could go on, however much waits since
         if not waiting or moved > self._stuck_at or self._stuck_since is None:

@@ -35,7 +35,7 @@ _WATCHED = frozenset({"forbidden", "read_only", "limited", "quota"})
 
 
 class Operations:
-    """Told of every request and every call; asked by the doors `/healthz`, `/readyz` and `/metrics`."""
+    """Told of every request and every call; asked by the routes `/healthz`, `/readyz` and `/metrics`."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Operations:
         """A connection was ended before there was a request to speak of: too large a head, too slow, no room."""
         self.metrics.refused(CUT_OFF.get(status, "malformed"))
 
-    def doors(self, workers: ThreadPool) -> list[GuardedRoute]:
+    def routes(self, workers: ThreadPool) -> list[GuardedRoute]:
         """Health and readiness for anybody, numbers for those who may come in."""
         standings = CachedProbe(lambda: list(map(workspace_health, self._library.workspaces())), workers)
         found = CachedProbe(self._scrape, workers, wait=SCRAPE_SECONDS)
