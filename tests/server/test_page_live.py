@@ -18,7 +18,6 @@ from tests.server.lines import NOTEWRIGHT, Lines
 from tests.server.page_desk import Site, append, config_of, csrf, served
 
 from notewright.engine.changes.history import undo
-from notewright.web.event_stream import ActivityFeed
 
 NOTES = {"Tea.md": "Steep it.\n", "Recipes/Broth.md": "Salt.\n"}
 STREAM = {"accept": "text/event-stream"}
@@ -176,7 +175,7 @@ def test_very_many_changes_at_once_are_only_counted(site: Site, monkeypatch: pyt
 
 
 def test_a_quiet_stream_says_that_it_is_still_there(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ActivityFeed.__init__.__kwdefaults__, "heartbeat", 0.05)
+    monkeypatch.setattr("notewright.web.event_stream.HEARTBEAT_SECONDS", 0.05)
     with served(site.config) as other, listening(other.client()) as events:
         assert {"": "still here"} in [events.next(), events.next(), events.next()]
 
@@ -190,7 +189,7 @@ def test_a_revoked_token_loses_its_stream(site: Site) -> None:
 
 
 def test_only_so_many_streams_are_open_and_a_closed_one_makes_room(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ActivityFeed.__init__.__kwdefaults__, "most", 5)
+    monkeypatch.setattr("notewright.web.event_stream.MAX_STREAMS", 5)
     with served(site.config) as small, contextlib.ExitStack() as stack:
         client = small.client()
         for _ in range(5):

@@ -1,7 +1,5 @@
 """Reading notes: listing, one of them, searching, links, and what is wrong with them."""
 
-import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -60,7 +58,7 @@ def read_note(asked: ApiRequest) -> dict[str, Any]:
         reading,
         created=stamp(created(ws, [reading.entry])[reading.path]),
         modified=stamp(reading.modified),
-        properties=as_json(reading.note.frontmatter.properties),
+        properties=reading.note.frontmatter.properties,
         headings=[fill(schemas.HEADING, one) for one in reading.note.headings],
         tags=list(dict.fromkeys(tag.name for tag in reading.note.tags)),
         backlinks=backlinks,
@@ -83,17 +81,6 @@ def _backlinks(ws: Workspace, path: NotePath) -> tuple[list[dict[str, Any]] | No
         return None, False
     first = [fill(schemas.BACKLINK, one, path=one.source, text=one.sentence.shown) for one in found[:MAX_BACKLINKS]]
     return first, len(found) > MAX_BACKLINKS
-
-
-def as_json(value: Any, depth: int = 0) -> Any:
-    """A property as JSON can say it: what YAML knows and JSON does not is said in words."""
-    if isinstance(value, Mapping) and depth < 50:
-        return {str(key): as_json(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list | tuple) and depth < 50:
-        return [as_json(item, depth + 1) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value if value is None or isinstance(value, str | bool | int | float) else str(value)
 
 
 _FOUND = told(

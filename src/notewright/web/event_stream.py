@@ -10,7 +10,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 
@@ -115,19 +115,8 @@ def _event(kind: str, value: dict[str, str], at: float | None = None) -> str:
 class ActivityFeed:
     """The streams that are open. On the event loop alone; `close` ends them all."""
 
-    def __init__(
-        self,
-        library: Library,
-        workers: ThreadPool,
-        registry: Accounts,
-        *,
-        most: int = MAX_STREAMS,
-        tick: float = POLL_SECONDS,
-        heartbeat: float = HEARTBEAT_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, library: Library, workers: ThreadPool, registry: Accounts) -> None:
         self._library, self._workers, self._registry = library, workers, registry
-        self._most, self._tick, self._heartbeat, self._clock = most, tick, heartbeat, clock
         self._open: set[OpenPage] = set()
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
@@ -136,7 +125,7 @@ class ActivityFeed:
         """A stream for one page; or the refusal of one too many, or of one that makes no sense."""
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            if self._closed or len(self._open) >= self._most:
+            if self._closed or len(self._open) >= MAX_STREAMS:
                 full = Response("Too many pages are open", 503, UNBUFFERED | {"Retry-After": "30"}, "text/plain")
                 return await full(scope, receive, send)
             self._open.add(look)
@@ -165,12 +154,12 @@ class ActivityFeed:
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
         try:
-            end = self._clock() + MAX_STREAM_SECONDS
+            end = time.monotonic() + MAX_STREAM_SECONDS
             look.woken.set()  # for what was made since `begun`
             yield "".join(["retry: 1000\n: here we are\n\n", *begun])
-            while self._clock() < end:
+            while time.monotonic() < end:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(look.woken.wait(), self._heartbeat)
+                    await asyncio.wait_for(look.woken.wait(), HEARTBEAT_SECONDS)
                 if self._closed or self._registry.pulse() != rules:
                     return  # somebody may have lost a right: whoever still has it comes again
                 heard = look.woken.is_set()
@@ -192,7 +181,7 @@ class ActivityFeed:
                 for look in self._open:
                     look.woken.set()
             seen = now
-            await asyncio.sleep(self._tick)
+            await asyncio.sleep(POLL_SECONDS)
 
     def _pulses(self) -> dict[str, int]:
         pulses = {ws.id: ws.ledger.pulse() for ws in self._library.workspaces()}

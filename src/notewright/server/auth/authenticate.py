@@ -73,15 +73,14 @@ class Refused:
 class OwnTokens:
     """The tokens of `notewright token add`."""
 
-    def __init__(self, registry: Accounts, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, registry: Accounts) -> None:
         self._registry = registry
-        self._clock = clock
         self._pulse = -1
         self._known: dict[str, Token] = {}  # those that came since anything changed: few, and good a moment ago
 
     def visiting(self, digest: str) -> Principal | None:
         """Whose this is, as long as the token is good."""
-        pulse, now = self._registry.pulse(), self._clock()
+        pulse, now = self._registry.pulse(), time.time()
         if pulse != self._pulse:
             self._pulse, self._known = pulse, {}
         found = self._known.get(digest)
