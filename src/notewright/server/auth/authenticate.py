@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from notewright.accounts.base import Accounts, Token
 from notewright.accounts.limits import Window
-from notewright.engine.library import Principal, admit_digest, digest_of
+from notewright.engine.library import LAST_USE_SECONDS, Principal, admit_digest, digest_of
 from notewright.errors import Limited, Problem
 from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.request_context import refuse
@@ -42,7 +42,6 @@ MAX_WAITING = 10_000
 FORWARDED = ("x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-host")  # what proxies and tunnels add
 DOCUMENT_TOKEN = "nwd_"  # begins a token for live documents, which only their own routes understand
 _PAGE_SCHEME = {"ws": "http", "wss": "https"}  # of a WebSocket: that of the page it belongs to
-USE_NOTED_SECONDS = 300.0  # seconds after which the last use of a token is noted again
 Need = Literal["open", "read", "write", "owner"]
 
 
@@ -84,7 +83,7 @@ class OwnTokens:
         if pulse != self._pulse:
             self._pulse, self._known = pulse, {}
         found = self._known.get(digest)
-        if found is None or not found.good(now) or now - (found.used or 0) > USE_NOTED_SECONDS:
+        if found is None or not found.good(now) or now - (found.used or 0) > LAST_USE_SECONDS:
             found = admit_digest(self._registry, digest, now)
             if found is None:
                 return None
