@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.config.locations import bucket_location, is_bucket, refuse_not_yet
 from notewright.engine.access import Access
-from notewright.engine.indexing.unchanged import UnchangedIndex, is_unchanged
+from notewright.engine.indexing.difference import UnchangedIndex, is_unchanged
 from notewright.engine.workspace import IndexFollower, Limits, Workspace
 from notewright.errors import Busy, Invalid
 from notewright.index.sqlite.index import SqliteIndex

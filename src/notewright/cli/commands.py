@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from notewright.app import opening
 from notewright.cli import printing
 from notewright.cli.arguments import choose_workspace, moment
-from notewright.engine.indexing.unchanged import UnchangedIndex
+from notewright.engine.indexing.difference import UnchangedIndex
 from notewright.errors import Indexing, NotFound, Unavailable
 from notewright.ledger.base import Actor, Past
 from notewright.notes.path import NotePath

@@ -20,12 +20,14 @@ _MODULES = {"client": "clients", "serve": "serve", "token": "tokens", **_OWNING,
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code. As the program itself, without `argv`, the process ends here."""
+    """Run one command; the exit code. As the program itself, without `argv`, a process that served nobody ends here."""
     args = parse(argv)  # which prints help and ends, and needs nothing more for it
     if argv is not None:
         return _run(args)
     gc.set_threshold(GC_THRESHOLD)
     code = _run(args)
+    if args.command == "serve":
+        return code
     with suppress(OSError, ValueError):  # nobody reads it, or it was closed for that
         sys.stderr.flush()
     os._exit(code)  # everything is closed: Python would take its modules apart for as long as a search takes

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from notewright.engine.find.links import WRITTEN_AS_NAMES, all_links
 from notewright.engine.indexing.ready import wait
 from notewright.engine.workspace import Workspace
-from notewright.notes.links.resolve import Names, lens, name_keys, resolve
+from notewright.notes.links.names import Names
+from notewright.notes.links.resolve import lens, name_keys, resolve
 from notewright.notes.path import NotePath
 
 

@@ -1,9 +1,16 @@
-"""How the index differs from the store, told by a listing and the stamps of what was filed; pure."""
+"""How the index differs from the store, told by a listing and the stamps of what was filed. A command that ends soon
+and only reads asks just that: where nothing differs nobody has to be elected, watch or wait."""
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from notewright.stores.base import Entry
+from notewright.engine.indexing.leader_lock import LeaderLock
+from notewright.engine.workspace import NoIndexer
+from notewright.errors import Indexing, Problem
+from notewright.index.base import Index, Selection
+from notewright.locks import Coordination
+from notewright.stores.base import Entry, Store
 
 FRESH_GRAIN_NS = 2_000_000_000  # an edit within the clock's grain of a walk would be missed: such files are read again
 FEW = 10  # below this a vault may shrink as it likes
@@ -38,3 +45,31 @@ def plan(entries: Iterable[Entry], known: Mapping[str, str], now_ns: int | None)
         if stamp != entry.stamp or is_recent:
             file.append(entry)
     return IndexDifference(tuple(file), tuple(left), seen, len(known))
+
+
+def is_unchanged(store: Store, index: Index, locks: Coordination) -> bool:
+    """The index holds every note as it is now: another process keeps it so, or a walk finds nothing changed."""
+    try:
+        if not index.generation().whole or index.select(Selection(notes_only=False, problem=LATER, limit=1))[1]:
+            return False
+        return LeaderLock(locks).others_are_fresh() or _equals(store, index)
+    except Problem:
+        return False
+
+
+def _equals(store: Store, index: Index) -> bool:
+    if not store.healthy():
+        return False
+    difference = plan(store.entries(), dict(index.stamps()), time.time_ns() if store.has_folders else None)
+    return not difference.file and not difference.drop
+
+
+class UnchangedIndex(NoIndexer):
+    """Nobody follows an index that was up to date a moment ago. Should it be deleted since, there is no answer."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def wait(self, seconds: float) -> None:
+        if not self._index.generation().whole:
+            raise Indexing("the index is being built again", hint="try again in a moment", done=0, total=None)
