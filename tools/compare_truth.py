@@ -220,7 +220,7 @@ class Truth:
         reading = [Question("read", (path,), holds(self.texts[path])) for path in reads]
         return {
             "read": reading,
-            "rare": [Question("search", (word,), among(path, 1)) for word, path in rare],
+            "rare": [Question("search", (word,), among(path, 5)) for word, path in rare],
             "run": [Question("search", (run,), among(path, 10)) for run, path in runs],
             "together": [Question("search", (words,), among(path, 10)) for words, path in together],
             "grep": [Question("grep", (pattern,), exactly(self.matching(pattern))) for pattern in patterns],
