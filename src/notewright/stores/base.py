@@ -6,7 +6,7 @@ engine's business (`engine/changes/commit.py`), written once over `stage`, `writ
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Literal, NamedTuple, Protocol
 
 from notewright.errors import Problem
@@ -237,6 +237,14 @@ def version_of(data: bytes) -> Version:
     from hashlib import sha256  # loads OpenSSL, which a search does not need
 
     return sha256(data).hexdigest()
+
+
+def give_memory_back() -> None:
+    """glibc keeps what was freed: 361 MB of 361 after 10,000 live documents, 2 after this."""
+    import ctypes  # a search needs none
+
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def make_swap(store: Store, swap: Swap, *, op: OpId, hidden: bool) -> Stored | None:

@@ -95,18 +95,21 @@ class IndexSnapshot:
 
     # ---- writing it -----------------------------------------------------------------------------------
 
-    def renew_if_due(self, is_stopped: Callable[[], bool] = lambda: False, *, closing: bool = False) -> None:
-        """Write it where it is missing or many files changed since, if this machine may write; now and then."""
+    def renew_if_due(self, is_stopped: Callable[[], bool] = lambda: False, *, closing: bool = False) -> bool:
+        """Write it where it is missing or many files changed since, if this machine may write; now and then. Whether
+        that was done."""
         if not self._writes or (not closing and time.monotonic() < self._next):
-            return
+            return False
         self._next = time.monotonic() + MINUTES_BETWEEN * 60
         try:
             if sum(self._index.count()) >= MIN_FILES and self._files.may_write() and self._is_worth_it():
                 self._write(is_stopped)
+                return True
         except Problem as problem:
             log.warning("no snapshot of the index was written: %s", problem)
         except Exception:  # a cache that nobody misses: the notes are followed all the same
             log.exception("no snapshot of the index was written")
+        return False
 
     def _is_worth_it(self) -> bool:
         now = self._index.edition()

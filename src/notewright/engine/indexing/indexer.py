@@ -26,7 +26,7 @@ from notewright.errors import Forbidden, Indexing, NotFound, Problem, Unavailabl
 from notewright.index.base import Filing, Index, Progress, Selection
 from notewright.locks import Coordination
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, Store
+from notewright.stores.base import Entry, Store, give_memory_back
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +67,7 @@ class Indexer:
         self._large = LargeQueue()
         self._everything = False
         self._next_day = 0.0
+        self._built = False  # just now, which took memory
         self._listed: FirstListing | None = None  # while everything is filed for the first time
         self._mutex = threading.Lock()
         self._heard: list[Callable[[frozenset[str] | None], None]] = []
@@ -189,7 +190,9 @@ class Indexer:
             self._attempt(self._catch_up)
             self._attempt(self._file_large)
             self._do_daily()
-            self._renew_snapshot()
+            if self._renew_snapshot() or self._built:
+                self._built = False
+                give_memory_back()
             if not self._pending and not self._everything and not self._large:
                 self._wake.wait(1.0 if self._lost_since is None else 0.5)
                 self._wake.clear()
@@ -208,10 +211,11 @@ class Indexer:
         if self._snapshot is not None and not self._is_whole() and not any(self._index.count()):
             self._fetched = self._snapshot.fetch()
 
-    def _renew_snapshot(self, *, closing: bool = False) -> None:
+    def _renew_snapshot(self, *, closing: bool = False) -> bool:
         is_busy = bool(self._pending or self._everything or self._large or self._stale)
         if self._snapshot is not None and self._fresh.is_set() and (closing or not is_busy) and self._is_whole():
-            self._snapshot.renew_if_due(lambda: self._stop.is_set() and not closing, closing=closing)
+            return self._snapshot.renew_if_due(lambda: self._stop.is_set() and not closing, closing=closing)
+        return False
 
     def _do_daily(self) -> None:
         """What one process has to do once a day, and when it begins."""
@@ -409,6 +413,7 @@ class Indexer:
                 report(done, len(entries))
                 if self._stop.is_set():
                     return
+            self._built = True
             build.finish()
             with self._store.lock(timeout=60):
                 build.swap(lambda paths: read_many_for_index(self._store, self._entries_of(paths), large=False))

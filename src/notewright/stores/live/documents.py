@@ -5,7 +5,6 @@ file that changed under an open document is merged into it, and a document that 
 through whoever was given to `save_through`, so that typing is a change in the history like any other.
 """
 
-import ctypes
 import logging
 import re
 import threading
@@ -19,7 +18,7 @@ from typing import Any, Literal
 from notewright.errors import Conflict, Exists, Invalid, NotFound, NotText, Problem, TooLarge, Unavailable
 from notewright.locks import FileLocks, Lock
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, Store, Stored, Version, version_of
+from notewright.stores.base import Entry, Store, Stored, Version, give_memory_back, version_of
 from notewright.stores.live import places
 from notewright.stores.live.document import MOST_BYTES, Document
 from notewright.stores.live.folder_document import FolderDocument
@@ -566,9 +565,3 @@ def _may_be_torn(stored: Stored, now: Entry, before: Stored | None) -> bool:
         return False
     is_new = 0 <= time.time() - now.modified_ns / 1e9 < (QUIET_S if stored.data else EMPTY_S)
     return now.stamp != stored.entry.stamp or (is_new and len(stored.data) < len(before.data))
-
-
-def give_memory_back() -> None:
-    """glibc keeps what was freed: 361 MB of 361 after 10,000 documents, 2 after this."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)

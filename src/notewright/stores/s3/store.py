@@ -501,7 +501,7 @@ class S3Store:
     def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
         """By listing all of it again and again."""
         self._check(None)
-        known: dict[NotePath, str] | None = self._stamps()
+        known = self._stamps()
         yield None
         while not stop.wait(self._settings.poll_seconds) and not self._closed:
             now = self._stamps()
@@ -509,13 +509,15 @@ class S3Store:
                 continue
             if known is None:
                 yield None
-            elif changed := frozenset(path for path, _ in known.items() ^ now.items()):
-                yield changed
+            elif known != now:
+                lines = set(known.split(b"\n")) ^ set(now.split(b"\n"))
+                yield frozenset(NotePath(line.decode().partition("\t")[2]) for line in lines if line)
             known = now
 
-    def _stamps(self) -> dict[NotePath, str] | None:
+    def _stamps(self) -> bytes | None:
+        """A line for each file: it is kept, and a tenth as large as a dict."""
         try:
-            return {entry.path: entry.stamp for entry in self._listing()}
+            return "\n".join(f"{entry.stamp}\t{entry.path}" for entry in self._listing()).encode()
         except Problem as problem:
             log.warning("changes in the bucket are not seen for now: %s", problem)
             return None
