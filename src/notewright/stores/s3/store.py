@@ -515,7 +515,7 @@ class S3Store:
             known = now
 
     def _stamps(self) -> bytes | None:
-        """A line for each file: it is kept, and a tenth as large as a dict."""
+        """A line for each file: it is kept, and a quarter as large as a dict (0.6 MB of 10,000)."""
         try:
             return "\n".join(f"{entry.stamp}\t{entry.path}" for entry in self._listing()).encode()
         except Problem as problem:
