@@ -364,7 +364,11 @@ class Indexer:
         if difference.implausible and not self._fetched and not self._believed(difference):
             self._stale = "a third of the notes or more vanished at once; the index waits for them"
             return
-        self._settle(difference, known)
+        if not known and (about := difference.seen) > BUILD_FROM:
+            del difference  # it holds every entry, and a build lists them itself
+            self._build(about, lambda done, total: None)
+        else:
+            self._settle(difference, known)
         if self._stop.is_set():
             return
         if not looked_at.whole:
