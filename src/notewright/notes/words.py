@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-_WIDE = re.compile("[\u2e80-\U0010ffff]")  # one range is looked for four times as fast as all of them
+_WIDE = re.compile("[\u2e80-\U0010ffff]")  # one range is looked for sooner than all of them
 _WORD = re.compile("[^\\W_](?:[^\\W_]|[\u0300-\u036f])*")
 FRAME = frozenset(
     """what who when where why how which do does did is are was were can could should my our your me i we you notes note

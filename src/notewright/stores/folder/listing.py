@@ -19,7 +19,7 @@ _UNSPEAKABLE = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
 _DATALESS = 0x40000000  # macOS: the bytes are in the cloud. Linux has no such mark, and guessing by blocks is wrong
 _HAS_FLAGS = hasattr(os.stat_result, "st_flags")
 _MAX_ODDITIES = 1000
-_STAMP = "%x-%x-%x-%x"  # three times as fast as four formats of an f-string
+_STAMP = "%x-%x-%x-%x"  # several times as fast as four formats of an f-string
 _new = tuple.__new__  # of an Entry: half the time of calling it
 _name_of = attrgetter("name")
 
