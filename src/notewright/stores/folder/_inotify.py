@@ -20,7 +20,6 @@ _UNMOUNT, _OVERFLOW, _IGNORED, _IS_FOLDER, _ONLY_FOLDERS = 0x2000, 0x4000, 0x800
 _MASK = _ATTRIB | _MODIFY | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF
 _EVENT = struct.Struct("iIII")
 _BUFFER = 1 << 18
-_NO_FOLDERS = 2  # links to a folder without folders in it, where they are counted: its name and its `.`
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -109,7 +108,7 @@ class Inotify:
                         raise
                     continue  # gone again, a symlink, or not ours to read
                 try:
-                    if self._watch(opened, folder) and (seen is not None or os.fstat(opened).st_nlink != _NO_FOLDERS):
+                    if self._watch(opened, folder):
                         left += self._names(opened, f"{folder}/" if folder else "", seen)
                 finally:
                     os.close(opened)
