@@ -9,11 +9,11 @@ from pathlib import Path
 
 import obstore
 import pytest
+from tests.api.api_site import config_of, eventually, served
 from tests.bucket import READ_KEY, READ_SECRET, Bucket
 from tests.conftest import ROOT, write_files
-from tests.engine.keeping import day, files, folder_desk, times
 from tests.engine.parts import desk
-from tests.server.api_site import config_of, eventually, served
+from tests.engine.transfer.keeping import day, files, folder_desk, times
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.cli.main import main

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.over_http import client_of, on_the_web
 from tests.server.lines import NOTEWRIGHT, Lines
 from tests.transcript import NOTED, Outside, Player, Transcript, Wire, Words
-from tests.web import client_of, on_the_web
 
 from notewright.app import compose
 from notewright.config.load import CommandLine, load

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.over_http import client_of, on_the_web
 from tests.test_golden import FILES, NAMES, played
 from tests.transcript import Transcript, Wire
-from tests.web import client_of, on_the_web
 
 from notewright.config.load import CommandLine, load
 from notewright.errors import Problem

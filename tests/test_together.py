@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import write_files
-from tests.web import Http, client_of, on_the_web
+from tests.over_http import Http, client_of, on_the_web
 
 from notewright.config.load import CommandLine, load
 from notewright.config.settings import SURFACES

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tests.server.echo import Plain
+from tests.mcp.echo import Plain
 
 from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import uvicorn
 from tests.clients.conforming import CONFORMING
-from tests.server.echo import Shelf
+from tests.mcp.echo import Shelf
+from tests.over_http import http_app
 from tests.server.lines import NOTEWRIGHT, over_http
-from tests.web import http_app
 
 HERE = Path(__file__).resolve().parent
 MODULES = HERE / "node_modules"

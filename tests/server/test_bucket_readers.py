@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.api.api_site import Served, served
 from tests.bucket import Bucket
-from tests.server.api_site import Served, served
 
 from notewright.app import compose
 from notewright.config.load import CommandLine, load

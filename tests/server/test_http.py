@@ -14,9 +14,9 @@ import pytest
 import uvicorn
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
-from tests.server.echo import CAIRN, ECHO, NOTES, STRICT, Shelf
+from tests.mcp.echo import CAIRN, ECHO, NOTES, STRICT, Shelf
+from tests.over_http import http_app
 from tests.server.lines import ENVELOPE, HELLO
-from tests.web import http_app
 
 BOTH = {"accept": "application/json, text/event-stream"}
 

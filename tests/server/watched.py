@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import httpx2
 import uvicorn
 from prometheus_client.parser import text_string_to_metric_families
-from tests.web import Http, client_of
+from tests.over_http import Http, client_of
 
 from notewright.accounts.base import Grant
 from notewright.app.compose_http import Site

@@ -6,7 +6,7 @@ the other one does a whole job meanwhile (which waits for no lock: it is refused
 may have been taken away, and only the lock of its change says that it lives). Everything but the disk and the ledger
 dies with a process; the next to come recovers, and may die of that too.
 
-    NOTEWRIGHT_SEED=4711 pytest tests/engine/test_simulation.py     replays one seed and prints what happened
+    NOTEWRIGHT_SEED=4711 pytest tests/engine/changes/test_simulation.py     replays one seed and prints what happened
     NOTEWRIGHT_SEEDS=100000 …                                       runs so many
 """
 

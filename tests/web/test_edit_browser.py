@@ -16,10 +16,10 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from tests.conftest import write_files
+from tests.over_http import client_of
 from tests.server.lines import NOTEWRIGHT
-from tests.server.page_desk import Site, config_of, served
-from tests.server.test_page_browser import Watched, browser, contrasts, pytestmark, tab
-from tests.web import client_of
+from tests.web.page_desk import Site, config_of, served
+from tests.web.test_page_browser import Watched, browser, contrasts, pytestmark, tab
 from websockets.sync.client import connect
 
 from notewright.engine.library import change

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.engine.killing import really_opened
+from tests.engine.changes.killing import really_opened
+from tests.engine.changes.test_kill import ROOT, SEED, Slayer, assert_recorded, lay_out, vault
 from tests.engine.proving import differences
-from tests.engine.test_kill import ROOT, SEED, Slayer, assert_recorded, lay_out, vault
 
 from notewright.app.opening import close_workspace
 
@@ -125,7 +125,16 @@ def run_together(place: Path, seconds: float, *, lose: bool = False) -> None:
         while len(workers) < 4 and time.monotonic() < until:
             count += 1
             left = str(max(until - time.monotonic(), 0.0))
-            command = [sys.executable, "-m", "tests.engine.killing", "real-worker", folder, state, f"w{count}", left]
+            command = [
+                sys.executable,
+                "-m",
+                "tests.engine.changes.killing",
+                "real-worker",
+                folder,
+                state,
+                f"w{count}",
+                left,
+            ]
             workers.append(subprocess.Popen(command, cwd=ROOT))
         time.sleep(min(1.0, max(until - time.monotonic(), 0.05)))
         if lose:

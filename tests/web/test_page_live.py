@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 from tests.server.lines import NOTEWRIGHT, Lines
-from tests.server.page_desk import Site, append, config_of, csrf, served
+from tests.web.page_desk import Site, append, config_of, csrf, served
 
 from notewright.engine.changes.history import undo
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import apsw
 import pytest
 from tests.conftest import ROOT, MakeWorkspace
-from tests.engine.killing import really_opened
+from tests.engine.changes.killing import really_opened
 from tests.engine.proving import differences, found, until
 
 from notewright.app.opening import close_workspace

@@ -19,9 +19,9 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
-from tests.server.echo import ECHO, Shelf
+from tests.mcp.echo import ECHO, Shelf
+from tests.over_http import client_of, http_app
 from tests.server.watched import Watched, eventually, watched
-from tests.web import client_of, http_app
 
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server import request_context as visit

@@ -19,7 +19,7 @@ from notewright.ledger.base import Past
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.stores.folder.store import FolderStore
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SEED = int(os.environ.get("NOTEWRIGHT_SEED", "1"))
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are traced as Linux does it")
 
@@ -31,7 +31,7 @@ class Slayer:
         self.folder, self.state, self.acks = place / "notes", place / "state", place / "acks"
         self.folder.mkdir()
         self.acks.touch()
-        command = [sys.executable, "-m", "tests.engine.killing"]
+        command = [sys.executable, "-m", "tests.engine.changes.killing"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self._running = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
 
@@ -173,7 +173,7 @@ def run_together(place: Path, seconds: float) -> None:
             command = [
                 sys.executable,
                 "-m",
-                "tests.engine.killing",
+                "tests.engine.changes.killing",
                 "worker",
                 str(folder),
                 str(state),
@@ -192,10 +192,8 @@ def run_together(place: Path, seconds: float) -> None:
 def check_together(place: Path) -> None:
     slayer = object.__new__(Slayer)
     slayer.folder, slayer.state = place / "notes", place / "state"
-    subprocess.run(
-        [sys.executable, "-m", "tests.engine.killing", "worker", str(slayer.folder), str(slayer.state), "last", "0"],
-        cwd=ROOT, check=True,
-    )  # fmt: skip
+    arguments = ["worker", str(slayer.folder), str(slayer.state), "last", "0"]
+    subprocess.run([sys.executable, "-m", "tests.engine.changes.killing", *arguments], cwd=ROOT, check=True)
     files = slayer.swept()
     lines = Counter(line for path, text in files.items() if path.startswith("Shared") for line in text.splitlines())
     acknowledged = [line for acks in slayer.state.glob("*.acks") for line in acks.read_text().splitlines()]

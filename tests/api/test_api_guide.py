@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from tests.server.api_site import Served, config_of, eventually, served
+from tests.api.api_site import Served, config_of, eventually, served
 
 from notewright.api.routes import OPERATIONS
 

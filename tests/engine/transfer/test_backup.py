@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import ROOT, MakeWorkspace, write_files
-from tests.engine.keeping import day, files, folder_desk, times
 from tests.engine.mounting import read_only, small_disk
 from tests.engine.parts import desk
+from tests.engine.transfer.keeping import day, files, folder_desk, times
 
 from notewright.engine.transfer.backup import BackupResult, back_up
 from notewright.engine.transfer.backup_folder import BackupFolder
@@ -439,7 +439,7 @@ def test_a_backup_that_is_killed_leaves_the_old_ones_whole(tmp_path: Path, count
     back_up([ws], to, now=day(1))
     old = files(root)
     write_files(root, {f"N {number}.md": f"new {number}\n" for number in range(0, 40, 2)})
-    words = [sys.executable, "-m", "tests.engine.keeping", root, to, "2026-05-05", str(count)]
+    words = [sys.executable, "-m", "tests.engine.transfer.keeping", root, to, "2026-05-05", str(count)]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "stopped\n"
         with pytest.raises(Busy):
@@ -457,7 +457,7 @@ def test_a_backup_that_is_killed_leaves_the_old_ones_whole(tmp_path: Path, count
 @pytest.mark.slow
 def test_killed_at_any_step_a_backup_leaves_each_day_old_or_new(tmp_path: Path) -> None:
     write_files(tmp_path / "notes", {"Changed.md": "x\n", "Same.md": "same\n", "In/Deeper/Also.md": "also\n"})
-    words = [sys.executable, "-m", "tests.engine.keeping", tmp_path / "notes", tmp_path / "to"]
+    words = [sys.executable, "-m", "tests.engine.transfer.keeping", tmp_path / "notes", tmp_path / "to"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 40

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import uvicorn
 from tests.conftest import write_files
-from tests.web import Http
+from tests.over_http import Http
 
 from notewright.accounts.base import Grant
 from notewright.app.compose_http import Site

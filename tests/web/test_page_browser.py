@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from tests.server.lines import NOTEWRIGHT, Lines
-from tests.server.page_desk import Site, append, config_of, served
+from tests.web.page_desk import Site, append, config_of, served
 
 from notewright.engine.changes.history import undo
 from notewright.engine.library import admit

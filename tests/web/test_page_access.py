@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from tests.server.page_desk import HTML, Site, append, config_of, csrf, served
+from tests.web.page_desk import HTML, Site, append, config_of, csrf, served
 
 from notewright.accounts.base import Grant
 from notewright.engine.library import new_token

@@ -302,7 +302,7 @@ def test_it_is_where_the_setting_says(tmp_path: Path) -> None:
 
 
 def test_the_guide_shows_lines_as_they_are_and_the_bounds_that_hold(tmp_path: Path) -> None:
-    guide = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "operations.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "operations.md").read_text(encoding="utf-8")
     shown = [json.loads(line) for line in guide.splitlines() if line.startswith('    {"time": "…", "event"')]
     audit, ann = AuditLog(tmp_path / "audit.jsonl"), visit(user="anna")
     commit(ws := desk(heard=audit.wrote), Plan((put(ws, "Tea.md", "text\n"),), "made"))

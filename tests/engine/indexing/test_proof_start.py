@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import ROOT, MakeWorkspace, write_files
-from tests.engine.killing import really_opened
+from tests.engine.changes.killing import really_opened
 from tests.engine.proving import differences, found, until
 
 from notewright.app.opening import close_workspace, open_workspace
@@ -113,7 +113,7 @@ def test_what_a_living_process_is_doing_is_waited_for(tmp_path: Path) -> None:
 
 STARTING = """
 import sys; from pathlib import Path
-from tests.engine.killing import really_opened; from tests.engine.proving import found
+from tests.engine.changes.killing import really_opened; from tests.engine.proving import found
 from notewright.app.opening import close_workspace
 print("ready", flush=True); sys.stdin.readline()
 ws = really_opened(Path(sys.argv[1]), Path(sys.argv[2]))

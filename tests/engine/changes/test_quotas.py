@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import ROOT, MakeWorkspace, write_files
-from tests.engine.keeping import day
+from tests.engine.transfer.keeping import day
 
 from notewright.accounts.base import Grant
 from notewright.app.open_workspaces import OpenWorkspaces

@@ -221,7 +221,7 @@ def test_every_code_of_a_problem_may_be_an_outcome() -> None:
     assert found["notewright_calls_in_flight"][()] == 0
 
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "operations.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "operations.md"
 
 
 def test_the_guide_names_every_number_with_its_labels_and_no_other(server: Watched) -> None:

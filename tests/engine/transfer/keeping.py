@@ -1,7 +1,7 @@
 """Folders compared byte by byte, days to back up on, and a process that can be killed while it backs up.
 
-`python -m tests.engine.keeping FOLDER TO DATE COUNT` backs up and stops for good after that many files, having said so.
-`python -m tests.engine.keeping FOLDER TO` backs up again and again, each time killed a step later, and says how often.
+`python -m tests.engine.transfer.keeping FOLDER TO DATE COUNT` backs up and stops for good after that many files, having
+said so. Without DATE and COUNT it backs up again and again, each time killed a step later, and says how often.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Processes that are killed: run by `test_kill.py`, as `python -m tests.engine.killing`.
+"""Processes that are killed: run by `test_kill.py`, as `python -m tests.engine.changes.killing`.
 
 Without arguments it reads jobs from stdin, one JSON object a line, does each in a child of its own, and kills the child
 at its n-th system call (traced, so it dies exactly there: before the call or right after it). It answers with one JSON

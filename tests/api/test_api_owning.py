@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.server.api_site import NOTES, Served, config_of, eventually, served
+from tests.api.api_site import NOTES, Served, config_of, eventually, served
 from tests.server.lines import over_http
 
 from notewright.cli.main import main

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import MakeWorkspace, write_files
-from tests.engine.keeping import day, files, folder_desk, times
 from tests.engine.mounting import small_disk
+from tests.engine.transfer.keeping import day, files, folder_desk, times
 
 from notewright.engine.changes import batch_write
 from notewright.engine.changes.history import list_changes, undo

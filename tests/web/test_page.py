@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.server.page_desk import Site, append, config_of, csrf, served, words
+from tests.web.page_desk import Site, append, config_of, csrf, served, words
 
 from notewright.engine.check import Finding
 from notewright.engine.library import admit

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import cast
 
 import pytest
+from tests.engine.changes.test_simulation import Killed, Witness
 from tests.engine.parts import ANN, desk, texts
-from tests.engine.test_simulation import Killed, Witness
 
 from notewright.engine.changes.combined import TextEdit
 from notewright.engine.changes.commit import edit_together, recover

@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx2
 import pytest
 from tests.conftest import write_files
+from tests.over_http import client_of
 from tests.server.lines import over_http
-from tests.server.page_desk import Site, config_of, served, words
-from tests.web import client_of
+from tests.web.page_desk import Site, config_of, served, words
 
 NOTES: dict[str, str | bytes] = {
     "Tea.md": "# Tea\n",

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.engine.changes.test_changes import Killed
 from tests.engine.mounting import ignoring_case
 from tests.engine.parts import desk, texts
-from tests.engine.test_changes import Killed
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
