@@ -24,3 +24,20 @@ def test_a_search_for_a_phrase_is_held_to_it(workspace) -> None:
 def test_a_task_box_is_no_condition(workspace) -> None:
     ws = workspace(NOTES)
     assert search(ws, parse_query("[ ] Write tests covering the behaviour")).items[0].path == "Task.md"
+
+
+def test_the_one_note_with_all_of_the_words_is_on_the_first_page_whatever_else_is_named_after_one_of_them(
+    workspace,
+) -> None:
+    filler = "Nothing of it stands here, but much else does. " * 200
+    notes = {"Long.md": f"{filler}A harbour by the river.\n\n{filler}An old lantern.\n"}
+    for word in ("harbour", "river", "lantern"):
+        notes |= {
+            f"{word.title()} {number}.md": f"# {word.title()} {number}\n\n{word} {word}\n" for number in range(40)
+        }
+    notes |= {f"Other {number}.md": "of other things\n" for number in range(400)}
+    found = search(workspace(notes), parse_query("river lantern harbour"))
+    assert found.with_all == 1
+    place = [hit.path for hit in found.items].index("Long.md")
+    assert place < 10
+    assert "lantern" in found.items[place].snippet or "harbour" in found.items[place].snippet

@@ -7,7 +7,8 @@
           + the name, where every word of it is in the question
           + 2 how much the words in its tags tell, times the square of their share of the question: a tag is worth more
             than a mention in passing, however long the note; as one word of a long question it tells little
-    then a tenth of what the neighbours by links have is spread over each note.
+    then a tenth of what the neighbours by links have is spread over each note,
+    and the few notes that hold every word come onto the first page.
 
 Numbers from bm25 are larger for better matches here. A ranking made elsewhere (by meaning, say) joins as one more
 `ScoreList` in `rank`.
@@ -17,6 +18,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
+from heapq import nlargest
 from typing import NamedTuple
 
 from notewright.index.base import Occurrences, SearchEvidence, WordMatches
@@ -24,6 +26,7 @@ from notewright.index.base import Occurrences, SearchEvidence, WordMatches
 NOTE, SECTION = 0.5, 0.25  # of each of: as written, by stems
 MENTION, SAID = 0.3, 1.0
 TAGGED = 2.0
+PAGE, FEW_WHOLE = 10, 3  # hits of a first page; notes with all of the words that come onto it whatever they score
 SILENT = 0.6  # of what others say of a note that says nothing itself
 OTHER_NAME = 0.8  # an alias counts so much of a title
 SPREAD = 0.1
@@ -240,6 +243,28 @@ def tag_scores(words: WordMatches, rarities: Sequence[float]) -> dict[int, float
     whole = sum(rarities)
     told = {note: sum(rarities[word] for word in found.tags) for note, found in words.found.items() if found.tags}
     return {note: much * (much / whole) ** 2 for note, much in told.items()}
+
+
+# ---- who holds every word -----------------------------------------------------------------------------
+
+
+def whole_matches(evidence: SearchEvidence) -> list[int]:
+    """The notes with every word of the question that tells something, where there are several such words."""
+    words = evidence.by_words[-1]
+    telling = {word for word, count in enumerate(words.having) if rarity(evidence.total, count) > _LEAST}
+    if len(telling) < 2:
+        return []
+    return [note for note, found in words.found.items() if telling <= {*found.body, *found.title, *found.tags}]
+
+
+def lift(scores: Mapping[int, float], whole: Sequence[int]) -> dict[int, float]:
+    """Whoever remembers the words of a note sees it on the first page: where few have all of them, these score enough
+    for it, even if titles and links say more for many others."""
+    low = [note for note in whole if note not in nlargest(PAGE, scores, key=scores.__getitem__)]
+    if not low or len(whole) > FEW_WHOLE:
+        return dict(scores)
+    last = nlargest(PAGE - len(low) + 1, scores.values())[-1]
+    return {**scores, **dict.fromkeys(low, math.nextafter(last, math.inf))}
 
 
 # ---- neighbours ---------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ NEAREST = 5
 NAME_CHARS = 100  # characters of a word or name that others are compared with
 FEW_ROWS = 2_000  # rows that choosing by rare words may bring, and a fiftieth of the notes
 MOST_WORDS = 48  # of a question that are looked for, the rarest: a page of text is a question too
+WHOLE = 20  # notes with all of the words that are looked at beside the best
 NAME_WORDS = 10  # words of a question that are looked up as one name
 
 Accepts = Callable[[Sequence[int]], set[int]]  # which of these notes may be answered
@@ -196,6 +197,7 @@ class _Reading:
     sentences: str  # the same question to the linking sentences: those are short, the rare words do
     matches: WordMatches
     aliased: list[int] = field(default_factory=list)  # notes with a word of it in an alias
+    whole: str = ""  # all of the words, where notes with them are to be found however low they score
 
 
 def found_by(
@@ -209,6 +211,8 @@ def found_by(
     readings = [_reading(chosen, others, total, stemmed=False, named=everywhere)]
     if any(len(term.forms) > 1 for term in (*chosen, *others)):
         readings.append(_reading(chosen, others, total, stemmed=True, named=everywhere))
+    if len(terms) > 1:
+        readings[-1].whole = " AND ".join(f'"{term.word}"' for term in readings[-1].terms)
     for reading in readings:
         _fill(con, reading, accepts, depth)
     return SearchEvidence(
@@ -267,11 +271,11 @@ def _fill(con: Connection, reading: _Reading, accepts: Accepts, depth: int) -> N
     """The best notes, with the places of the words and where their sections start."""
     _set_variants(con, reading)
     matches = reading.matches
-    for note, score in _best(con, _BEST, reading.expression, accepts, depth):
-        matches.scores[note] = score
-        matches.found[note], aliased = con.noted[note]
-        if aliased:
-            reading.aliased.append(note)
+    for expression, most in ((reading.expression, depth), (reading.whole, WHOLE)):
+        for note, score in _best(con, _BEST, expression, accepts, most) if expression else ():
+            if note not in matches.scores and con.noted[note][1]:
+                reading.aliased.append(note)
+            matches.scores[note], matches.found[note] = score, con.noted[note][0]
     con.noted = {}
     matches.starts = _starts(con, matches.scores)
 
