@@ -35,6 +35,7 @@ COMPOSERS = {"app"}  # the only room that names one of those
 MAX_PUBLIC_MODULES = 10  # of one package
 LATE = {"app", "cli"}  # may import inside functions, so that `notewright --help` loads nothing heavy
 SPARED = {  # imported inside functions elsewhere too: a search on the command line takes no longer than to load them
+    "ctypes",
     "difflib",
     "hashlib",
     "logging",

@@ -24,6 +24,9 @@ class NoIndex:
     def file(self, filings: Iterable[Any], *, drop: Iterable[str] = ()) -> None:
         self.told += [*(one.path for one in filings), *drop]
 
+    def filed(self, path: str) -> None:
+        return None
+
 
 def desk(store: Store | None = None, ledger: Ledger | None = None, **values: Any) -> Workspace:
     """A workspace on these parts, in memory where none are given."""

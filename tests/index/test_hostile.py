@@ -121,8 +121,13 @@ def peak(text: str, to: Path) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", SHAPES)
+def _some(shapes: Iterable[str], each: int) -> list[Any]:
+    """One of so many in make test, the others in make torture: all of them take five minutes of a processor."""
+    marks = [pytest.mark.slow, *[pytest.mark.torture] * (each - 1)]
+    return [pytest.param(shape, marks=marks[number % each]) for number, shape in enumerate(shapes)]
+
+
+@pytest.mark.parametrize("shape", _some(SHAPES, each=2))
 def test_twice_the_size_takes_twice_the_time(shape: str, tmp_path: Path) -> None:
     small, large = SHAPES[shape](SIZE), SHAPES[shape](2 * SIZE)
     to = tmp_path / "index.db"
@@ -136,13 +141,7 @@ def test_twice_the_size_takes_twice_the_time(shape: str, tmp_path: Path) -> None
     assert grows_little(times[0] - empty, times[1] - empty, 0.01)
 
 
-def _some_and_all(shapes: Iterable[str], each: int) -> list[Any]:
-    """Tracing memory takes three times as long as the work that is traced: some in make test, all in make torture."""
-    marks = [pytest.mark.slow, *[pytest.mark.torture] * (each - 1)]
-    return [pytest.param(shape, marks=marks[number % each]) for number, shape in enumerate(shapes)]
-
-
-@pytest.mark.parametrize("shape", _some_and_all(SHAPES, each=8))
+@pytest.mark.parametrize("shape", _some(SHAPES, each=8))
 def test_twice_the_size_takes_twice_the_memory(shape: str, tmp_path: Path) -> None:
     to = tmp_path / "index.db"
     assert grows_little(peak(SHAPES[shape](SIZE), to), peak(SHAPES[shape](2 * SIZE), to), 200_000)
