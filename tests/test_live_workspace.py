@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from notewright.engine.move import move
 from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import create, delete, edit_note, put
-from notewright.errors import Problem
+from notewright.errors import Conflict, Problem
 from notewright.ledger.base import Actor, Past
 from notewright.notes.edits.edit import Append, Replace
 from notewright.notes.path import NotePath
@@ -455,3 +456,67 @@ def test_what_is_refused_is_put_back(opened: Open, root: Path) -> None:
     time.sleep(0.1)
     with pytest.raises(Problem):
         read(replace(ws), NotePath("nowhere.md"))
+
+
+def session(ws: Workspace, name: str) -> Workspace:
+    return Call(Library.of([ws]), Actor(name, "agent", "second_brain", ""), Session(name)).workspace
+
+
+def test_a_text_that_a_merge_once_made_can_be_written_again_and_undone_to(opened: Open, root: Path) -> None:
+    ws = opened()
+    agent, ann = session(ws, "agent"), Person(open_note(ws))
+    read(agent, A)
+    ann.type("typed\n")
+    put(agent, A, b"# A\n\nfirst\nadded\n")
+    merged = str(ann.text)
+    assert "typed" in merged and "added" in merged
+    edit_note(agent, A, [Append("wrong")])
+    undo(ws, list_changes(ws, Past(path=A))[0].id)
+    assert str(ann.text) == (root / A).read_text() == merged
+
+
+def test_an_agent_that_only_appended_does_not_write_over_what_it_never_saw(opened: Open) -> None:
+    ws = opened()
+    agent, ann = session(ws, "agent"), Person(open_note(ws))
+    read(agent, A)
+    ann.type("typed\n")
+    edit_note(agent, A, [Append("appended")])
+    put(agent, A, b"# A\n\nfirst\nappended\nmore\n")
+    assert sorted(str(ann.text).split()) == ["#", "A", "appended", "first", "more", "typed"]
+
+
+def test_a_text_that_is_there_already_counts_as_seen(opened: Open) -> None:
+    ws = opened()
+    agent, ann = session(ws, "agent"), Person(open_note(ws))
+    read(agent, A)
+    ann.type("typed\n")
+    put(agent, A, b"# A\n\nfirst\ntyped\n")
+    put(agent, A, b"# A\n\nfirst\ntyped\nmore\n")
+    assert str(ann.text) == "# A\n\nfirst\ntyped\nmore\n"
+
+
+def test_the_second_edits_of_a_dozen_agents_at_once_are_there_too(opened: Open) -> None:
+    ws = opened()
+    agents, ann = [session(ws, f"agent {number}") for number in range(12)], Person(open_note(ws))
+    for agent in agents:
+        read(agent, A)
+    ann.type("typed\n")
+    wrote = [b"# A\n\nfirst\n"] * len(agents)
+    for turn in ("one", "two"):
+        wrote = [text + f"{turn} {number}\n".encode() for number, text in enumerate(wrote)]
+        with ThreadPoolExecutor(len(agents)) as pool:
+            list(pool.map(lambda agent, text: put(agent, A, text), agents, wrote))
+    expected = ["# A", "", "first", "typed", *(f"{turn} {number}" for turn in ("one", "two") for number in range(12))]
+    assert sorted(str(ann.text).splitlines()) == sorted(expected)
+
+
+def test_who_was_shown_a_text_that_is_forgotten_is_asked_to_read_again(opened: Open) -> None:
+    ws = opened()
+    agent, ann = session(ws, "agent"), Person(open_note(ws))
+    read(agent, A)
+    ann.type("typed\n")
+    assert agent.shown is not None
+    agent.shown[A] = "f" * 64
+    with pytest.raises(Conflict, match="changed since you read it"):
+        put(agent, A, b"# A\n\nfirst\nagain\n")
+    assert "typed" in str(ann.text)

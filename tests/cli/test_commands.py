@@ -1,6 +1,7 @@
 """The commands on a copy of the example notes: what they print, what they change, how they say no."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -373,3 +374,13 @@ def test_folders_may_have_names_that_are_no_text(vault: Vault, tmp_path: Path) -
     (odd / "New.md").write_text("Come in.\n")
     vault.run("import", str(odd), "--overwrite")
     assert "from od\ufffdd" in vault.run("log")[0]
+
+
+def test_a_refusal_reaches_a_pipe_whole(vault: Vault) -> None:
+    """As the program itself: it ends without Python's own flushing."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    program = [str(Path(sys.executable).with_name("notewright")), "links", "Nope", "--json"]
+    place = ["--workspace", str(vault.root), "--state", str(vault.state)]
+    told = subprocess.run([*program, *place], env=environment, capture_output=True, text=True, timeout=60)
+    assert told.returncode == 1
+    assert "Nope" in json.dumps(json.loads(told.stdout)), told

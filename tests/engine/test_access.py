@@ -197,3 +197,10 @@ def test_a_symbolic_link_does_not_lead_around_the_rules(workspace, tmp_path: Pat
     assert sorted(entry.path for entry in walk(ws, "", recursive=True)) == ["A.md", "open.md"]
     with pytest.raises(NotFound):
         list(walk(ws, "way", recursive=False))
+
+
+def test_a_symlink_to_the_root_is_no_note_where_something_is_hidden(workspace, tmp_path: Path) -> None:
+    ws = workspace({"a.md": "hi\n", "Private/x.md": "x\n"}, hide=("Private/**",))
+    (tmp_path / "Main" / "top").symlink_to(".")
+    with pytest.raises(NotFound):
+        read(ws, NotePath("top"))

@@ -217,11 +217,16 @@ class Site:
 
         async def look() -> None:
             looked_at = None
-            while (pulse := self.registry.pulse()) == looked_at or not self.is_live:
-                looked_at = pulse
+            while True:
+                try:
+                    if (pulse := self.registry.pulse()) != looked_at and self.is_live:
+                        if self.turned_live is not None:
+                            await self.turned_live()
+                        return
+                    looked_at = pulse
+                except Exception:
+                    log.exception("a live workspace that was added cannot be served yet")
                 await asyncio.sleep(LOOK_SECONDS)
-            if self.turned_live is not None:
-                await self.turned_live()
 
         looking = asyncio.create_task(look())
         try:

@@ -28,8 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     code = _run(args)
     if args.command == "serve":
         return code
-    with suppress(OSError, ValueError):  # nobody reads it, or it was closed for that
-        sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # nobody reads it, it was closed for that, or never open
+            stream.flush()
     os._exit(code)  # everything is closed: Python would take its modules apart for as long as a search takes
 
 
@@ -38,7 +39,8 @@ def _run(args: argparse.Namespace) -> int:
 
     try:
         code = _function(args.command)(args) or 0
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code
     except Problem as problem:
         from notewright.cli import printing

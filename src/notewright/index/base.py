@@ -85,7 +85,7 @@ def _test(visible: Visibility) -> PathTest | None:
     def test(path: str) -> bool:  # of every path there is, so with plain loops
         if not path.startswith(under):
             return False
-        if path[0] == "." or "/." in path:  # an index holds none; should it, they are nobody's to see
+        if path[:1] == "." or "/." in path:  # an index holds none; should it, they are nobody's to see
             return False
         for hides in hidden:
             if hides(path):

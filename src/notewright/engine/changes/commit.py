@@ -138,13 +138,21 @@ def _edit(asked: TextEdit) -> Edited:
     ws, path, seen = asked.ws, asked.path, asked.seen
     old = ws.store.read(path, hidden=path.is_hidden)
     before = text_of(path, old.data)
-    if seen is not None and not _same(seen, old.version):
-        shown = ws.store.recall(path, seen)
-        if shown is not None:
-            new = _bytes(path, asked.change(text_of(path, shown.data)))
-            return _edited(ws, before, carry_over(ws, old, new, shown), asked.summary)
+    shown = _recall(ws, old, seen)
+    if shown is not None and (text := _changed_as_shown(asked, shown)) is not None:
+        return _edited(ws, before, carry_over(ws, old, _bytes(path, text), shown), asked.summary)
     new = _bytes(path, _changed_text(asked, before, old.version))
     return _edited(ws, before, Put(path, new, old), asked.summary)
+
+
+def _changed_as_shown(asked: TextEdit, shown: Stored) -> str | None:
+    """What the edit makes of the text its writer had; None where that cannot be, and the writer names no version."""
+    try:
+        return asked.change(text_of(asked.path, shown.data))
+    except Problem:
+        if asked.seen is not None:
+            raise
+        return None
 
 
 def _changed_text(asked: TextEdit, before: str, version: Version) -> str:
@@ -160,15 +168,34 @@ def replace_shown(ws: Workspace, old: Stored, data: bytes) -> Put:
     """Put `data`, whose writer names no version, where `old` is: as a change of the text they were last shown, where
     the store knows that text."""
     path = old.entry.path
-    last = ws.shown.get(path) if ws.shown is not None else None
-    shown = ws.store.recall(path, last) if last and last != old.version else None
-    return Put(path, data, old) if shown is None else carry_over(ws, old, data, shown)
+    shown = _recall(ws, old, None)
+    if shown is not None:
+        return carry_over(ws, old, data, shown)
+    if (last := _last_shown(ws, path)) and last != old.version:
+        raise Conflict(f"{path} changed since you read it", hint="read it again", path=path, current=old.version)
+    return Put(path, data, old)
+
+
+def _recall(ws: Workspace, old: Stored, seen: Version | None) -> Stored | None:
+    """The older text that somebody writes a change of: of the version they name, else the one they were last shown;
+    None where that is `old`, or the store does not know it."""
+    path = old.entry.path
+    base = seen if seen is not None else _last_shown(ws, path)
+    return ws.store.recall(path, base) if base and not _same(base, old.version) else None
+
+
+def _last_shown(ws: Workspace, path: NotePath) -> Version | None:
+    return ws.shown.get(path) if ws.shown is not None else None
 
 
 def carry_over(ws: Workspace, old: Stored, data: bytes, shown: Stored) -> Put:
     """The change that made `data` of what was shown, made to what is there now, unless that is there already."""
     path = old.entry.path
-    both = data if data == old.data else ws.store.rebase(path, data, seen=shown.version, onto=old)
+    if data == old.data:
+        if ws.shown is not None:
+            ws.shown[path] = old.version
+        return Put(path, data, old)
+    both = ws.store.rebase(path, data, seen=shown.version, onto=old)
     return Put(path, both, old, wrote=version_of(data))
 
 

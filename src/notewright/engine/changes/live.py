@@ -186,7 +186,7 @@ class FolderKeeper:
             log.warning("the folder document of %s has keys that are no paths: %s", self._ws.name, bad[:5])
         self._told_bad = frozenset(bad)
         self._carry_out(folder, wishes, actors, shown)
-        self._actors = actors if self._pending else []
+        self._actors = actors if self._pending or folder.document.unsaved else []
         with self._lock:
             self._files_changed = True  # what was refused is put back
 

@@ -109,11 +109,11 @@ def _make_backup(
     shelf: Sequence[Workspace], backups: BackupPlace, moment: datetime, keep_days: int, report: Report
 ) -> BackupResult:
     today = moment.date().isoformat()
-    before = next(readable_manifests(backups), None)
-    others = _find_others(shelf, before) if before and before.date == today else []
-    several = len(shelf) + len(others) > 1
     day = backups.begin(today)
     try:
+        before = next(readable_manifests(backups), None)
+        others = _find_others(shelf, before) if before and before.date == today else []
+        several = len(shelf) + len(others) > 1
         runs = [_WorkspaceBackup(ws, ws.id if several else "", day, before, report, backups.at_once) for ws in shelf]
         for done, run in enumerate(runs):
             run.go(sum(len(earlier.files) for earlier in runs[:done]))

@@ -130,6 +130,8 @@ class BackupBucket:
     def begin(self, date: str) -> "NewBucketDay":
         if NAME in self.listed(date):
             self.settle(self.manifest(date))
+            with self._mutex:
+                self._listed.pop(date, None)
         return NewBucketDay(self, date)
 
     def settle(self, manifest: Manifest) -> None:
@@ -287,7 +289,8 @@ class NewBucketDay:
             for part in manifest.parts
         )
         self._backups.settle(self._backups.write(replace(manifest, parts=parts), self._etags))
-        extra = [place for place in self._backups.list_now(self._date) if place not in {*self._etags, NAME, UNFINISHED}]
+        own = {*self._etags, NAME, UNFINISHED}
+        extra = [place for place in self._backups.list_now(self._date) if place not in own]
         self._objects.each(lambda place: self._objects.remove(self._key(place)), extra)
         if self._begun or UNFINISHED in self._there:
             self._objects.remove(self._key(UNFINISHED))

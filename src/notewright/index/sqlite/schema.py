@@ -9,7 +9,7 @@ from typing import Any
 
 import apsw
 
-VERSION = 3  # another number and the index is begun anew
+VERSION = 4  # another number and the index is begun anew
 MARK = "\U0010fffd"  # a word that every note holds and nobody types
 COLUMNS = ("title", "alias", "head", "body", "place", "front", "tag")
 TITLE, ALIAS, HEAD, BODY, PLACE, FRONT, TAG = range(len(COLUMNS))

@@ -77,7 +77,7 @@ class Document:
         self._text = self.doc.get(NAME, type=Text) if not is_folder else None
         self._texts: OrderedDict[Version, bytes] = OrderedDict()  # the document as its file had it, by version
         self._shown: OrderedDict[Version, bytes] = OrderedDict()  # and as it was read
-        self._rebased: OrderedDict[str, _Rebased] = OrderedDict()  # by what they say
+        self._rebased: OrderedDict[tuple[Version | None, str], _Rebased] = OrderedDict()  # of which, and what they say
         self._listeners: list[_Listener] = []
         self._size = 0  # bytes of the state, at most
         self.ops: deque[str] = deque(maxlen=_MOSTSHOWN)  # change sets that were merged into it
@@ -199,7 +199,7 @@ class Document:
     def merged(self, base: Version | None, text: str) -> Merged:
         """What becomes of the document if its text at `base` (None: now) changed to `text`. Nothing is done yet."""
         current = self.doc.get_update()
-        if (known := self._rebased.get(text)) is not None:
+        if (known := self._rebased.get((base, text))) is not None:
             both = _forked(current)
             both.apply_update(known.update)
             return Merged(str(both.get(NAME, type=Text)), both.get_update(), known.state, known.update)
@@ -219,8 +219,8 @@ class Document:
         update = _change(fork, text)
         both.apply_update(update)
         said, state = str(both.get(NAME, type=Text)), both.get_update()
-        self._rebased[said] = _Rebased(update, state)
-        _bound(self._rebased, len(state), _FEW)
+        self._rebased[onto, said] = _Rebased(update, state)
+        _bound(self._rebased, len(state), _MOSTSHOWN)
         self.show(version_of(data), fork.get_update())
         return said
 
@@ -242,6 +242,8 @@ class Document:
         update = b"" if merged is None or merged.update == _NOTHING else merged.update
         if update:
             self.doc.apply_update(update)
+        for key in [key for key, one in self._rebased.items() if merged is not None and one.update is merged.update]:
+            del self._rebased[key]  # done: the same text again is another change
         self.file, self.is_ours = stored, ours
         self.remember(stored.version, state)
         self._log.put_together(self.id, stored.version, state, update, op)
@@ -311,7 +313,7 @@ class Document:
             raise TooLarge(words, hint="split it into several notes", size=size, limit=MOST_BYTES)
 
 
-def _bound(texts: OrderedDict[str, Any], size: int, most: int) -> None:
+def _bound(texts: OrderedDict[Any, Any], size: int, most: int) -> None:
     """So many, fewer where each is large; the oldest go."""
     while len(texts) > max(_FEW, min(most, _MANY_BYTES // (size + 1))):
         texts.popitem(last=False)
