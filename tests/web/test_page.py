@@ -1,6 +1,7 @@
 """The web page without scripts: every page, over real HTTP."""
 
 import json
+import os
 import re
 import threading
 import time
@@ -633,3 +634,10 @@ def test_signing_in_and_tokens_are_in_the_audit_log(site: Site) -> None:
 )
 def test_sizes_are_said_in_words(count: float, told: str) -> None:
     assert size(count) == told
+
+
+def test_a_file_of_a_time_that_no_calendar_has_is_shown(site: Site) -> None:
+    os.utime(site.place() / "Tea.md", (400_000_000_000, 400_000_000_000))
+    for address in ("/w/main/notes/Tea.md", "/w/main/"):
+        answer = site.client().get(address)
+        assert answer.status_code == 200 and re.search(r"\b(2446|2262|9999)\b", answer.text), address

@@ -184,15 +184,15 @@ def since_time(raw: str, zone: ZoneInfo) -> float:
 
 def stamp(seconds: float) -> str:
     """RFC 3339, UTC, whole seconds."""
-    return _moment(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return calendar_time(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def day(seconds: float, zone: tzinfo = UTC) -> str:
     """The date, on a clock of that zone."""
-    return _moment(seconds, zone).date().isoformat()
+    return calendar_time(seconds, zone).date().isoformat()
 
 
-def _moment(seconds: float, zone: tzinfo) -> datetime:
+def calendar_time(seconds: float, zone: tzinfo) -> datetime:
     """Files may bear times that no calendar has; they get the last one it has."""
     try:
         return datetime.fromtimestamp(seconds, zone)

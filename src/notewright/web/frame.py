@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, tzinfo
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from notewright.errors import Forbidden, Limited, NotFound, Problem
 from notewright.ledger.base import Actor
 from notewright.server.auth.authenticate import VISITOR, GuardedRoute, Need, Visitor, address_of, base_path, base_url
 from notewright.server.http_status import STATUS
-from notewright.surfaces.arguments import stamp
+from notewright.surfaces.arguments import calendar_time, stamp
 from notewright.web import addresses
 from notewright.web.addresses import asset_url
 
@@ -179,7 +179,7 @@ def render(template: str, **values: Any) -> str:
 
 def moment(at: float, zone: tzinfo = UTC) -> str:
     """`24 Feb 2026, 14:03 UTC`."""
-    shown = datetime.fromtimestamp(at, zone)
+    shown = calendar_time(at, zone)
     return f"{shown.day} {shown:%b %Y, %H:%M} {shown.tzname()}"
 
 

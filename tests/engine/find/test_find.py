@@ -1,5 +1,9 @@
 """Searching as people write: a sentence that quotes something is still a sentence."""
 
+import os
+from dataclasses import replace
+from pathlib import Path
+
 from notewright.engine.find.search import parse_query, search
 
 NOTES = {
@@ -41,3 +45,11 @@ def test_the_one_note_with_all_of_the_words_is_on_the_first_page_whatever_else_i
     place = [hit.path for hit in found.items].index("Long.md")
     assert place < 10
     assert "lantern" in found.items[place].snippet or "harbour" in found.items[place].snippet
+
+
+def test_times_that_no_clock_has_keep_no_note_from_being_found(workspace, tmp_path: Path) -> None:
+    ws = workspace({"A.md": "---\ncreated: 9999-12-31\n---\nold lantern\n", "B.md": "new lantern\n"})
+    os.utime(tmp_path / "Main" / "B.md", (400_000_000_000, 400_000_000_000))
+    assert {hit.path for hit in search(ws, parse_query("lantern")).items} == {"A.md", "B.md"}
+    far = replace(parse_query("lantern"), since_ns=10**21)
+    assert [hit.path for hit in search(ws, far).items] == ["B.md"], "the last time that is kept"

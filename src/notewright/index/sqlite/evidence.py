@@ -14,7 +14,7 @@ import apsw
 
 from notewright.index.base import EVERYTHING, NameMatch, Occurrences, Query, SearchEvidence, Visibility, WordMatches
 from notewright.index.sqlite.queries import names_like
-from notewright.index.sqlite.schema import ALIAS, ALIASED, BODY, MARK, NAME, TAG, TITLE, TITLED, Connection
+from notewright.index.sqlite.schema import ALIAS, ALIASED, BODY, MARK, NAME, TAG, TITLE, TITLED, Connection, within_ns
 from notewright.index.sqlite.vocabulary import QueryWord, Vocabulary, near_spellings
 from notewright.notes.model import tag_key
 from notewright.notes.path import NotePath, path_key
@@ -74,7 +74,7 @@ def _where(con: Connection, query: Query) -> tuple[list[str], list[object]]:
         values += [query.folder + "/", query.folder + "0"]
     if query.since_ns is not None:
         where.append("f.modified >= ?")
-        values.append(query.since_ns)
+        values.append(within_ns(query.since_ns))
     for tags, holds in ((query.tags, "in"), (query.without_tags, "not in")):
         for tag in tags:
             key = tag_key(tag)

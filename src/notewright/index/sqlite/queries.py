@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from notewright.index.base import EVERYTHING, Filed, IndexedNote, LinkRow, Selection, Visibility, with_parents
-from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection
+from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection, within_ns
 from notewright.notes.model import Heading, tag_key
 from notewright.notes.path import NotePath, path_key
 from notewright.notes.words import index_words
@@ -197,7 +197,7 @@ def _where(con: Connection, selection: Selection, *, by_path: bool) -> tuple[str
         values.append(selection.problem)
     if selection.since_ns is not None:
         where.append("f.modified > ?")
-        values.append(selection.since_ns)
+        values.append(within_ns(selection.since_ns))
     for piece in selection.holding:
         if len(piece) >= TELLING:
             where.append("f.path glob ?")  # a third quicker than instr

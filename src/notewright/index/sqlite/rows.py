@@ -11,7 +11,7 @@ from datetime import UTC
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection
+from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection, within_ns
 from notewright.index.sqlite.vocabulary import stems_of
 from notewright.notes.links.resolve import enumerate_slugs, slug_key
 from notewright.notes.mentions import mentions
@@ -49,8 +49,8 @@ def row_of(filing: "Filing") -> Row:
     title = note.title if note else path.stem
     created = created_ns(note, filing.modified_ns)
     file = (
-        str(path), path.folder, filing.stamp, filing.version, filing.size, filing.modified_ns, created,
-        int(path.is_note), title, filing.problem,
+        str(path), path.folder, filing.stamp, filing.version, filing.size, within_ns(filing.modified_ns),
+        within_ns(created), int(path.is_note), title, filing.problem,
     )  # fmt: skip
     names = [(NAME, path_key(path.name))]
     if note is None:

@@ -73,6 +73,14 @@ create trigger files_resized after update of size on files begin
 end;
 """
 
+MOST_NS = 2**63 - 1  # in the year 2262: SQLite keeps no larger number, and files and properties may bear later times
+
+
+def within_ns(moment: int) -> int:
+    """The time, or the last or first that is kept."""
+    return max(-MOST_NS, min(moment, MOST_NS))
+
+
 Tokens = Callable[[str], list[str]]
 Placed = Callable[[str], list[tuple[int, int, str]]]
 
