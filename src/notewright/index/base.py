@@ -175,6 +175,7 @@ class NameMatch(NamedTuple):
     words: tuple[int, ...]
 
 
+FEW_WHOLE = 3  # notes with all words of a question, of several: whoever asked may mean just these
 _NONE: Mapping[int, Any] = MappingProxyType({})
 
 
@@ -190,6 +191,7 @@ class SearchEvidence(NamedTuple):
     forms: tuple[str, ...] = ()  # of all words and phrases, in lower case without accents
     any_of: int = 0  # notes with any of the words, counted up to a bound
     all_of: int = 0
+    whole: tuple[int, ...] = ()  # the notes with all of the words, where these are at most FEW_WHOLE
     narrowed: bool = False  # only the rarest words chose; others might bring more
     meets: frozenset[int] | None = None  # the notes that meet the conditions; None: there are none
     newest: tuple[int, ...] = ()  # those, where nothing but conditions was asked

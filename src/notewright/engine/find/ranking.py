@@ -26,7 +26,7 @@ from notewright.index.base import Occurrences, SearchEvidence, WordMatches
 NOTE, SECTION = 0.5, 0.25  # of each of: as written, by stems
 MENTION, SAID = 0.3, 1.0
 TAGGED = 2.0
-PAGE, FEW_WHOLE = 10, 3  # hits of a first page; notes with all of the words that come onto it whatever they score
+PAGE = 10  # hits of a first page
 SILENT = 0.6  # of what others say of a note that says nothing itself
 OTHER_NAME = 0.8  # an alias counts so much of a title
 SPREAD = 0.1
@@ -248,20 +248,12 @@ def tag_scores(words: WordMatches, rarities: Sequence[float]) -> dict[int, float
 # ---- who holds every word -----------------------------------------------------------------------------
 
 
-def whole_matches(evidence: SearchEvidence) -> list[int]:
-    """The notes with every word of the question that tells something, where there are several such words."""
-    words = evidence.by_words[-1]
-    telling = {word for word, count in enumerate(words.having) if rarity(evidence.total, count) > _LEAST}
-    if len(telling) < 2:
-        return []
-    return [note for note, found in words.found.items() if telling <= {*found.body, *found.title, *found.tags}]
-
-
 def lift(scores: Mapping[int, float], whole: Sequence[int]) -> dict[int, float]:
-    """Whoever remembers the words of a note sees it on the first page: where few have all of them, these score enough
-    for it, even if titles and links say more for many others."""
-    low = [note for note in whole if note not in nlargest(PAGE, scores, key=scores.__getitem__)]
-    if not low or len(whole) > FEW_WHOLE:
+    """Whoever remembers the words of a note sees it on the first page: the few that have all of them score enough for
+    it, even if titles and links say more for many others."""
+    first = nlargest(PAGE, scores, key=scores.__getitem__) if whole else ()
+    low = [note for note in whole if note not in first]
+    if not low:
         return dict(scores)
     last = nlargest(PAGE - len(low) + 1, scores.values())[-1]
     return {**scores, **dict.fromkeys(low, math.nextafter(last, math.inf))}

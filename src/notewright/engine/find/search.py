@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from heapq import nlargest
 from typing import NamedTuple
 
-from notewright.engine.find.ranking import Ranking, lift, neighbour_scores, rank, spread, whole_matches
+from notewright.engine.find.ranking import Ranking, lift, neighbour_scores, rank, spread
 from notewright.engine.find.snippets import pattern_of, shown_section
 from notewright.engine.indexing.ready import snapshot
 from notewright.engine.workspace import Workspace
@@ -102,7 +102,7 @@ def _ranked(index: Index, query: Query, evidence: SearchEvidence) -> Ranking:
     degrees = index.degrees([*linked, *strangers], query.visible)
     kept = [*linked, *[note for note in strangers if note in degrees][:STRANGERS]]
     after = spread(scores, {note: given[note] for note in kept}, degrees)
-    return Ranking(lift(after, whole_matches(evidence)), sections)
+    return Ranking(lift(after, evidence.whole), sections)
 
 
 def _hits(

@@ -12,7 +12,16 @@ from typing import Any
 
 import apsw
 
-from notewright.index.base import EVERYTHING, NameMatch, Occurrences, Query, SearchEvidence, Visibility, WordMatches
+from notewright.index.base import (
+    EVERYTHING,
+    FEW_WHOLE,
+    NameMatch,
+    Occurrences,
+    Query,
+    SearchEvidence,
+    Visibility,
+    WordMatches,
+)
 from notewright.index.sqlite.queries import names_like
 from notewright.index.sqlite.schema import ALIAS, ALIASED, BODY, MARK, NAME, TAG, TITLE, TITLED, Connection, within_ns
 from notewright.index.sqlite.vocabulary import QueryWord, Vocabulary, near_spellings
@@ -26,7 +35,6 @@ NEAREST = 5
 NAME_CHARS = 100  # characters of a word or name that others are compared with
 FEW_ROWS = 2_000  # rows that choosing by rare words may bring, and a fiftieth of the notes
 MOST_WORDS = 48  # of a question that are looked for, the rarest: a page of text is a question too
-WHOLE = 20  # notes with all of the words that are looked at beside the best
 NAME_WORDS = 10  # words of a question that are looked up as one name
 
 Accepts = Callable[[Sequence[int]], set[int]]  # which of these notes may be answered
@@ -40,8 +48,9 @@ def gather_evidence(con: Connection, vocabulary: Vocabulary, query: Query, depth
     terms, total = vocabulary.terms(con, words), vocabulary.notes(con)
     forms = (*(form for term in terms for form in term.forms), *_phrase_words(con, query))
     if terms:
-        found = found_by(con, terms, query.question, total, accepts, depth, narrow)
         any_of, all_of = _counts(con, terms, words, accepts)
+        whole = len(terms) > 1 and 0 < all_of <= FEW_WHOLE
+        found = found_by(con, terms, query.question, total, accepts, depth, narrow, whole)
         return found._replace(forms=forms, any_of=any_of, all_of=all_of, meets=meets)
     if words or meets is None:
         return SearchEvidence(total, nearest=_nearest(con, vocabulary, query, words, accepts))
@@ -197,13 +206,22 @@ class _Reading:
     sentences: str  # the same question to the linking sentences: those are short, the rare words do
     matches: WordMatches
     aliased: list[int] = field(default_factory=list)  # notes with a word of it in an alias
-    whole: str = ""  # all of the words, where notes with them are to be found however low they score
+    all_words: str = ""  # asks for all of them, where few notes have them
+    whole: tuple[int, ...] = ()  # these notes
 
 
 def found_by(
-    con: Connection, terms: Sequence[QueryWord], question: str, total: int, accepts: Accepts, depth: int, narrow: bool
+    con: Connection,
+    terms: Sequence[QueryWord],
+    question: str,
+    total: int,
+    accepts: Accepts,
+    depth: int,
+    narrow: bool,
+    whole: bool,
 ) -> SearchEvidence:
-    """What is found by `terms`, words that are in some note; `total` is the number of notes."""
+    """What is found by `terms`, words that are in some note; `total` is the number of notes, and `whole`: few of them
+    have all of the words, and are found however low they score."""
     if len(terms) > MOST_WORDS:
         terms = sorted(terms, key=lambda term: term.notes)[:MOST_WORDS]
     chosen, others = _split(terms, total) if narrow else (list(terms), [])
@@ -211,8 +229,8 @@ def found_by(
     readings = [_reading(chosen, others, total, stemmed=False, named=everywhere)]
     if any(len(term.forms) > 1 for term in (*chosen, *others)):
         readings.append(_reading(chosen, others, total, stemmed=True, named=everywhere))
-    if len(terms) > 1:
-        readings[-1].whole = " AND ".join(f'"{term.word}"' for term in readings[-1].terms)
+    if whole:
+        readings[-1].all_words = " AND ".join(f'"{term.word}"' for term in readings[-1].terms)
     for reading in readings:
         _fill(con, reading, accepts, depth)
     return SearchEvidence(
@@ -221,6 +239,7 @@ def found_by(
         *_mentions(con, readings[-1], accepts, depth),
         tuple(_names(con, readings[-1], question, accepts)),
         narrowed=len(chosen) < len(terms) or everywhere,
+        whole=readings[-1].whole,
     )
 
 
@@ -271,11 +290,16 @@ def _fill(con: Connection, reading: _Reading, accepts: Accepts, depth: int) -> N
     """The best notes, with the places of the words and where their sections start."""
     _set_variants(con, reading)
     matches = reading.matches
-    for expression, most in ((reading.expression, depth), (reading.whole, WHOLE)):
-        for note, score in _best(con, _BEST, expression, accepts, most) if expression else ():
+    for expression in filter(None, (reading.expression, reading.all_words)):
+        best = _best(con, _BEST, expression, accepts, depth)
+        for note, score in best:
             if note not in matches.scores and con.noted[note][1]:
                 reading.aliased.append(note)
             matches.scores[note], matches.found[note] = score, con.noted[note][0]
+        if (
+            expression is reading.all_words and len(best) <= FEW_WHOLE
+        ):  # more: words that are everywhere were not asked for
+            reading.whole = tuple(note for note, _ in best)
     con.noted = {}
     matches.starts = _starts(con, matches.scores)
 
