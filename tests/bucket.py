@@ -310,23 +310,30 @@ class Proxy:
         self._started.set()
         self._loop.run_forever()
         server.close()
-        while tasks := asyncio.all_tasks(self._loop):  # a connection that was accepted meanwhile is a task more
+        while tasks := self._begun_tasks():  # a connection that was accepted meanwhile is a task more
             for task in tasks:
                 task.cancel()
             self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._loop.run_until_complete(asyncio.sleep(0))  # what was closed just now lets go of its socket
         self._loop.close()
+
+    def _begun_tasks(self) -> set[asyncio.Task[Any]]:
+        """After a turn of the loop: one that is cancelled before it begins never closes its connection, and what was
+        closed just now lets go of its socket."""
+        self._loop.run_until_complete(asyncio.sleep(0))
+        return asyncio.all_tasks(self._loop)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._tasks.add(asyncio.current_task())
-        behind_reader, behind = await asyncio.open_connection("127.0.0.1", self.port_behind, limit=1 << 20)
+        opened = [writer]
         try:
+            behind_reader, behind = await asyncio.open_connection("127.0.0.1", self.port_behind, limit=1 << 20)
+            opened.append(behind)
             while await self._pass_on(reader, writer, behind_reader, behind):
                 pass
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
-            for one in (writer, behind):
+            for one in opened:
                 one.close()
             self._tasks.discard(asyncio.current_task())
 
