@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, cast
 
-from notewright.engine.changes.commit import Drop, Plan, Put
+from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.workspace import Workspace
 from notewright.index.base import Index
 from notewright.ledger.base import Actor, Ledger

@@ -15,7 +15,8 @@ from tests.conftest import MakeWorkspace
 from tests.engine.parts import NoIndex, desk, put, write
 from tests.engine.proving import differences, until
 
-from notewright.engine.changes.commit import Plan, commit
+from notewright.engine.changes.commit import commit
+from notewright.engine.changes.plan import Plan
 from notewright.engine.find.links import incoming, resolver
 from notewright.engine.move import move
 from notewright.engine.write import change_text

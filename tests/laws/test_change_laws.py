@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.parts import desk
 
-from notewright.engine.changes.commit import Drop, Plan, Put, commit, drive
+from notewright.engine.changes.commit import commit, drive
 from notewright.engine.changes.history import undo
 from notewright.engine.changes.machine import recovery
 from notewright.engine.changes.merge import merged
+from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.workspace import Workspace
 from notewright.notes.path import NotePath
 from notewright.testing.memory_store import MemoryStore

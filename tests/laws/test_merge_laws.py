@@ -9,9 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.engine.parts import desk, put, texts, write
 
-from notewright.engine.changes.commit import Plan, commit
+from notewright.engine.changes.commit import commit
 from notewright.engine.changes.history import undo
 from notewright.engine.changes.merge import without_change
+from notewright.engine.changes.plan import Plan
 from notewright.errors import Conflict
 from notewright.notes.edits.merge import merge
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from notewright.engine.changes.commit import Drop, Plan, Put, commit_indexed, read_or_none, rehearse, text_of
+from notewright.engine.changes.commit import commit_indexed, read_or_none, rehearse, text_of
+from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.dialects.octarine import is_folder
 from notewright.engine.find.links import resolver
 from notewright.engine.indexing.large_notes import naming, wait_for_links

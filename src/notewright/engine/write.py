@@ -6,17 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from notewright.engine.changes.combined import Edited
-from notewright.engine.changes.commit import (
-    Drop,
-    Plan,
-    Put,
-    carry_over,
-    commit,
-    commit_latest,
-    edit,
-    replace_shown,
-    text_of,
-)
+from notewright.engine.changes.commit import commit, commit_latest, edit, text_of
+from notewright.engine.changes.plan import Drop, Plan, Put, carry_over, replace_shown
 from notewright.engine.dialects.copies import TRASH
 from notewright.engine.find.links import incoming
 from notewright.engine.indexing.ready import is_fresh

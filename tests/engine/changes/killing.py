@@ -25,7 +25,8 @@ from tests.engine.parts import desk
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
-from notewright.engine.changes.commit import Drop, Plan, Put, commit_latest, edit, recover
+from notewright.engine.changes.commit import commit_latest, edit, recover
+from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.move import move
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import change_text

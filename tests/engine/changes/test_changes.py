@@ -10,9 +10,10 @@ import pytest
 from tests.engine.parts import NoIndex, desk, drop, put, renaming, texts, version, write
 
 from notewright.engine.changes import machine
-from notewright.engine.changes.commit import Plan, Put, commit, commit_latest, edit, recover
+from notewright.engine.changes.commit import commit, commit_latest, edit, recover
 from notewright.engine.changes.history import undo
 from notewright.engine.changes.machine import FileGoal, route
+from notewright.engine.changes.plan import Plan, Put
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import overwrite
 from notewright.errors import Conflict, Exists, Forbidden, Internal, NoSpace, NotFound, NotText

@@ -7,8 +7,9 @@ import pytest
 from tests.engine.parts import desk, drop, put, renaming, texts, write
 
 from notewright.engine.access import Access
-from notewright.engine.changes.commit import Plan, Put, commit, edit
+from notewright.engine.changes.commit import commit, edit
 from notewright.engine.changes.history import diff_change, list_changes, preview_undo, undo, undo_since
+from notewright.engine.changes.plan import Plan, Put
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Forbidden, NotFound
 from notewright.ledger.base import Actor, Past

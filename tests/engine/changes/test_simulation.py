@@ -22,8 +22,9 @@ from tests.engine.parts import desk
 
 from notewright.engine.changes import commit as changes
 from notewright.engine.changes.combined import TextEdit
-from notewright.engine.changes.commit import Drop, Plan, Put, commit, commit_latest, edit, edit_together, recover
+from notewright.engine.changes.commit import commit, commit_latest, edit, edit_together, recover
 from notewright.engine.changes.history import undo
+from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.workspace import Workspace
 from notewright.errors import Problem, Unavailable
 from notewright.ledger.base import Change, Ledger, Past, State, Step

@@ -11,8 +11,9 @@ from tests.engine.parts import desk, texts
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
-from notewright.engine.changes.commit import Drop, Plan, Put, commit, recover
+from notewright.engine.changes.commit import commit, recover
 from notewright.engine.changes.history import undo
+from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.find.links import incoming
 from notewright.engine.move import move
 from notewright.engine.read import locate

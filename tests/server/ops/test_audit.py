@@ -14,8 +14,9 @@ import pytest
 from tests.engine.parts import desk, drop, put, write
 from tests.server.watched import eventually, watched
 
-from notewright.engine.changes.commit import Plan, commit
+from notewright.engine.changes.commit import commit
 from notewright.engine.changes.history import undo
+from notewright.engine.changes.plan import Plan
 from notewright.ledger.base import Past
 from notewright.server.ops.audit_log import ALL_MINUTE, EACH_MINUTE, KEPT, MOST_BYTES, MOST_PATHS, AuditLog, audit_file
 from notewright.server.request_context import NOW, RequestContext

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from notewright.engine.changes.commit import Drop, Plan, Put, commit_latest, read_or_none, rehearse
+from notewright.engine.changes.commit import commit_latest, read_or_none, rehearse
+from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.workspace import Workspace
 from notewright.errors import Forbidden, NotFound, Problem
 from notewright.notes.path import NotePath

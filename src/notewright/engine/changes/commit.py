@@ -12,14 +12,15 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from notewright.engine.changes import machine
-from notewright.engine.changes.case_only import twins_of
+from notewright.engine.changes._case_only import twins_of
 from notewright.engine.changes.combined import Edited, EditQueue, TextEdit, as_one, rows, told_of
 from notewright.engine.changes.machine import Effect, Machine, Outcome, Sights
+from notewright.engine.changes.plan import Done, Drop, Plan, Put, carry_over, is_same, recall
 from notewright.engine.changes.quotas import counted_alone, is_bounded, refuse_over_quota
 from notewright.engine.indexing.filing import refile
 from notewright.engine.indexing.large_notes import not_indexed, still_indexing, wait_for_links
@@ -36,49 +37,6 @@ _LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"  # nothing that is read as somethi
 PAUSE = 0.004  # seconds before the second try, doubled for each further one
 _Answer = TypeVar("_Answer")
 _Waiting = tuple[TextEdit, Change, Edited | Problem]  # its change, or the last one before it; what it is told then
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """A file is to hold `data`. `old` is the file as it was read for the plan, None where nothing may be.
-
-    `source` names the file it comes from, in a move; without `data` it gets the source's bytes unchanged. `wrote` is
-    the version of what its writer wrote, where `data` is that carried over to a newer text than they were shown.
-    """
-
-    path: NotePath
-    data: bytes | None
-    old: Stored | None
-    source: NotePath | None = None
-    wrote: Version | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """A file is to go."""
-
-    path: NotePath
-    old: Stored
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to happen, all of it or none."""
-
-    steps: tuple[Put | Drop, ...]
-    summary: str
-    emptied: tuple[str, ...] = ()  # folders to remove if they are empty afterwards
-    undoes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """A change set that happened. `id` is None where everything was as planned already."""
-
-    id: str | None
-    versions: Mapping[NotePath, Version | None] = field(default_factory=dict)
-    merged: tuple[NotePath, ...] = ()  # somebody else saved these meanwhile: both texts are in them
-    kept: tuple[NotePath, ...] = ()  # somebody else's bytes were in the way of these and stayed
 
 
 def commit(ws: Workspace, plan: Plan) -> Done:
@@ -138,7 +96,7 @@ def _edit(asked: TextEdit) -> Edited:
     ws, path, seen = asked.ws, asked.path, asked.seen
     old = ws.store.read(path, hidden=path.is_hidden)
     before = text_of(path, old.data)
-    shown = _recall(ws, old, seen)
+    shown = recall(ws, old, seen)
     if shown is not None and (text := _changed_as_shown(asked, shown)) is not None:
         return _edited(ws, before, carry_over(ws, old, _bytes(path, text), shown), asked.summary)
     new = _bytes(path, _changed_text(asked, before, old.version))
@@ -158,45 +116,10 @@ def _changed_as_shown(asked: TextEdit, shown: Stored) -> str | None:
 def _changed_text(asked: TextEdit, before: str, version: Version) -> str:
     """What the edit makes of this text, or Conflict where it was meant for another."""
     seen, again = asked.seen, asked.again
-    if seen is not None and not _same(seen, version) and not (again(before) if callable(again) else again):
+    if seen is not None and not is_same(seen, version) and not (again(before) if callable(again) else again):
         hint = "read it again"
         raise Conflict(f"{asked.path} changed since version {seen}", hint=hint, path=asked.path, current=version)
     return asked.change(before)
-
-
-def replace_shown(ws: Workspace, old: Stored, data: bytes) -> Put:
-    """Put `data`, whose writer names no version, where `old` is: as a change of the text they were last shown, where
-    the store knows that text."""
-    path = old.entry.path
-    shown = _recall(ws, old, None)
-    if shown is not None:
-        return carry_over(ws, old, data, shown)
-    if (last := _last_shown(ws, path)) and last != old.version:
-        raise Conflict(f"{path} changed since you read it", hint="read it again", path=path, current=old.version)
-    return Put(path, data, old)
-
-
-def _recall(ws: Workspace, old: Stored, seen: Version | None) -> Stored | None:
-    """The older text that somebody writes a change of: of the version they name, else the one they were last shown;
-    None where that is `old`, or the store does not know it."""
-    path = old.entry.path
-    base = seen if seen is not None else _last_shown(ws, path)
-    return ws.store.recall(path, base) if base and not _same(base, old.version) else None
-
-
-def _last_shown(ws: Workspace, path: NotePath) -> Version | None:
-    return ws.shown.get(path) if ws.shown is not None else None
-
-
-def carry_over(ws: Workspace, old: Stored, data: bytes, shown: Stored) -> Put:
-    """The change that made `data` of what was shown, made to what is there now, unless that is there already."""
-    path = old.entry.path
-    if data == old.data:
-        if ws.shown is not None:
-            ws.shown[path] = old.version
-        return Put(path, data, old)
-    both = ws.store.rebase(path, data, seen=shown.version, onto=old)
-    return Put(path, both, old, wrote=version_of(data))
 
 
 def _edited(ws: Workspace, before: str, step: Put, summary: str) -> Edited:
@@ -321,11 +244,6 @@ def _bytes(path: NotePath, text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         raise Invalid(f"the new text of {path} is not valid Unicode", what="content", path=path) from None
-
-
-def _same(given: Version, current: Version) -> bool:
-    """Agents name a version by its first digits."""
-    return given == current or (len(given) >= 6 and current.startswith(given.lower()))
 
 
 class _Interrupted(Exception):

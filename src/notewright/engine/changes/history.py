@@ -11,7 +11,8 @@ from itertools import islice
 from typing import Literal
 
 from notewright.engine.access import Access
-from notewright.engine.changes.commit import Done, Drop, Plan, Put, commit_latest, read_or_none, rehearse
+from notewright.engine.changes.commit import commit_latest, read_or_none, rehearse
+from notewright.engine.changes.plan import Done, Drop, Plan, Put
 from notewright.engine.changes.undo_plan import UndoPlan
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Forbidden, NotFound

@@ -13,7 +13,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from notewright.engine.changes.commit import Plan, Put, commit
+from notewright.engine.changes.commit import commit
+from notewright.engine.changes.plan import Plan, Put
 from notewright.engine.dialects.lens import all_backlinks, forward_across
 from notewright.engine.move import move
 from notewright.engine.workspace import Workspace

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from notewright.engine.changes.case_only import half_moved, twins_of
+from notewright.engine.changes._case_only import half_moved, twins_of
 from notewright.engine.changes.merge import held, joined, merged, replaced
 from notewright.errors import Busy, Conflict, Exists, Forbidden, NoSpace, NotFound, Problem, Unavailable
 from notewright.ledger.base import Change, State, Step

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from notewright.engine.changes.commit import Drop, Plan, Put
 from notewright.engine.changes.merge import without_change
+from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, NotFound, Problem
 from notewright.ledger.base import Change, Past, Step

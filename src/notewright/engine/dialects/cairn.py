@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from notewright.engine.changes.commit import Plan, Put, commit_latest, read_or_none, replace_shown
+from notewright.engine.changes.commit import commit_latest, read_or_none
+from notewright.engine.changes.plan import Plan, Put, replace_shown
 from notewright.engine.indexing.ready import from_snapshot, wait
 from notewright.engine.read import created, decode, exists, listing, missing
 from notewright.engine.workspace import Workspace

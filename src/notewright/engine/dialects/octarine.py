@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Literal
 
-from notewright.engine.changes.commit import Plan, Put, commit_latest, replace_shown, text_of
+from notewright.engine.changes.commit import commit_latest, text_of
+from notewright.engine.changes.plan import Plan, Put, replace_shown
 from notewright.engine.dialects.copies import BACKUPS, Dotted, copy_name
 from notewright.engine.find.grep import PATTERN_SECONDS, Find, FoundIn, find_text, places
 from notewright.engine.indexing.ready import is_fresh

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from notewright.engine.changes.combined import Edited
-from notewright.engine.changes.commit import Drop, Put
 from notewright.engine.changes.history import FileDiff, Undone, undo_since
 from notewright.engine.changes.history import undo as undo_change
+from notewright.engine.changes.plan import Drop, Put
 from notewright.engine.daily import append_daily, daily_note, parse_date, today
 from notewright.engine.move import Moved, RenamedInside, nearest_tags, rename_heading, rename_tag, tagged
 from notewright.engine.move import move as move_note
