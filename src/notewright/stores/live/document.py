@@ -24,7 +24,7 @@ from notewright.stores.live.text import changes, distance, file_bytes, put_chang
 NAME = "contents"  # of the text in a document, as Lens's clients call it
 MOST_BYTES = 10_485_760  # of a live text
 _FEW, _MANY, _MANY_BYTES = 5, 200, 20 << 20  # texts of its file that are remembered: an editor may save an old buffer
-_MOSTSHOWN = 40  # texts that were read before they were in the file
+_MOST_SHOWN = 40  # texts that were read before they were in the file
 _MOST_STATE = 3 * MOST_BYTES  # bytes of a document with all that Yjs knows of it
 _NOTHING = b"\x00\x00"  # an update that says nothing
 Told = Callable[[bytes], None]
@@ -80,7 +80,7 @@ class Document:
         self._rebased: OrderedDict[tuple[Version | None, str], _Rebased] = OrderedDict()  # of which, and what they say
         self._listeners: list[_Listener] = []
         self._size = 0  # bytes of the state, at most
-        self.ops: deque[str] = deque(maxlen=_MOSTSHOWN)  # change sets that were merged into it
+        self.ops: deque[str] = deque(maxlen=_MOST_SHOWN)  # change sets that were merged into it
 
     # For those who are connected
 
@@ -170,7 +170,7 @@ class Document:
         """Somebody was shown, or has written, what a document in this state says."""
         self._shown[version] = state
         self._shown.move_to_end(version)
-        _bound(self._shown, len(state), _MOSTSHOWN)
+        _bound(self._shown, len(state), _MOST_SHOWN)
 
     def last_text(self) -> Version | None:
         return next(reversed(self._texts), None)
@@ -220,7 +220,7 @@ class Document:
         both.apply_update(update)
         said, state = str(both.get(NAME, type=Text)), both.get_update()
         self._rebased[onto, said] = _Rebased(update, state)
-        _bound(self._rebased, len(state), _MOSTSHOWN)
+        _bound(self._rebased, len(state), _MOST_SHOWN)
         self.show(version_of(data), fork.get_update())
         return said
 
