@@ -73,7 +73,7 @@ def alive(pid: int) -> bool:
     """Somebody of that number who is not merely waiting to be buried."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second: it ended between open and read
         return False
 
 

@@ -216,6 +216,8 @@ def test_under_load_no_request_is_lost_while_applications_come_and_go() -> None:
         for number in range(1, 30):
             replacing = site.replace(Site(str(number)).app)
             asyncio.run_coroutine_threadsafe(replacing, loops[0]).result(10)
+            before = len(answers)
+            assert until(lambda: len(answers) > before)  # noqa: B023  (called at once)
         stop.set()
         for thread in threads:
             thread.join(10)
