@@ -27,6 +27,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
+from tests.stores.parts import JUST_NOW, put
+
 NOTED = 1748764800  # when the files of a workspace were last saved: 2025-06-01T08:00:00Z
 
 
@@ -167,7 +169,7 @@ class Outside:
         elif verb == "keep":
             self._saving = threading.Thread(target=self._save, args=(self.root / rest.removeprefix("saving "),))
             self._saving.start()
-            self._saved.wait(5)
+            self._saved.wait(30)
         elif verb == "stop":
             self.close()
 
@@ -175,13 +177,13 @@ class Outside:
         number = 0
         while not self._stop.wait(0.02):
             number += 1
-            place.write_text(f"save {number}\n" * 20)
+            put(place, b"save %d\n" % number * 20, age=JUST_NOW)
             self._saved.set()
 
     def close(self) -> None:
         self._stop.set()
         if self._saving is not None:
-            self._saving.join(5)
+            self._saving.join(30)
 
 
 # ---- what differs from run to run ---------------------------------------------------------------------

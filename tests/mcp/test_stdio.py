@@ -274,11 +274,13 @@ def test_an_idle_process_ends_within_a_second_of_its_input() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_process_when_its_calls_are_done(server: Server, number: signal.Signals) -> None:
     server.greet()
-    asked = server.ask("tools/call", {"name": "slow", "arguments": {"seconds": 0.4}})
-    time.sleep(0.1)
+    asked = server.ask("tools/call", {"name": "slow", "arguments": {"seconds": 0.4}, "_meta": {"progressToken": 1}})
+    assert server.hear()["method"] == "notifications/progress"  # it is under way
     os.kill(server.process.pid, number)
-    assert server.hear()["id"] == asked
-    assert server.process.wait(2) == 0
+    while (heard := server.hear()).get("method") == "notifications/progress":
+        pass
+    assert heard["id"] == asked
+    assert server.process.wait(20) == 0
     assert server.process.stderr is not None and b"library closed" in server.process.stderr.read()
 
 
@@ -288,7 +290,7 @@ def test_a_call_that_takes_too_long_does_not_keep_the_process(server: Server) ->
     server.ask("tools/call", {"name": "slow", "arguments": {"seconds": 60}})
     begun = time.monotonic()
     server.leave()
-    assert 4 < time.monotonic() - begun < 8
+    assert 4 < time.monotonic() - begun < 30  # five seconds of patience; the call itself takes sixty
 
 
 def test_a_cancelled_call_stops_and_is_not_answered(server: Server) -> None:

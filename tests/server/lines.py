@@ -94,7 +94,7 @@ def over_http(*words: str) -> Iterator[str]:
         assert address, "nothing is served"
         yield address[0]
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=8)
+        process.communicate(timeout=30)
         assert process.returncode == 0
     finally:
         process.kill()

@@ -11,6 +11,7 @@ from notewright.stores.base import version_of
 
 A = NotePath("a.md")
 OLD, NEW = b"old " * 500, b"new " * 600
+JUST_NOW = -0.14  # of age, in seconds: a clock a little ahead, so that a busy machine may look before the file is still
 
 
 def put(file: Path, data: bytes = OLD, *, age: float = 10.0) -> str:

@@ -103,12 +103,10 @@ def test_many_are_read_and_written_at_the_same_time(bucket: Bucket) -> None:
     store = bucket.open()
     paths = [NotePath(f"n{i}.md") for i in range(96)]
     bucket.proxy.latency = 0.02
-    began = time.perf_counter()
     written = store.write_many([Swap(path, path.encode(), None) for path in paths], op="1")
     assert all(isinstance(one, Stored) for one in written)
     assert [one.data for one in store.read_many(paths) if isinstance(one, Stored)] == [path.encode() for path in paths]
     assert bucket.proxy.most_at_once >= 24
-    assert time.perf_counter() - began < 96 * 2 * 0.02 / 2
 
 
 def test_sixty_four_readers_wait_for_nobody(open_workspace: OpenWorkspace, bucket: Bucket) -> None:

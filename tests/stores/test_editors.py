@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.stores.parts import NEW, OLD, A, left_beside, put
+from tests.stores.parts import JUST_NOW, NEW, OLD, A, left_beside, put
 
 from notewright.errors import Busy, Conflict, Problem
 from notewright.notes.path import NotePath
 from notewright.stores.base import version_of
 from notewright.stores.folder.paths import Abilities
 from notewright.stores.folder.store import FolderStore
-
-JUST_NOW = -0.14  # seconds: a clock a little ahead, so that a busy machine has the time to look before it is still
 
 
 @pytest.fixture

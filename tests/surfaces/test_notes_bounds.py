@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.stores.parts import JUST_NOW, put
 from tests.surfaces.notes_desk import Desk, MakeDesk, desks
 
 from notewright.engine.workspace import Limits
@@ -180,22 +181,23 @@ def test_times_that_no_calendar_has_are_shown_somehow(make: MakeDesk) -> None:
 @pytest.mark.slow
 def test_a_note_that_an_editor_never_stops_saving_is_busy(make: MakeDesk) -> None:
     desk = make({"Tea.md": "x"})
-    stop = threading.Event()
+    stop, saved = threading.Event(), threading.Event()
 
     def save() -> None:
         number = 0
         while not stop.wait(0.02):
             number += 1
-            (desk.root / "Tea.md").write_text(f"save {number}\n" * 50)
+            put(desk.root / "Tea.md", b"save %d\n" % number * 50, age=JUST_NOW)
+            saved.set()
 
     editor = threading.Thread(target=save)
     editor.start()
     try:
-        time.sleep(0.1)
+        assert saved.wait(30)
         assert desk.refused("edit", path="Tea", edits=[{"append": "mine"}]).startswith("busy: ")
     finally:
         stop.set()
-        editor.join(5)
+        editor.join()
     assert "mine" not in desk.text("Tea.md")
 
 
