@@ -16,7 +16,7 @@ from notewright.index.base import Selection
 from notewright.index.sqlite.index import SqliteIndex
 
 
-def until(true: Callable[[], bool], seconds: float = 5.0) -> float:
+def until(true: Callable[[], bool], seconds: float = 30) -> float:
     """Wait for it; how long it took."""
     began = time.monotonic()
     while not true():

@@ -136,7 +136,7 @@ def trickle(client: socket.socket, data: bytes, pause: float) -> bool:
     return True
 
 
-def until(true: Callable[[], bool], seconds: float = 10) -> bool:
+def until(true: Callable[[], bool], seconds: float = 30) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if true():

@@ -12,8 +12,8 @@ import httpx2
 from tests.conftest import write_files
 from tests.server.lines import NOTEWRIGHT, over_http
 
-HELD_SECONDS = 2.0
-SOON_SECONDS = 0.3
+HELD_SECONDS = 3.0
+SOON_SECONDS = 1.5  # a loop that waits for the file waits until it is let go
 
 
 @contextlib.contextmanager

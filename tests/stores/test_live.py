@@ -108,7 +108,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     made.store.close()
 
 
-def until(is_so: Callable[[], bool], seconds: float = 10.0) -> None:
+def until(is_so: Callable[[], bool], seconds: float = 30) -> None:
     end = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < end, "it did not come to that"

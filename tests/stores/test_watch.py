@@ -37,7 +37,7 @@ class Told:
             self.everything += hint is None
             self.news.notify_all()
 
-    def until(self, enough: Callable[["Told"], bool], seconds: float = 10.0) -> float:
+    def until(self, enough: Callable[["Told"], bool], seconds: float = 30) -> float:
         """Wait until enough was told; how long that took."""
         began = time.monotonic()
         with self.news:

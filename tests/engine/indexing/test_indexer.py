@@ -29,7 +29,7 @@ def entry(path: str, stamp: str = "1", modified_ns: int = 0) -> Entry:
     return Entry(NotePath(path), "file", stamp, 1, modified_ns)
 
 
-def until(true: Callable[[], bool], seconds: float = 5.0) -> None:
+def until(true: Callable[[], bool], seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "it did not happen in time"
