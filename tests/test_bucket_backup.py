@@ -235,6 +235,26 @@ def test_a_second_backup_of_a_day_that_is_killed_anywhere_leaves_the_first_or_is
     assert not any(UNFINISHED in key or BESIDE in key for key in bucket.keys())  # noqa: SIM118
 
 
+def test_a_backup_after_one_that_was_killed_while_it_settled_goes_by_what_is_there_then(
+    bucket: Bucket, at: OpenAt, tmp_path: Path
+) -> None:
+    """The note is as it was in the first backup again, which is what lay in its place until the third settled it."""
+    write_files(tmp_path / "notes", NOTES)
+    ws, place = folder_desk(tmp_path / "notes"), BackupBucket(at("backups"))
+    back_up([ws], place, now=day(1))
+    (tmp_path / "notes" / "Tea.md").write_text("# Tee\n")
+    command = [sys.executable, "-m", "tests.killed_backup", str(tmp_path / "notes"), f"{bucket.location}/backups"]
+    before_it_copies = [*command, bucket.weed.endpoint, "writes", "3"]
+    killed = subprocess.run(before_it_copies, cwd=ROOT, capture_output=True, timeout=60)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert bucket.get(f"backups/{TUESDAY}/{BESIDE}/Tea.md") == b"# Tee\n"
+    assert bucket.get(f"backups/{TUESDAY}/Tea.md") == b"# Tea\n"
+    (tmp_path / "notes" / "Tea.md").write_text("# Tea\n")
+    assert back_up([ws], place, now=day(1)).success
+    assert restore_to(tmp_path / "out", place).skipped == ()
+    assert files(tmp_path / "out") == files(tmp_path / "notes") == inside(bucket, f"backups/{TUESDAY}")
+
+
 @pytest.mark.parametrize("kind", ["folder", "bucket"])
 def test_the_command_line_backs_up_lists_and_restores(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str

@@ -186,7 +186,8 @@ def overwrite(ws: Workspace, path: NotePath, data: bytes, *, seen: Version, summ
 
 
 def put(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> Written:
-    """Make or replace, whatever is there: the last writer wins and what it replaced is in the history."""
+    """Make or replace, as a change of the text its writer was last shown where the store remembers that, and Conflict
+    where it does not; one who was shown nothing replaces what is there, which is then in the history."""
     admit(ws, path, len(data))
     for attempt in range(TRIES):
         try:

@@ -1,5 +1,6 @@
 """Several processes behind one address: clients of one document meet, whichever process they came to."""
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -22,7 +23,10 @@ from tests.server.live.parts import LiveClient, LiveServer
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.sync.client import connect
 
+from notewright.app import compose_http
 from notewright.cli.main import main
+from notewright.config.load import Config
+from notewright.server.listen.reload import ReloadFailed
 
 pytestmark = pytest.mark.slow
 NOTES = {"Tea.md": "Steep it.\n", "Broth.md": "Salt.\n"}
@@ -214,6 +218,32 @@ def test_the_first_live_workspace_is_there_as_soon_as_it_is_added(tmp_path: Path
         assert main(["workspace", "add", f"more=live:{tmp_path / 'more'}", "--state", str(tmp_path / "state")]) == 0
         with team.client(workspace="more") as ann:
             assert str(ann.text) == NOTES["Tea.md"]
+
+
+def test_the_look_out_for_the_first_live_workspace_goes_on_after_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(compose_http, "LOOK_SECONDS", 0.01)
+    write_files(tmp_path / "more", NOTES)
+    tries: list[int] = []
+
+    async def look_out(site: compose_http.Site) -> None:
+        served = asyncio.Event()
+
+        async def renew() -> None:
+            tries.append(len(tries))
+            if len(tries) < 3:
+                raise ReloadFailed("the disk is not there")
+            served.set()
+
+        site.turned_live = renew
+        async with asyncio.timeout(30), site._until_live():
+            await served.wait()
+
+    with compose_http.Site(Config((), str(tmp_path / "state"), str(tmp_path / "cache"))) as site:
+        assert main(["workspace", "add", f"more=live:{tmp_path / 'more'}", "--state", str(tmp_path)]) == 0
+        asyncio.run(look_out(site))
+    assert tries == [0, 1, 2] and caplog.text.count("cannot be served yet") == 2
 
 
 def test_a_server_that_is_killed_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
