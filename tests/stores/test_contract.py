@@ -196,6 +196,14 @@ def test_a_folder_or_a_file_in_the_way_is_named(store: Store) -> None:
     assert paths(store) == ["f/a.md"]
 
 
+def test_a_listing_of_one_folder_is_that_part_of_the_whole_listing(store: Store) -> None:
+    for path in ("a.md", "b/c.md", "b/d/e.md", "bb/f.md", "b.md"):
+        create(store, path)
+    assert [entry.path for entry in store.entries("b")] == ["b/c.md", "b/d/e.md"]
+    assert list(store.entries("b")) == [entry for entry in store.entries() if entry.path.startswith("b/")]
+    assert list(store.entries("nowhere")) == list(store.entries("a.md")) == list(store.entries(".hidden")) == []
+
+
 def test_a_listing_is_complete_and_folder_by_folder(store: Store) -> None:
     made = {"z.md", "a.md", "b/z.md", "b/c/x.png", "b/a.md", "b c/é.md"}
     for path in made:

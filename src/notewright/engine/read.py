@@ -271,22 +271,16 @@ def list_folder(
         visible=visible,
     )
     with ws.index.steady():
-        files, total = listing(ws, chosen)
+        if glob or ready.is_fresh(ws):
+            files, total = listing(ws, chosen)
+            folders = [] if glob else ws.index.subfolders(folder, ws.access.visibility)
+        else:
+            files, total, folders = before_index.level(ws, chosen)
         times = created(ws, files) if sort == "created" else {}
-        folders = () if glob else tuple(_subfolders(ws, folder))
     dated = [(filed, times.get(filed.path, filed.modified_ns / 1e9)) for filed in files]
     if sort == "created":  # the index does not know what the ledger knows
         dated = sorted(dated, key=lambda pair: -pair[1])[:limit]
-    return FolderListing(folders, tuple(dated), total)
-
-
-def _subfolders(ws: Workspace, folder: str) -> Sequence[tuple[str, int]]:
-    """Folders one level down that hold files, with the notes in and below each."""
-    visible = ws.access.visibility
-    if ready.is_fresh(ws):
-        return ws.index.subfolders(folder, visible)
-    told = before_index.folders(ws, visible)
-    return [(inner, count) for inner, count in told if inner.rpartition("/")[0] == folder]
+    return FolderListing(tuple(folders), tuple(dated), total)
 
 
 class HasModified(Protocol):

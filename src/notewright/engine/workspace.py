@@ -59,8 +59,9 @@ class IndexFollower(Protocol):
     def put_off(self, path: NotePath, size: int) -> None:
         """Read a large note, which is filed by its name alone, when there is nothing else to do."""
 
-    def listed(self) -> FirstListing | None:
-        """The files that are being indexed for the first time; None if that is done, or done elsewhere."""
+    def listed(self, *, wait: bool = False) -> FirstListing | None:
+        """The files that are being indexed for the first time; None if that is done, or done elsewhere. A listing that
+        is being made is waited for, where all of it is needed: a second beside it would slow both."""
 
     def progress(self) -> Progress: ...
 
@@ -101,7 +102,7 @@ class NoIndexer:
     def put_off(self, path: NotePath, size: int) -> None:
         return None
 
-    def listed(self) -> FirstListing | None:
+    def listed(self, *, wait: bool = False) -> FirstListing | None:
         return None
 
     def progress(self) -> Progress:

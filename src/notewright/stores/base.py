@@ -99,14 +99,15 @@ class Store(Protocol):
         """In a bucket: the same prefix as plain objects."""
         ...
 
-    def entries(self) -> Iterator[Entry]:
-        """Every visible file, folder by folder, complete and cheap. A symlink to a file beneath the root is one entry
-        of kind symlink (never followed twice); those that lead out or in a circle are absent.
+    def entries(self, below: str = "") -> Iterator[Entry]:
+        """Every visible file below a folder ("" is the root), folder by folder, complete and cheap; nothing where there
+        is no such folder. A symlink to a file beneath the root is one entry of kind symlink (never followed twice);
+        those that lead out or in a circle are absent.
         Unavailable, and never an empty listing, where the notes cannot be reached."""
         ...
 
     def oddities(self) -> tuple[UnlistedFile, ...]:
-        """What the last complete `entries` left out: names that are not text, folders that may not be read."""
+        """What the last complete `entries` of all left out: names that are not text, folders that may not be read."""
         ...
 
     def children(self, folder: str, *, hidden: bool = False) -> list[Entry]:

@@ -142,10 +142,11 @@ class MemoryStore:
 
     # What is there
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self, below: str = "") -> Iterator[Entry]:
         self._reach()
+        inside = f"{below}/" if below else ""
         with self.disk.changed:
-            files = list(self.disk.files.items())
+            files = [(path, file) for path, file in self.disk.files.items() if path.startswith(inside)]
         for path, file in sorted(files, key=lambda item: (NotePath(item[0]).folder.split("/"), item[0])):
             if not NotePath(path).is_hidden:
                 yield _entry(path, file)

@@ -5,6 +5,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,12 +34,14 @@ class Noted(FolderStore):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.noted: list[str] = []
-        self.may_read = threading.Event()
+        self.may_read, self.may_list = threading.Event(), threading.Event()
         self.may_read.set()
+        self.may_list.set()
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self, below: str = "") -> Iterator[Entry]:
         self.noted.append("listed")
-        return super().entries()
+        self.may_list.wait(30)
+        return super().entries(below)
 
     def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
         time.sleep(0.1)
@@ -146,6 +149,37 @@ def test_while_everything_is_read_names_and_folders_are_told_without_another_lis
     early.store.may_read.set()
     early.follower.wait(10)
     assert early.follower.listed() is None
+
+
+def test_a_name_asked_for_while_everything_is_listed_waits_for_that_listing(early: Workspace) -> None:
+    assert isinstance(early.store, Noted) and isinstance(early.follower, Indexer)
+    early.store.may_list.clear()
+    early.store.may_read.clear()
+    early.follower.start()
+    while not early.store.noted:
+        time.sleep(0.005)
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(locate, early, "strasse")
+        time.sleep(0.05)
+        early.store.may_list.set()
+        assert found.result(30) == "Ünï/Straße.md"
+    assert early.store.noted == ["listed"]
+    early.store.may_read.set()
+
+
+@pytest.mark.parametrize("glob", [None, "**/*.md"])
+def test_before_the_index_a_listing_of_one_folder_scans_that_folder_alone(
+    early: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, glob: str | None
+) -> None:
+    for number in range(120):
+        (tmp_path / "notes" / f"Year {number % 30}" / f"Month {number // 30}").mkdir(parents=True)
+        (tmp_path / "notes" / f"Year {number % 30}" / f"Month {number // 30}" / "Log.md").write_text("log\n")
+    scanned, scandir = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda folder: scanned.append(folder) or scandir(folder))
+    level = list_folder(early, "Year 7", glob=glob)
+    assert level.folders == (() if glob else tuple((f"Year 7/Month {number}", 1) for number in range(4)))
+    assert level.total == (4 if glob else 0)
+    assert len(scanned) == 5  # it and the four in it
 
 
 def test_who_waits_for_the_index_does_not_have_everything_listed_twice(early: Workspace, tmp_path: Path) -> None:

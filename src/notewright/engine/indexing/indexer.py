@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 
 from notewright.engine.indexing.difference import FEW, LATER, IndexDifference, plan
 from notewright.engine.indexing.filing import (
@@ -69,6 +70,7 @@ class Indexer:
         self._next_day = 0.0
         self._built = False  # just now, which took memory
         self._listed: FirstListing | None = None  # while everything is filed for the first time
+        self._listing = threading.Lock()  # held while that is made
         self._mutex = threading.Lock()
         self._heard: list[Callable[[frozenset[str] | None], None]] = []
         self._threads: list[threading.Thread] = []
@@ -115,8 +117,9 @@ class Indexer:
                 raise Unavailable(self._stale, hint="what needs every link to be known waits for that")
             self._stop.wait(0.02)
 
-    def listed(self) -> FirstListing | None:
-        return self._listed
+    def listed(self, *, wait: bool = False) -> FirstListing | None:
+        with self._listing if wait else nullcontext():
+            return self._listed
 
     def progress(self) -> Progress:
         now = self._index.progress()
@@ -359,8 +362,9 @@ class Indexer:
         looked_at = self._index.generation()
         known = dict(self._index.stamps())
         now_ns = time.time_ns() if self._store.has_folders else None
-        difference = plan(self._store.entries(), known, now_ns)
-        self._listed = None if known else FirstListing(entry.path for entry in difference.file)
+        with nullcontext() if known else self._listing:
+            difference = plan(self._store.entries(), known, now_ns)
+            self._listed = None if known else FirstListing(entry.path for entry in difference.file)
         if difference.implausible and not self._fetched and not self._believed(difference):
             self._stale = "a third of the notes or more vanished at once; the index waits for them"
             return

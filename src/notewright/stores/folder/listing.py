@@ -103,10 +103,10 @@ class Walk:
     odd: list[UnlistedFile] = field(default_factory=list)
     strays: list[tuple[str, str]] = field(default_factory=list)  # folder and name of files laid beside notes
 
-    def files(self) -> Iterator[Entry]:
+    def files(self, below: str = "") -> Iterator[Entry]:
         """Files and symlinks to files, folder by folder, sorted in each."""
         with self.root.entered() as inside:
-            left = [""]
+            left = [] if NotePath(below).is_hidden else [below]
             while left:
                 folder = left.pop()
                 folders, entries = self._look(inside, folder)

@@ -60,11 +60,12 @@ class FolderStore:
 
     # What is there
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self, below: str = "") -> Iterator[Entry]:
         self._check(None)
         walk = listing.Walk(self._root)
-        yield from walk.files()
-        self._oddities = tuple(walk.odd)
+        yield from walk.files(below)
+        if not below:
+            self._oddities = tuple(walk.odd)
         if walk.strays:
             self._writing.clear_up_later(walk.strays)
 

@@ -45,8 +45,8 @@ class LiveStore:
 
     # What is there
 
-    def entries(self) -> Iterator[Entry]:
-        return self._folder.entries()
+    def entries(self, below: str = "") -> Iterator[Entry]:
+        return self._folder.entries(below)
 
     def oddities(self) -> tuple[UnlistedFile, ...]:
         return self._folder.oddities()

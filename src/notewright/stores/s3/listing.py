@@ -22,9 +22,6 @@ class BucketListing:
     def __init__(self, bucket: str, base: str, clients: Clients, send: Callable[..., Any]) -> None:
         self._bucket, self._base, self._clients, self._send = bucket, base, clients, send
 
-    def everything(self) -> Sequence[ListedObject]:
-        return self.under(self._base)
-
     def level(self, folder: str) -> tuple[set[str], Sequence[ListedObject]]:
         """The folders and the objects directly in a folder."""
         start = f"{self._base}{folder}/" if folder else self._base

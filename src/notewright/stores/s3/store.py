@@ -153,13 +153,13 @@ class S3Store:
 
     # What is there
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self, below: str = "") -> Iterator[Entry]:
         self._check(None)
-        return iter(self._listing())
+        return iter(self._listing(below))
 
-    def _listing(self) -> list[Entry]:
+    def _listing(self, below: str = "") -> list[Entry]:
         found, odd = [], []
-        for listed in self._listed.everything():
+        for listed in self._listed.under(self._key(f"{below}/") if below else self._base):
             raw = listed.key[len(self._base) :]
             problem = path_problem(raw) if raw else None
             if problem is not None:
@@ -170,7 +170,8 @@ class S3Store:
         gone = {
             entry.path for entry, there in zip(doubtful, self._each(self._is_note, doubtful), strict=True) if not there
         }
-        self._oddities = tuple(odd)
+        if not below:
+            self._oddities = tuple(odd)
         kept = [entry for entry in found if entry.path not in gone]
         return sorted(kept, key=lambda entry: (entry.path.folder.replace("/", "\0"), entry.path))
 
