@@ -9,16 +9,17 @@ from pathlib import Path
 SRC = Path(__file__).resolve().parent.parent / "src" / "notewright"
 SIZES = Path(__file__).with_name("sizes.txt")
 
-BELOW_ENGINE = {"errors", "locks", "notes", "config", "stores", "index", "ledger", "accounts"}
+BELOW_ENGINE = {"errors", "lazy_dataclass", "locks", "notes", "config", "stores", "index", "ledger", "accounts"}
 MAY_USE: dict[str, set[str]] = {
     "errors": set(),
+    "lazy_dataclass": set(),
     "locks": set(),
     "sqlite_file": {"errors", "locks"},
-    "notes": {"errors"},
-    "config": {"errors", "notes"},
-    "stores": {"errors", "locks", "sqlite_file", "notes"},
-    "index": {"errors", "locks", "notes"},
-    "ledger": {"errors", "locks", "sqlite_file", "notes"},
+    "notes": {"errors", "lazy_dataclass"},
+    "config": {"errors", "lazy_dataclass", "notes"},
+    "stores": {"errors", "lazy_dataclass", "locks", "sqlite_file", "notes"},
+    "index": {"errors", "lazy_dataclass", "locks", "notes"},
+    "ledger": {"errors", "lazy_dataclass", "locks", "sqlite_file", "notes"},
     "accounts": {"errors", "locks", "sqlite_file", "notes"},
     "engine": BELOW_ENGINE,
     "surfaces": {*BELOW_ENGINE, "engine"},
@@ -36,10 +37,13 @@ MAX_PUBLIC_MODULES = 10  # of one package
 LATE = {"app", "cli"}  # may import inside functions, so that `notewright --help` loads nothing heavy
 SPARED = {  # imported inside functions elsewhere too: a search on the command line takes no longer than to load them
     "ctypes",
+    "dataclasses",
     "difflib",
     "hashlib",
     "logging",
+    "shutil",
     "tomllib",
+    "zoneinfo",
     "notewright.index.sqlite",
     "notewright.index.sqlite.build",
     "notewright.index.sqlite.grep_candidates",

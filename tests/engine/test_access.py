@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ def ws(workspace) -> Workspace:
         },
         hide=("Private/**",),
     )
-    unhidden = Workspace(**{name: getattr(made, name) for name in made.__slots__} | {"access": Access()})
+    unhidden = replace(made, access=Access())
     edit_note(unhidden, NotePath("Private/Hidden.md"), [engine_append("more Zanzibar\n")])
     return made
 
@@ -176,7 +176,7 @@ def test_rules_are_read_only_where_either_of_them_is(owner: bool, caller: bool) 
 
 
 def test_another_client_cannot_undo_what_it_may_not_see(ws: Workspace) -> None:
-    hidden = Workspace(**{name: getattr(ws, name) for name in ws.__slots__} | {"access": Access()})
+    hidden = replace(ws, access=Access())
     change = list_changes(hidden, Past())[0]
     with pytest.raises(NotFound):
         undo(ws.by(Actor("u", "c")), change.id)

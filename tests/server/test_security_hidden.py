@@ -9,6 +9,7 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from html import unescape
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
@@ -281,8 +282,7 @@ def test_no_change_that_is_hidden_can_be_looked_at_or_taken_back(server: Guarded
 
 
 def _unhidden(ws: Any, hide: tuple[str, ...] = ()) -> Any:
-    fields = {name: getattr(ws, name) for name in ws.__slots__}
-    return Workspace(**fields | {"access": Access(hide=hide)})
+    return replace(ws, access=Access(hide=hide))
 
 
 def test_an_export_holds_no_more_than_may_be_seen(server: Guarded) -> None:

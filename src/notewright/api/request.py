@@ -6,9 +6,9 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
-from zoneinfo import ZoneInfo
 
 import jsonschema_rs
 from starlette.requests import Request
@@ -177,7 +177,7 @@ class CursorPage:
         return f"{self.offset + self.limit:x}-{round(self.until * 1000):x}-{self.about}" if more else None
 
 
-def moment(raw: str, zone: ZoneInfo, what: str = "since") -> float:
+def moment(raw: str, zone: tzinfo, what: str = "since") -> float:
     """`YYYY-MM-DD` (midnight in the zone) or RFC 3339, in seconds since 1970."""
     at = parse_time(raw, zone) if _TIME.fullmatch(raw.strip()) else None
     if at is not None:
@@ -188,7 +188,7 @@ def moment(raw: str, zone: ZoneInfo, what: str = "since") -> float:
 def to_come(raw: str, now: float) -> float:
     """A time, or so long from now: `90d`, `12h`."""
     span = parse_span(raw.strip())
-    return moment(raw, ZoneInfo("UTC"), "expires") if span is None else now + span
+    return moment(raw, UTC, "expires") if span is None else now + span
 
 
 def maybe_stamp(seconds: float | None) -> str | None:

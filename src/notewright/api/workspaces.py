@@ -34,7 +34,7 @@ def _served(asked: ApiRequest) -> Sequence[WorkspaceConfig]:
 
 def _workspace_record(asked: ApiRequest, ws: Workspace) -> dict[str, Any]:
     """What somebody may know of a workspace; where it is and what is hidden in it, only an owner."""
-    plain = {"id": ws.id, "name": ws.name, "timezone": ws.timezone.key, "read_only": ws.access.read_only}
+    plain = {"id": ws.id, "name": ws.name, "timezone": str(ws.timezone), "read_only": ws.access.read_only}
     one = next((one for one in _served(asked) if one.id == ws.id), None)
     return plain if one is None else plain | _settings(asked, one) | {"available": True}
 

@@ -6,10 +6,8 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.config.locations import bucket_location, is_bucket, refuse_not_yet
@@ -18,8 +16,10 @@ from notewright.engine.indexing.difference import UnchangedIndex, is_unchanged
 from notewright.engine.workspace import IndexFollower, Limits, Workspace
 from notewright.errors import Busy, Invalid
 from notewright.index.sqlite.index import SqliteIndex
+from notewright.lazy_dataclass import replace
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.locks import FileLocks
+from notewright.notes.times import zone_named
 from notewright.stores.folder.store import FolderStore
 
 if TYPE_CHECKING:  # few need pycrdt, and a search loads no backups, no accounts and nothing that fills an index
@@ -211,7 +211,7 @@ def rules_of(asked: WorkspaceConfig) -> dict[str, Any]:
     """What may change while a workspace is open."""
     return {
         "access": Access(read_only=asked.read_only, hide=asked.hide, write_under=asked.write_under),
-        "timezone": ZoneInfo(asked.timezone),
+        "timezone": zone_named(asked.timezone),
         "limits": Limits(asked.max_file_size, asked.quota_files, asked.quota_bytes),
     }
 

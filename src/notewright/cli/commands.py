@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from notewright.app import opening
@@ -17,6 +16,7 @@ from notewright.cli import printing
 from notewright.cli.arguments import choose_workspace, moment
 from notewright.engine.indexing.difference import UnchangedIndex
 from notewright.errors import Indexing, NotFound, Unavailable
+from notewright.lazy_dataclass import replace
 from notewright.ledger.base import Actor, Past
 from notewright.notes.path import NotePath
 
@@ -148,7 +148,7 @@ def open_chosen(
     args: argparse.Namespace, *, indexed: bool = True, follow: bool = True, reads: bool = False
 ) -> Iterator[Workspace]:
     """The workspace that was named, asked by this person, its index ready; `follow`: or on the way to be. `reads`: for
-    a command that writes nothing."""
+    a command that writes nothing, so that nobody needs to know who."""
     workspace, config = choose_workspace(args)
     around = None if args.workspace else opening.enclosing(workspace.location, config)
     if around is not None:
@@ -160,7 +160,7 @@ def open_chosen(
     try:
         if indexed and not isinstance(ws.follower, UnchangedIndex):
             _until_ready(ws)
-        yield ws.by(Actor(_user(), "notewright", "cli", args.command))
+        yield ws if reads else ws.by(Actor(_user(), "notewright", "cli", args.command))
     finally:
         opening.close_workspace(ws)
 

@@ -160,6 +160,21 @@ _SINCE = "2026-05-04, 2026-05-04T10:00:00Z, or so long ago: 30m, 2h, 3d"
 _ON_DISK = ("location", "target", "workspace", "state", "config", "to", "source", "into", "file")
 
 
+class _Shape(argparse.RawDescriptionHelpFormatter):
+    """As wide as the terminal, which is looked at when something is shown: argparse makes one for every option it is
+    told of, and would load `shutil` with all kinds of archives to ask how wide that is."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=80)
+
+    def format_help(self) -> str:
+        import shutil
+
+        self._width = shutil.get_terminal_size().columns - 2
+        self._max_help_position = min(self._max_help_position, max(self._width - 20, 4))
+        return super().format_help()
+
+
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The command and its options; exits with 2 and words when they are wrong."""
     words = sys.argv[1:] if argv is None else argv
@@ -196,7 +211,7 @@ class _NameAlone(argparse.ArgumentParser):
 def _parser(first: str) -> "tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]":
     """What can be typed, as far as it is needed after this first word: argparse takes longer for the options of all
     commands than a search does."""
-    parser = argparse.ArgumentParser("notewright", description=_START, formatter_class=_SHAPE, allow_abbrev=False)
+    parser = argparse.ArgumentParser("notewright", description=_START, formatter_class=_Shape, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"notewright {__version__}")
     kind = _NameAlone if first in ("-h", "--help", "--version") else argparse.ArgumentParser
     commands = parser.add_subparsers(
@@ -208,7 +223,7 @@ def _parser(first: str) -> "tuple[argparse.ArgumentParser, argparse._SubParsersA
             commands.add_parser(name, help=line)
             continue
         description = f"{line[0].upper()}{line[1:]}.\n\n{examples}".strip()
-        made = commands.add_parser(name, help=line, description=description, formatter_class=_SHAPE, allow_abbrev=False)
+        made = commands.add_parser(name, help=line, description=description, formatter_class=_Shape, allow_abbrev=False)
         if name not in _WITHOUT_WORKSPACE:
             made.add_argument("--workspace", metavar="NAME|LOCATION", help=_CHOSEN)
             made.add_argument("--json", action="store_true", help="answer with one JSON document")
@@ -410,7 +425,6 @@ _COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]]
 }
 _WITHOUT_WORKSPACE = ("serve", "token", "workspace", "move-workspace")
 _CHOSEN = "the notes to use (default: the current folder)"
-_SHAPE = argparse.RawDescriptionHelpFormatter
 
 
 def _count(raw: str) -> int:

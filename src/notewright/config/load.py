@@ -7,11 +7,9 @@ Config.
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from notewright.config.locations import (
     absolute,
@@ -38,6 +36,8 @@ from notewright.config.settings import (
     surface_name,
 )
 from notewright.errors import Invalid, NotFound
+from notewright.lazy_dataclass import dataclass, field, replace
+from notewright.notes.times import zone_named
 
 CHANGEABLE = tuple(
     one.name
@@ -282,8 +282,8 @@ def with_settings(made: WorkspaceConfig, settings: Mapping[str, Any]) -> Workspa
 
 def _refuse_strange_zone(made: WorkspaceConfig) -> None:
     try:
-        ZoneInfo(made.timezone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+        zone_named(made.timezone)
+    except (KeyError, ValueError, OSError):
         hint = "use a name like Australia/Melbourne"
         raise Invalid(
             f"workspace {made.name!r}: {made.timezone!r} is no timezone", hint=hint, what="timezone"

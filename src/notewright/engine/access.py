@@ -1,11 +1,11 @@
 """Who may see and change what: decided here, once, for every question the engine is asked."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cached_property
 
 from notewright.errors import Forbidden, NotFound, ReadOnly
 from notewright.index.base import PathTest, Visibility
+from notewright.lazy_dataclass import dataclass, field
 from notewright.notes.glob import glob_matcher
 from notewright.notes.path import NotePath
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Protocol
-from zoneinfo import ZoneInfo
 
 from notewright.engine.access import Access
 from notewright.engine.indexing.first_listing import FirstListing
 from notewright.index.base import Index, Progress
+from notewright.lazy_dataclass import dataclass, field, replace
 from notewright.ledger.base import Actor, Change, Ledger
 from notewright.locks import Coordination, NoCoordination
 from notewright.notes.path import NotePath
@@ -138,7 +138,7 @@ class Workspace:
     locks: Coordination = field(default_factory=NoCoordination)  # beside the ledger, whose changes they are of
     access: Access = field(default_factory=Access)
     actor: Actor = field(default_factory=Actor)
-    timezone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+    timezone: tzinfo = UTC
     limits: Limits = field(default_factory=Limits)
     user_quota: UserQuota | None = None
     clock: Callable[[], float] = time.time

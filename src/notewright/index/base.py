@@ -4,16 +4,14 @@ The index stores what was written; which note a link means is decided by `notes/
 SQLite and any later index answer these questions with the same set of answers.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from notewright.lazy_dataclass import dataclass, field
 from notewright.notes.glob import glob_matcher
 from notewright.notes.links.names import Names
 from notewright.notes.path import NotePath
@@ -106,7 +104,7 @@ class Filing(NamedTuple):
     version: str  # "" for attachments, which are not read
     size: int
     modified_ns: int
-    note: Note | None
+    note: "Note | None"
     problem: str | None = None  # why it is served only in part: not UTF-8, unreadable, too large
 
 
@@ -131,7 +129,7 @@ class LinkRow(NamedTuple):
     subpath: str
     display: str | None
     line: int
-    context: Excerpt  # the line it stands in, of a long one the part around the link
+    context: "Excerpt"  # the line it stands in, of a long one the part around the link
     key: str | None = None
 
 
@@ -204,7 +202,7 @@ class IndexedNote(NamedTuple):
     path: NotePath
     title: str
     modified_ns: int
-    headings: Sequence[Heading]
+    headings: Sequence["Heading"]
     text: str
 
 
@@ -309,10 +307,10 @@ class Index(Names, Protocol):
 
     def edition(self) -> IndexEdition: ...
 
-    def copied(self) -> AbstractContextManager[tuple[Path, IndexEdition]]:
+    def copied(self) -> "AbstractContextManager[tuple[Path, IndexEdition]]":
         """The index as it is now, in one file that is gone afterwards."""
 
-    def installing(self, total: int) -> AbstractContextManager[Path]:
+    def installing(self, total: int) -> "AbstractContextManager[Path]":
         """Where to put such a file of another machine, about `total` notes: on leaving it takes the place of the index
         that answers, and is not whole before everything was looked at. Unavailable where it is not of this form."""
 

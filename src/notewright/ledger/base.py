@@ -8,9 +8,9 @@ a change set leaves behind must be known before a store has seen it.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
+from notewright.lazy_dataclass import dataclass, field
 from notewright.notes.path import NotePath
 
 State = Literal["recorded", "done", "taken_back"]
@@ -59,7 +59,7 @@ class Change:
     def record(self) -> dict[str, Any]:
         """As it is told to programs."""
         files = [step.path for step in self.steps]
-        told = {"id": self.id, "at": self.at, **asdict(self.actor), "summary": self.summary, "files": files}
+        told = {"id": self.id, "at": self.at, **vars(self.actor), "summary": self.summary, "files": files}
         return told | {"undoes": list(self.undoes), "undone_by": self.undone_by}
 
 

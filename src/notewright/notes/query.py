@@ -6,8 +6,9 @@ is read as far as it goes: what nobody closed ends at the end.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from notewright.lazy_dataclass import dataclass
 
 MAX_CONDITIONS = 64
 MAX_DEPTH = 16

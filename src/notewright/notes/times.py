@@ -1,11 +1,20 @@
 """Points and spans of time as people and notes write them, in seconds."""
 
 import re
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d))?")
 _FURTHEST = 9e9  # seconds either way that every clock and index can count
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def zone_named(name: str) -> tzinfo:
+    """The timezone, or KeyError, ValueError or OSError. The tables of the others are not looked for without need."""
+    if name == "UTC":
+        return UTC
+    from zoneinfo import ZoneInfo
+
+    return ZoneInfo(name)
 
 
 def parse_time(raw: str, zone: tzinfo, *, strict: bool = False) -> float | None:

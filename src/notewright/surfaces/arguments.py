@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from zoneinfo import ZoneInfo
 
 from notewright.engine.read import folder_path, name_similarity
 from notewright.engine.read import locate as locate_note
@@ -173,7 +172,7 @@ def _mark(about: str) -> str:
     return hashlib.sha256(about.encode("utf-8", "replace")).hexdigest()[:8]
 
 
-def since_time(raw: str, zone: ZoneInfo) -> float:
+def since_time(raw: str, zone: tzinfo) -> float:
     """`YYYY-MM-DD` (midnight in the zone) or RFC 3339, as seconds since 1970."""
     seconds = parse_time(raw, zone, strict=True)
     if seconds is None:

@@ -1,7 +1,6 @@
 """Searching: from the words a person typed to ranked sections."""
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from heapq import nlargest
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ from notewright.engine.find.snippets import pattern_of, shown_section
 from notewright.engine.indexing.ready import snapshot
 from notewright.engine.workspace import Workspace
 from notewright.index.base import EVERYTHING, Index, Query, SearchEvidence
+from notewright.lazy_dataclass import replace
 from notewright.notes.path import NotePath
 from notewright.notes.query import parse_terms
 from notewright.notes.words import query_words
@@ -44,8 +44,7 @@ def parse_query(text: str) -> Query:
     """The search language: words, "phrases", -word, tag:x, path:x, [key:value], each also with a dash in front."""
     terms = parse_terms(text[:MAX_QUESTION_CHARS])
     question = " ".join(terms.words)
-    given = {one.name: getattr(terms, one.name) for one in fields(terms)}
-    return Query(**given | {"words": tuple(query_words(question)), "question": question})
+    return Query(**vars(terms) | {"words": tuple(query_words(question)), "question": question})
 
 
 def search(ws: Workspace, query: Query) -> Hits:

@@ -10,9 +10,9 @@ LENGTH = 200  # characters of a snippet, wide ones counted twice
 LINES = 400  # of a section that are looked at
 LONGEST_LINE = 20_000
 FEW_WORDS = 4  # that are quicker to find one by one; of more the pattern takes longer to make
-# Compiled by `re` when a text is first looked at that may have one: either takes longer than to open the index.
-_WIDE = "[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60]"
-_CJK = "[\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff]"
+# First and last code points. Not patterns: `re` takes longer to compile one of so many letters than to open the index.
+_WIDE = ((0x1100, 0x115F), (0x2E80, 0xA4CF), (0xAC00, 0xD7A3), (0xF900, 0xFAFF), (0xFE30, 0xFE6F), (0xFF00, 0xFF60))
+_CJK = ((0x2E80, 0x9FFF), (0xAC00, 0xD7FF), (0xF900, 0xFAFF))
 _MAY_BE_WIDE = re.compile(rb"[\xe1\xe3-\xef]|\xe2[\xba-\xbf]")  # in UTF-8: what begins U+1000 to U+1FFF, U+2E80 and up
 
 Marks = tuple[tuple[int, int], ...]
@@ -35,7 +35,11 @@ def _may_be_wide(text: str) -> bool:
 
 
 def _has_cjk(text: str) -> bool:
-    return _may_be_wide(text) and re.search(_CJK, text) is not None
+    return _may_be_wide(text) and any(_is_among(ord(letter), _CJK) for letter in set(text))
+
+
+def _is_among(code: int, ranges: tuple[tuple[int, int], ...]) -> bool:
+    return any(first <= code <= last for first, last in ranges)
 
 
 def folded(text: str) -> str:
@@ -52,7 +56,16 @@ class _Folded(dict[int, str]):
         return self[code]
 
 
+class _Widened(dict[int, str]):
+    """For `translate`: two characters for one that is as wide as two."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = chr(code) * (2 if _is_among(code, _WIDE) else 1)
+        return self[code]
+
+
 _FOLDED = _Folded()
+_WIDENED = _Widened()
 
 
 def shown_section(
@@ -119,7 +132,7 @@ def _words_in_each(lines: Sequence[str], pattern: re.Pattern[str]) -> list[int]:
 
 
 def width(text: str) -> int:
-    return len(text) + (len(re.findall(_WIDE, text)) if _may_be_wide(text) else 0)
+    return len(text.translate(_WIDENED) if _may_be_wide(text) else text)
 
 
 def _window(line: str, pattern: re.Pattern[str] | None) -> str:

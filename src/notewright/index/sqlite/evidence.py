@@ -7,7 +7,6 @@ Common words cost most and tell least. So the rarest words choose who is looked 
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import apsw
@@ -25,6 +24,7 @@ from notewright.index.base import (
 from notewright.index.sqlite.queries import names_like
 from notewright.index.sqlite.schema import ALIAS, ALIASED, BODY, MARK, NAME, TAG, TITLE, TITLED, Connection, within_ns
 from notewright.index.sqlite.vocabulary import QueryWord, Vocabulary, near_spellings
+from notewright.lazy_dataclass import dataclass, field
 from notewright.notes.model import tag_key
 from notewright.notes.path import NotePath, path_key
 from notewright.notes.query import has_property

@@ -12,7 +12,6 @@ import contextlib
 import functools
 import json
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -116,6 +115,8 @@ class Generations:
 
     def _sweep(self, kept: Path) -> None:
         """Remove what answered once and what nobody points to any more."""
+        import shutil
+
         pointed = {kept.name}
         for pointer in self.folder.glob("current-*"):
             with contextlib.suppress(FileNotFoundError):
@@ -130,6 +131,8 @@ class Generations:
 
     def _sweep_abandoned(self) -> None:
         """Remove what was begun and never answered. Only for the one who builds: nobody else does."""
+        import shutil
+
         with self.gate(alone=True):
             for left in (*self.folder.glob("g-*"), *self.folder.glob("next-*")):
                 if left.is_symlink():

@@ -3,11 +3,12 @@
 import json
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import apsw
+
+from notewright.lazy_dataclass import dataclass, field
 
 VERSION = 4  # another number and the index is begun anew
 MARK = "\U0010fffd"  # a word that every note holds and nobody types

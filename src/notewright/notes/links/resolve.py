@@ -9,8 +9,8 @@ import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
+from notewright.lazy_dataclass import dataclass
 from notewright.notes.links.names import Names
 from notewright.notes.model import Note
 from notewright.notes.path import NotePath, path_key, with_md, without_md

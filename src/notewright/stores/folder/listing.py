@@ -5,23 +5,29 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from functools import cache
 from operator import attrgetter
 from typing import Literal
 
 from notewright.errors import NotFound
+from notewright.lazy_dataclass import dataclass, field
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, UnlistedFile
 from notewright.stores.folder.paths import FOLDER, PREFIX, Root, refusal
 
-# What `NotePath.parse` refuses in a name that exists: control characters, backslashes, bytes that are not UTF-8.
-_UNSPEAKABLE = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
 _DATALESS = 0x40000000  # macOS: the bytes are in the cloud. Linux has no such mark, and guessing by blocks is wrong
 _HAS_FLAGS = hasattr(os.stat_result, "st_flags")
 _MAX_ODDITIES = 1000
 _STAMP = "%x-%x-%x-%x"  # several times as fast as four formats of an f-string
 _new = tuple.__new__  # of an Entry: half the time of calling it
 _name_of = attrgetter("name")
+
+
+@cache
+def _unspeakable() -> re.Pattern[str]:
+    """What `NotePath.parse` refuses in a name that exists: control characters, backslashes, bytes that are not UTF-8.
+    Compiled for the first listing: it takes a millisecond."""
+    return re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
 
 
 def stamp_of(found: os.stat_result) -> str:
@@ -133,13 +139,13 @@ class Walk:
 
     def _sort(self, inside: int, folder: str, found: list[os.DirEntry[str]]) -> tuple[list[str], list[Entry]]:
         folders, entries, prefix = list[str](), list[Entry](), f"{folder}/" if folder else ""
-        all_plain = not _UNSPEAKABLE.search("".join(map(_name_of, found)))
+        all_plain = not _unspeakable().search("".join(map(_name_of, found)))
         for each in found:
             name = each.name
             if name[0] == ".":
                 if name.startswith(PREFIX):
                     self.strays.append((folder, name))
-            elif not all_plain and _UNSPEAKABLE.search(name):
+            elif not all_plain and _unspeakable().search(name):
                 self._odd(prefix + name, "its name is not text that can be written in a path")
             elif each.is_file(follow_symlinks=False):
                 try:
@@ -183,7 +189,7 @@ def children(root: Root, inside: int, folder: str, *, hidden: bool) -> list[Entr
     prefix, entries = f"{folder}/" if folder else "", list[Entry]()
     with root.folder(inside, real) as opened, os.scandir(opened) as names:
         for each in sorted(names, key=_name_of):
-            if each.name.startswith(PREFIX) or (each.name[0] == "." and not hidden) or _UNSPEAKABLE.search(each.name):
+            if each.name.startswith(PREFIX) or (each.name[0] == "." and not hidden) or _unspeakable().search(each.name):
                 continue
             try:
                 path, found = NotePath(prefix + each.name), each.stat(follow_symlinks=False)

@@ -14,9 +14,9 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from notewright.errors import Busy, Forbidden, NoSpace, NotFound, Problem, Unavailable
+from notewright.lazy_dataclass import dataclass, field
 
 READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO must not hang us
 FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY

@@ -6,14 +6,14 @@ otherwise is not there, and a rename that changes the case alone gives the one f
 
 import os
 import stat
-import string
 import time
 import unicodedata
 
 from notewright.notes.path import path_key
 from notewright.stores.folder.paths import Root
 
-_SWAPPED = str.maketrans(string.ascii_letters, string.ascii_letters.swapcase())
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_SWAPPED = str.maketrans(_LETTERS + _LETTERS.upper(), _LETTERS.upper() + _LETTERS)
 _SURE_NS = (
     3_000_000_000  # a folder changed more recently is listed again: file systems count time in steps of up to 2 s
 )
