@@ -27,7 +27,6 @@ from notewright.accounts.sqlite import SqliteAccounts
 from notewright.engine.library import new_token
 from notewright.server.auth.authenticate import Authenticate, AuthSettings, GuardedRoute
 from notewright.server.ops.audit_log import AuditLog
-from notewright.server.request_context import RequestContext
 from notewright.server.request_log import RequestLog
 
 pytestmark = pytest.mark.slow
@@ -223,14 +222,13 @@ def test_what_fails_tells_its_caller_nothing_and_its_owner_no_secret(caplog: pyt
     async def broken(request: Request) -> Response:
         raise RuntimeError(f"could not use {request.headers['authorization']} of /secret/place")
 
-    class Nobody:
-        def finished(self, visit: RequestContext) -> None:
-            self.visit = visit
-
     doors = [GuardedRoute("/broken", broken, need="read")]
     site = Starlette(
         routes=doors,
-        middleware=[Middleware(RequestLog, Nobody()), Middleware(Authenticate, AuthSettings(registry), doors)],
+        middleware=[
+            Middleware(RequestLog, lambda _: None, lambda _: False),
+            Middleware(Authenticate, AuthSettings(registry), doors),
+        ],
     )
     answer = _asked(site, "/broken", {"authorization": f"Bearer {secret}"})
     assert answer[0] == 500 and secret not in answer[1] and "/secret/place" not in answer[1]

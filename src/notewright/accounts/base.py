@@ -51,33 +51,26 @@ class Accounts(Protocol):
     def pulse(self) -> int:
         """Another number after every change of the rules, whoever made it: at once for one's own, within some
         milliseconds for others'. That a token was used changes none. Costs next to nothing."""
-        ...
 
     def together(self) -> AbstractContextManager[object]:
         """What is read and written inside is one step among all processes: all of it, or nothing if it raises."""
-        ...
 
     def add_token(self, token: Token) -> None:
         """Exists if a token of that name is still good."""
-        ...
 
     def token(self, digest: str) -> Token | None: ...
 
     def tokens(self) -> list[Token]:
         """All there ever were, oldest first."""
-        ...
 
     def revoke(self, name: str, now: float) -> bool:
         """Whether there was one to revoke."""
-        ...
 
     def used(self, digest: str, now: float) -> None:
         """Remember when it was last used; need not be durable."""
-        ...
 
     def end_session(self, session: str, now: float, lasts: float) -> None:
         """A browser signed out. Remembered for `lasts` seconds, after which the session would have ended by itself."""
-        ...
 
     def session_ended(self, session: str) -> bool: ...
 
@@ -89,6 +82,5 @@ class Accounts(Protocol):
 
     def secret(self, name: str) -> bytes:
         """Thirty-two random bytes, the same for everybody who asks for this name."""
-        ...
 
     def close(self) -> None: ...

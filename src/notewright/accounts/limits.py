@@ -32,40 +32,33 @@ class RateLimits(Protocol):
     def count(self, caller: str, windows: Sequence[Window]) -> None:
         """Let one more call through, or Limited with the seconds until the first free place.
 
-        A call that is refused does not count; one that fails later does.
+        A call that is refused does not count; one that fails later does. All count here, so a surface puts its own name
+        before the caller's.
         """
-        ...
 
     def touch(self, session: str, *, idle: float, age: float = 0.0) -> bool:
         """Whether a session lives, which is used with that: not ended, and last used `idle` seconds ago at most.
 
         `age` is for one that nobody has used yet: how long ago it was made.
         """
-        ...
 
     def once(self, session: str, what: str) -> bool:
         """True the first time it is asked in this session, and never again."""
-        ...
 
     def marked(self, session: str, what: str) -> bool:
         """Whether `once` was asked."""
-        ...
 
     def note(self, session: str, what: str, digest: str) -> None:
         """Remember a SHA-256 (or nothing, "") under a name; of a session the last MAX_NOTED."""
-        ...
 
     def noted(self, session: str, what: str) -> str | None:
         """What was remembered last under this name."""
-        ...
 
     def end(self, session: str) -> None:
         """It lives no more, and will not again."""
-        ...
 
     def forget(self, session: str) -> None:
         """As if it had never been."""
-        ...
 
     def close(self) -> None: ...
 

@@ -14,6 +14,7 @@ import jsonschema_rs
 from starlette.requests import Request
 
 from notewright.accounts.base import Accounts
+from notewright.accounts.limits import RateLimits
 from notewright.api.schemas import Schema
 from notewright.config.load import Config
 from notewright.engine.library import Library
@@ -29,7 +30,6 @@ from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.ops.audit_log import AuditLog
 from notewright.surfaces.arguments import stamp
-from notewright.surfaces.base import Limiter
 from notewright.surfaces.perform import conforming, lenient
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class SiteContext:
     cookies: BrowserSessions  # knows the tokens of our own forms
     audit: AuditLog
     turns: ConcurrencyLimits  # one reader of many pages leaves threads to the others
-    limiter: Limiter  # for guesses at /sign-in
+    limiter: RateLimits  # for guesses at /sign-in
     open_backups: Callable[[str], BackupPlace]  # to be closed
     hosts: "LiveHosts | None" = None  # of live documents, where there are any
 

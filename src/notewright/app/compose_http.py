@@ -245,10 +245,10 @@ class Site:
 
         config, registry, library, workers = self.config, self.registry, self.library, self.workers
         metrics = self.operations.metrics
-        hosts = self._hosts = self._hosts or LiveHosts(library, Path(config.state), metrics.live_documents)
+        hosts = self._hosts = self._hosts or LiveHosts(library, Path(config.state), metrics.live_documents.inc)
         callers, staying = Callers(registry), Revalidation(library, registry, workers)
         most = max(1, config["http.max_connections"] * 3 // 4)  # the others are for everything else
-        connections = Connections(library, callers, hosts, workers, staying, most, metrics.live_connections)
+        connections = Connections(library, callers, hosts, workers, staying, most, metrics.live_connections.inc)
         most_bytes = config["http.max_request_bytes"]
         live = LiveSite(library, callers, hosts, workers, connections, turns, config["http.public_url"], most_bytes)
         return live.routes(), connections

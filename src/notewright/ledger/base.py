@@ -82,53 +82,42 @@ class Ledger(Protocol):
     def record(self, change: Change, blobs: Mapping[str, bytes], *following: Change) -> None:
         """Durable when it returns, with those that follow it, all or none. `blobs` are the bytes by SHA-256, before and
         after, that no store holds for us."""
-        ...
 
     def close_change(self, change_id: str, state: State, *, steps: tuple[Step, ...] | None = None) -> None:
         """It is done, or was taken back; `steps` replaces the plan where some of it had to be left out.
 
         Need not be durable at once: a change closed twice is closed once.
         """
-        ...
 
     def pulse(self) -> int:
         """Another number after anything was written, whoever wrote it. Costs next to nothing."""
-        ...
 
     def unfinished(self) -> list[Change]:
         """Recorded and not closed, oldest first."""
-        ...
 
     def change(self, change_id: str) -> Change | None: ...
 
     def past(self, asked: Past) -> list[Change]:
         """Changes that are done, newest first."""
-        ...
 
     def blob(self, version: str) -> bytes | None: ...
 
     def wrote(self, path: str, version: str) -> bool:
         """Did a change set of ours leave exactly this at this path?"""
-        ...
 
     def kept(self, path: str, prefix: str) -> bytes | None:
         """The bytes a path once had whose SHA-256 begins so, if they are kept and it is the only one."""
-        ...
 
     def departures(self, path: str) -> list[tuple[float, NotePath | None]]:
         """When the file of this path was moved or deleted through us, and where to (None: nowhere); oldest first."""
-        ...
 
     def first_seen(self, paths: Iterable[str]) -> dict[str, float]:
         """When a note was created through us, or had last been saved when we first changed it; moved, it keeps that."""
-        ...
 
     def purge(self, path: str) -> int:
         """Forget every kept byte of one note, under its former names too; how many versions that were."""
-        ...
 
     def trim(self, *, keep_days: float, keep_bytes: int, now: float) -> None:
         """Forget the oldest changes over either bound; never one that is not finished."""
-        ...
 
     def close(self) -> None: ...

@@ -9,10 +9,9 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from notewright.accounts.limits import Window
+from notewright.accounts.limits import RateLimits, Window
 from notewright.config.load import Config
 from notewright.errors import Limited
-from notewright.surfaces.base import Limiter
 
 LEAST = 20  # calls at once that every client may have
 WAITING = 256  # calls of one caller that may stand in line
@@ -32,7 +31,7 @@ class ConcurrencyLimits:
     """Of all callers of one process; only its event loop's thread may use it. Zero is no limit."""
 
     def __init__(
-        self, limiter: Limiter | None = None, *, per_minute: int = 0, at_once: int = 0, waiting: int = WAITING
+        self, limiter: RateLimits | None = None, *, per_minute: int = 0, at_once: int = 0, waiting: int = WAITING
     ) -> None:
         self._limiter = limiter
         self._windows = [Window(per_minute, 60, "minute")] if per_minute else []
@@ -41,7 +40,7 @@ class ConcurrencyLimits:
         self._lines: dict[str, _Line] = {}
 
     @classmethod
-    def of(cls, config: Config, limiter: Limiter) -> "ConcurrencyLimits":
+    def of(cls, config: Config, limiter: RateLimits) -> "ConcurrencyLimits":
         """As configured. Each worker has its share of what may run at once, so that all together keep to it; but for
         the twenty that any client may have."""
         at_once, workers = config["http.calls_at_once"], max(1, config["http.workers"])

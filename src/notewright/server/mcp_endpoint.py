@@ -153,7 +153,7 @@ def _passed(rules: Rules, routes: Sequence[BaseRoute], operations: Operations) -
     trusted = Proxies(rules.proxies)
     proxies = Middleware(ProxyHeadersMiddleware, trusted_hosts=trusted.names)
     return [
-        Middleware(RequestLog, operations, trusted),
+        Middleware(RequestLog, operations.finished, trusted),
         *([proxies] if rules.proxies else []),
         Middleware(HostCheck, rules.hosts, rules.origins, addresses=rules.addresses, public_url=rules.entry.public_url),
         *([pages] if rules.origins else []),

@@ -5,7 +5,6 @@ import re
 import secrets
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,17 +19,13 @@ _HANDSHAKE = {"websocket.accept": 101, "websocket.close": 403}  # how it was ans
 _GONE = 499  # nobody waits for the answer any more
 
 
-class RequestObserver(Protocol):
-    def finished(self, visit: RequestContext) -> None: ...
-
-
 class RequestLog:
-    """Tells `watch` of every request. An id is taken from a request only if a trusted proxy sent it."""
+    """Calls `finished` for every request. An id is taken from a request only if a trusted proxy sent it."""
 
-    def __init__(self, app: ASGIApp, watch: RequestObserver, trusted: Callable[[str], bool] = lambda _: False) -> None:
-        self._app = app
-        self._watch = watch
-        self._trusted = trusted
+    def __init__(
+        self, app: ASGIApp, finished: Callable[[RequestContext], None], trusted: Callable[[str], bool]
+    ) -> None:
+        self._app, self._finished, self._trusted = app, finished, trusted
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -62,7 +57,7 @@ class RequestLog:
             visit.status = visit.status or _GONE
             visit.seconds = time.perf_counter() - began
             visit.route = getattr(scope.get("route"), "path", "")
-            self._watch.finished(visit)
+            self._finished(visit)
             NOW.reset(before)
 
     def _id(self, scope: Scope) -> str:

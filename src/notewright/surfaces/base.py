@@ -42,7 +42,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, NoReturn, Protocol
 
-from notewright.accounts.limits import MAX_NOTED, Window
+from notewright.accounts.limits import MAX_NOTED
 from notewright.engine.indexing.large_notes import say_unread
 from notewright.engine.library import Library
 from notewright.engine.workspace import CALL_SECONDS, Limits, ShownVersions, Workspace
@@ -426,14 +426,6 @@ def together(surfaces: Sequence[Surface]) -> dict[str, tuple[Surface, Tool]]:
     if twice:
         raise Invalid("these surfaces cannot be served together, both have " + ", ".join(twice), what="surface")
     return tools
-
-
-class Limiter(Protocol):
-    """Every `RateLimits` is one. It is shared, so a surface puts its own name before the caller's."""
-
-    def count(self, caller: str, windows: Sequence[Window]) -> None:
-        """Let one more call through, or Limited with the seconds until the first free place."""
-        ...
 
 
 MOST_BYTES = 1 << 20

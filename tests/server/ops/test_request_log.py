@@ -163,11 +163,7 @@ def test_calls_at_once_each_log_their_own_request() -> None:
         await workers.run(work)
         return PlainTextResponse("ok")
 
-    class Nobody:
-        def finished(self, visit: RequestContext) -> None:
-            return None
-
-    site = Starlette(routes=[Route("/", page)], middleware=[Middleware(RequestLog, Nobody())])
+    site = Starlette(routes=[Route("/", page)], middleware=[Middleware(RequestLog, lambda _: None, lambda _: False)])
     with serving(site) as address:
         told: dict[str, str] = {}
 
@@ -184,16 +180,6 @@ def test_calls_at_once_each_log_their_own_request() -> None:
     assert NOW.get() is None
 
 
-class Kept:
-    """Remembers what it is told."""
-
-    def __init__(self) -> None:
-        self.told: list[RequestContext] = []
-
-    def finished(self, visit: RequestContext) -> None:
-        self.told.append(visit)
-
-
 def test_a_request_that_fails_is_logged_and_answered_with_where_to_look(tmp_path: Path) -> None:
     async def broken(request: Request) -> Response:
         raise RuntimeError("a secret")
@@ -205,21 +191,21 @@ def test_a_request_that_fails_is_logged_and_answered_with_where_to_look(tmp_path
 
         return StreamingResponse(parts())
 
-    kept = Kept()
+    told: list[RequestContext] = []
     routes = [Route("/broken", broken), Route("/halfway", halfway)]
     with (
-        serving(Starlette(routes=routes, middleware=[Middleware(RequestLog, kept)])) as address,
+        serving(Starlette(routes=routes, middleware=[Middleware(RequestLog, told.append, lambda _: False)])) as address,
         hearing("notewright.server.request_log") as lines,
         hearing("uvicorn.error", level=logging.CRITICAL),
     ):
         answer = httpx2.get(f"{address}/broken")
         with pytest.raises(httpx2.HTTPError):
             httpx2.get(f"{address}/halfway")
-        eventually(lambda: len(kept.told) == 2)
+        eventually(lambda: len(told) == 2)
     assert answer.status_code == 500 and answer.headers["x-request-id"] == answer.json()["request"]
     assert "a secret" not in answer.text
     assert f"[{answer.json()['request']}]" in lines[0] and "RuntimeError: a secret" in lines[0]
-    assert [(visit.route, visit.status) for visit in kept.told] == [("/broken", 500), ("/halfway", 200)]
+    assert [(visit.route, visit.status) for visit in told] == [("/broken", 500), ("/halfway", 200)]
 
 
 def test_the_first_reason_of_a_refusal_is_the_one() -> None:

@@ -20,12 +20,11 @@ from starlette.routing import BaseRoute, Match, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from notewright.accounts.base import Accounts, Token
-from notewright.accounts.limits import Window
+from notewright.accounts.limits import RateLimits, Window
 from notewright.engine.library import LAST_USE_SECONDS, Principal, admit_digest, digest_of
 from notewright.errors import Limited, Problem
 from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.request_context import refuse
-from notewright.surfaces.base import Limiter
 
 if TYPE_CHECKING:  # takes a third of a second to load, and few servers have one
     from notewright.server.auth.oauth import Issuer
@@ -193,13 +192,13 @@ class AuthSettings:
     closed: bool = False  # asks for authentication even so
     cookies: BrowserSessions | None = None
     public_url: str | None = None
-    limiter: Limiter | None = None  # for guesses
+    limiter: RateLimits | None = None  # for guesses
 
 
 class FailedGuesses:
     """Tokens that were not known, counted by address."""
 
-    def __init__(self, limiter: Limiter | None) -> None:
+    def __init__(self, limiter: RateLimits | None) -> None:
         self._limiter = limiter
         self._waiting: dict[str, tuple[float, Limited]] = {}  # who must wait, and until when
 

@@ -43,40 +43,25 @@ class Metrics:
     def __init__(self, shared: Path | None = None) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._shared = shared
-        own = self._own = CollectorRegistry()
-        self._calls = Counter(
-            "notewright_calls_total", "Calls that ended.", ("surface", "tool", "outcome"), registry=own
-        )
-        self._seconds = Histogram(
-            "notewright_call_duration_seconds", "Time from a call to its answer.", ("surface", "tool"),
-            buckets=BUCKETS, registry=own,
-        )  # fmt: skip
-        self._in_flight = Gauge(
-            "notewright_calls_in_flight", "Calls being done now.", multiprocess_mode="livesum", registry=own
-        )
-        self._live_connections = Gauge(
-            "notewright_live_connections", "Connections to live documents.", multiprocess_mode="livesum", registry=own
-        )
-        self._live_documents = Gauge(
-            "notewright_live_documents", "Live documents that somebody has open.", multiprocess_mode="livesum",
-            registry=own,
-        )  # fmt: skip
-        self._requests = Counter(
-            "notewright_http_requests_total", "HTTP requests answered.", ("route", "status"), registry=own
-        )
-        self._refused = Counter(
-            "notewright_http_refused_total", "HTTP requests turned away.", ("reason",), registry=own
-        )
-        started = Gauge(
-            "notewright_start_time_seconds", "When the server started, in seconds since 1970.",
-            multiprocess_mode="livemin", registry=own,
-        )  # fmt: skip
-        started.set(time.time())
+        self._own = CollectorRegistry()
+        counter = functools.partial(Counter, namespace="notewright", registry=self._own)
+        histogram = functools.partial(Histogram, namespace="notewright", registry=self._own)
+        gauge = functools.partial(Gauge, namespace="notewright", registry=self._own, multiprocess_mode="livesum")
+        calls = counter("calls_total", "Calls that ended.", ("surface", "tool", "outcome"))
+        about = "Time from a call to its answer."
+        seconds = histogram("call_duration_seconds", about, ("surface", "tool"), buckets=BUCKETS)
+        self._in_flight = gauge("calls_in_flight", "Calls being done now.")
+        self.live_connections = gauge("live_connections", "Connections to live documents.")
+        self.live_documents = gauge("live_documents", "Live documents that somebody has open.")
+        requests = counter("http_requests_total", "HTTP requests answered.", ("route", "status"))
+        self._refused = counter("http_refused_total", "HTTP requests turned away.", ("reason",))
+        about = "When the server started, in seconds since 1970."
+        gauge("start_time_seconds", about, multiprocess_mode="livemin").set(time.time())
         self._in_flight.set(0)
         # To look a counter up by its labels takes several times as long as to count.
-        self._of_call = functools.cache(self._calls.labels)
-        self._of_duration = functools.cache(self._seconds.labels)
-        self._of_request = functools.cache(self._requests.labels)
+        self._of_call = functools.cache(calls.labels)
+        self._of_duration = functools.cache(seconds.labels)
+        self._of_request = functools.cache(requests.labels)
 
     def began(self) -> None:
         self._in_flight.inc()
@@ -85,12 +70,6 @@ class Metrics:
         self._in_flight.dec()
         self._of_call(surface, tool, outcome).inc()
         self._of_duration(surface, tool).observe(seconds)
-
-    def live_connections(self, more: int) -> None:
-        self._live_connections.inc(more)
-
-    def live_documents(self, more: int) -> None:
-        self._live_documents.inc(more)
 
     def answered(self, route: str, status: int) -> None:
         self._of_request(route or "none", status).inc()
@@ -198,10 +177,9 @@ def _of_spaces(spaces: Mapping[str, Numbers]) -> Iterator[Metric]:
 
 def _of_processes(processes: Sequence[int]) -> Iterator[Metric]:
     sizes = [size for size in map(_resident_bytes, processes) if size is not None]
+    memory = {"": sum(sizes) if sizes else None}
     yield _gauge("notewright_processes", "Worker processes that have begun and not ended.", {"": len(processes)})
-    yield _gauge(
-        "notewright_memory_bytes", "Resident memory of the worker processes.", {"": sum(sizes) if sizes else None}
-    )
+    yield _gauge("notewright_memory_bytes", "Resident memory of the worker processes.", memory)
 
 
 def _resident_bytes(process: int) -> int | None:

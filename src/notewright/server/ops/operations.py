@@ -75,8 +75,7 @@ class Operations:
             self.audit.refused(visit, reason, visit.status)
         elif visit.outcome in _WATCHED:
             self.audit.refused(visit, visit.outcome, visit.status)
-        if visit.user:
-            self.audit.came(visit)
+        self.audit.came(visit)
         if access.isEnabledFor(logging.INFO):
             _log(visit, reason)
 

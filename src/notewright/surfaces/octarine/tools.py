@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from notewright.accounts.limits import Window
+from notewright.accounts.limits import RateLimits, Window
 from notewright.config.octarine import Octarine
 from notewright.engine.dialects.octarine import RankedPage, fetch_copy, is_folder, rank_texts, replace_with_copy, walk
 from notewright.engine.find.grep import Find
@@ -18,7 +18,7 @@ from notewright.errors import Invalid, NotFound
 from notewright.notes.glob import glob_matcher
 from notewright.notes.path import NotePath, path_problem
 from notewright.stores.base import Entry
-from notewright.surfaces.base import MOST_BYTES, Answer, Args, Call, Limiter, Surface, Tool, whole
+from notewright.surfaces.base import MOST_BYTES, Answer, Args, Call, Surface, Tool, whole
 from notewright.surfaces.octarine import render as words
 from notewright.surfaces.schema import CHANGES, LOOKS, field, flag, takes, text, tool
 
@@ -303,7 +303,7 @@ def _tools(settings: Octarine) -> tuple[Tool, ...]:
     )
 
 
-def surface(limiter: Limiter | None = None, settings: Octarine | None = None) -> Surface:
+def surface(limiter: RateLimits | None = None, settings: Octarine | None = None) -> Surface:
     """Without a limiter nobody is counted."""
     held = settings or Octarine()
     seconds = held.window_seconds or 60

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from notewright.accounts.limits import Window
+from notewright.accounts.limits import RateLimits, Window
 from notewright.engine.changes.quotas import quota_share
 from notewright.engine.dialects.octarine import size_of
 from notewright.engine.find.grep import Grep
@@ -27,7 +27,6 @@ from notewright.surfaces.base import (
     BadArgument,
     Call,
     FailedCall,
-    Limiter,
     Schema,
     Style,
     Surface,
@@ -334,7 +333,7 @@ def _drop_when_deleting(schema: Schema, args: Args) -> Args:
     return {name: args[name] for name in ("path", "delete") if name in args} if deleting else args
 
 
-def surface(limiter: Limiter | None = None) -> Surface:
+def surface(limiter: RateLimits | None = None) -> Surface:
     """Without a limiter nobody is counted."""
 
     def guard(call: Call, tool: str) -> None:
