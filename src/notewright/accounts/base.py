@@ -19,6 +19,12 @@ class Grant:
     hide: tuple[str, ...] = ()
     write_under: tuple[str, ...] = ("**",)
 
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> "Grant":
+        """From what JSON made of `asdict`."""
+        read: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in record.items()}
+        return cls(**read)
+
 
 @dataclass(frozen=True, slots=True)
 class Token:

@@ -190,7 +190,4 @@ class SqliteAccounts:
 
 
 def _token(name: str, digest: str, grant: str, *times: Any) -> Token:
-    kept: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in json.loads(grant).items()
-    }
-    return Token(name, digest, Grant(**kept), *times)
+    return Token(name, digest, Grant.of(json.loads(grant)), *times)

@@ -22,13 +22,13 @@ from notewright.engine.transfer.manifest import BackupPlace
 from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
 from notewright.errors import Invalid, NotFound, Unavailable
 from notewright.ledger.base import Actor
-from notewright.mcp.jsonrpc import parsed
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.notes.times import parse_span, parse_time
 from notewright.server.auth.authenticate import Visitor
 from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.ops.audit_log import AuditLog
+from notewright.server.request_body import json_object
 from notewright.surfaces.arguments import stamp
 from notewright.surfaces.perform import conforming, lenient
 
@@ -130,13 +130,7 @@ async def body_of(request: Request, schema: Schema | None) -> dict[str, Any]:
         raise Invalid("this takes no body", hint="send none", what="body")
     if media_type(request) != "application/json":
         raise Invalid("the body must be JSON", hint="send it with Content-Type: application/json", what="body")
-    try:
-        read = parsed(body)
-    except (ValueError, RecursionError):
-        raise Invalid("the body is not JSON", what="body") from None
-    if not isinstance(read, dict):
-        raise Invalid("the body must be a JSON object", what="body")
-    return _held_to(schema, read)
+    return _held_to(schema, json_object(body))
 
 
 def media_type(request: Request) -> str:

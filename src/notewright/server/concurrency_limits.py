@@ -65,20 +65,16 @@ class ConcurrencyLimits:
         self._lines[caller] = line
         line.waiting += 1
         try:
-            await line.turns.acquire()
-        except BaseException:
-            self._forget(caller, line, waiting=1)
-            raise
-        line.waiting -= 1
-        line.running += 1
-        try:
-            yield
+            try:
+                await line.turns.acquire()
+            finally:
+                line.waiting -= 1
+            line.running += 1
+            try:
+                yield
+            finally:
+                line.running -= 1
+                line.turns.release()
         finally:
-            line.turns.release()
-            self._forget(caller, line, running=1)
-
-    def _forget(self, caller: str, line: _Line, *, waiting: int = 0, running: int = 0) -> None:
-        line.waiting -= waiting
-        line.running -= running
-        if not line.waiting and not line.running:
-            self._lines.pop(caller, None)
+            if not line.waiting and not line.running:
+                self._lines.pop(caller, None)

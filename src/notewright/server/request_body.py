@@ -13,6 +13,7 @@ from typing import Any
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope
 
+from notewright.errors import Invalid
 from notewright.mcp import wire_format
 from notewright.mcp.jsonrpc import parsed
 
@@ -59,6 +60,17 @@ async def read_body(scope: Scope, receive: Receive, turn: Turn, place: contextli
         return RequestBody(Headers(scope=scope), body, parsed(body), in_turn)
     except (ValueError, RecursionError):
         return RequestBody(Headers(scope=scope), body, None, in_turn)
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """What the body says, where that has to be an object."""
+    try:
+        read = parsed(body)
+    except (ValueError, RecursionError):
+        raise Invalid("the body is not JSON", what="body") from None
+    if not isinstance(read, dict):
+        raise Invalid("the body must be a JSON object", what="body")
+    return read
 
 
 async def nothing_more() -> Message:

@@ -5,10 +5,6 @@ That it is alive, what was said once under it and which versions it was shown is
 (`RateLimits`); what else a surface keeps for its client is small, bounded, and each worker's own.
 """
 
-import base64
-import binascii
-import hashlib
-import hmac
 import os
 import threading
 import time
@@ -18,6 +14,7 @@ from collections.abc import Callable
 from notewright.accounts.limits import MemoryRateLimits, RateLimits
 from notewright.engine.workspace import ShownVersions
 from notewright.notes.path import NotePath
+from notewright.server.signed_text import seal, unseal
 from notewright.surfaces.base import Session
 
 IDLE_SECONDS = 30 * 60.0
@@ -95,7 +92,7 @@ class Sessions:
         issued = int(self._clock() * 1000)
         named = client.encode("utf-8", "replace")[:_CLIENT]
         body = issued.to_bytes(_TIME, "big") + os.urandom(_CHANCE) + named
-        token = base64.urlsafe_b64encode(self._signature(scope, body) + body).decode().rstrip("=")
+        token = seal(self._key, body, bound_to=_name(scope, "").encode(), size=_SIGNATURE)
         self._traffic.once(_name(scope, token), _GREETED)
         self._of(_name(scope, token), client)
         return token
@@ -150,17 +147,7 @@ class Sessions:
             self._kept.pop(name, None)
 
     def _body(self, scope: str, token: str) -> bytes | None:
-        try:
-            given = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        except (binascii.Error, ValueError):
-            return None
-        signature, body = given[:_SIGNATURE], given[_SIGNATURE:]
-        if len(body) < _TIME + _CHANCE or not hmac.compare_digest(signature, self._signature(scope, body)):
-            return None
-        return body
-
-    def _signature(self, scope: str, body: bytes) -> bytes:
-        return hmac.digest(self._key, scope.encode() + b"\0" + body, hashlib.sha256)[:_SIGNATURE]
+        return unseal(self._key, token, bound_to=_name(scope, "").encode(), size=_SIGNATURE)
 
 
 def _name(scope: str, token: str) -> str:

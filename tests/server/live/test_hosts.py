@@ -89,7 +89,7 @@ def test_a_client_that_goes_while_its_document_opens_leaves_no_room_behind(serve
     assert live is not None
 
     async def come_and_go() -> None:
-        rooms = Rooms(live, ThreadPool(threads=4))
+        rooms = Rooms(live, ThreadPool(threads=4), lambda more: None)
         live._lock.acquire()  # nothing opens meanwhile
         try:
             joining = asyncio.create_task(rooms.join(doc_id, Actor(), True))
@@ -116,7 +116,7 @@ def test_a_document_is_let_go_however_busy_the_server_is_as_its_last_client_leav
 
     async def leave_a_busy_server() -> None:
         threads = ThreadPool(threads=2, waiting=0)
-        rooms = Rooms(live, threads)
+        rooms = Rooms(live, threads, lambda more: None)
         member = await rooms.join(doc_id, Actor(), True)
         busy = [asyncio.ensure_future(threads.run(done.wait)) for _ in range(2)]
         await asyncio.sleep(0)
@@ -143,7 +143,7 @@ def test_a_document_that_ends_before_its_first_client_is_in_can_be_opened_again(
         await asyncio.to_thread(live._end, room.document, "the note was deleted")
 
     async def come_twice() -> None:
-        rooms = Rooms(live, ThreadPool(threads=4))
+        rooms = Rooms(live, ThreadPool(threads=4), lambda more: None)
         with monkeypatch.context() as patch, pytest.raises(Unavailable):
             patch.setattr(Room, "begin", begin_and_end)
             await rooms.join(doc_id, Actor(), True)

@@ -20,7 +20,7 @@ from notewright.notes.path import NotePath
 from notewright.server.auth.browser_session import LASTS, BrowserSessions
 from notewright.server.auth.revalidate import Revalidation, Stays
 from notewright.server.live import tokens
-from notewright.server.live.tokens import DocumentToken, DocumentTokens
+from notewright.server.live.tokens import DocumentToken, read_token
 
 PEOPLE: dict[str, dict[str, Any]] = {
     "owner": {},
@@ -243,7 +243,7 @@ def test_a_token_that_a_browser_made_ends_when_it_signs_out(server: LiveServer, 
     first = json.loads(made.data)["token"]  # type: ignore[attr-defined]
     passed_on = server.granted("Tea.md", first)["token"]
     apart = server.granted("Tea.md", people["owner"])["token"]
-    reading = DocumentTokens(registry.secret("live")).read(first, time.time())
+    reading = read_token(registry.secret("live"), first, time.time())
     assert reading is not None and reading.expires <= time.time() + LASTS, "as long as a sign-out is remembered"
     path = f"/d/{doc_id}/ws/{doc_id}?token="
     with server.at(path + first) as mine, server.at(path + passed_on) as other, server.at(path + apart) as elsewhere:
@@ -303,13 +303,13 @@ def test_tokens_are_in_no_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
 
 
 def test_a_token_that_was_changed_or_is_old_is_none() -> None:
-    issuer = DocumentTokens(b"k" * 32)
+    key = b"k" * 32
     somebody = Principal("ann", Grant(workspaces=("notes",), hide=("a/**",)), "oauth", admin=False)
     whole = DocumentToken("relay-", True, 100.0, "", somebody)
-    raw = issuer.issue(whole)
-    assert issuer.read(raw, 99.0) == whole and issuer.read(raw, 100.0) is None
-    assert DocumentTokens(b"x" * 32).read(raw, 99.0) is None
+    raw = whole.sealed(key)
+    assert read_token(key, raw, 99.0) == whole and read_token(key, raw, 100.0) is None
+    assert read_token(b"x" * 32, raw, 99.0) is None
     for at in range(4, len(raw), 7):
-        assert issuer.read(raw[:at] + ("A" if raw[at] != "A" else "B") + raw[at + 1 :], 99.0) is None
+        assert read_token(key, raw[:at] + ("A" if raw[at] != "A" else "B") + raw[at + 1 :], 99.0) is None
     assert len(raw) < tokens.MAX_CHARS and json.dumps(raw)
     assert whole.opens("relay-1") and not whole.opens("relay") and not DocumentToken("a", True, 1.0).opens("ab")

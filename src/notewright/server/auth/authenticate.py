@@ -270,11 +270,10 @@ class Authenticate:
             if any(name in headers for name in FORWARDED):  # this machine asks us itself
                 return Refused(description="This came through a proxy: make an access token first")
             return Visitor(Principal(self._entry.user, kind="local"), address, "local")
-        scheme, _, secret = ", ".join(headers.getlist("authorization")).partition(" ")  # two of them are none
-        secret = secret.strip(" ")
-        if scheme.lower() == "bearer" and secret.startswith(DOCUMENT_TOKEN):
+        secret = bearer_of(headers)
+        if secret.startswith(DOCUMENT_TOKEN):
             return Refused("invalid_token", "This token is for live documents alone", self._scope)
-        if scheme.lower() == "bearer" and secret:
+        if secret:
             found = await self._known(address, secret, base_url(scope, self._entry.public_url) + scope["path"])
             if isinstance(found, Principal):
                 return Visitor(found, address, "bearer", found.user)
@@ -317,8 +316,12 @@ class Authenticate:
             asked = quote(scope["path"] + (f"?{query}" if query else ""), safe="/")
             address = f"{base_path(self._entry.public_url)}/sign-in?next={asked}"
             return RedirectResponse(address, 303, {"Cache-Control": "no-store"})
-        told = {"error": refused.error or "unauthorized", "error_description": refused.description}
-        return JSONResponse(told, refused.status, {"WWW-Authenticate": challenge(refused, scope[METADATA_URL])})
+        return refusal(scope, refused)
+
+
+def refusal(scope: Scope, refused: Refused) -> Response:
+    told = {"error": refused.error or "unauthorized", "error_description": refused.description}
+    return JSONResponse(told, refused.status, {"WWW-Authenticate": challenge(refused, scope[METADATA_URL])})
 
 
 def challenge(refused: Refused, metadata: str) -> str:
@@ -331,6 +334,12 @@ def challenge(refused: Refused, metadata: str) -> str:
 def _quote_parameter(value: str) -> str:
     plain = "".join(letter if 31 < ord(letter) < 127 else quote(letter) for letter in value)
     return plain.replace("\\", "%5C").replace('"', "%22")
+
+
+def bearer_of(headers: Headers) -> str:
+    """The token in the header that is for it, "" for none. Two headers are none."""
+    scheme, _, secret = ", ".join(headers.getlist("authorization")).partition(" ")
+    return secret.strip(" ") if scheme.lower() == "bearer" else ""
 
 
 def address_of(scope: Scope) -> str:

@@ -5,15 +5,15 @@ signed and not remembered, so that every process with the key can read it. What 
 signed out (`Registry.end_session`): a copy ends with the cookie.
 """
 
-import base64
-import binascii
 import hashlib
 import hmac
 import secrets
 from typing import NamedTuple
 
+from notewright.server.signed_text import seal, unseal
+
 LASTS = 12 * 3600  # seconds
-_SIGNATURE, _TIME, _DIGEST, _SESSION = 32, 8, 32, 16  # bytes
+_TIME, _DIGEST, _SESSION = 8, 32, 16  # bytes
 
 
 class SignedIn(NamedTuple):
@@ -33,18 +33,12 @@ class BrowserSessions:
     def issue(self, token_digest: str, now: float) -> str:
         """The cookie for a browser that has just shown the token of this digest."""
         body = int(now).to_bytes(_TIME, "big") + bytes.fromhex(token_digest) + secrets.token_bytes(_SESSION)
-        signed = hmac.digest(self._cookies, body, hashlib.sha256) + body
-        return base64.urlsafe_b64encode(signed).decode().rstrip("=")
+        return seal(self._cookies, body)
 
     def read(self, value: str, now: float) -> SignedIn | None:
         """What it was issued for; None if it is not ours or too old."""
-        try:
-            signed = base64.b64decode(value + "=" * (-len(value) % 4), altchars=b"-_", validate=True)
-        except (ValueError, binascii.Error):
-            return None
-        signature, body = signed[:_SIGNATURE], signed[_SIGNATURE:]
-        good = hmac.compare_digest(signature, hmac.digest(self._cookies, body, hashlib.sha256))
-        if not good or len(body) != _TIME + _DIGEST + _SESSION:
+        body = unseal(self._cookies, value)
+        if body is None or len(body) != _TIME + _DIGEST + _SESSION:
             return None
         age = now - int.from_bytes(body[:_TIME], "big")
         if not -60 <= age < LASTS:  # clocks of two processes differ a little

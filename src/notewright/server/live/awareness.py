@@ -5,7 +5,6 @@ clock is news. Whose state it is, is decided by who told it first: nobody change
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 from notewright.errors import Invalid
@@ -22,21 +21,15 @@ class Teller(Protocol):
     def person(self) -> str: ...
 
 
-@dataclass(slots=True)
-class _Known:
-    told: ClientState
-    by: Teller
-
-
 class Awareness:
     """The states of one document."""
 
     def __init__(self) -> None:
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, tuple[ClientState, Teller]] = {}  # and who told it
         self._gone: dict[int, int] = {}
 
     def states(self) -> list[ClientState]:
-        return [one.told for one in self._known.values()]
+        return [told for told, _ in self._known.values()]
 
     def hear(self, states: Iterable[ClientState], by: Teller) -> list[ClientState]:
         """What of it is news to the others; Invalid for more clients than one connection can have."""
@@ -45,14 +38,14 @@ class Awareness:
             if one.state is None:
                 self._forget(one)
             else:
-                self._known[one.client] = _Known(one, by)
-        if sum(known.by is by for known in self._known.values()) > MAX_CLIENTS:
+                self._known[one.client] = one, by
+        if sum(teller is by for _, teller in self._known.values()) > MAX_CLIENTS:
             raise Invalid("too many clients on one connection", what="frame")
         return news
 
     def leave(self, by: Teller) -> list[ClientState]:
         """Its connection has gone: what the others are to be told."""
-        gone = [ClientState(one.told.client, one.told.clock, None) for one in self._known.values() if one.by is by]
+        gone = [ClientState(told.client, told.clock, None) for told, teller in self._known.values() if teller is by]
         for one in gone:
             self._forget(one)
         return gone
@@ -61,9 +54,10 @@ class Awareness:
         known = self._known.get(one.client)
         if known is None:
             return one.state is not None and one.clock > self._gone.get(one.client, -1)
-        if known.by.person != by.person:
+        told, teller = known
+        if teller.person != by.person:
             return False
-        return one.clock > known.told.clock or (one.clock == known.told.clock and one.state is None)
+        return one.clock > told.clock or (one.clock == told.clock and one.state is None)
 
     def _forget(self, one: ClientState) -> None:
         self._known.pop(one.client, None)

@@ -20,14 +20,16 @@ from notewright.server.auth.authenticate import (
     Refused,
     Visitor,
     address_of,
+    bearer_of,
 )
 from notewright.server.live import tokens
 from notewright.server.live.documents import DocumentNames, may_write, no_such_document
-from notewright.server.live.tokens import DocumentToken, DocumentTokens
+from notewright.server.live.tokens import DocumentToken, read_token
 
 SURFACES = ("lens", "page")  # to which a token may be narrowed that opens live documents: whose protocol it is
 NO_TOKEN = Refused(description="This takes an access token, or one for the document")
 BAD_TOKEN = Refused("invalid_token", "The token for this document is not good, or no longer")
+AskAgain = Callable[[], Awaitable[Visitor | Refused]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Callers:
     """Finds out who asks."""
 
     def __init__(self, registry: Accounts, clock: Callable[[], float] = time.time) -> None:
-        self._tokens = DocumentTokens(registry.secret("live"))
+        self._key = registry.secret("live")
         self._registry = registry
         self._own = OwnTokens(registry)
         self._clock = clock
@@ -82,9 +84,8 @@ class Callers:
         scope[VISITOR] = found.visitor
         return found
 
-    def issue(self, scope: Scope, caller: Caller, opens: str, write: bool, seconds: float) -> tuple[str, float]:
-        """A token for the documents that `opens` names, and for how long it is good. One that was shown is passed on
-        no longer than it lasts."""
+    def issue(self, scope: Scope, caller: Caller, opens: str, write: bool, seconds: float) -> str:
+        """A token for the documents that `opens` names. One that was shown is passed on no longer than it lasts."""
         principal, digest, issued, session = caller.principal, "", None, caller.visitor.session
         most: float = tokens.MAX_SECONDS
         if caller.token is not None:
@@ -95,14 +96,12 @@ class Callers:
         elif caller.visitor.via == "cookie":
             digest, most = caller.visitor.visit, min(most, browser_session.LASTS)  # a sign-out is known so long
         elif principal.kind == "token":
-            digest = digest_of(_bearer(scope))
-        lasts = min(seconds, most)
-        return self._tokens.issue(DocumentToken(opens, write, self._clock() + lasts, digest, issued, session)), lasts
+            digest = digest_of(bearer_of(Headers(scope=scope)))
+        expires = self._clock() + min(seconds, most)
+        return DocumentToken(opens, write, expires, digest, issued, session).sealed(self._key)
 
-    async def _holder(
-        self, scope: Scope, raw: str, known: Callable[[], Awaitable[Visitor | Refused]] | None
-    ) -> Caller | Refused:
-        token = self._tokens.read(raw, self._clock())
+    async def _holder(self, scope: Scope, raw: str, known: AskAgain | None) -> Caller | Refused:
+        token = read_token(self._key, raw, self._clock())
         if token is None or (token.session and self._registry.session_ended(token.session)):
             return BAD_TOKEN
         principal = token.issued or (self._own.visiting(token.digest) if token.digest else None)
@@ -111,12 +110,9 @@ class Callers:
         if token.digest or known is None:
             return BAD_TOKEN
         visitor = await known()  # it was made where nobody is asked who they are: only while that is so
-        local = isinstance(visitor, Visitor) and visitor.via == "local"
-        return Caller(visitor, token) if isinstance(visitor, Visitor) and local else BAD_TOKEN
+        return Caller(visitor, token) if isinstance(visitor, Visitor) and visitor.via == "local" else BAD_TOKEN
 
-    async def _again(
-        self, scope: Scope, raw: str, known: Callable[[], Awaitable[Visitor | Refused]] | None
-    ) -> Visitor | Refused:
+    async def _again(self, scope: Scope, raw: str, known: AskAgain | None) -> Visitor | Refused:
         found = await self._holder(scope, raw, known)
         return found if isinstance(found, Refused) else found.visitor
 
@@ -124,10 +120,5 @@ class Callers:
 def _given_token(scope: Scope) -> str | None:
     """The token for documents that came along, in the address or as a bearer token."""
     given = QueryParams(scope.get("query_string", b"")).get("token")
-    bearer = _bearer(scope)
+    bearer = bearer_of(Headers(scope=scope))
     return given or (bearer if bearer.startswith(DOCUMENT_TOKEN) else None)
-
-
-def _bearer(scope: Scope) -> str:
-    scheme, _, secret = ", ".join(Headers(scope=scope).getlist("authorization")).partition(" ")
-    return secret.strip(" ") if scheme.lower() == "bearer" else ""

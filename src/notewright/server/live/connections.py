@@ -9,7 +9,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.responses import JSONResponse
@@ -19,7 +19,7 @@ from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.errors import Problem
 from notewright.mcp.thread_pool import ThreadPool
-from notewright.server.auth.authenticate import METADATA_URL, Refused, challenge
+from notewright.server.auth.authenticate import Refused, refusal
 from notewright.server.auth.revalidate import Revalidation, Stays
 from notewright.server.live.callers import Caller, Callers
 from notewright.server.live.forwarding import ForwardedMember, LiveHosts
@@ -35,7 +35,7 @@ ASK_SECONDS = 10.0  # for an issuer to say who somebody is
 ASKED_AT_ONCE = 64  # of whom that is asked
 CLOSE_SECONDS = 2.0
 NOT_ALLOWED, GOES_AWAY = 1008, 1012
-Find = Callable[[Sequence[Workspace]], Awaitable[tuple[Workspace, str]]]
+Find = Callable[[Mapping[str, str], Sequence[Workspace]], Awaitable[tuple[Workspace, str]]]
 
 
 @dataclass(eq=False)
@@ -71,11 +71,11 @@ class Connections:
         self._closed = False
 
     async def serve(self, scope: Scope, receive: Receive, send: Send, find: Find) -> None:
-        """One connection from its handshake to its end. `find` says which document was asked for."""
+        """One connection from its handshake to its end. `find` says which document the parameters of its path mean."""
         await receive()  # websocket.connect
         caller = await self._callers.caller(scope)
         if isinstance(caller, Refused):
-            return await _refuse(caller, scope, receive, send)
+            return await refusal(scope, caller)(scope, receive, send)
         person = caller.principal.user
         if self._closed or self._people.total() >= self._most or self._people[person] >= MAX_OF_ONE_PERSON:
             busy = JSONResponse({"error": "Too many connections"}, 503, {"Retry-After": "5"})
@@ -100,7 +100,7 @@ class Connections:
         await send({"type": "websocket.accept"})
         try:
             shown = caller.principal.library(self._library)
-            ws, doc_id = await find(await self._threads.run(shown.workspaces))
+            ws, doc_id = await find(scope["path_params"], await self._threads.run(shown.workspaces))
             names = await self._hosts.names(ws, [doc_id])
             writes = caller.may_write(ws.access, doc_id, names)
             if writes and names.may_begin(doc_id):
@@ -113,7 +113,8 @@ class Connections:
         self._open.add(one)
         if self._closed:
             member.outbox.close(GOES_AWAY, "the server starts again")
-        self._look_after()
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._watch())
         reading = asyncio.create_task(_read(receive, member))
         try:
             await _write(send, member)
@@ -121,10 +122,6 @@ class Connections:
             self._open.discard(one)
             reading.cancel()
             await member.leave()
-
-    def _look_after(self) -> None:
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
         """Until nobody is here any longer."""
@@ -190,12 +187,6 @@ class Connections:
                 return True
 
         return [one for one in connections if is_other(one)]
-
-
-async def _refuse(refused: Refused, scope: Scope, receive: Receive, send: Send) -> None:
-    told = {"error": refused.error or "unauthorized", "error_description": refused.description}
-    how = {"WWW-Authenticate": challenge(refused, scope[METADATA_URL])}
-    await JSONResponse(told, refused.status, how)(scope, receive, send)
 
 
 async def _read(receive: Receive, member: Member | ForwardedMember) -> None:

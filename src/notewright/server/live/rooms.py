@@ -85,18 +85,14 @@ class Room:
         self._turn = asyncio.Lock()
         self._applying: tuple[int, Member | None] = 0, None  # in which thread, of whom
         self._over = ""  # why it is no longer live
-        self._unlisten: Callable[[], None] = lambda: None
+        self.unlisten: Callable[[], None] = lambda: None  # in a thread
 
     @property
     def is_empty(self) -> bool:
         return not self._members
 
     async def begin(self) -> None:
-        self._unlisten = await self._run(self.document.listen, self._told, ended=self._ended)
-
-    def end(self) -> None:
-        """In a thread."""
-        self._unlisten()
+        self.unlisten = await self._run(self.document.listen, self._told, ended=self._ended)
 
     async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """One call at a time, so that a busy document has one thread and leaves the others to the others."""
@@ -202,14 +198,10 @@ class Room:
             pass
 
 
-def _uncounted(more: int) -> None:
-    return None
-
-
 class Rooms:
     """The rooms of one workspace, where this process hosts it. Unavailable (of `open`) where another does."""
 
-    def __init__(self, live: "LiveDocuments", threads: ThreadPool, count: Callable[[int], None] = _uncounted) -> None:
+    def __init__(self, live: "LiveDocuments", threads: ThreadPool, count: Callable[[int], None]) -> None:
         self.live = live
         self._count = count  # told how many more rooms there are
         self._threads = threads
@@ -274,7 +266,7 @@ class Rooms:
         self._count(-1)
 
         def release() -> None:
-            room.end()
+            room.unlisten()
             self.live.release(room.document)
 
         await self._threads.finish(release)

@@ -6,7 +6,7 @@ id that the folder document gives it, and is named by the SHA-256 of its bytes.
 """
 
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -21,10 +21,9 @@ from notewright.engine.workspace import Workspace
 from notewright.engine.write import put
 from notewright.errors import Conflict, Forbidden, Invalid, NotFound, Problem, TooLarge
 from notewright.ledger.base import Actor
-from notewright.mcp.jsonrpc import parsed
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.notes.path import NotePath
-from notewright.server.auth.authenticate import METADATA_URL, GuardedRoute, GuardedSocket, Refused, base_url, challenge
+from notewright.server.auth.authenticate import GuardedRoute, GuardedSocket, Refused, base_url, refusal
 from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.http_status import STATUS
 from notewright.server.listen.uvicorn_server import MAX_FRAME_BYTES
@@ -33,6 +32,7 @@ from notewright.server.live.callers import Caller, Callers
 from notewright.server.live.connections import Connections, Find
 from notewright.server.live.documents import DocumentNames, no_such_document
 from notewright.server.live.forwarding import LiveHosts
+from notewright.server.request_body import json_object
 from notewright.stores.base import Stored
 
 PRIVATE = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
@@ -77,9 +77,7 @@ class LiveSite:
         async def endpoint(request: Request) -> Response:
             caller = await self.callers.caller(request.scope)
             if isinstance(caller, Refused):
-                told = {"error": caller.error or "unauthorized", "error_description": caller.description}
-                how = {"WWW-Authenticate": challenge(caller, request.scope[METADATA_URL])}
-                return JSONResponse(told, caller.status, how)
+                return refusal(request.scope, caller)
             try:
                 async with self.turns.turn(caller.principal.user or caller.visitor.address):
                     return await answer(request, caller)
@@ -97,7 +95,9 @@ class LiveSite:
         if asked is not None and not isinstance(asked, str):
             raise Invalid("docId is no text", what="docId")
         shown = await self._shown(caller)
-        ws = await self._for_new(shown, asked)
+        if not shown:
+            raise NotFound("there is no live workspace", what="workspace")
+        ws = shown[0] if asked is None else (await self._holding(shown, asked))[0]
         scope = (await self.hosts.names(ws, ())).scope
         token = caller.token
         if not ws.access.writes_all or (token is not None and not (token.write and token.scope == scope)):
@@ -123,7 +123,7 @@ class LiveSite:
                 raise Forbidden("this token is for one document", by="rule")
             writes = writes and (caller.token is None or caller.token.write)
         write = writes and asked == "full"
-        token, _ = self.callers.issue(request.scope, caller, opens, write, seconds)
+        token = self.callers.issue(request.scope, caller, opens, write, seconds)
         base = f"{base_url(request.scope, self.public_url)}/d/{doc_id}"
         answer = {"url": f"ws{base.removeprefix('http')}/ws", "baseUrl": base, "docId": doc_id, "token": token}
         return JSONResponse(answer | {"authorization": "full" if write else "read-only"}, headers=PRIVATE)
@@ -137,8 +137,7 @@ class LiveSite:
     async def _update(self, request: Request, caller: Caller) -> Response:
         """Answered when it is kept."""
         doc_id = request.path_params["doc_id"]
-        ws, writes = await self._opened(caller, doc_id)
-        _refuse_reader(writes)
+        ws = await self._changeable(caller, doc_id)
         await self.hosts.call(ws, "update", doc_id, caller.actor, await request.body())
         return Response(headers=PRIVATE)
 
@@ -146,6 +145,13 @@ class LiveSite:
         """The workspace of a document, and whether the caller may change it."""
         ws, names = await self._holding(await self._shown(caller), doc_id)
         return ws, caller.may_write(ws.access, doc_id, names)
+
+    async def _changeable(self, caller: Caller, doc_id: str) -> Workspace:
+        """The workspace of a document that the caller may change."""
+        ws, writes = await self._opened(caller, doc_id)
+        if not writes:
+            raise Forbidden("you may read this document, not change it", by="rule")
+        return ws
 
     async def _shown(self, caller: Caller) -> list[Workspace]:
         """The live workspaces that the caller may see."""
@@ -162,39 +168,26 @@ class LiveSite:
             raise no_such_document()
         return known[0]
 
-    async def _for_new(self, shown: Sequence[Workspace], asked: str | None) -> Workspace:
-        if not shown:
-            raise NotFound("there is no live workspace", what="workspace")
-        return shown[0] if asked is None else (await self._holding(shown, asked))[0]
-
-    def _by_id(self, params: dict[str, str]) -> Find:
+    async def _by_id(self, params: Mapping[str, str], shown: Sequence[Workspace]) -> tuple[Workspace, str]:
         """A client appends the id of the document to the address it was given, which holds it already."""
+        doc_id = params["doc_id"]
+        if params.get("again", doc_id) != doc_id:
+            raise no_such_document(hint="both ids in the address must be the same")
+        return (await self._holding(shown, doc_id))[0], doc_id
 
-        async def find(shown: Sequence[Workspace]) -> tuple[Workspace, str]:
-            doc_id = params["doc_id"]
-            if params.get("again", doc_id) != doc_id:
-                raise no_such_document(hint="both ids in the address must be the same")
-            return (await self._holding(shown, doc_id))[0], doc_id
-
-        return find
-
-    def _by_path(self, params: dict[str, str]) -> Find:
-        async def find(shown: Sequence[Workspace]) -> tuple[Workspace, str]:
-            path = NotePath.parse(params["path"])
-            ws = next((one for one in shown if one.id == params["workspace"] and one.live is not None), None)
-            if ws is None:
-                raise no_such_document()
-            if (await self.threads.run(entry_at, ws, path)).kind != "file":
-                raise Invalid(f"{path} cannot be live: it is no file of its own", what="path")  # never through a link
-            return ws, (await self.hosts.call(ws, "id_of", path, Actor())).decode()
-
-        return find
+    async def _by_path(self, params: Mapping[str, str], shown: Sequence[Workspace]) -> tuple[Workspace, str]:
+        path = NotePath.parse(params["path"])
+        ws = next((one for one in shown if one.id == params["workspace"] and one.live is not None), None)
+        if ws is None:
+            raise no_such_document()
+        if (await self.threads.run(entry_at, ws, path)).kind != "file":
+            raise Invalid(f"{path} cannot be live: it is no file of its own", what="path")  # never through a link
+        return ws, (await self.hosts.call(ws, "id_of", path, Actor())).decode()
 
     # ---- files ----
 
     async def _upload_url(self, request: Request, caller: Caller) -> Response:
-        _, writes = await self._opened(caller, request.path_params["doc_id"])
-        _refuse_reader(writes)
+        await self._changeable(caller, request.path_params["doc_id"])
         return JSONResponse({"uploadUrl": self._file_url(request, caller, "upload", write=True)}, headers=PRIVATE)
 
     async def _download_url(self, request: Request, caller: Caller) -> Response:
@@ -203,14 +196,13 @@ class LiveSite:
 
     def _file_url(self, request: Request, caller: Caller, what: str, *, write: bool) -> str:
         doc_id, sha256 = request.path_params["doc_id"], _asked_hash(request)
-        token, _ = self.callers.issue(request.scope, caller, doc_id, write, FILE_SECONDS)
+        token = self.callers.issue(request.scope, caller, doc_id, write, FILE_SECONDS)
         query = urlencode(({"hash": sha256} if sha256 else {}) | {"token": token})
         return f"{base_url(request.scope, self.public_url)}/f/{doc_id}/{what}?{query}"
 
     async def _upload(self, request: Request, caller: Caller) -> Response:
         doc_id, sha256 = request.path_params["doc_id"], _asked_hash(request)
-        ws, writes = await self._opened(caller, doc_id)
-        _refuse_reader(writes)
+        ws = await self._changeable(caller, doc_id)
         data = await request.body()
         if len(data) > ws.limits.note_bytes:
             raise TooLarge("this file is too large", size=len(data), limit=ws.limits.note_bytes)
@@ -252,16 +244,11 @@ class LiveSite:
 class _Socket:
     """An ASGI application for one kind of address."""
 
-    def __init__(self, connections: Connections, named: Callable[[dict[str, str]], Find]) -> None:
-        self._connections, self._named = connections, named
+    def __init__(self, connections: Connections, find: Find) -> None:
+        self._connections, self._find = connections, find
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._connections.serve(scope, receive, send, self._named(scope["path_params"]))
-
-
-def _refuse_reader(writes: bool) -> None:
-    if not writes:
-        raise Forbidden("you may read this document, not change it", by="rule")
+        await self._connections.serve(scope, receive, send, self._find)
 
 
 def _asked_hash(request: Request) -> str | None:
@@ -274,13 +261,7 @@ def _asked_hash(request: Request) -> str | None:
 async def _body(request: Request) -> dict[str, Any]:
     """A JSON object; nothing is an empty one."""
     raw = await request.body()
-    try:
-        read = parsed(raw) if raw.strip() else {}
-    except (ValueError, RecursionError):
-        raise Invalid("the body is not JSON", what="body") from None
-    if not isinstance(read, dict):
-        raise Invalid("the body must be a JSON object", what="body")
-    return read
+    return json_object(raw) if raw.strip() else {}
 
 
 async def _ready(_: Request) -> Response:
