@@ -91,34 +91,33 @@ class CommandLine(NamedTuple):
     flags: Mapping[str, Any] = MappingProxyType({})
 
 
-def load(asked: CommandLine, *, environ: Mapping[str, str] | None = None, folder: str | None = None) -> Config:
+def load(asked: CommandLine, *, environ: Mapping[str, str] = os.environ, folder: str | None = None) -> Config:
     """The Config of this process, or Invalid that names the setting. `folder` is the working directory."""
     return reader(asked, environ=environ, folder=folder)(asked.locations)
 
 
 def reader(
-    asked: CommandLine, *, environ: Mapping[str, str] | None = None, folder: str | None = None
+    asked: CommandLine, *, environ: Mapping[str, str] = os.environ, folder: str | None = None
 ) -> Callable[[tuple[str, ...]], Config]:
     """Everything but the locations, read once: what is returned makes the Config for some."""
-    variables: Mapping[str, str] = os.environ if environ is None else environ
     here = Path(folder or os.getcwd())
-    _warn_of_unknown(variables)
-    place = asked.file or variables.get("NOTEWRIGHT_CONFIG")
+    _warn_of_unknown(environ)
+    place = asked.file or environ.get("NOTEWRIGHT_CONFIG")
     written = _read_file(here / Path(place).expanduser()) if place else {}
     beside = (here / Path(place).expanduser()).parent if place else here
-    values = _values(asked.flags, variables, written, here, beside)
+    values = _values(asked.flags, environ, written, here, beside)
     values["surface"] = tuple(map(_surface, values["surface"]))
     octarine, theirs, common = Octarine(), dict[str, Table](), Table()
     if "octarine" in values["surface"] or values["http.port"] is not None:
-        octarine, theirs, common = read_octarine(variables, here)
-    state, cache = _folders(values["state"], variables, here)
+        octarine, theirs, common = read_octarine(environ, here)
+    state, cache = _folders(values["state"], environ, here)
 
     def configure(locations: tuple[str, ...]) -> Config:
         tables = _tables(locations, written, theirs, here, beside)
         workspaces: list[WorkspaceConfig] = []
         for name, table in tables.items():
             id = workspace_id(name, {workspace.id for workspace in workspaces})
-            workspaces.append(_workspace(name, id, common | table, variables, values["read_only"]))
+            workspaces.append(_workspace(name, id, common | table, environ, values["read_only"]))
         refuse_overlap((workspace.location, workspace.name) for workspace in workspaces)
         _refuse_what_is_not_there(values)
         for workspace in workspaces:
@@ -136,9 +135,9 @@ def _refuse_what_is_not_there(values: Mapping[str, Any]) -> None:
             raise Invalid(f"{setting.name} is not in this version", hint="leave it out", what=setting.name)
 
 
-def obsidian_vault(environ: Mapping[str, str] | None = None) -> str | None:
+def obsidian_vault(environ: Mapping[str, str] = os.environ) -> str | None:
     """The folder that the obsidian surface's own variable names."""
-    return (os.environ if environ is None else environ).get("OBSIDIAN_VAULT_PATH") or None
+    return environ.get("OBSIDIAN_VAULT_PATH") or None
 
 
 class UserFolders(NamedTuple):
@@ -155,12 +154,11 @@ class UserFolders(NamedTuple):
         return tuple(place / "obsidian" / "obsidian.json" for place in (self.settings, flatpak, snap))
 
 
-def user_folders(environ: Mapping[str, str] | None = None) -> UserFolders:
-    variables: Mapping[str, str] = os.environ if environ is None else environ
-    home = Path(variables.get("HOME") or Path.home())
+def user_folders() -> UserFolders:
+    home = Path(os.environ.get("HOME") or Path.home())
     if sys.platform == "darwin":
         return UserFolders(home, home / "Library" / "Application Support")
-    return UserFolders(home, Path(variables.get("XDG_CONFIG_HOME") or home / ".config"))
+    return UserFolders(home, Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config"))
 
 
 def count_in(folder: str | Path) -> None:
@@ -199,17 +197,13 @@ def _values(
     values: dict[str, Any] = {}
     for setting in SETTINGS:
         section, _, key = setting.name.rpartition(".")
-        in_file = written.get(section, {}).get(key) if section else written.get(key)
-        if flags.get(setting.name) is not None:
-            values[setting.name] = setting.read(flags[setting.name], "--" + key.replace("_", "-"))
-        elif variables.get(setting.variable):
-            values[setting.name] = setting.read(variables[setting.variable], setting.variable)
-        else:
-            values[setting.name] = setting.default if in_file is None else setting.read(in_file, setting.name)
-            if setting.kind == "path":
-                values[setting.name] = _placed(setting, values[setting.name], beside)
-        if setting.kind == "path":
-            values[setting.name] = _placed(setting, values[setting.name], here)
+        raw, where, folder = flags.get(setting.name), "--" + key.replace("_", "-"), here
+        if raw is None and variables.get(setting.variable):
+            raw, where = variables[setting.variable], setting.variable
+        if raw is None:
+            raw, where, folder = (written.get(section, {}) if section else written).get(key), setting.name, beside
+        value = setting.default if raw is None else setting.read(raw, where)
+        values[setting.name] = _placed(setting, value, folder) if setting.kind == "path" else value
     return values
 
 
@@ -266,16 +260,13 @@ def with_settings(made: WorkspaceConfig, settings: Mapping[str, Any]) -> Workspa
     """The same workspace with other settings, `name` and `id` among them; Invalid for one that does not exist."""
     known = {setting.name: setting for setting in WORKSPACE_SETTINGS}
     for key, raw in settings.items():
-        if key == "name":
-            made = replace(made, name=str(raw))
-        elif key == "id":
-            made = replace(made, id=str(raw))
+        if key in ("name", "id"):
+            value: Any = str(raw)
         elif key not in known or key in ("location", "bootstrap"):
             raise Invalid(f"{key} cannot be set", hint=near(key, CHANGEABLE), what=key)
-        elif raw is None:
-            made = replace(made, **{key: known[key].default})
         else:
-            made = replace(made, **{key: known[key].read(raw, f"{key} of workspace {made.name!r}")})
+            value = known[key].default if raw is None else known[key].read(raw, f"{key} of workspace {made.name!r}")
+        made = replace(made, **{key: value})
     _refuse_strange_zone(made)
     return made
 

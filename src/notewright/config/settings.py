@@ -21,9 +21,9 @@ class Setting(NamedTuple):
 
     def read(self, raw: Any, where: str) -> Any:
         """A value from a flag, the file or a variable (which is text) as what this setting is, or Invalid."""
-        value = _READERS[self.kind](raw)
+        read, kind = _KINDS[self.kind]
+        value = read(raw)
         if value is None:
-            kind = _KINDS.get(self.kind, "a text")
             raise Invalid(f"{where} must be {kind}, not {raw!r}", hint=self.help, what=self.name)
         return value
 
@@ -102,13 +102,6 @@ WORKSPACE_SETTINGS = (
 FOLDER_SETTINGS = ("live",)  # said once, where the workspace is named
 BUCKET_SETTINGS = ("endpoint", "region", "path_style", "poll_seconds")  # the same
 _SECTIONS = {setting.name.split(".")[0] for setting in SETTINGS if "." in setting.name}
-_KINDS = {
-    "flag": "true or false",
-    "number": "a whole number",
-    "list": "a list of texts",
-    "text": "a text",
-    "path": "a path",
-}
 
 
 def refuse_unknown(written: Mapping[str, Any], place: str) -> None:
@@ -171,10 +164,10 @@ def _text(raw: Any) -> str | None:
     return raw if isinstance(raw, str) and raw else None
 
 
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "flag": _flag,
-    "number": _number,
-    "list": _list,
-    "text": _text,
-    "path": _text,
+_KINDS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "flag": (_flag, "true or false"),
+    "number": (_number, "a whole number"),
+    "list": (_list, "a list of texts"),
+    "text": (_text, "a text"),
+    "path": (_text, "a path"),
 }

@@ -157,8 +157,7 @@ class SqliteLedger:
 
     def _changes(self, which: str, values: tuple[Any, ...]) -> list[Change]:
         with self._alone, words("the history"):
-            rows = self._db.execute(f"select {_CHANGE} from change {which}", values).fetchall()
-            return [self._whole(row) for row in rows]
+            return [self._whole(row) for row in self._rows(f"select {_CHANGE} from change {which}", values)]
 
     def _whole(self, row: tuple[Any, ...]) -> Change:
         seq, name, at, user, client, surface, tool, summary, state, undone_by, emptied, made = row
@@ -177,34 +176,29 @@ class SqliteLedger:
     def kept(self, path: str, prefix: str) -> bytes | None:
         versions = _versions("path = :path")
         question = f"select data from blob where version in ({versions}) and substr(version, 1, length(:head)) = :head"
-        with self._alone, words("the history"):
-            found: list[Any] = self._db.execute(
-                f"{question} limit 2", {"path": path, "head": prefix.lower()}
-            ).fetchall()
+        found = self._rows(f"{question} limit 2", {"path": path, "head": prefix.lower()})
         return bytes(found[0][0]) if len(found) == 1 else None
 
     def departures(self, path: str) -> list[tuple[float, NotePath | None]]:
-        with self._alone, words("the history"):
-            rows = self._db.execute(
-                """select c.at, t.path from step s join change c on c.seq = s.change
-                left join step t on t.change = s.change and t.source = s.path
-                where s.path = ? and s.after is null and c.state = 'done' order by c.seq""",
-                (path,),
-            )
-            return [(float(at), None if to is None else NotePath(to)) for at, to in rows]
+        rows = self._rows(
+            """select c.at, t.path from step s join change c on c.seq = s.change
+            left join step t on t.change = s.change and t.source = s.path
+            where s.path = ? and s.after is null and c.state = 'done' order by c.seq""",
+            (path,),
+        )
+        return [(float(at), None if to is None else NotePath(to)) for at, to in rows]
 
     def first_seen(self, paths: Iterable[str]) -> dict[str, float]:
-        names = json.dumps(list(paths))
-        with self._alone, words("the history"):
-            rows = self._db.execute(
-                "select path, at from born where path in (select value from json_each(?))", (names,)
-            )
-            return {str(path): float(at) for path, at in rows}
+        question = "select path, at from born where path in (select value from json_each(?))"
+        return {str(path): float(at) for path, at in self._rows(question, (json.dumps(list(paths)),))}
 
     def _one(self, question: str, *values: Any) -> Any:
+        rows = self._rows(question, values)
+        return rows[0][0] if rows else None
+
+    def _rows(self, question: str, values: Any) -> list[Any]:
         with self._alone, words("the history"):
-            row = self._db.execute(question, values).fetchone()
-            return None if row is None else row[0]
+            return self._db.execute(question, values).fetchall()
 
     # Forgetting
 
