@@ -127,11 +127,8 @@ class OperationRoute(ApiRoute):
     """Where one operation is offered."""
 
     def __init__(self, operation: Operation, site: SiteContext) -> None:
-        async def endpoint(request: Request) -> Response:
-            return await self._answer(request)
-
         most = site.config["http.max_request_bytes"] if operation.uploads else SMALL
-        super().__init__(operation.path, endpoint, need=operation.need, methods=[operation.method], most_bytes=most)
+        super().__init__(operation.path, self._answer, need=operation.need, methods=[operation.method], most_bytes=most)
         self.operation = operation
         self._site, self._workers = site, site.workers
 
@@ -206,15 +203,12 @@ class NotFoundRoute(ApiRoute):
     """What is asked for below `/api` and is not there, or not in this way."""
 
     def __init__(self, path: str, table: Sequence[Operation]) -> None:
-        async def endpoint(request: Request) -> Response:
-            return self._answer(request.scope["path"])
-
         every = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-        super().__init__(path, endpoint, need="read", methods=every)
+        super().__init__(path, self._answer, need="read", methods=every)
         self._known = [(compile_path(one.path)[0], one.method) for one in table]
 
-    def _answer(self, path: str) -> Response:
-        methods = sorted({method for pattern, method in self._known if pattern.match(path)})
+    async def _answer(self, request: Request) -> Response:
+        methods = sorted({method for pattern, method in self._known if pattern.match(request.scope["path"])})
         if methods:
             allowed = {"Allow": ", ".join(methods)}
             return refused_by_the_web(HTTPException(405, f"use {' or '.join(methods)} here", allowed))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlencode
 
 from starlette.responses import Response
@@ -75,16 +76,13 @@ def _since_url(ws: Workspace, one: Change) -> str:
 
 # ---- taking back --------------------------------------------------------------------------------------
 
-UndoPreview = Callable[[bool], Undone]  # with whether it is a dry run
-
 
 def undo(asked: PageRequest) -> Response:
     """What taking back one change would do."""
     name = asked.params["change"]
     one = find_change(asked.ws, name)
-    return _preview(
-        asked, lambda dry: undo_change(asked.ws, name, dry_run=dry), back=change_url(asked.ws, name), one=one
-    )
+    tried = partial(undo_change, asked.ws, name, dry_run=True)
+    return _preview(asked, tried, back=change_url(asked.ws, name), one=one)
 
 
 def undo_now(asked: PageRequest) -> Response:
@@ -95,12 +93,13 @@ def undo_since(asked: PageRequest) -> Response:
     """What taking back everything of one client since a time would do."""
     chosen = _Since.of(asked.ws, asked.query.get)
     what = f"everything {chosen.who} changed since {moment(chosen.at, asked.ws.timezone)}"
-    return _preview(asked, lambda dry: chosen.undo(asked.ws, dry), back=at("/"), what=what, fields=chosen.fields)
+    tried = partial(chosen.undo, asked.ws, dry_run=True)
+    return _preview(asked, tried, back=at("/"), what=what, fields=chosen.fields)
 
 
 def undo_since_now(asked: PageRequest) -> Response:
     chosen = _Since.of(asked.ws, lambda name: asked.form_value(name) if name in asked.form else None)
-    return _done(asked, chosen.undo(asked.ws, False))
+    return _done(asked, chosen.undo(asked.ws))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,19 +124,19 @@ class _Since:
         by = f" of {self.user}" if self.user else ""
         return {"": "clients without a name", "notewright": "the command line"}.get(self.client, self.client) + by
 
-    def undo(self, ws: Workspace, dry_run: bool) -> Undone:
+    def undo(self, ws: Workspace, *, dry_run: bool = False) -> Undone:
         return undo_changes_since(ws, self.at, client=self.client, user=self.user, dry_run=dry_run)
 
 
 def _preview(
-    asked: PageRequest, take_back: UndoPreview, *, back: str, what: str = "", one: Change | None = None,
+    asked: PageRequest, tried: Callable[[], Undone], *, back: str, what: str = "", one: Change | None = None,
     fields: dict[str, str] | None = None,
 ) -> Response:  # fmt: skip
     """What would happen, with a button; or what stands in the way."""
     values: dict[str, object] = {"what": what, "row": ActivityRow(asked.ws, one) if one else None, "back": back}
     values |= {"fields": fields or {}, "action": at(asked.request.url.path), "changes": [], "obstacles": []}
     try:
-        undone = take_back(True)
+        undone = tried()
     except Conflict as problem:
         obstacles = problem.details.get("obstacles", ())[:MAX_FILES]
         stopped: dict[str, object] = {"problem": problem, "may": False, "obstacles": obstacles}

@@ -59,11 +59,7 @@ class TokenRow:
     words: str  # what it may do
 
 
-def connect(asked: PageRequest) -> Response:
-    return _page(asked)
-
-
-def _page(asked: PageRequest, status: int = 200, **values: object) -> Response:
+def connect(asked: PageRequest, status: int = 200, **values: object) -> Response:
     who = asked.guest.principal
     workspaces = asked.library.workspaces()
     surfaces = [name for name in SURFACES if who.uses(name)]
@@ -132,9 +128,9 @@ def add_token(asked: PageRequest) -> Response:
         expires = now + days * 86_400 if days else None
         secret = new_token(asked.site.registry, name, _grant(asked), now=now, expires=expires)
     except (Invalid, Exists) as problem:
-        return _page(asked, STATUS[problem.code], problem=problem, said=asked.form)
+        return connect(asked, STATUS[problem.code], problem=problem, said=asked.form)
     asked.site.audit.admin("token_added", user=asked.guest.principal.user, token=name)
-    return _page(asked, made=(name, secret))
+    return connect(asked, made=(name, secret))
 
 
 def _grant(asked: PageRequest) -> Grant:
