@@ -206,7 +206,7 @@ class FailedGuesses:
         """Limited for an address that has guessed too often, without counting this one."""
         until, problem = self._waiting.get(address, (0.0, None))
         if problem is not None and time.monotonic() < until:
-            raise problem
+            raise problem.with_traceback(None)  # else it holds the frames of all who got it before
         self._waiting.pop(address, None)
 
     def count(self, address: str) -> None:
