@@ -101,7 +101,7 @@ WORKSPACE_SETTINGS = (
 )
 FOLDER_SETTINGS = ("live",)  # said once, where the workspace is named
 BUCKET_SETTINGS = ("endpoint", "region", "path_style", "poll_seconds")  # the same
-_SECTIONS = {setting.name.split(".")[0] for setting in SETTINGS if "." in setting.name}
+_SECTIONS = tuple(dict.fromkeys(setting.name.split(".")[0] for setting in SETTINGS if "." in setting.name))
 
 
 def refuse_unknown(written: Mapping[str, Any], place: str) -> None:
