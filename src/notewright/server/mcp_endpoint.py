@@ -112,12 +112,13 @@ def app(
         return GuardedRoute(path, endpoint, need="read", most_bytes=rules.most_bytes)
 
     routes: list[BaseRoute] = [
-        to("/mcp/{surface}"),
+        to("/mcp/{surface}"),  # this and the next two are nearly all there is
         to("/mcp", "notes"),
         to("/w/{workspace}/mcp/{surface}"),
-    ]  # nearly all there is
-    routes += [*operations.routes(workers), *more]
-    routes += [to("/{workspace}/mcp", "cairn")]  # a name of anything: the last to be tried
+        *operations.routes(workers),
+        *more,
+        to("/{workspace}/mcp", "cairn"),  # a name of anything: the last to be tried
+    ]
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

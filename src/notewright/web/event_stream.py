@@ -53,9 +53,7 @@ class OpenPage:
     def news(self) -> list[str]:
         """Events for everything that is new since the last time."""
         workspaces = self.library.workspaces()
-        found: list[ActivityRow] = []
-        for ws in self.chosen.among(workspaces):
-            found += self._new(ws)
+        found = [row for ws in self.chosen.among(workspaces) for row in self._new(ws)]
         if len(found) > MAX_NEWS:
             return [_event("many", {"said": f"More than {MAX_NEWS} changes at once"})]
         several = len(workspaces) > 1

@@ -11,7 +11,6 @@ seconds.
 """
 
 import asyncio
-import hashlib
 import logging
 import re
 import time
@@ -26,7 +25,7 @@ from urllib.parse import quote_plus, urlsplit
 import httpx2
 
 from notewright.config.load import Config
-from notewright.engine.library import Principal
+from notewright.engine.library import Principal, digest_of
 from notewright.errors import Busy, Invalid, Unavailable
 from notewright.server.auth.authenticate import Refused
 from notewright.server.auth.claims import Claims, Untrusted, believed, canonical, header_of, signed_claims
@@ -167,7 +166,7 @@ class Issuer:
 
     def must_ask(self, secret: str) -> bool:
         """Opaque tokens that were not asked about lately; a signed one we judge ourselves."""
-        if self._trust.client is None or not _is_theirs(secret) or self._good.get(_digest(secret)) is not None:
+        if self._trust.client is None or not _is_theirs(secret) or self._good.get(digest_of(secret)) is not None:
             return False
         try:
             return header_of(secret) is None
@@ -190,7 +189,7 @@ class Issuer:
 
     async def _known_claims(self, token: str) -> Claims | None:
         """What a token says that is good; None if we have no way to know."""
-        name = _digest(token)
+        name = digest_of(token)
         if (why := self._bad.get(name)) is not None:
             raise Untrusted(why)
         known = self._good.get(name)
@@ -256,8 +255,3 @@ class Issuer:
 def _is_theirs(secret: str) -> bool:
     """Whether it could be a token of somebody else's at all."""
     return not secret.startswith(OURS) and len(secret) <= MAX_TOKEN_CHARS and _TOKEN.fullmatch(secret) is not None
-
-
-def _digest(secret: str) -> str:
-    """By which it is remembered."""
-    return hashlib.sha256(secret.encode()).hexdigest()

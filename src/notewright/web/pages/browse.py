@@ -60,13 +60,13 @@ def folder(asked: PageRequest) -> Response:
         files=files if limit else [],
         total=len(folders) + total,
         page=page,
-        newer=folder_page(ws, here, page - 1) if page > 1 else None,
-        older=folder_page(ws, here, page + 1) if len(folders) + total > end and page < LAST_PAGE else None,
+        newer=_page_url(ws, page - 1, folder=here) if page > 1 else None,
+        older=_page_url(ws, page + 1, folder=here) if len(folders) + total > end and page < LAST_PAGE else None,
     )
 
 
-def folder_page(ws: Workspace, here: str, page: int) -> str:
-    return workspace_url(ws, folder=here, page=page if page > 1 else None)
+def _page_url(ws: Workspace, page: int, *rest: str, **query: str) -> str:
+    return workspace_url(ws, *rest, **query, page=page if page > 1 else None)
 
 
 def crumbs(ws: Workspace, path: str) -> Iterator[tuple[str, str]]:
@@ -121,13 +121,9 @@ def search(asked: PageRequest) -> Response:
         words=words,
         hits=hits,
         found=found,
-        newer=_search_page(ws, words, page - 1) if page > 1 else None,
-        older=_search_page(ws, words, page + 1) if hits.cut and page < LAST_PAGE else None,
+        newer=_page_url(ws, page - 1, "search", q=words) if page > 1 else None,
+        older=_page_url(ws, page + 1, "search", q=words) if hits.cut and page < LAST_PAGE else None,
     )
-
-
-def _search_page(ws: Workspace, words: str, page: int) -> str:
-    return workspace_url(ws, "search", q=words, page=page if page > 1 else None)
 
 
 def _pieces(hit: Hit) -> Iterator[tuple[str, bool]]:
