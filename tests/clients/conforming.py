@@ -1,5 +1,6 @@
 """The surface that the MCP conformance suite asks for by name, made of the same parts as ours."""
 
+import base64
 import json
 import time
 from collections.abc import Sequence
@@ -15,15 +16,13 @@ from notewright.surfaces.base import (
     Args,
     Argument,
     Call,
-    Contents,
     Image,
     Prompt,
-    Resource,
     RpcError,
     Surface,
-    Template,
     Tool,
 )
+from notewright.surfaces.resources import NoteResources
 
 PIXEL = bytes.fromhex(  # a whole PNG
     "89504e470d0a1a0a0000000d4948445200000001000000010804000000b51c0c020000000b4944415478da6364f80f00010501012718e366"
@@ -85,27 +84,29 @@ def wanting(call: Call, args: Args) -> str:
     raise RpcError(-32021, "Missing required client capability: sampling", needed, status=400)
 
 
-class Things:
+class Things(NoteResources):
     """A text, some bytes, something that is watched, and a template."""
 
-    templates = (Template("test://template/{id}/data", "Template", "Data by id", "application/json"),)
+    @property
+    def template(self) -> dict[str, Any]:
+        return {"uriTemplate": "test://template/{id}/data", "name": "Template", "mimeType": "application/json"}
 
-    def list(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]:
-        text, watched = Resource("test://static-text", "Text", "text/plain"), Resource("test://watched-resource", "W")
-        return [text, Resource("test://static-binary", "Bytes", "image/png"), watched], None
+    def list(self, call: Call, cursor: str | None) -> tuple[Sequence[dict[str, Any]], str | None]:
+        there = (("static-text", "text/plain"), ("static-binary", "image/png"), ("watched-resource", "text/markdown"))
+        return [{"uri": f"test://{name}", "name": name, "mimeType": mime} for name, mime in there], None
 
-    def read(self, call: Call, uri: str) -> Contents:
+    def read(self, call: Call, uri: str) -> dict[str, Any]:
         if uri == "test://static-text":
-            return Contents(uri, "This is the content of the static text resource.", "text/plain")
+            return {"uri": uri, "mimeType": "text/plain", "text": "This is the content of the static text resource."}
         if uri == "test://static-binary":
-            return Contents(uri, PIXEL, "image/png")
+            return {"uri": uri, "mimeType": "image/png", "blob": base64.b64encode(PIXEL).decode()}
         if uri.startswith("test://template/") and uri.endswith("/data"):
             number = uri.removeprefix("test://template/").removesuffix("/data")
             data = {"id": number, "templateTest": True, "data": f"Data for ID: {number}"}
-            return Contents(uri, json.dumps(data), "application/json")
+            return {"uri": uri, "mimeType": "application/json", "text": json.dumps(data)}
         raise NotFound(f"there is no {uri}", what="file")
 
-    def complete(self, call: Call, template: str, argument: str, begun: str) -> Sequence[str]:
+    def complete(self, call: Call, argument: str, begun: str) -> Sequence[str]:
         return [number for number in ("1", "12", "123") if number.startswith(begun)]
 
     def uri(self, library: Library, workspace: Workspace, path: str) -> str:
@@ -134,7 +135,6 @@ PROMPTS = (
         "One with blanks.",
         (Argument("arg1", "the first", True), Argument("arg2", "the second", True)),
         with_arguments,
-        lambda call, argument, begun: ["paris", "park", "party"],
     ),
 )
 CONFORMING = Surface("conforming", "What the suite asks for.", TOOLS, Plain(), PROMPTS, Things())

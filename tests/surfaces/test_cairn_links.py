@@ -217,7 +217,7 @@ def test_notes_are_resources_of_the_bound_workspace(cairn: OpenDesk) -> None:
     desk = cairn({"p/a": "text"})
     call = Call(Library.of([desk.ws]), Actor())
     assert SURFACE.resources is not None
-    assert SURFACE.resources.read(call, "note:///p/a.md").content == "text"
+    assert SURFACE.resources.read(call, "note:///p/a.md")["text"] == "text"
 
 
 def test_hostile_notes_do_no_harm(cairn: OpenDesk) -> None:

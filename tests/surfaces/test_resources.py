@@ -39,10 +39,10 @@ def call(*names: str) -> Call:
 
 def uris(call: Call, resources: NoteResources) -> list[str]:
     found, cursor = resources.list(call, None)
-    listed = [one.uri for one in found]
+    listed = [one["uri"] for one in found]
     while cursor is not None:
         found, cursor = resources.list(call, cursor)
-        listed += [one.uri for one in found]
+        listed += [one["uri"] for one in found]
     return listed
 
 
@@ -50,14 +50,14 @@ def test_a_path_becomes_a_uri_and_back() -> None:
     resources = Files("note:///")
     assert uris(call("Main"), resources)[0] == "note:///A%20b/Tee%20%231.md"
     for spelled in ("note:///A%20b/Tee%20%231.md", "note:///A b/Tee #1.md", "note:///A%20b%2FTee%20%231.md"):
-        assert resources.read(call("Main"), spelled).uri == spelled
+        assert resources.read(call("Main"), spelled)["uri"] == spelled
 
 
 def test_with_several_workspaces_a_uri_begins_with_the_name_of_one() -> None:
     resources, several = Files("note:///"), call("Lens", "Lens Edu")
     assert len(uris(several, resources)) == 8
     assert uris(several, resources)[-2] == "note:///Lens%20Edu/note.md"
-    assert str(resources.read(several, "note:///Lens%20Edu/note.md").content).startswith("Lens Edu")
+    assert resources.read(several, "note:///Lens%20Edu/note.md")["text"].startswith("Lens Edu")
     with pytest.raises(NotFound):
         resources.read(several, "note:///note.md")
 
@@ -65,21 +65,21 @@ def test_with_several_workspaces_a_uri_begins_with_the_name_of_one() -> None:
 def test_a_surface_of_one_workspace_shows_the_first_and_no_name() -> None:
     resources, several = Files("file:///", whole_library=False), call("Main", "Other")
     assert uris(several, resources)[2] == "file:///note.md"
-    assert resources.templates[0].uri == "file:///{path}"
+    assert resources.template["uriTemplate"] == "file:///{path}"
 
 
 def test_a_note_is_text_whatever_its_bytes_and_a_picture_is_not() -> None:
     resources = Files("note:///")
-    assert resources.read(call("Main"), "note:///note.md").content == "Main: é\ufffd"
-    assert resources.read(call("Main"), "note:///logo.png").content == b"\xff\xfe"
-    assert resources.read(call("Main"), "note:///table.csv").mime == "text/csv"
+    assert resources.read(call("Main"), "note:///note.md")["text"] == "Main: é\ufffd"
+    assert resources.read(call("Main"), "note:///logo.png")["blob"] == "//4="
+    assert resources.read(call("Main"), "note:///table.csv")["mimeType"] == "text/csv"
 
 
 def test_a_path_is_completed_also_from_the_beginning_of_a_workspace_name() -> None:
     resources, several = Files("note:///"), call("Lens", "Lens Edu")
-    assert resources.complete(several, "note:///{path}", "path", "Lens E") == [f"Lens Edu/{p}" for p in Files.paths]
-    assert resources.complete(several, "note:///{path}", "path", "Lens/no") == ["Lens/note.md"]
-    assert resources.complete(several, "note:///{other}", "path", "") == []
+    assert resources.complete(several, "path", "Lens E") == [f"Lens Edu/{p}" for p in Files.paths]
+    assert resources.complete(several, "path", "Lens/no") == ["Lens/note.md"]
+    assert resources.complete(several, "other", "") == []
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "W10=", "Wy0xLDBd", "WyJhIiwwXQ==", "é"])

@@ -1,5 +1,6 @@
 """Second Brain: five tools over any file by its exact path, errors with numbers (contracts D)."""
 
+import base64
 import json
 import os
 import time
@@ -655,13 +656,14 @@ def test_three_prompts_carry_their_arguments(still: Brain) -> None:
 def test_files_are_resources(still: Brain) -> None:
     resources = SURFACE.resources
     assert resources is not None
-    (template,) = resources.templates
-    assert (template.uri, template.audience) == ("file:///{path}", ("user",))
+    template, noted = resources.template, {"audience": ["user"]}
+    assert (template["uriTemplate"], template["annotations"]) == ("file:///{path}", noted)
     found, after = resources.list(still.caller(), None)
-    assert after is None and [one.uri for one in found] == [f"file:///{path}" for path in sorted(FILES)]
-    assert all(one.audience == ("user",) and one.size is not None for one in found)
-    assert resources.read(still.caller(), "file:///areas/health/log.md").content == FILES["areas/health/log.md"]
-    assert resources.read(still.caller(), "file:///resources/picture.png").content == FILES["resources/picture.png"]
+    assert after is None and [one["uri"] for one in found] == [f"file:///{path}" for path in sorted(FILES)]
+    assert all(one["annotations"].items() >= noted.items() and "size" in one for one in found)
+    assert resources.read(still.caller(), "file:///areas/health/log.md")["text"] == FILES["areas/health/log.md"]
+    picture = resources.read(still.caller(), "file:///resources/picture.png")
+    assert base64.b64decode(picture["blob"]) == FILES["resources/picture.png"]
     for missing in ("file:///nope.md", "file:///../x", "note:///README.md", "file:///.git/config", "file:///"):
         with pytest.raises(errors.NotFound):
             resources.read(still.caller(), missing)
@@ -672,9 +674,9 @@ def test_names_in_uris_are_encoded(brain: Brain) -> None:
     resources = SURFACE.resources
     assert resources is not None
     found, _ = resources.list(brain.caller(), None)
-    uri = next(one.uri for one in found if "100" in one.uri)
+    uri = next(one["uri"] for one in found if "100" in one["uri"])
     assert uri == "file:///a%20b/%E6%97%A5%20100%25.md"
-    assert resources.read(brain.caller(), uri).content == "x"
+    assert resources.read(brain.caller(), uri)["text"] == "x"
 
 
 def test_the_instructions_explain_para() -> None:

@@ -30,7 +30,6 @@ from notewright.surfaces.base import (
     Call,
     Prompt,
     Report,
-    Resources,
     Surface,
     no_report,
 )
@@ -65,10 +64,9 @@ def build(
     if offer.resources:
         handlers |= {"on_list_resources": ours.list_resources, "on_list_resource_templates": ours.list_templates}
         handlers |= {"on_read_resource": ours.read_resource, "on_subscriptions_listen": ours.listen}
+        handlers |= {"on_completion": ours.complete}
     if offer.resources and push:
         handlers |= {"on_subscribe_resource": ours.subscribe, "on_unsubscribe_resource": ours.unsubscribe}
-    if offer.completions:
-        handlers["on_completion"] = ours.complete
     hints: dict[Any, CacheHint] = dict.fromkeys(CACHEABLE_METHODS, CacheHint())  # the 2026 era wants them
     server: Server[Any] = Server(
         wire_format.SERVER["name"],
@@ -102,7 +100,7 @@ class _Handlers:
         self._listing = wire_format.tools([tool for _, tool in self._tools.known.values()]) | COMPLETE
         self._prompts = {prompt.name: (surface.name, prompt) for surface in surfaces for prompt in surface.prompts}
         # Two surfaces may share a scheme; the first that has a resource answers.
-        self._kinds: list[tuple[str, Resources]] = [(s.name, s.resources) for s in surfaces if s.resources is not None]
+        self._kinds = [(one.name, one.resources) for one in surfaces if one.resources is not None]
 
     async def initialized(self, context: Context, params: wire.NotificationParams) -> None:
         self._caller_of(context).session.initialized = True
@@ -182,18 +180,18 @@ class _Handlers:
         found, after = await self._run(context, surface, "", lambda call: kind.list(call, inner))
         if after is None and number + 1 < len(self._kinds):
             number, after = number + 1, ""
-        cursor = None if after is None else f"{number}:{after}"
-        return wire_format.resources(found, cursor) | COMPLETE
+        more = {} if after is None else {"nextCursor": f"{number}:{after}"}
+        return {"resources": found} | more | COMPLETE
 
     async def list_templates(self, context: Context, params: Any) -> Shape:
-        return wire_format.templates([one for _, kind in self._kinds for one in kind.templates]) | COMPLETE
+        return {"resourceTemplates": [kind.template for _, kind in self._kinds]} | COMPLETE
 
     async def read_resource(self, context: Context, params: wire.ReadResourceRequestParams) -> Shape:
         uri = str(params.uri)
         for surface, kind in self._kinds:
             try:
                 found = await self._run(context, surface, "", partial(kind.read, uri=uri))
-                return wire_format.contents(found) | COMPLETE
+                return {"contents": [found]} | COMPLETE
             except MCPError as error:
                 if error.code != RESOURCE_NOT_FOUND:
                     raise
@@ -236,26 +234,16 @@ class _Handlers:
     # Completion
 
     async def complete(self, context: Context, params: wire.CompleteRequestParams) -> Shape:
-        argument, begun = params.argument.name, params.argument.value
-        if isinstance(params.ref, wire.PromptReference):
-            found = await self._complete_prompt(context, params.ref.name, argument, begun)
-        else:
-            found = await self._complete_template(context, params.ref.uri, argument, begun)
-        return wire_format.completion(found) | COMPLETE
-
-    async def _complete_prompt(self, context: Context, name: str, argument: str, begun: str) -> Sequence[str]:
-        surface, prompt = self._prompt(name)
-        complete = prompt.complete
-        if complete is None:
-            return []
-        return await self._run(context, surface, name, lambda call: complete(call, argument, begun))
-
-    async def _complete_template(self, context: Context, uri: str, argument: str, begun: str) -> Sequence[str]:
+        """Paths of resources; what a prompt is given is anybody's own text, and nothing completes it."""
+        ref, argument = params.ref, params.argument
+        if isinstance(ref, wire.PromptReference):
+            self._prompt(ref.name)
+            return wire_format.completion([]) | COMPLETE
         for surface, kind in self._kinds:
-            if uri in (template.uri for template in kind.templates):
-                work = partial(kind.complete, template=uri, argument=argument, begun=begun)
-                return await self._run(context, surface, "", work)
-        raise MCPError(INVALID_PARAMS, f"Unknown resource template: {uri}")
+            if ref.uri == kind.template["uriTemplate"]:
+                work = partial(kind.complete, argument=argument.name, begun=argument.value)
+                return wire_format.completion(await self._run(context, surface, "", work)) | COMPLETE
+        raise MCPError(INVALID_PARAMS, f"Unknown resource template: {ref.uri}")
 
 
 def _parse_cursor(cursor: str | None, kinds: int) -> tuple[int, str | None]:

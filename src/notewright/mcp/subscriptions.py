@@ -16,7 +16,8 @@ from mcp.shared.exceptions import MCPError
 
 from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
-from notewright.surfaces.base import INTERNAL_ERROR, Resources
+from notewright.surfaces.base import INTERNAL_ERROR
+from notewright.surfaces.resources import NoteResources
 
 MAX_STREAMS = 1000
 RECHECK_SECONDS = 1.0  # between two looks whether a client may still listen
@@ -24,7 +25,7 @@ Wanted = dict[str, str]  # URIs that a client asked about: decoded, and as it wr
 Heard = Callable[[Sequence[str]], None]  # those of them that changed, as the client wrote them
 
 
-def follow(library: Library, kinds: Sequence[Resources], wanted: Wanted, heard: Heard) -> Callable[[], None]:
+def follow(library: Library, kinds: Sequence[NoteResources], wanted: Wanted, heard: Heard) -> Callable[[], None]:
     """Be told, on this event loop, of every change the library's client may see; call what is returned to stop."""
     loop = asyncio.get_running_loop()
 
@@ -49,7 +50,7 @@ def follow(library: Library, kinds: Sequence[Resources], wanted: Wanted, heard: 
     return stop
 
 
-def _uris(library: Library, kinds: Sequence[Resources], workspace: Workspace, paths: frozenset[str]) -> list[str]:
+def _uris(library: Library, kinds: Sequence[NoteResources], workspace: Workspace, paths: frozenset[str]) -> list[str]:
     seen = [path for path in sorted(paths) if workspace.access.sees(path)]
     return [unquote(kind.uri(library, workspace, path)) for kind in kinds for path in seen]
 
@@ -57,7 +58,9 @@ def _uris(library: Library, kinds: Sequence[Resources], workspace: Workspace, pa
 class Subscriptions:
     """The subscriptions of one 2025-era client."""
 
-    def __init__(self, library: Library, kinds: Sequence[Resources], send: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(
+        self, library: Library, kinds: Sequence[NoteResources], send: Callable[[str], Awaitable[None]]
+    ) -> None:
         self._send = send
         self._wanted: Wanted = {}
         self._sending: set[asyncio.Future[None]] = set()
@@ -88,7 +91,7 @@ class ChangeStreams:
         context: ServerRequestContext[Any, Any],
         params: wire.SubscriptionsListenRequestParams,
         library: Library,
-        kinds: Sequence[Resources],
+        kinds: Sequence[NoteResources],
         stays: Callable[[], Awaitable[bool]] | None = None,
     ) -> wire.SubscriptionsListenResult:
         """`stays` is asked now and then whether the client may still listen."""
@@ -120,7 +123,7 @@ async def _until_not(stays: Callable[[], Awaitable[bool]], then: Callable[[], No
 class _Bus:
     """What the SDK's handler listens to: this client's library, in this client's spelling."""
 
-    def __init__(self, library: Library, kinds: Sequence[Resources], wanted: Wanted) -> None:
+    def __init__(self, library: Library, kinds: Sequence[NoteResources], wanted: Wanted) -> None:
         self._library, self._kinds, self._wanted = library, kinds, wanted
 
     async def publish(self, event: ServerEvent) -> None:

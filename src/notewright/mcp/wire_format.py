@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from notewright import __version__
-from notewright.surfaces.base import Answer, Contents, Image, Prompt, Resource, Surface, Template, Tool
+from notewright.surfaces.base import Answer, Image, Prompt, Surface, Tool
 from notewright.surfaces.perform import well_formed
 
 Shape = dict[str, Any]
@@ -23,21 +23,18 @@ class Offer:
     instructions: str
     prompts: bool
     resources: bool
-    completions: bool
 
     @classmethod
     def of(cls, surfaces: Sequence[Surface]) -> "Offer":
-        prompts = [prompt for surface in surfaces for prompt in surface.prompts]
-        resources = any(surface.resources is not None for surface in surfaces)
         instructions = "\n\n".join(surface.instructions for surface in surfaces if surface.instructions)
-        completions = resources or any(prompt.complete is not None for prompt in prompts)
-        return cls(instructions, bool(prompts), resources, completions)
+        resources = any(surface.resources is not None for surface in surfaces)
+        return cls(instructions, any(surface.prompts for surface in surfaces), resources)
 
 
 def handshake(offer: Offer, wanted: str) -> Shape:
     """The answer to `initialize`."""
     capabilities: Shape = {}
-    if offer.completions:
+    if offer.resources:
         capabilities["completions"] = {}
     if offer.prompts:
         capabilities["prompts"] = {"listChanged": False}
@@ -87,41 +84,6 @@ def _prompt(prompt: Prompt) -> Shape:
 def prompted(prompt: Prompt, text: str) -> Shape:
     said = {"role": "user", "content": {"type": "text", "text": well_formed(text)}}
     return {"description": prompt.description, "messages": [said]}
-
-
-def resources(found: Sequence[Resource], cursor: str | None) -> Shape:
-    listed = {"resources": [_resource(resource) for resource in found]}
-    return listed if cursor is None else listed | {"nextCursor": cursor}
-
-
-def _resource(resource: Resource) -> Shape:
-    shaped: Shape = {"uri": resource.uri, "name": well_formed(resource.name), "mimeType": resource.mime}
-    if resource.size is not None:
-        shaped["size"] = resource.size
-    noted: Shape = {"audience": list(resource.audience)} if resource.audience else {}
-    if resource.modified is not None:
-        noted["lastModified"] = resource.modified
-    return shaped | ({"annotations": noted} if noted else {})
-
-
-def templates(found: Sequence[Template]) -> Shape:
-    return {"resourceTemplates": [_template(template) for template in found]}
-
-
-def _template(template: Template) -> Shape:
-    shaped: Shape = {"uriTemplate": template.uri, "name": template.name, "mimeType": template.mime}
-    if template.description:
-        shaped["description"] = template.description
-    return shaped | ({"annotations": {"audience": list(template.audience)}} if template.audience else {})
-
-
-def contents(given: Contents) -> Shape:
-    held: Shape = {"uri": given.uri, "mimeType": given.mime}
-    if isinstance(given.content, str):
-        held["text"] = well_formed(given.content)
-    else:
-        held["blob"] = base64.b64encode(given.content).decode()
-    return {"contents": [held]}
 
 
 def completion(found: Sequence[str]) -> Shape:

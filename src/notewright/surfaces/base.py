@@ -40,7 +40,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol
 
 from notewright.accounts.limits import MAX_NOTED
 from notewright.engine.indexing.large_notes import say_unread
@@ -49,6 +49,9 @@ from notewright.engine.workspace import CALL_SECONDS, Limits, ShownVersions, Wor
 from notewright.errors import Invalid, Problem
 from notewright.ledger.base import Actor
 from notewright.notes.path import NotePath
+
+if TYPE_CHECKING:
+    from notewright.surfaces.resources import NoteResources
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 RESOURCE_NOT_FOUND = -32002
@@ -333,60 +336,6 @@ class Prompt:
     description: str
     arguments: tuple[Argument, ...]
     render: Callable[[Call, Mapping[str, str]], str]
-    complete: Callable[[Call, str, str], Sequence[str]] | None = None  # (call, argument, begun) -> values
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """Something that can be read by its URI."""
-
-    uri: str
-    name: str
-    mime: str = "text/markdown"
-    size: int | None = None
-    modified: str | None = None  # RFC 3339
-    audience: tuple[Literal["user", "assistant"], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """What stands in a resource: text, or bytes that are not."""
-
-    uri: str
-    content: str | bytes
-    mime: str = "text/markdown"
-
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """A form of URI (RFC 6570) that names resources."""
-
-    uri: str
-    name: str
-    description: str = ""
-    mime: str = "text/markdown"
-    audience: tuple[Literal["user", "assistant"], ...] = ()
-
-
-class Resources(Protocol):
-    """The readable things of a surface. `surfaces.resources.NoteResources` does it for notes of any URI scheme."""
-
-    @property
-    def templates(self) -> tuple[Template, ...]: ...
-
-    def list(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]:
-        """One page and the cursor of the next; Invalid for a cursor that is not ours."""
-        ...
-
-    def read(self, call: Call, uri: str) -> Contents:
-        """NotFound where nothing is."""
-        ...
-
-    def complete(self, call: Call, template: str, argument: str, begun: str) -> Sequence[str]: ...
-
-    def uri(self, library: Library, workspace: Workspace, path: str) -> str:
-        """By which name a changed file is known to this client."""
-        ...
 
 
 Coerce = Callable[[Schema, Args], Args]
@@ -401,7 +350,7 @@ class Surface:
     tools: tuple[Tool, ...]
     style: Style
     prompts: tuple[Prompt, ...] = ()
-    resources: Resources | None = None
+    resources: "NoteResources | None" = None
     coerce: Coerce | None = (
         None  # loosens arguments before the check, as `lenient` does; never changes what it is given
     )

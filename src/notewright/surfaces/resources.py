@@ -1,4 +1,7 @@
-"""Files as MCP resources, for any surface: listed page by page, read and completed by path under one URI scheme."""
+"""Files as MCP resources, for any surface: listed page by page, read and completed by path under one URI scheme.
+
+What is given back are the protocol's own objects, which nobody between here and the wire looks into.
+"""
 
 import base64
 import binascii
@@ -6,7 +9,7 @@ import json
 import mimetypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 from notewright.engine.library import Library
@@ -16,7 +19,8 @@ from notewright.errors import Invalid, NotFound, TooLarge
 from notewright.index.base import Filed, Selection
 from notewright.notes.path import NotePath
 from notewright.surfaces.arguments import stamp
-from notewright.surfaces.base import Call, Contents, Resource, Template
+from notewright.surfaces.base import Call
+from notewright.surfaces.perform import well_formed
 
 PAGE = 100
 
@@ -34,10 +38,13 @@ class NoteResources:
     whole_library: bool = True
 
     @property
-    def templates(self) -> tuple[Template, ...]:
-        return (Template(self.base + "{path}", "Note", "A note, by its path", audience=self.audience),)
+    def template(self) -> dict[str, Any]:
+        """The form of the URIs (RFC 6570)."""
+        shaped = {"uriTemplate": self.base + "{path}", "name": "Note", "mimeType": "text/markdown"}
+        return shaped | {"description": "A note, by its path"} | self._annotations()
 
-    def list(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]:
+    def list(self, call: Call, cursor: str | None) -> tuple[Sequence[dict[str, Any]], str | None]:
+        """One page and the cursor of the next; Invalid for a cursor that is not ours."""
         number, offset = _place(cursor)
         workspaces = self._workspaces(call)
         if not workspaces[number:]:
@@ -49,18 +56,19 @@ class NoteResources:
             return found, _cursor(number, offset + PAGE)
         return found, _cursor(number + 1, 0) if workspaces[number + 1 :] else None
 
-    def read(self, call: Call, uri: str) -> Contents:
+    def read(self, call: Call, uri: str) -> dict[str, Any]:
+        """What stands in it, as text or else as bytes; NotFound where nothing is."""
         workspace, path = self._resolve(call, uri)
         data, mime = self.data(workspace, path), _mime(path)
         if mime == "text/markdown":
-            return Contents(uri, data.decode("utf-8", "replace").removeprefix("\ufeff"), mime)
+            return {"uri": uri, "mimeType": mime, "text": data.decode("utf-8", "replace").removeprefix("\ufeff")}
         try:
-            return Contents(uri, data.decode("utf-8"), mime)
+            return {"uri": uri, "mimeType": mime, "text": data.decode("utf-8")}
         except UnicodeDecodeError:
-            return Contents(uri, data, mime)
+            return {"uri": uri, "mimeType": mime, "blob": base64.b64encode(data).decode()}
 
-    def complete(self, call: Call, template: str, argument: str, begun: str) -> Sequence[str]:
-        if template != self.templates[0].uri or argument != "path":
+    def complete(self, call: Call, argument: str, begun: str) -> Sequence[str]:
+        if argument != "path":
             return []
         found: list[str] = []
         for workspace in self._workspaces(call):
@@ -92,6 +100,7 @@ class NoteResources:
         return data
 
     def uri(self, library: Library, workspace: Workspace, path: str) -> str:
+        """By which name a changed file is known to this client."""
         return self.base + quote(self._prefix(library, workspace) + path)
 
     def _workspaces(self, call: Call) -> tuple[Workspace, ...]:
@@ -101,10 +110,18 @@ class NoteResources:
         several = self.whole_library and len(library.workspaces()) > 1
         return f"{workspace.name}/" if several else ""
 
-    def _resource(self, library: Library, workspace: Workspace, entry: Filed) -> Resource:
-        uri, name = self.uri(library, workspace, entry.path), entry.path.rpartition("/")[2]
-        modified = stamp(entry.modified_ns / 1e9)
-        return Resource(uri, name, _mime(entry.path), entry.size, modified, self.audience)
+    def _resource(self, library: Library, workspace: Workspace, entry: Filed) -> dict[str, Any]:
+        return {
+            "uri": self.uri(library, workspace, entry.path),
+            "name": well_formed(entry.path.name),
+            "mimeType": _mime(entry.path),
+            "size": entry.size,
+            **self._annotations(lastModified=stamp(entry.modified_ns / 1e9)),
+        }
+
+    def _annotations(self, **more: str) -> dict[str, Any]:
+        noted = ({"audience": list(self.audience)} if self.audience else {}) | more
+        return {"annotations": noted} if noted else {}
 
     def _resolve(self, call: Call, uri: str) -> tuple[Workspace, str]:
         """The workspace and path a URI names; the path may be encoded or not."""
