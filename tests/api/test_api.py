@@ -16,7 +16,7 @@ from notewright import errors
 from notewright.api import operation as problems
 from notewright.api.routes import OPERATIONS
 from notewright.server.auth.authenticate import GuardedRoute
-from notewright.server.http_status import STATUS
+from notewright.surfaces.http_status import STATUS
 from notewright.surfaces.perform import as_problem
 
 HERE = "/api/v1/workspaces/main"

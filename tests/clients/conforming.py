@@ -73,7 +73,7 @@ def failing(call: Call, args: Args) -> Answer:
 
 def progressing(call: Call, args: Args) -> str:
     for done in (0, 50, 100):
-        call.progress(done, 100, f"Completed step {done} of 100")
+        call.report(done, 100, f"Completed step {done} of 100")
         time.sleep(0.12)  # reports that come quicker are left out
     return "done"
 

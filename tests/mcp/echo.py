@@ -118,7 +118,7 @@ def slow(call: Call, args: Args) -> str:
         if call.cancelled():
             print("slow was cancelled", file=sys.stderr, flush=True)
         call.stop_if_cancelled()
-        call.progress(step, steps, "sleeping")
+        call.report(step, steps, "sleeping")
         time.sleep(0.02)
     return "slept"
 

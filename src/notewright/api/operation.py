@@ -18,8 +18,8 @@ from notewright.api.request import ApiRequest, SiteContext, body_of, media_type,
 from notewright.api.schemas import Schema
 from notewright.errors import Forbidden, Invalid, Problem
 from notewright.server.auth.authenticate import SMALL, GuardedRoute, Narrow, Need, Visitor, visitor_of
-from notewright.server.http_status import STATUS
 from notewright.surfaces.base import BadArgument
+from notewright.surfaces.http_status import STATUS
 from notewright.surfaces.perform import as_problem
 
 Pieces = Iterator[bytes]

@@ -29,7 +29,7 @@ test calls `perform(surface, call, "read", {...})` and looks at the Answer.
   `call.session.once("context")`.
 - Call limits: `Surface.guard(call, tool)` runs before the arguments are looked at and raises Limited.
 - A dialect that takes "5" for 5: `coerce=lenient`. Notes as resources: `resources=NoteResources("note:///")`.
-- Long work calls `call.progress(done, total)` now and then and `call.stop_if_cancelled()` between steps.
+- Long work calls `call.report(done, total, words)` now and then and `call.stop_if_cancelled()` between steps.
 - A refusal that is a protocol error in the dialect is raised by the Style: `raise RpcError(INVALID_PARAMS, words)`.
   Over HTTP it may carry a status and headers (`call.transport` says which wire it is).
 """
@@ -40,7 +40,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from notewright.accounts.limits import MAX_NOTED
 from notewright.engine.indexing.large_notes import say_unread
@@ -107,10 +107,6 @@ def no_report(done: float, total: float | None, message: str | None) -> None:
     """For a client that did not ask."""
 
 
-def _not_counted(problem: Problem) -> None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call of a tool: on what, by whom, over which wire."""
@@ -121,7 +117,7 @@ class Call:
     transport: Transport = "stdio"
     cancelled: Callable[[], bool] = bool  # bool() is False: nobody can cancel
     report: Report = no_report
-    refused: Callable[[Problem], None] = _not_counted  # told why it will not happen, before the dialect says it
+    refused: Callable[[Problem], None] = lambda problem: None  # told why it will not happen, before the dialect says it
     _there: list[Sequence[Workspace]] = field(default_factory=list, init=False, repr=False, compare=False)
     used: dict[str, Workspace] = field(default_factory=dict, init=False, repr=False, compare=False)  # by id
 
@@ -162,10 +158,6 @@ class Call:
             self.used[workspace.id] = own
         return own
 
-    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the client how far it is, if it asked to know; cheap when it did not."""
-        self.report(done, total, message)
-
     def counting(self, what: str) -> Callable[[int], None]:
         """Progress by the number of things done: what it is called with adds up."""
         done = 0
@@ -173,7 +165,7 @@ class Call:
         def more(count: int) -> None:
             nonlocal done
             done += count
-            self.progress(done, None, f"{done} {what}")
+            self.report(done, None, f"{done} {what}")
 
         return more
 
@@ -245,7 +237,8 @@ def rate_limited(problem: Problem, words: str) -> RpcError:
     return RpcError(RATE_LIMITED, words, told, status=429, headers={"Retry-After": str(wait)})
 
 
-ArgumentFault = Literal["missing", "unknown", "type", "enum", "range", "length", "pattern", "surrogate", "shape"]
+# Of several mistakes in one call the one that stands first here is told.
+ArgumentFault = Literal["surrogate", "missing", "unknown", "type", "enum", "range", "length", "pattern", "shape"]
 
 
 class BadArgument(Invalid):
@@ -290,11 +283,7 @@ class Style(ABC):
         return self.problem(failed)
 
     def unknown_tool(self, name: str) -> Answer:
-        self.protocol_error(INVALID_PARAMS, f"Unknown tool: {name}")
-
-    @staticmethod
-    def protocol_error(code: int, message: str, data: Any = None) -> NoReturn:
-        raise RpcError(code, message, data)
+        raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
 
 
 def still(problem: Problem) -> str:
@@ -351,9 +340,7 @@ class Surface:
     style: Style
     prompts: tuple[Prompt, ...] = ()
     resources: "NoteResources | None" = None
-    coerce: Coerce | None = (
-        None  # loosens arguments before the check, as `lenient` does; never changes what it is given
-    )
+    coerce: Coerce | None = None  # loosens arguments before the check, as `lenient`; never changes what it is given
     finish: Callable[[Call, Answer], Answer] | None = None  # a last hand on every successful answer
     guard: Callable[[Call, str], None] | None = None  # before the arguments are looked at: call limits raise Limited
     counts: bool = False  # `guard` holds callers to limits of its own: the server need not

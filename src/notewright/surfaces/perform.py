@@ -3,7 +3,7 @@
 import functools
 import logging
 import re
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jsonschema_rs
 
@@ -126,17 +126,7 @@ def _validator(tool: Tool) -> jsonschema_rs.Draft202012Validator:
     return jsonschema_rs.Draft202012Validator(dict(tool.schema))
 
 
-_ORDER: tuple[ArgumentFault, ...] = (
-    "surrogate",
-    "missing",
-    "unknown",
-    "type",
-    "enum",
-    "range",
-    "length",
-    "pattern",
-    "shape",
-)
+_ORDER: tuple[ArgumentFault, ...] = get_args(ArgumentFault)
 _KINDS: dict[str, tuple[ArgumentFault, str]] = {
     "type": ("type", "must be {}"),
     "enum": ("enum", "must be one of {}"),

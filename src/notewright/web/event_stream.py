@@ -23,7 +23,7 @@ from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.errors import Problem
 from notewright.mcp.thread_pool import ThreadPool
-from notewright.server.http_status import STATUS
+from notewright.surfaces.http_status import STATUS
 from notewright.web.frame import HEADERS, render
 from notewright.web.pages.activity import ActivityRow, Filter
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from notewright.errors import Conflict, Limited, Problem, Unavailable
 from notewright.ledger.base import Actor
 from notewright.mcp.thread_pool import ThreadPool
-from notewright.server.http_status import STATUS
 from notewright.server.live import frames
 from notewright.server.live.awareness import Awareness
 from notewright.server.live.frames import AWARENESS, QUERY_AWARENESS, STEP1, STEP2, SYNC, SYNC_STATUS, UPDATE
 from notewright.server.live.outbox import GOING, TOO_SLOW, Outbox
+from notewright.surfaces.http_status import STATUS
 
 if TYPE_CHECKING:  # loads pycrdt
     from notewright.stores.live.document import Document

@@ -25,7 +25,6 @@ from notewright.mcp.thread_pool import ThreadPool
 from notewright.notes.path import NotePath
 from notewright.server.auth.authenticate import GuardedRoute, GuardedSocket, Refused, base_url, refusal
 from notewright.server.concurrency_limits import ConcurrencyLimits
-from notewright.server.http_status import STATUS
 from notewright.server.listen.uvicorn_server import MAX_FRAME_BYTES
 from notewright.server.live import tokens
 from notewright.server.live.callers import Caller, Callers
@@ -34,6 +33,7 @@ from notewright.server.live.documents import DocumentNames, no_such_document
 from notewright.server.live.forwarding import LiveHosts
 from notewright.server.request_body import json_object
 from notewright.stores.base import Stored
+from notewright.surfaces.http_status import STATUS
 
 PRIVATE = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
 DOWNLOAD = PRIVATE | {"Content-Disposition": "attachment", "Content-Security-Policy": "sandbox; default-src 'none'"}

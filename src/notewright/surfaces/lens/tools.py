@@ -18,6 +18,7 @@ from notewright.surfaces.base import (
     BadArgument,
     Call,
     FailedCall,
+    RpcError,
     Style,
     Surface,
     whole,
@@ -42,17 +43,15 @@ class Errors(Style):
         if problem.code in UNLOADABLE and named is not None and "change" not in problem.details:
             return Answer.error(f"Error: Document data not loaded: {named}")
         if isinstance(problem, Invalid):
-            self.protocol_error(
-                INVALID_PARAMS, f"Invalid {problem.details.get('what', 'arguments')}: {problem.message}"
-            )
+            raise RpcError(INVALID_PARAMS, f"Invalid {problem.details.get('what', 'arguments')}: {problem.message}")
         return Answer.error(f"{self.table[problem.code]}{problem}")
 
     def bad_arguments(self, failed: FailedCall) -> Answer:
         fault = failed.problem
         assert isinstance(fault, BadArgument)
         if fault.fault == "missing":
-            self.protocol_error(INVALID_PARAMS, f"Missing required parameter: {fault.argument}")
-        self.protocol_error(INVALID_PARAMS, f"Invalid parameter: {fault.message}")
+            raise RpcError(INVALID_PARAMS, f"Missing required parameter: {fault.argument}")
+        raise RpcError(INVALID_PARAMS, f"Invalid parameter: {fault.message}")
 
 
 def _document(call: Call, named: str) -> tuple[Workspace, NotePath]:

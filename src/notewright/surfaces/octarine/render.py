@@ -12,7 +12,7 @@ from notewright.engine.find.grep import TextMatch
 from notewright.errors import Problem
 from notewright.stores.base import Entry
 from notewright.surfaces.arguments import stamp
-from notewright.surfaces.base import INVALID_PARAMS, Answer, Args, BadArgument, FailedCall, Style
+from notewright.surfaces.base import INVALID_PARAMS, Answer, Args, BadArgument, FailedCall, RpcError, Style
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Envelope(Style):
             limits = {"limit": told["limit"], "window": told["window"], "retryAfter": told["retry_after"]}
             return self._refuse(failed, "RATE_LIMIT_EXCEEDED", limits)
         if problem.code == "invalid" and problem.details.get("what") not in CODES:
-            self.protocol_error(INVALID_PARAMS, f"Invalid params: {problem.message}")
+            raise RpcError(INVALID_PARAMS, f"Invalid params: {problem.message}")
         code, reason = self._judge(problem, failed.tool)
         if "change" in problem.details:  # the agent must know before it tries again
             reason = f"{reason}: change {problem.details['change']} may have happened all the same"
@@ -94,7 +94,7 @@ class Envelope(Style):
         if fault.argument == "directory" and fault.fault == "surrogate":
             code = "INVALID_NOTE_PATH"
         if code is None:
-            self.protocol_error(INVALID_PARAMS, f"Invalid params: {fault.message}")
+            raise RpcError(INVALID_PARAMS, f"Invalid params: {fault.message}")
         return self._refuse(failed, code, _details(failed.args, fault.message))
 
     def _judge(self, problem: Problem, tool: str) -> tuple[str, str]:

@@ -32,6 +32,7 @@ from notewright.surfaces.base import (
     Surface,
     rate_limited,
 )
+from notewright.surfaces.http_status import STATUS
 from notewright.surfaces.resources import NoteResources
 from notewright.surfaces.schema import CHANGES, LOOKS, field, flag, takes, text, tool
 from notewright.surfaces.second_brain.prompts import INSTRUCTIONS, PROMPTS
@@ -49,24 +50,7 @@ WARN_AT = 0.8
 class Numbered(Style):
     """`Error {code}: {message}` with the number in `_meta`; too many calls are HTTP's 429 where there is HTTP."""
 
-    table: ClassVar[dict[str, int]] = {
-        "not_found": 404,
-        "ambiguous": 400,
-        "exists": 409,
-        "conflict": 409,
-        "invalid": 400,
-        "not_text": 400,
-        "too_large": 413,
-        "read_only": 403,
-        "forbidden": 403,
-        "quota": 507,
-        "no_space": 507,
-        "busy": 503,
-        "indexing": 503,
-        "limited": 429,
-        "unavailable": 500,
-        "internal": 500,
-    }
+    table: ClassVar[dict[str, int]] = STATUS | {"ambiguous": 400, "not_text": 400, "unavailable": 500}
 
     def problem(self, failed: FailedCall) -> Answer:
         problem = failed.problem

@@ -11,7 +11,7 @@ from notewright.config.settings import SURFACES, surface_name
 from notewright.engine.library import new_token
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, Unavailable
-from notewright.server.http_status import STATUS
+from notewright.surfaces.http_status import STATUS
 from notewright.web.addresses import at, workspace_url
 from notewright.web.frame import PAGE, PageRequest
 

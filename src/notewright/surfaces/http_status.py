@@ -1,4 +1,4 @@
-"""Which HTTP status each error code has, for the API and the page alike."""
+"""Which HTTP status each error code has, for the API, the page and the dialects that number their errors."""
 
 STATUS = {
     "not_found": 404,
