@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import getpass
 import importlib
 import logging
 import os
@@ -20,7 +19,7 @@ from urllib.parse import urlsplit
 from notewright.accounts.base import Accounts
 from notewright.accounts.limits import MemoryRateLimits, RateLimits
 from notewright.app.open_workspaces import OpenWorkspaces
-from notewright.app.opening import open_registry, places_beside, refuse_unreachable
+from notewright.app.opening import open_registry, places_beside, refuse_unreachable, user
 from notewright.config.load import Config, count_in
 from notewright.config.settings import SURFACES
 from notewright.engine.library import LateLibrary, Library
@@ -133,11 +132,7 @@ def refuse_strangers(config: Config, registry: Accounts) -> None:
     opens = f"{beyond} would open your notes to everyone who can reach this machine"
     if _is_this_machine(config["http.host"]) and config["http.host"] not in LOOPBACK:
         opens = f"{beyond} is not {', '.join(LOOPBACK[:-1])} or {LOOPBACK[-1]}, where no access token is needed"
-    raise Invalid(
-        opens,
-        hint=f"make an access token first: notewright token add NAME{state}",
-        what="http",
-    )
+    raise Invalid(opens, hint=f"make an access token first: notewright token add NAME{state}", what="http")
 
 
 def _is_this_machine(host: str) -> bool:
@@ -263,11 +258,3 @@ def listening(host: str, port: int) -> socket.socket:
         words = f"port {port} of {host} cannot be had: {(error.strerror or str(error)).lower()}"
         raise Unavailable(words, hint="choose another, as in --http 8485") from None
     return door
-
-
-def user() -> str:
-    """Whose process this is, for the history."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container without a name for its user
-        return ""

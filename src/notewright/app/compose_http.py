@@ -27,10 +27,9 @@ from notewright.app.compose import (
     log_to_stderr,
     refuse_mistakes,
     surface_named,
-    user,
 )
 from notewright.app.open_workspaces import OpenWorkspaces
-from notewright.app.opening import open_backups, open_registry
+from notewright.app.opening import open_backups, open_registry, user
 from notewright.config.load import Config
 from notewright.config.locations import is_bucket
 from notewright.config.settings import SURFACES

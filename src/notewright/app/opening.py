@@ -113,11 +113,7 @@ def _snapshot(store: Store, index: Index, asked: WorkspaceConfig, *, writes: boo
 
 def open_store(asked: WorkspaceConfig, config: Config, *, serving: bool = False) -> Store:
     """Where the notes of a workspace are; a Problem that says what to install or set where they cannot be served."""
-    return _OPENERS["bucket" if is_bucket(asked.location) else "folder"](asked, config, serving)
-
-
-def _open_folder(asked: WorkspaceConfig, config: Config, serving: bool) -> Store:
-    return FolderStore(Path(asked.location))
+    return _open_bucket(asked, config, serving) if is_bucket(asked.location) else FolderStore(Path(asked.location))
 
 
 def _with_documents(asked: WorkspaceConfig, config: Config, folder: Store) -> tuple[Store, LiveDocuments]:
@@ -199,12 +195,6 @@ def _machine_id(state: Path) -> str:
             os.link(beside, place)
         beside.unlink()
     return place.read_text()
-
-
-_OPENERS: dict[str, Callable[[WorkspaceConfig, Config, bool], Store]] = {
-    "folder": _open_folder,
-    "bucket": _open_bucket,
-}
 
 
 def rules_of(asked: WorkspaceConfig) -> dict[str, Any]:
@@ -299,8 +289,15 @@ def as_owned(config: Config, *, added: bool = True) -> Config:
         return config
     from notewright.engine.library import effective_workspaces
 
-    registry = open_registry(config)
-    try:
+    with contextlib.closing(open_registry(config)) as registry:
         return replace(config, workspaces=effective_workspaces(config, registry, added=added))
-    finally:
-        registry.close()
+
+
+def user() -> str:
+    """Whose process this is, for the history."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container without a name for its user
+        return ""

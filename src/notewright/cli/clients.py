@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from notewright.cli import _jsonc
+from notewright.cli import _jsonc, printing
 from notewright.cli.arguments import configured
 from notewright.config.clients import CLIENTS, ClientEntry, toml_table
 from notewright.config.load import UserFolders, user_folders
@@ -29,30 +29,17 @@ def client(args: argparse.Namespace) -> int:
     user = user_folders()
     chosen = CLIENTS[args.client]
     file, entry = chosen.file(user), chosen.started(_command(args, _locations(args, user)))
+    told = {"client": args.client, "file": str(file)}
     if not args.write:
-        _print(args, file, chosen.text(args.name, entry))
+        text = chosen.text(args.name, entry)
+        belongs = f"This belongs into {file}; --write puts it there"
+        printing.show(args, told | {"text": text, "written": False}, [text], belongs)
         return 0
     backup = put(file, chosen.key, args.name, entry)
-    _say_written(args, file, backup)
-    return 0
-
-
-def _print(args: argparse.Namespace, file: Path, text: str) -> None:
-    if args.json:
-        print(_json({"client": args.client, "file": str(file), "text": text, "written": False}))
-        return
-    print(text)
-    sys.stdout.flush()
-    print(f"This belongs into {file}; --write puts it there", file=sys.stderr)
-
-
-def _say_written(args: argparse.Namespace, file: Path, backup: Path | None) -> None:
     kept = str(backup) if backup else None
-    if args.json:
-        print(_json({"client": args.client, "file": str(file), "written": True, "backup": kept}))
-        return
-    print(f"{args.name} is in {file}" + (f"; as it was before: {kept}" if kept else ""))
-    print("Start the client again to have it", file=sys.stderr)
+    line = f"{args.name} is in {file}" + (f"; as it was before: {kept}" if kept else "")
+    printing.show(args, told | {"written": True, "backup": kept}, [line], "Start the client again to have it")
+    return 0
 
 
 # ---- what the client is to start ----------------------------------------------------------------------
@@ -159,10 +146,6 @@ def _with_json(file: Path, old: str, key: str, name: str, entry: ClientEntry) ->
         return old[: len(old) - len(text)] + _jsonc.put(text, key, name, entry)
     except (ValueError, RecursionError) as error:
         raise Invalid(f"{file} is not JSON that we can add to ({error})", hint=by_hand, what="client") from None
-
-
-def _json(document: dict[str, Any]) -> str:
-    return json.dumps(document, ensure_ascii=False, indent=2)
 
 
 def _with_toml(old: str, name: str, entry: ClientEntry) -> str:

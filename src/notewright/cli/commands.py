@@ -160,7 +160,7 @@ def open_chosen(
     try:
         if indexed and not isinstance(ws.follower, UnchangedIndex):
             _until_ready(ws)
-        yield ws if reads else ws.by(Actor(_user(), "notewright", "cli", args.command))
+        yield ws if reads else ws.by(Actor(opening.user(), "notewright", "cli", args.command))
     finally:
         opening.close_workspace(ws)
 
@@ -187,15 +187,6 @@ def _until_ready(ws: Workspace) -> None:
                 if time.monotonic() > until:
                     raise
                 report(still.details.get("done") or 0, still.details.get("total"))
-
-
-def _user() -> str:
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container without a name for its user
-        return ""
 
 
 def _since(ws: Workspace, args: argparse.Namespace) -> float | None:

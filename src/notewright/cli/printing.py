@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -155,50 +156,34 @@ def _leads(link: ResolvedLink) -> str:
 
 
 def moved(move: Moved, args: argparse.Namespace) -> None:
-    document = {
-        "old": move.old,
-        "new": move.new,
-        "dry_run": args.dry_run,
-        "links": move.links,
-        "files": [{"path": path, "links": count} for path, count in move.files],
-        "change": move.change_id,
-    }
-    verb = "would become" if args.dry_run else "is now"
-    lines = [f"{move.old} {verb} {move.new}"]
-    lines += [f"{path}: {amount(count, 'link')}" for path, count in move.files]
-    followed = "would follow" if args.dry_run else "followed"
-    summary = f"{amount(move.links, 'link')} in {amount(len(move.files), 'note')} {followed}"
-    show(args, document, lines, _undo_hint(summary, move.change_id))
+    _renamed(move, (move.old, move.new), "link", args)
 
 
 def retagged(done: RenamedInside, args: argparse.Namespace) -> None:
     old, new = (f"#{tag.strip().removeprefix('#')}" for tag in (args.old, args.new))
-    renamed = "would be renamed" if args.dry_run else "renamed"
-    summary = f"{amount(done.count, 'tag')} in {amount(len(done.files), 'note')} {renamed}"
-    _relabelled(done, (old, new), "tag", summary, args)
+    _renamed(done, (old, new), "tag", args)
 
 
 def headed(path: str, done: RenamedInside, args: argparse.Namespace) -> None:
-    followed = "would follow" if args.dry_run else "followed"
-    linking = sum(count > 0 for _, count in done.files)
-    summary = f"{amount(done.count, 'link')} in {amount(linking, 'note')} {followed}"
-    _relabelled(done, (f"{path}#{args.old}", f"{path}#{args.new}"), "link", summary, args)
+    _renamed(done, (f"{path}#{args.old}", f"{path}#{args.new}"), "link", args)
 
 
-def _relabelled(
-    done: RenamedInside, names: tuple[str, str], thing: str, summary: str, args: argparse.Namespace
-) -> None:
+def _renamed(done: Moved | RenamedInside, names: tuple[str, str], thing: str, args: argparse.Namespace) -> None:
+    """`thing` is what was counted in each file: links follow, tags are renamed themselves."""
     files = [(path, count) for path, count in done.files if count]
+    total = sum(count for _, count in files)
     document = {
         "old": names[0],
         "new": names[1],
         "dry_run": args.dry_run,
-        f"{thing}s": done.count,
+        f"{thing}s": total,
         "files": [{"path": path, f"{thing}s": count} for path, count in files],
         "change": done.change_id,
     }
     lines = [f"{names[0]} {'would become' if args.dry_run else 'is now'} {names[1]}"]
     lines += [f"{path}: {amount(count, thing)}" for path, count in files]
+    verbs = {"link": ("followed", "would follow"), "tag": ("renamed", "would be renamed")}[thing]
+    summary = f"{amount(total, thing)} in {amount(len(files), 'note')} {verbs[args.dry_run]}"
     show(args, document, lines, _undo_hint(summary, done.change_id))
 
 
@@ -270,10 +255,7 @@ def undone(undo: Undone, args: argparse.Namespace) -> None:
 
 
 def findings(found: list[Finding], args: argparse.Namespace) -> None:
-    document = {
-        "total": len(found),
-        "findings": [{"kind": one.kind, "path": one.path, "line": one.line, "message": one.message} for one in found],
-    }
+    document = {"total": len(found), "findings": [asdict(one) for one in found]}
     lines = [f"{one.path}{f':{one.line}' if one.line else ''}: {one.message}" for one in found]
     show(args, document, lines, amount(len(found), "finding") if found else "Nothing is wrong")
 

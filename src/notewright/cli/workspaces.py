@@ -28,7 +28,6 @@ from notewright.engine import library
 from notewright.engine.transfer.move_workspace import JOURNAL, MoveJournal, MoveResult, move_files, what_would_move
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound
-from notewright.stores.base import Store
 
 
 def workspace(args: argparse.Namespace) -> None:
@@ -196,6 +195,7 @@ def _move(args: argparse.Namespace, ws: Workspace, old: WorkspaceConfig, new: Wo
     history: list[int | None] = []
     switched: list[bool] = []
     store = opening.open_store(new, config)
+    place = Path(config.state) / store.identity / JOURNAL
 
     def finish() -> None:
         history.append(opening.carry_history(ws, store, config))
@@ -203,17 +203,10 @@ def _move(args: argparse.Namespace, ws: Workspace, old: WorkspaceConfig, new: Wo
         with closing(opening.open_registry(config)) as registry:
             switched.append(library.relocate(configured(args), registry, old, new.location, told))
 
-    try:
-        with closing(_journal(store, old, config)) as journal, printing.progress("Moving") as report:
-            done = move_files(ws.store, store, journal, report=report, finish=finish)
-    finally:
-        store.close()
+    with closing(store), closing(MoveJournal(place, old.location)) as journal, printing.progress("Moving") as report:
+        done = move_files(ws.store, store, journal, report=report, finish=finish)
     _print_moved(args, done, old, new, history=history[0] if history else None, switched=any(switched))
     return 1 if done.failed or any(one.reason == "unreadable" for one in done.left_out) else 0
-
-
-def _journal(store: Store, old: WorkspaceConfig, config: Config) -> MoveJournal:
-    return MoveJournal(Path(config.state) / store.identity / JOURNAL, old.location)
 
 
 def _print_moved(
