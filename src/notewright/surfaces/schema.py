@@ -22,14 +22,16 @@ def tool(
     return Tool(name, " ".join(said.split()), schema, run, annotations or {}, by_index)
 
 
-def takes(*required: str, **properties: Any) -> dict[str, Any]:
-    """The schema of an object of arguments."""
-    return {"type": "object", "properties": properties, "required": list(required)}
+def takes(**properties: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an object of arguments; each says of itself whether it is `required`."""
+    required = [name for name, one in properties.items() if one.get("required")]
+    plain = {name: {key: one[key] for key in one if key != "required"} for name, one in properties.items()}
+    return {"type": "object", "properties": plain, "required": required}
 
 
-def takes_only(*required: str, **properties: Any) -> dict[str, Any]:
+def takes_only(**properties: dict[str, Any]) -> dict[str, Any]:
     """The same, where unknown arguments are refused."""
-    return takes(*required, **properties) | {"additionalProperties": False}
+    return takes(**properties) | {"additionalProperties": False}
 
 
 def field(kind: str | list[str], about: str = "", **more: Any) -> dict[str, Any]:

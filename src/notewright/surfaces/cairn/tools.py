@@ -31,7 +31,7 @@ from notewright.surfaces.arguments import stamp
 from notewright.surfaces.base import Answer, Args, Call, Surface
 from notewright.surfaces.cairn import render as words
 from notewright.surfaces.resources import NoteResources
-from notewright.surfaces.schema import CHANGES, LOOKS, flag, text, texts, tool, whole
+from notewright.surfaces.schema import CHANGES, LOOKS, flag, takes, text, texts, tool, whole
 
 RULE = HeadingRule.EXACT_THEN_FOLDED
 DEEPEST = 10
@@ -224,42 +224,37 @@ def _kind(card: NoteSummary) -> str:
 # ---- the surface --------------------------------------------------------------------------------------
 
 
-def _shape(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
-    head: dict[str, Any] = {"type": "object"}
-    return head | ({"required": list(required)} if required else {}) | {"properties": properties}
+def _shape(**properties: dict[str, Any]) -> dict[str, Any]:
+    """As `takes`, but in this dialect's order, and nothing said where nothing is required."""
+    made = takes(**properties)
+    required = {"required": made["required"]} if made["required"] else {}
+    return {"type": "object"} | required | {"properties": made["properties"]}
 
 
-def _one_of(about: str, *words: str) -> dict[str, Any]:
-    return text(about, enum=list(words))
-
-
-PATH = text("Note path without .md, such as entities/person/jamie")
+PATH = text("Note path without .md, such as entities/person/jamie", required=True)
 SECTION = text("Heading text without #, such as Meetings; the first such heading at any level")
 LIMIT = whole("Most results on a page. Default 20")
 CURSOR = text("cursor of the answer before, for the next page")
 
 READ = _shape(
-    ("path",),
     path=PATH,
     section=SECTION,
     metadata_only=flag("Leave the body out and show the line of each backlink. Default false"),
 )
 WRITE = _shape(
-    ("path", "content"),
     path=PATH,
-    content=text("The whole note in Markdown, YAML frontmatter allowed"),
+    content=text("The whole note in Markdown, YAML frontmatter allowed", required=True),
     tags=texts("Tags, added to those in the frontmatter"),
     aliases=texts("Other names that links may use for this note"),
 )
 PATCH = _shape(
-    ("path", "op", "content"),
     path=PATH,
-    op=_one_of("What to do", "append", "prepend", "replace", "append_section", "prepend_section"),
-    content=text("What to put in"),
+    op=text("What to do", enum=["append", "prepend", "replace", "append_section", "prepend_section"], required=True),
+    content=text("What to put in", required=True),
     section=SECTION,
     find=text("For replace: text that is in the note exactly once"),
 )
-DELETE = _shape(("path",), path=PATH)
+DELETE = _shape(path=PATH)
 SEARCH = _shape(
     query=text("Words that all must begin words of the note"),
     tags=texts("Tags that it all must have"),
@@ -270,16 +265,16 @@ SEARCH = _shape(
     cursor=CURSOR,
 )
 LINKS = _shape(
-    ("path",),
     path=PATH,
     depth=whole("How many links away. Default 1"),
-    direction=_one_of("Default both", "in", "out", "both"),
+    direction=text("Default both", enum=["in", "out", "both"]),
 )
 DAILY = _shape(
-    ("op",),
     date=text("YYYY-MM-DD. Default today in the workspace's timezone"),
-    op=_one_of(
-        "read shows the whole note; the others add content to it", "read", "append", "append_section", "prepend_section"
+    op=text(
+        "read shows the whole note; the others add content to it",
+        enum=["read", "append", "append_section", "prepend_section"],
+        required=True,
     ),
     content=text("What to add"),
     section=SECTION,
@@ -287,7 +282,7 @@ DAILY = _shape(
 LIST = _shape(
     path_prefix=text("Where to look. Default everywhere"),
     recursive=flag("Also what is in sub-folders. Default false"),
-    sort=_one_of("Default modified, latest first", "modified", "created", "alpha"),
+    sort=text("Default modified, latest first", enum=["modified", "created", "alpha"]),
     limit=LIMIT,
     cursor=CURSOR,
 )

@@ -131,31 +131,21 @@ def _listed(paths: list[NotePath]) -> list[str]:
     return [f"- {path}" for path in paths] or ["- (none)"]
 
 
-FILE_PATH = text("Folder/Name.md")
+FILE_PATH = text("Folder/Name.md", required=True)
+READ = takes_only(
+    file_path=FILE_PATH,
+    offset=field("number", "First line, from 1"),
+    limit=field("number", "How many lines"),
+)
+GLOB = takes_only(pattern=text("Such as **/*.md", required=True), path=text("Folder to look in; default all"))
 SURFACE = Surface(
     "lens",
     "Shared documents. A path is the folder's name, then the document: `Lens/Cell Theory.md`. glob finds documents by "
     "name, read shows one with line numbers, get_links shows what links to it and what it links to.",
     (
-        tool(
-            "read",
-            read,
-            takes_only(
-                "file_path",
-                file_path=FILE_PATH,
-                offset=field("number", "First line, from 1"),
-                limit=field("number", "How many lines"),
-            ),
-            LOOKS,
-            by_index=False,
-        ),
-        tool(
-            "glob",
-            glob,
-            takes_only("pattern", pattern=text("Such as **/*.md"), path=text("Folder to look in; default all")),
-            LOOKS,
-        ),
-        tool("get_links", get_links, takes_only("file_path", file_path=FILE_PATH), LOOKS),
+        tool("read", read, READ, LOOKS, by_index=False),
+        tool("glob", glob, GLOB, LOOKS),
+        tool("get_links", get_links, takes_only(file_path=FILE_PATH), LOOKS),
     ),
     Errors(),
     resources=NoteResources("note:///"),

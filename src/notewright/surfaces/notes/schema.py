@@ -14,7 +14,7 @@ def _flag(about: str = "") -> dict[str, Any]:
 
 
 MOST_LINES = 500  # of one grep
-PATH = text("Path (.md optional), name or alias of a note")
+PATH = text("Path (.md optional), name or alias of a note", required=True)
 FOLDER = text("Only below this folder")
 SINCE = text("YYYY-MM-DD or RFC 3339, inclusive")
 CURSOR = text("From the last line of the answer before")
@@ -22,8 +22,7 @@ DRY_RUN = _flag("Only show what would happen")
 VERSION = text("The version you read")
 
 SEARCH = takes_only(
-    "query",
-    query=text('A question or words. Conditions: "phrase", -word, tag:x, path:x, [key:value]'),
+    query=text('A question or words. Conditions: "phrase", -word, tag:x, path:x, [key:value]', required=True),
     folder=FOLDER,
     tags=texts("All of these, children included"),
     since=text("Modified since: YYYY-MM-DD or RFC 3339"),
@@ -31,8 +30,7 @@ SEARCH = takes_only(
     cursor=CURSOR,
 )
 GREP = takes_only(
-    "pattern",
-    pattern=text("Regular expression (RE2)"),
+    pattern=text("Regular expression (RE2)", required=True),
     folder=FOLDER,
     glob=text("Only paths like this, e.g. **/2026-*.md"),
     ignore_case=flag(default=True),
@@ -40,7 +38,6 @@ GREP = takes_only(
     limit=_count(50, MOST_LINES),
 )
 READ = takes_only(
-    "path",
     path=PATH,
     section=text("Heading, chain `A > B`, or ^block"),
     lines=text('"10-40" or "40-"'),
@@ -55,22 +52,20 @@ LIST = takes_only(
     cursor=CURSOR,
 )
 LINKS = takes_only(
-    "path",
-    path=text("Note; or a folder with its slash (/ is all): its broken links and the notes nothing links to"),
+    path=text(
+        "Note; or a folder with its slash (/ is all): its broken links and the notes nothing links to", required=True
+    ),
     direction=text(enum=["both", "in", "out"], default="both"),
     depth=_count(1, 10),
     mentions=_flag("Also notes that name it without a link"),
 )
 CONTEXT = takes_only(
-    "about",
-    about=text("A question, or the path of a note"),
+    about=text("A question, or the path of a note", required=True),
     budget=whole("Tokens", default=4000, minimum=100, maximum=50_000),
 )
 WRITE = takes_only(
-    "path",
-    "content",
-    path=text("Where; .md is added"),
-    content=text(),
+    path=text("Where; .md is added", required=True),
+    content=text(required=True),
     version=text("Required to overwrite: the version you read"),
 )
 _EDIT = {
@@ -95,14 +90,11 @@ EDIT_FORMS = (
     '{before|after: line, insert}, as in {"replace": "old words", "with": "new words"}'
 )
 EDIT = takes_only(
-    "path",
-    "edits",
     path=PATH,
-    edits={"type": "array", "minItems": 1, "maxItems": 50, "items": _EDIT},
+    edits=field("array", minItems=1, maxItems=50, items=_EDIT, required=True),
     version=VERSION,
 )
 PROPERTIES = takes_only(
-    "path",
     path=PATH,
     set=field("object", "key: value; null empties it"),
     remove=texts("Keys"),
@@ -110,15 +102,11 @@ PROPERTIES = takes_only(
     remove_tags=texts(),
 )
 MOVE = takes_only(
-    "from",
-    "to",
-    **{
-        "from": text("Note, attachment, folder, #tag or Note#Heading"),
-        "to": text("New path; ending in / moves into that folder. New #tag, or new text of the heading"),
-        "dry_run": DRY_RUN,
-    },
+    **{"from": text("Note, attachment, folder, #tag or Note#Heading", required=True)},
+    to=text("New path; ending in / moves into that folder. New #tag, or new text of the heading", required=True),
+    dry_run=DRY_RUN,
 )
-DELETE = takes_only("path", path=PATH, dry_run=DRY_RUN)
+DELETE = takes_only(path=PATH, dry_run=DRY_RUN)
 DAILY = takes_only(
     date={**text("YYYY-MM-DD"), "default": "today"},
     append=text("Text to add; without it the note is read"),

@@ -242,16 +242,13 @@ def _one_of(*values: str) -> dict[str, Any]:
     return {"type": "string", "enum": list(values), "default": values[0]}
 
 
-WORKSPACE = text("Name of the workspace")
-NOTE_PATH = text("Path from the workspace's root, extension included")
-READ = takes("workspace", "note_path", workspace=WORKSPACE, note_path=NOTE_PATH)
+WORKSPACE = text("Name of the workspace", required=True)
+NOTE_PATH = text("Path from the workspace's root, extension included", required=True)
+READ = takes(workspace=WORKSPACE, note_path=NOTE_PATH)
 WRITE = takes(
-    "workspace",
-    "note_path",
-    "content",
     workspace=WORKSPACE,
     note_path=NOTE_PATH,
-    content=text("The whole note"),
+    content=text("The whole note", required=True),
     create_dirs=flag("Make missing folders", default=True),
     overwrite=flag("Replace a note that is there; its old text is kept in .backups", default=True),
     atomic=flag("Every write is atomic", default=True),
@@ -260,8 +257,7 @@ WRITE = takes(
 
 def _search_schema(settings: Octarine) -> dict[str, Any]:
     return takes(
-        "query",
-        query=text("Text to find; empty lists all notes"),
+        query=text("Text to find; empty lists all notes", required=True),
         workspace=field(["string", "null"], "Only there; default all", default=None),
         case_sensitive=flag("Mind upper and lower case", default=settings.case_sensitive),
         whole_word=flag("Whole words only", default=False),
@@ -275,7 +271,6 @@ def _search_schema(settings: Octarine) -> dict[str, Any]:
 
 def _list_schema(settings: Octarine) -> dict[str, Any]:
     return takes(
-        "workspace",
         workspace=WORKSPACE,
         directory=text("Folder to list; default the root", default=""),
         recursive=flag("With all sub-folders", default=False),

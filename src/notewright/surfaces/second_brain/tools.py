@@ -278,26 +278,25 @@ def _array(rows: list[dict[str, Any]], total: int, late: bool = False) -> Answer
 
 
 NUMBER = {"type": "number"}
-PATH = text("Path from the root, extension included")
+PATH = text("Path from the root, extension included", required=True)
 READ = takes(
-    "path",
     path=PATH,
     range=field("array", "First and last line, from 1", items=NUMBER, minItems=2, maxItems=2),
     max_bytes=field("number", "Read no more than this"),
 )
-WRITE = takes("path", "content", path=PATH, content=text("The whole file, at most 1 MB"))
+WRITE = takes(path=PATH, content=text("The whole file, at most 1 MB", required=True))
 EDIT = takes(
-    "path",
     path=PATH,
     old_str=text("Text to replace; must be there exactly once"),
     new_str=text("What to put there; empty removes it"),
     new_path=text("Move the file here"),
     delete=flag("Remove the file; the rest is ignored"),
 )
-GLOB = takes("pattern", pattern=text("Such as projects/**/*.md"), max_results=field("number", "Default 100, most 1000"))
+GLOB = takes(
+    pattern=text("Such as projects/**/*.md", required=True), max_results=field("number", "Default 100, most 1000")
+)
 GREP = takes(
-    "pattern",
-    pattern=text("Regular expression; begin with (?-i) to mind case"),
+    pattern=text("Regular expression; begin with (?-i) to mind case", required=True),
     path=text("File, folder or glob to look in"),
     max_matches=field("number", "Default 50, most 1000"),
     context_lines=field("number", "Lines before and after"),
