@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlsplit
 
 from notewright.accounts.base import Accounts
@@ -31,7 +31,6 @@ from notewright.mcp.stdio.writer import LineWriter
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.listen import supervisor, tls
 from notewright.server.ops import logs
-from notewright.server.ops.audit_log import AuditLog, audit_file
 from notewright.surfaces.base import Session, Surface, together
 
 if TYPE_CHECKING:
@@ -161,11 +160,6 @@ def log_to_stderr(config: Config) -> None:
     logging.getLogger("notewright").setLevel(asked)
     if config.octarine.log_level:
         logging.getLogger("notewright.surfaces.octarine").setLevel(_level(config.octarine.log_level))
-
-
-def tell_audit(config: Config, action: str, **facts: Any) -> None:
-    """Something the owner did by command, into the audit log of the servers that use this state."""
-    AuditLog(audit_file(config["audit_log"], config.state)).admin(action, user=user(), **facts)
 
 
 def _level(name: str) -> int:

@@ -55,7 +55,7 @@ from notewright.server.ops.operations import Operations
 from notewright.server.sessions import Sessions
 from notewright.surfaces.base import Surface
 from notewright.web import routes as page
-from notewright.web.event_stream import ActivityFeed as ActivityFeed
+from notewright.web.event_stream import ActivityFeed
 
 if TYPE_CHECKING:
     from notewright.server.auth.oauth import Issuer

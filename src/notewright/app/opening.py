@@ -293,6 +293,13 @@ def as_owned(config: Config, *, added: bool = True) -> Config:
         return replace(config, workspaces=effective_workspaces(config, registry, added=added))
 
 
+def tell_audit(config: Config, action: str, **facts: Any) -> None:
+    """Something the owner did by command, into the audit log of the servers that use this state."""
+    from notewright.server.ops.audit_log import AuditLog, audit_file
+
+    AuditLog(audit_file(config["audit_log"], config.state)).admin(action, user=user(), **facts)
+
+
 def user() -> str:
     """Whose process this is, for the history."""
     import getpass

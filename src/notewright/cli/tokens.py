@@ -39,7 +39,7 @@ def _add(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
         )
         expires = None if args.expires is None else moment(args.expires, UTC, now, "expires")
     secret = new_token(registry, args.name, grant, now=now, expires=expires)
-    _tell(config, "token_added", args.name)
+    opening.tell_audit(config, "token_added", token=args.name)
     kept = next(one for one in registry.tokens() if one.digest == digest_of(secret))
     told = f"{args.name}: {rights(kept)}\nThis is shown once: only its hash is kept. Clients send it as\n"
     printing.show(args, _document(kept, now) | {"token": secret}, [secret], told + "  Authorization: Bearer …")
@@ -57,14 +57,8 @@ def _revoke(args: argparse.Namespace, config: Config, registry: Accounts) -> Non
         names = ", ".join(one.name for one in registry.tokens() if one.good(time.time()))
         hint = f"there is {names}" if names else "there is none"
         raise NotFound(f"there is no token {args.name!r} to revoke", hint=hint, what="token")
-    _tell(config, "token_revoked", args.name)
+    opening.tell_audit(config, "token_revoked", token=args.name)
     printing.show(args, {"revoked": args.name}, [f"{args.name} is revoked. Running servers refuse it from now on."])
-
-
-def _tell(config: Config, action: str, name: str) -> None:
-    from notewright.app import compose
-
-    compose.tell_audit(config, action, token=name)
 
 
 def rights(one: Token) -> str:

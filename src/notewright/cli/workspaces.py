@@ -88,9 +88,7 @@ def _remove(args: argparse.Namespace, config: Config, registry: Accounts) -> Non
 
 
 def _tell(config: Config, action: str, one: WorkspaceConfig, settings: Iterable[str] = ()) -> None:
-    from notewright.app import compose
-
-    compose.tell_audit(config, action, workspace=one.id, settings=sorted(settings))
+    opening.tell_audit(config, action, workspace=one.id, settings=sorted(settings))
 
 
 _VERBS = {"add": _add, "list": _list, "rename": _rename, "set": _set, "remove": _remove}

@@ -38,8 +38,6 @@ T = TypeVar("T")
 Context = ServerRequestContext[Any, Any]
 
 COMPLETE = {"resultType": "complete"}  # asked for by the 2026 era; the SDK leaves it out of the 2025 era's answers
-
-
 Callers = Callable[[Context], ClientConnection]
 
 
@@ -101,6 +99,7 @@ class _Handlers:
         self._prompts = {prompt.name: (surface.name, prompt) for surface in surfaces for prompt in surface.prompts}
         # Two surfaces may share a scheme; the first that has a resource answers.
         self._kinds = [(one.name, one.resources) for one in surfaces if one.resources is not None]
+        self._resources = [kind for _, kind in self._kinds]
 
     async def initialized(self, context: Context, params: wire.NotificationParams) -> None:
         self._caller_of(context).session.initialized = True
@@ -184,7 +183,7 @@ class _Handlers:
         return {"resources": found} | more | COMPLETE
 
     async def list_templates(self, context: Context, params: Any) -> Shape:
-        return {"resourceTemplates": [kind.template for _, kind in self._kinds]} | COMPLETE
+        return {"resourceTemplates": [kind.template for kind in self._resources]} | COMPLETE
 
     async def read_resource(self, context: Context, params: wire.ReadResourceRequestParams) -> Shape:
         uri = str(params.uri)
@@ -202,12 +201,11 @@ class _Handlers:
         self, context: Context, params: wire.SubscriptionsListenRequestParams
     ) -> wire.SubscriptionsListenResult:
         connection = self._caller_of(context)
-        await self._OpenWorkspaces(context)
-        kinds = [kind for _, kind in self._kinds]
-        return await self._streams.listen(context, params, connection.library, kinds, connection.stays)
+        await self._open_workspaces(context)
+        return await self._streams.listen(context, params, connection.library, self._resources, connection.stays)
 
     async def subscribe(self, context: Context, params: wire.SubscribeRequestParams) -> wire.EmptyResult:
-        await self._OpenWorkspaces(context)
+        await self._open_workspaces(context)
         self._subscriptions(context).add(str(params.uri))
         return wire.EmptyResult()
 
@@ -215,7 +213,7 @@ class _Handlers:
         self._subscriptions(context).drop(str(params.uri))
         return wire.EmptyResult()
 
-    async def _OpenWorkspaces(self, context: Context) -> None:
+    async def _open_workspaces(self, context: Context) -> None:
         """Wait for it in a worker thread: afterwards nothing blocks the event loop."""
         await self._run(context, "", "", lambda call: call.workspaces)
 
@@ -223,10 +221,8 @@ class _Handlers:
         connection = self._caller_of(context)
         with connection.session.lock:
             if "watch" not in connection.session.values:
-                kinds = [kind for _, kind in self._kinds]
-                connection.session.values["watch"] = Subscriptions(
-                    connection.library, kinds, context.session.send_resource_updated
-                )
+                send = context.session.send_resource_updated
+                connection.session.values["watch"] = Subscriptions(connection.library, self._resources, send)
             watch = connection.session.values["watch"]
         assert isinstance(watch, Subscriptions)
         return watch

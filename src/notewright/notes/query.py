@@ -162,11 +162,6 @@ def has_property(properties: Mapping[str, Any], key: str, value: str | None) -> 
             if value is None:
                 return True
             members = held if isinstance(held, list) else [held]
-            return any(value.strip().casefold() in _comparable(member) for member in members)
+            texts = ("" if member is None else str(member).casefold() for member in members)
+            return any(value.strip().casefold() in text for text in texts)
     return False
-
-
-def _comparable(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "" if value is None else str(value).casefold()

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from notewright.notes.edits.splices import line_count
@@ -95,23 +95,18 @@ def _exact_then_folded(headings: tuple[Heading, ...], wanted: str) -> int | None
     bare = _CLOSING.sub("", wanted).strip()
     for text in (bare, bare.lstrip("#").strip()):
         for fold in (str, str.casefold):
-            place = _first(headings, lambda heading, text=text, fold=fold: fold(heading.text) == fold(text))  # type: ignore[misc]
-            if place is not None:
-                return place
+            texts = [fold(heading.text) for heading in headings]
+            if fold(text) in texts:
+                return texts.index(fold(text))
     return None
 
 
 def _exact(headings: tuple[Heading, ...], wanted: str) -> int | None:
     wanted = wanted.strip()
     prefix = _PREFIX.match(wanted)
-    if prefix is None:
-        return _first(headings, lambda heading: heading.text == wanted)
-    level, text = len(prefix[1]), wanted[prefix.end() :].strip()
-    return _first(headings, lambda heading: heading.level == level and heading.text == text)
-
-
-def _first(headings: tuple[Heading, ...], fits: Callable[[Heading], bool]) -> int | None:
-    return next((place for place, heading in enumerate(headings) if fits(heading)), None)
+    text = wanted[prefix.end() :].strip() if prefix else wanted
+    levels = (len(prefix[1]),) if prefix else range(1, 7)
+    return next((place for place, one in enumerate(headings) if one.text == text and one.level in levels), None)
 
 
 _FINDERS = {

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from notewright.errors import Problem, codes
@@ -147,19 +146,17 @@ def strange(tags: Sequence[str], allowed: Sequence[str]) -> str:
 
 
 TagRule = Callable[[str, Mapping[str, Any]], bool]
-TAG_RULES: Mapping[str, tuple[TagRule, str]] = MappingProxyType(
-    {
-        "Person": (
-            lambda name, properties: name.startswith("@"),
-            "Tag 'Person' is for people notes only. Note name must start with '@' (e.g. '@John Doe').",
-        ),
-        "claude": (
-            lambda name, properties: bool(properties.get("description")),
-            "Tag 'claude' marks instructions for Claude AI. "
-            "Requires 'description' field in frontmatter explaining when to read the note.",
-        ),
-    }
-)
+TAG_RULES: Mapping[str, tuple[TagRule, str]] = {
+    "Person": (
+        lambda name, properties: name.startswith("@"),
+        "Tag 'Person' is for people notes only. Note name must start with '@' (e.g. '@John Doe').",
+    ),
+    "claude": (
+        lambda name, properties: bool(properties.get("description")),
+        "Tag 'claude' marks instructions for Claude AI. "
+        "Requires 'description' field in frontmatter explaining when to read the note.",
+    ),
+}
 
 
 # ---- the block ----------------------------------------------------------------------------------------
