@@ -54,22 +54,22 @@ def build(
 
     `push`: the wire can carry notifications at any time, so `resources/subscribe` of the 2025 era is served.
     """
-    offer = wire_format.Offer.of(surfaces)
+    able = wire_format.capabilities(surfaces)
     ours = _Handlers(surfaces, caller_of, workers, streams, counts)
     handlers: dict[str, Any] = {"on_list_tools": ours.list_tools, "on_call_tool": ours.call_tool}
-    if offer.prompts:
+    if "prompts" in able:
         handlers |= {"on_list_prompts": ours.list_prompts, "on_get_prompt": ours.get_prompt}
-    if offer.resources:
+    if "resources" in able:
         handlers |= {"on_list_resources": ours.list_resources, "on_list_resource_templates": ours.list_templates}
         handlers |= {"on_read_resource": ours.read_resource, "on_subscriptions_listen": ours.listen}
         handlers |= {"on_completion": ours.complete}
-    if offer.resources and push:
+    if "resources" in able and push:
         handlers |= {"on_subscribe_resource": ours.subscribe, "on_unsubscribe_resource": ours.unsubscribe}
     hints: dict[Any, CacheHint] = dict.fromkeys(CACHEABLE_METHODS, CacheHint())  # the 2026 era wants them
     server: Server[Any] = Server(
         wire_format.SERVER["name"],
         version=wire_format.SERVER["version"],
-        instructions=offer.instructions or None,
+        instructions=wire_format.instructions(surfaces) or None,
         get_tool_input_schema=ours.schema,
         cache_hints=hints,
         **handlers,

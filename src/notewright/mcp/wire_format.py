@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from notewright import __version__
@@ -16,37 +16,27 @@ NOT_INITIALIZED = "Session not initialized: send notifications/initialized first
 SERVER = {"name": "notewright", "version": __version__}
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """What some surfaces offer together: which capabilities a server of them has."""
-
-    instructions: str
-    prompts: bool
-    resources: bool
-
-    @classmethod
-    def of(cls, surfaces: Sequence[Surface]) -> "Offer":
-        instructions = "\n\n".join(surface.instructions for surface in surfaces if surface.instructions)
-        resources = any(surface.resources is not None for surface in surfaces)
-        return cls(instructions, any(surface.prompts for surface in surfaces), resources)
-
-
-def handshake(offer: Offer, wanted: str) -> Shape:
-    """The answer to `initialize`."""
-    capabilities: Shape = {}
-    if offer.resources:
-        capabilities["completions"] = {}
-    if offer.prompts:
-        capabilities["prompts"] = {"listChanged": False}
-    if offer.resources:
-        capabilities["resources"] = {"listChanged": False, "subscribe": True}
-    capabilities["tools"] = {"listChanged": False}
-    shaped: Shape = {
-        "capabilities": capabilities,
-        "protocolVersion": wanted if wanted in VERSIONS else VERSIONS[-1],
-        "serverInfo": SERVER,
+def capabilities(surfaces: Sequence[Surface]) -> Shape:
+    """What a server of these surfaces can be asked for."""
+    resources = any(surface.resources is not None for surface in surfaces)
+    prompts = any(surface.prompts for surface in surfaces)
+    return {
+        **({"completions": {}} if resources else {}),
+        **({"prompts": {"listChanged": False}} if prompts else {}),
+        **({"resources": {"listChanged": False, "subscribe": True}} if resources else {}),
+        "tools": {"listChanged": False},
     }
-    return shaped | ({"instructions": offer.instructions} if offer.instructions else {})
+
+
+def instructions(surfaces: Sequence[Surface]) -> str:
+    return "\n\n".join(surface.instructions for surface in surfaces if surface.instructions)
+
+
+def handshake(surfaces: Sequence[Surface], wanted: str) -> Shape:
+    """The answer to `initialize`."""
+    version, said = wanted if wanted in VERSIONS else VERSIONS[-1], instructions(surfaces)
+    shaped: Shape = {"capabilities": capabilities(surfaces), "protocolVersion": version, "serverInfo": SERVER}
+    return shaped | ({"instructions": said} if said else {})
 
 
 def tools(given: Sequence[Tool]) -> Shape:

@@ -141,11 +141,6 @@ def _numbers(moment: datetime) -> dict[str, int]:
     }
 
 
-def _years(moment: datetime) -> dict[str, int]:
-    """Written with as many digits as letters; two letters are its last two digits."""
-    return {"Y": moment.year, "g": _week(moment)[0], "G": moment.isocalendar().year}
-
-
 _WRITTEN: dict[str, Callable[[datetime], str]] = {
     "MMM": lambda m: _MONTHS[m.month - 1][:3],
     "MMMM": lambda m: _MONTHS[m.month - 1],
@@ -175,8 +170,8 @@ def _write(token: str, moment: datetime) -> str:
         return "AD"
     if sign == "S":
         return f"{moment.microsecond:06d}000"[:length]
-    if sign in "YgG":
-        year = _years(moment)[sign]
+    if sign in "YgG":  # with as many digits as letters; two letters are its last two digits
+        year = {"Y": moment.year, "g": _week(moment)[0], "G": moment.isocalendar().year}[sign]
         return f"{year % 100:02d}" if length == 2 else f"{year:0{length}d}"
     numbers = _numbers(moment)
     if token in numbers:

@@ -25,7 +25,7 @@ class FastPath:
     ) -> None:
         self._caller = caller
         self._tools = ToolCalls(surfaces)
-        self._offer = wire_format.Offer.of(surfaces)
+        self._surfaces = surfaces
         self._out = out
         self._began = began
         self._running: dict[int | str, ToolRequest] = {}
@@ -73,7 +73,7 @@ class FastPath:
             }:
                 self._caller.session.client = short_name(name)
                 self.greeting = message
-                self._out.answer(request, {"result": wire_format.handshake(self._offer, version)})
+                self._out.answer(request, {"result": wire_format.handshake(self._surfaces, version)})
                 self._began()
                 return True
         return False

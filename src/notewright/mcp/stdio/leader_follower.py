@@ -174,8 +174,9 @@ class _LineBuffer:
     def next(self) -> bytes | None:
         while not self._whole:
             data = self._read()
-            if not data:
-                return self._last()
+            if not data:  # what stands after the last line end is a line too
+                self._finish()
+                return self._whole.popleft() if self._whole else b""
             *lines, rest = data.split(b"\n")
             for line in lines:
                 self._keep(line)
@@ -203,11 +204,6 @@ class _LineBuffer:
         self._begun, self._size = [], 0
         if line is None or line.strip():
             self._whole.append(line)
-
-    def _last(self) -> bytes | None:
-        """What stands after the last line end is a line too."""
-        self._finish()
-        return self._whole.popleft() if self._whole else b""
 
 
 class _Bell:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from html import unescape
 from typing import Any
+from urllib.parse import unquote
 
 from notewright.notes.model import Link
 
@@ -14,7 +15,6 @@ WIKI = re.compile(r"\[\[([^\[\]\n]*(?:(?:\](?!\])|\[(?!\[))[^\[\]\n]*)*)\]\]")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:|//")
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
-_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _BARE = re.compile(r"(?:\\[!-/:-@\[-`{-~]|[^\s()\\\x00-\x1f\x7f]|\\)+")
 _ANGLED = re.compile(r"<((?:\\.|[^<>\\\n])*)>")
 _TITLE = re.compile(r"[ \t\n]+(?:\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\))", re.DOTALL)
@@ -116,11 +116,7 @@ def _decoded(written: str) -> str:
         written = _ESCAPED.sub(r"\1", written)
     if "&" in written:
         written = _ENTITY.sub(lambda found: unescape(found[0]), written)
-    return _PERCENT.sub(_unquoted, written) if "%" in written else written
-
-
-def _unquoted(found: re.Match[str]) -> str:
-    return bytes.fromhex(found[0].replace("%", "")).decode(errors="replace")
+    return unquote(written) if "%" in written else written
 
 
 def property_links(text: str, start: int, end: int, properties: Mapping[str, Any]) -> Iterator[Link]:
