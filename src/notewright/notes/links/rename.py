@@ -83,8 +83,10 @@ def touched_keys(moves: Moves) -> set[str]:
 _ENDS_A_LINK = re.compile(r"[][|]")  # in a display text they could be taken for the link's own
 
 
-class _MovedNames:
-    """Names as they will be: those of before with some paths moved. An index is asked once for each key."""
+class _MovedNames(Names):
+    """Names as they will be: those of before with some paths moved. An index is asked once for each key.
+
+    Paths alone: no policy that a rename is planned by looks at aliases, titles or slugs."""
 
     def __init__(self, before: Names, moves: Moves) -> None:
         self.before, self.moves = before, moves
@@ -99,15 +101,6 @@ class _MovedNames:
             staying = [path for path in self.before.bearing(key) if path not in self.moves]
             self.known[key] = [*staying, *self.arriving.get(key, ())]
         return self.known[key]
-
-    def aliased(self, key: str) -> Sequence[NotePath]:
-        return [self.moves.get(path, path) for path in self.before.aliased(key)]
-
-    def titled(self, key: str) -> Sequence[NotePath]:
-        return [self.moves.get(path, path) for path in self.before.titled(key)]
-
-    def slugged(self, slug: str) -> Sequence[NotePath]:
-        return [self.moves.get(path, path) for path in self.before.slugged(slug)]
 
 
 def plan_rename(
