@@ -7,6 +7,7 @@ engine's business (`engine/changes/commit.py`), written once over `stage`, `writ
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
+from functools import lru_cache
 from typing import Literal, NamedTuple, Protocol
 
 from notewright.errors import Problem
@@ -235,9 +236,17 @@ def parents(path: str) -> list[str]:
 
 def version_of(data: bytes) -> Version:
     """The version of bytes kept by a store that versions by content."""
+    return _recent_version(data) if len(data) <= _RECENT_BYTES else _digest(data)
+
+
+def _digest(data: bytes) -> Version:
     from hashlib import sha256  # loads OpenSSL, which a search does not need
 
     return sha256(data).hexdigest()
+
+
+_RECENT_BYTES = 1 << 16
+_recent_version = lru_cache(maxsize=16)(_digest)  # a write asks for the same bytes' version at every step of its way
 
 
 def give_memory_back() -> None:

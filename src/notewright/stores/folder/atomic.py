@@ -8,8 +8,8 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from notewright.errors import Exists, Forbidden
@@ -19,7 +19,7 @@ from notewright.stores.folder import exchange
 from notewright.stores.folder.leftovers import Leftover, Leftovers
 from notewright.stores.folder.listing import file_entry, stamp_of
 from notewright.stores.folder.lock import Alone
-from notewright.stores.folder.paths import FOLDER, PREFIX, READ, Root
+from notewright.stores.folder.paths import PREFIX, READ, Opened, Root
 from notewright.stores.folder.temp_names import (
     TempName,
     copy_metadata,
@@ -32,6 +32,7 @@ from notewright.stores.folder.temp_names import (
 
 STILL_NS = 150_000_000  # a file changed from outside is not believed to be whole for so long
 _REMEMBERED = 4096
+_NOTHING = nullcontext(None)
 
 
 @dataclass
@@ -184,6 +185,8 @@ class AtomicWriter:
             return True
 
     def settle(self, root: int, op: OpId, emptied: Iterable[str]) -> None:
+        if op not in self._ops and not emptied:
+            return  # nothing was staged
         with self.alone.joined():
             pending = self._ops.pop(op, None) or _Op()
             for path in list(pending.laid):
@@ -282,46 +285,31 @@ class AtomicWriter:
                 return False  # on another disk than the root: the folder stays for now
             return True
 
-    @contextmanager
-    def _maybe(self, root: int, path: str, *gone: int) -> Iterator[int | None]:
+    def _maybe(self, root: int, path: str, *gone: int) -> AbstractContextManager[int | None]:
         """A folder, open for a while; None if there is none such (or one of these other errors says so)."""
         try:
-            folder = self._root.open(root, path, FOLDER)
+            return self._root.folder(root, path)
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR, *gone):
                 raise
-            yield None
-            return
-        try:
-            yield folder
-        finally:
-            os.close(folder)
+            return _NOTHING
 
-    @contextmanager
-    def _old(self, folder: int, path: NotePath) -> Iterator[int | None]:
+    def _old(self, folder: int, path: NotePath) -> AbstractContextManager[int | None]:
         """The file at a path, open for a while, None if nothing is there. What may not be replaced is refused."""
         try:
             file = os.open(path.name, READ, dir_fd=folder)
         except FileNotFoundError:
-            yield None
-            return
+            return _NOTHING
         except OSError as error:
             if error.errno == errno.ENXIO:
                 raise _special(path) from None
             raise
         try:
-            mode = os.fstat(file).st_mode
-            if stat.S_ISDIR(mode):
-                raise Exists(f"{path} is a folder", path=path)
-            if not stat.S_ISREG(mode):
-                raise _special(path)
-            if not os.access(path.name, os.W_OK, dir_fd=folder):
-                if os.fstatvfs(file).f_flag & os.ST_RDONLY:
-                    raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
-                raise Forbidden(f"{path} is write-protected", hint="change its permissions first", path=path)
-            yield file
-        finally:
+            _refuse_unless_writable(folder, path, file)
+        except BaseException:
             os.close(file)
+            raise
+        return Opened(file)
 
     def _discard(self, folder: int, pending: _Op, path: NotePath) -> None:
         laid, _ = pending.laid.pop(path, (None, None))
@@ -344,6 +332,18 @@ class AtomicWriter:
                 return step is not None
             step = self._replaced.get(step)
         return False
+
+
+def _refuse_unless_writable(folder: int, path: NotePath, file: int) -> None:
+    mode = os.fstat(file).st_mode
+    if stat.S_ISDIR(mode):
+        raise Exists(f"{path} is a folder", path=path)
+    if not stat.S_ISREG(mode):
+        raise _special(path)
+    if not os.access(path.name, os.W_OK, dir_fd=folder):
+        if os.fstatvfs(file).f_flag & os.ST_RDONLY:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        raise Forbidden(f"{path} is write-protected", hint="change its permissions first", path=path)
 
 
 def _is_dead(folder: int, name: str) -> bool:

@@ -10,13 +10,14 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from notewright.errors import Busy
 from notewright.locks import EXCLUSIVE, ThreadQueue, lock_in_turn
 from notewright.stores.folder.paths import Root
 
 log = logging.getLogger(__name__)
+_HELD = nullcontext()
 
 
 class Alone:
@@ -24,6 +25,7 @@ class Alone:
         self._root = root
         self._threads = ThreadQueue()
         self._holder: int | None = None
+        self._opened = -1
         self._shared = True  # False once the file system has said that it knows no locks
 
     @contextmanager
@@ -36,7 +38,7 @@ class Alone:
             root = self._root.enter()
             try:
                 self._lock(root, until)
-                self._holder = threading.get_ident()
+                self._opened, self._holder = root, threading.get_ident()
                 yield
             finally:
                 self._holder = None
@@ -44,14 +46,13 @@ class Alone:
         finally:
             self._threads.release()
 
-    @contextmanager
-    def joined(self, timeout: float = 10.0) -> Iterator[None]:
+    def joined(self, timeout: float = 10.0) -> AbstractContextManager[None]:
         """Alone, by the lock this thread already holds or by one for this while."""
-        if self._holder == threading.get_ident():
-            yield
-        else:
-            with self.held(timeout):
-                yield
+        return _HELD if self._holder == threading.get_ident() else self.held(timeout)
+
+    def root(self) -> int | None:
+        """The root as this thread has it open while it holds the lock; None while it does not."""
+        return self._opened if self._holder == threading.get_ident() else None
 
     def _lock(self, root: int, until: float) -> None:
         if not self._shared:

@@ -12,8 +12,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import lru_cache
 
 from notewright.errors import Busy, Forbidden, NoSpace, NotFound, Problem, Unavailable
 from notewright.lazy_dataclass import dataclass, field
@@ -56,6 +55,21 @@ class Abilities:
     link: bool = True
 
 
+class Opened:
+    """A descriptor for the length of a block."""
+
+    __slots__ = ("_file",)
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+
+    def __enter__(self) -> int:
+        return self._file
+
+    def __exit__(self, *problem: object) -> None:
+        os.close(self._file)
+
+
 @dataclass
 class Root:
     """One folder, opened anew for each call: so nothing keeps its disk from being unmounted, and each call finds out
@@ -95,23 +109,13 @@ class Root:
             raise Unavailable("another folder is where the notes were", hint="mount it again, or restart")
         return root
 
-    @contextmanager
-    def entered(self) -> Iterator[int]:
+    def entered(self) -> "Opened":
         """`enter`, and leave."""
-        root = self.enter()
-        try:
-            yield root
-        finally:
-            os.close(root)
+        return Opened(self.enter())
 
-    @contextmanager
-    def folder(self, root: int, path: str) -> Iterator[int]:
+    def folder(self, root: int, path: str) -> "Opened":
         """A folder, open for a while."""
-        opened = self.open(root, path, FOLDER)
-        try:
-            yield opened
-        finally:
-            os.close(opened)
+        return Opened(self.open(root, path, FOLDER))
 
     def open(self, root: int, path: str, flags: int = READ) -> int:
         """Open what is at `path` through no symlink (ELOOP), READ or FOLDER. "" is the root itself."""
@@ -199,6 +203,7 @@ class Root:
         os.rename(name, to, src_dir_fd=folder, dst_dir_fd=to_folder)
 
 
+@lru_cache(maxsize=1024)  # every step of a call asks it of its path
 def leads_nowhere(path: str) -> bool:
     """No path beneath a folder: too long, an empty, `.` or `..` segment, or NUL, where ctypes would cut the name."""
     return len(path) > MAX_PATH or _NO_PATH.search(path) is not None

@@ -12,7 +12,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,6 +95,8 @@ class FolderStore:
         return entry
 
     def _lstat(self, root: int, folder: str, name: str) -> os.stat_result:
+        if not folder:
+            return os.lstat(name, dir_fd=root)
         with self._root.folder(root, folder) as opened:
             return os.lstat(name, dir_fd=opened)
 
@@ -143,6 +145,8 @@ class FolderStore:
     @property
     def _writing(self) -> "AtomicWriter":
         """Made when something is first written."""
+        if self._writer is not None:
+            return self._writer
         from notewright.stores.folder.atomic import AtomicWriter
 
         with self._making_writer:
@@ -257,19 +261,15 @@ class FolderStore:
             if self._writer is not None:
                 self._writer.close()
 
-    @contextmanager
-    def _inside(self, path: NotePath | None, hidden: bool = False, *, writing: bool = False) -> Iterator[int]:
+    def _inside(self, path: NotePath | None, hidden: bool = False, *, writing: bool = False) -> "_Inside":
         """The root, open, for a path that may be asked for (None: itself); what the system says is a Problem."""
         self._check(path, hidden)
-        root = self._root.enter()
-        try:
-            if path is not None and not writing and not self._spelling.is_exact(root, path):
+        locked = None if self._writer is None else self._writer.alone.root()
+        inside = _Inside(self._root.enter() if locked is None else locked, path or "", writing, locked is None)
+        if path is not None and not writing and not self._spelling.is_exact(inside.root, path):
+            with inside:
                 raise _missing(path)
-            yield root
-        except OSError as error:
-            raise refusal(error, path or "", writing=writing) from error
-        finally:
-            os.close(root)
+        return inside
 
     def _check(self, path: NotePath | None, hidden: bool = False) -> None:
         if self._closed:
@@ -278,6 +278,24 @@ class FolderStore:
             return
         if leads_nowhere(path) or (path.is_hidden and (not hidden or f"/{path}".find(f"/{PREFIX}") >= 0)):
             raise _missing(path)
+
+
+class _Inside:
+    """The root for the length of a block, `own` where it was opened for that. Not a generator, for speed."""
+
+    __slots__ = ("_own", "_path", "_writing", "root")
+
+    def __init__(self, root: int, path: str, writing: bool, own: bool) -> None:
+        self.root, self._path, self._writing, self._own = root, path, writing, own
+
+    def __enter__(self) -> int:
+        return self.root
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._own:
+            os.close(self.root)
+        if isinstance(error, OSError):
+            raise refusal(error, self._path, writing=self._writing) from error
 
 
 def _missing(path: str) -> NotFound:
