@@ -148,23 +148,24 @@ class IndexConnections:
     @in_words
     def write(self, change: Callable[[Connection], object]) -> None:
         """One transaction, behind the gate: the index cannot be changed for another meanwhile."""
-        for attempt in range(3):
-            self.places.current()
+        for attempt in range(TRIES):
             with self._writing, self.places.gate():
                 identity = self.places.standing()
-                if identity is None:
-                    continue
-                try:
-                    con = self._write_connection(identity)
-                    with _transaction(con):
-                        change(con)
-                        con.rows("update meta set value=value+1 where key='serial'")
-                    return
-                except (*DAMAGE, apsw.SQLError) as error:
-                    self._writer = None
-                    if attempt == 2 or not _is_damage(error):
-                        raise
-            self.places.discard(identity)
+                if identity is not None:
+                    try:
+                        con = self._write_connection(identity)
+                        with _transaction(con):
+                            change(con)
+                            con.rows("update meta set value=value+1 where key='serial'")
+                        return
+                    except (*DAMAGE, apsw.SQLError) as error:
+                        self._writer = None
+                        if attempt == TRIES - 1 or not _is_damage(error):
+                            raise
+            if identity is None:
+                self.places.current()
+            else:
+                self.places.discard(identity)
 
     def _write_connection(self, identity: Identity) -> Connection:
         if self._writer is None or self._writer[0] != identity:

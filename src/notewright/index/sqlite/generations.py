@@ -58,7 +58,7 @@ class Generations:
         self.folder = folder
         self.door = folder / f"current-{VERSION}" / "index.db"
         self._pointer = folder / f"current-{VERSION}"
-        self._link, self._door = str(self._pointer), str(self.door)  # asked for at every question
+        self._link, self._door, self._gate = str(self._pointer), str(self.door), str(folder / "gate")  # asked for often
 
     def current(self) -> Identity:
         """Which index answers; begun anew where there is none. One stat when all is well."""
@@ -146,13 +146,13 @@ class Generations:
     def gate(self, *, alone: bool = False) -> Iterator[None]:
         """Among those who write, or alone; in turn, so that who wants to be alone is not kept waiting by writers. Never
         held while waiting for anything but the disk."""
-        handle = self._locked(self.folder / "gate", EXCLUSIVE if alone else SHARED)
+        handle = self._locked(self._gate, EXCLUSIVE if alone else SHARED)
         try:
             yield
         finally:
             os.close(handle)
 
-    def _locked(self, file: Path, kind: int, seconds: float = FOREVER_SECONDS) -> int:
+    def _locked(self, file: Path | str, kind: int, seconds: float = FOREVER_SECONDS) -> int:
         """A lock on a file in the folder, which may be deleted meanwhile."""
         while True:
             try:

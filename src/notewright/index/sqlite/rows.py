@@ -152,11 +152,14 @@ def _sections(note: Note) -> list[str]:
 
 # ---- into the tables and out of them ------------------------------------------------------------------
 
-_LATER_COLUMNS = ("stamp", "version", "size", "modified", "created", "title", "problem")  # that a change may change
-_FILE = (
-    "insert into files values(?,?,?,?,?,?,?,?,?,?,?) on conflict(id) do update set "
-    + ", ".join(f"{column}=excluded.{column}" for column in _LATER_COLUMNS)
-)  # fmt: skip
+_FILE = "insert into files values(?,?,?,?,?,?,?,?,?,?,?)"
+_CHANGED = "update files set stamp=?, version=?, size=?, modified=?, created=?, title=?, problem=? where id=?"
+_KNOWN = """
+select id, version, problem, exists(select 1 from texts t where t.id = f.id),
+  exists(select 1 from links where source = f.id),
+  (select group_concat(kind || length(key) || ':' || key, '') from names where file = f.id),
+  (select group_concat(length(key) || ':' || key || name, ' ') from tags where file = f.id)
+from files f where path=?"""
 _TEXT = "replace into texts values(?,?,?,?,?)"
 _NAME = "insert into names values(?,?,?)"
 _TAG = "insert into tags values(?,?,?)"
@@ -166,7 +169,7 @@ _SAID = "insert into said(rowid, sentence) values(?,?)"
 
 
 def insert_files(to: Connection, rows: Iterable[tuple[int, Row]]) -> None:
-    """The rows of `files`, each with its number: put, or written over."""
+    """The rows of `files`, each with its number."""
     to.db.executemany(_FILE, ((file, *row.file) for file, row in rows))
 
 
@@ -185,11 +188,14 @@ def insert(to: Connection, rows: Iterable[tuple[int, Row]], first_link: int) -> 
         words.append((file, *row.words, "\n".join(row.sections)))
         tags += [(file, *tag) for tag in row.tags]
         said += [(first_link + number, sentence) for number, sentence in row.said]
-        linking.append((first_link, file, row))
-        first_link += len(row.links)
+        if row.links:
+            linking.append((first_link, file, row))
+            first_link += len(row.links)
     for sql, found in ((_TEXT, texts), (_NAME, names), (_TAG, tags), (_WORDS, words), (_SAID, said)):
-        many(sql, found)
-    many(_LINK, (link for first, file, row in linking for link in _link_rows(first, file, row)))
+        if found:
+            many(sql, found)
+    if linking:
+        many(_LINK, (link for first, file, row in linking for link in _link_rows(first, file, row)))
     return first_link
 
 
@@ -220,11 +226,13 @@ def _pieces(text: str) -> Iterable[str]:
     return (text,) if len(text) <= PIECE else (found[0] for found in _PIECE.finditer(text))
 
 
-def remove(to: Connection, gone: Iterable[int], changed: Iterable[int]) -> None:
-    """Take files out of every table but `files` and `words`, and those that changed out of the links; in order: FTS5
-    flushes what it holds in memory, and may then merge whole segments, whenever a smaller number follows a larger one
-    or a condition looks into its table."""
-    numbers = [(file,) for file in sorted({*gone, *changed})]
+def _remove(to: Connection, gone: Iterable[int], linking: Iterable[int]) -> None:
+    """Take files out of every table but `files` and `words`, and those that were `linking` out of the links; in order:
+    FTS5 flushes what it holds in memory, and may then merge whole segments, whenever a smaller number follows a larger
+    one or a condition looks into its table."""
+    numbers = [(file,) for file in sorted({*gone, *linking})]
+    if not numbers:
+        return
     many = to.db.executemany
     said = [row for (file,) in numbers for row in to.rows("select said from links where source=?", (file,)) if row[0]]
     many("delete from said where rowid=?", sorted(set(said)))
@@ -233,20 +241,19 @@ def remove(to: Connection, gone: Iterable[int], changed: Iterable[int]) -> None:
         many(f"delete from {table} where {column}=?", [(file,) for file in gone])
 
 
-def _without_what_stays(to: Connection, file: int, row: Row) -> Row:
-    """The row of a file that changed, without the names and tags that it had: most edits change neither, and each is
-    in three places. Those that it may have no longer are taken out."""
+def _without_what_stays(to: Connection, file: int, row: Row, names: str | None, tags: str | None) -> Row:
+    """The row of a file that changed, without the names and tags that it had, as `_KNOWN` writes them: most edits
+    change neither, and each is in three places. Those that it may have no longer are taken out."""
     if row.text is None:
         to.rows("delete from texts where id=?", (file,))
-    names = [] if _are_there(to, "names", file, row.names) else row.names
-    return row._replace(names=names, tags=[] if _are_there(to, "tags", file, row.tags) else row.tags)
-
-
-def _are_there(to: Connection, table: str, file: int, rows: list[tuple[str, str]]) -> bool:
-    if to.rows(f"select * from {table} where file=?", (file,)).fetchall() == [(file, *one) for one in rows]:
-        return True
-    to.rows(f"delete from {table} where file=?", (file,))
-    return False
+    if names == "".join([f"{kind}{len(key)}:{key}" for kind, key in row.names]):
+        row = row._replace(names=[])
+    else:
+        to.rows("delete from names where file=?", (file,))
+    if (tags or "") == " ".join([f"{len(key)}:{key}{name}" for key, name in row.tags]):
+        return row._replace(tags=[]) if tags else row
+    to.rows("delete from tags where file=?", (file,))
+    return row
 
 
 def put(to: Connection, rows: Iterable[Row], drop: Iterable[str] = ()) -> None:
@@ -261,28 +268,42 @@ def put(to: Connection, rows: Iterable[Row], drop: Iterable[str] = ()) -> None:
         latest.pop(path, None)
         gone.add(to.number("select id from files where path=?", (path,)))
     changed: dict[int, Row] = {}
+    linking: list[int] = []
     new: list[Row] = []
     for path, row in latest.items():
-        known = to.rows("select id, version, problem from files where path=?", (path,)).fetchone()
+        known = to.rows(_KNOWN, (path,)).fetchone()
         if known is None:
             new.append(row)
-        elif known[1] == row.file[3] and known[2] == row.file[9] and _as_before(to, known[0], row):
-            _restamp(to, known[0], row)
-        else:
-            changed[known[0]] = _without_what_stays(to, known[0], row)
-    first = to.number("select max(id) from files") + 1
+            continue
+        file, version, problem, is_parsed, links, names, tags = known
+        # Nothing but the stamp changed: the version says so, if both were parsed or neither.
+        if (version, problem, bool(is_parsed)) == (row.file[3], row.file[9], row.text is not None) and (
+            is_parsed or not version
+        ):
+            _restamp(to, file, row)
+            continue
+        changed[file] = _without_what_stays(to, file, row, names, tags)
+        linking += [file] if links else []
     gone -= {0}
-    come = [*sorted(changed.items()), *enumerate(new, first)]
-    to.db.executemany("delete from files where id=?", [(file,) for file in gone])
-    insert_files(to, come)
-    remove(to, gone, changed)
+    many = to.db.executemany
+    if gone:
+        many("delete from files where id=?", [(file,) for file in gone])
+    come = sorted(changed.items())
+    many(_CHANGED, [(*row.file[2:7], *row.file[8:], file) for file, row in come])
+    if new:
+        fresh = list(enumerate(new, to.number("select max(id) from files") + 1))
+        insert_files(to, fresh)
+        come += fresh
+    _remove(to, gone, linking)
     silent = {*gone, *changed} - {file for file, row in come if row.text is not None}
-    to.db.executemany("delete from words where rowid=?", [(file,) for file in sorted(silent)])
+    many("delete from words where rowid=?", [(file,) for file in sorted(silent)])
     _insert(to, come)
 
 
 def _insert(to: Connection, numbered: Sequence[tuple[int, Row]]) -> None:
-    link, met = to.number("select max(id) from links") + 1, set[str]()
+    link, met = 0, set[str]()
+    if any(row.links for _, row in numbered):
+        link = to.number("select max(id) from links") + 1
     for start in range(0, len(numbered), PREPARED):
         batch = [(file, prepared(row)) for file, row in numbered[start : start + PREPARED]]
         link = insert(to, batch, link)
@@ -290,12 +311,6 @@ def _insert(to: Connection, numbered: Sequence[tuple[int, Row]]) -> None:
             for piece in _pieces("\n".join((*row.words, *row.sections, *(sentence for _, sentence in row.said)))):
                 met.update(to.cut(piece))
     learn(to, met)
-
-
-def _as_before(to: Connection, file: int, row: Row) -> bool:
-    """Nothing but the stamp changed: the version says so, if both were parsed or neither."""
-    parsed = to.value("select 1 from texts where id=?", (file,)) is not None
-    return parsed == (row.text is not None) and (parsed or not row.file[3])
 
 
 def _restamp(to: Connection, file: int, row: Row) -> None:
@@ -309,8 +324,10 @@ def learn(to: Connection, met: Iterable[str]) -> None:
     """Words met for the first time, with their stems. Words that no note has any more do no harm, and so whoever writes
     remembers which are there."""
     unsure = set(met) - to.learned
+    if not unsure:
+        return
     unknown = "select value from json_each(?) where not exists (select 1 from vocabulary where word = value)"
-    fresh = sorted(word for (word,) in to.rows(unknown, (json.dumps(list(unsure)),))) if unsure else []
+    fresh = sorted(word for (word,) in to.rows(unknown, (json.dumps(list(unsure)),)))
     if len(to.learned) + len(unsure) > LEARNED:
         to.learned.clear()
     to.learned.update(list(unsure)[:LEARNED])
