@@ -1,8 +1,7 @@
 """SQLite files that are kept: their schema grows in small steps, each done once, never backwards."""
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import apsw
@@ -69,23 +68,33 @@ def _write_ahead(db: apsw.Connection) -> None:
     raise Busy("the state directory is being set up by another process", hint="try again in a moment")
 
 
-@contextmanager
-def words(what: str) -> Iterator[None]:
-    """SQLite's troubles as ours."""
-    try:
-        yield
-    except (apsw.BusyError, apsw.LockedError) as error:
-        raise Busy(f"{what} is in use by another process", hint="try again in a moment") from error
-    except apsw.FullError as error:
-        raise NoSpace(f"the disk that holds {what} is full", hint="free some space and try again") from error
-    except apsw.ConstraintError as error:
-        raise Exists(f"one of this name is in {what} already") from error
-    except (
-        OSError,
-        apsw.IOError,
-        apsw.CantOpenError,
-        apsw.ReadOnlyError,
-        apsw.CorruptError,
-        apsw.NotADBError,
-    ) as error:
-        raise Unavailable(f"{what} cannot be used: {error}", hint="look at the state directory") from error
+class words:
+    """SQLite's troubles as ours. A class, for it is entered a dozen times in a write."""
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        what = self._what
+        match error:
+            case None:
+                return
+            case apsw.BusyError() | apsw.LockedError():
+                raise Busy(f"{what} is in use by another process", hint="try again in a moment") from error
+            case apsw.FullError():
+                raise NoSpace(f"the disk that holds {what} is full", hint="free some space and try again") from error
+            case apsw.ConstraintError():
+                raise Exists(f"one of this name is in {what} already") from error
+            case OSError() | apsw.IOError() | apsw.CantOpenError() | apsw.ReadOnlyError() | apsw.CorruptError():
+                raise _unusable(what, error) from error
+            case apsw.NotADBError():
+                raise _unusable(what, error) from error
+
+
+def _unusable(what: str, error: BaseException) -> Unavailable:
+    return Unavailable(f"{what} cannot be used: {error}", hint="look at the state directory")

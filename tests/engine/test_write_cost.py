@@ -52,11 +52,19 @@ def statements(ws: Workspace, act: Callable[[], object]) -> dict[str, list[str]]
 
 def test_an_append_is_two_transactions_of_the_ledger_one_of_them_synced_and_one_of_the_index(ws: Workspace) -> None:
     found = statements(ws, lambda: edit_note(ws, LOG, [Append("line 4\n")]))
-    assert found["ledger"].count("commit") == 2
-    assert found["ledger"].count("pragma synchronous = full") == 1
+    synced, closed = found["ledger"][1:-2], found["ledger"][-2:]
+    assert synced[0] == "pragma synchronous = full" and synced.count("commit") == 1
+    assert closed[0] == "pragma synchronous = normal" and closed[1].startswith("update change")  # commits by itself
     assert found["index"].count("commit") == 1
-    assert len(found["ledger"]) <= 18
-    assert len(found["index"]) <= 18
+    assert len(found["ledger"]) <= 12
+    assert len(found["index"]) <= 10
+
+
+def test_a_new_note_is_closed_with_the_time_of_its_birth_without_a_question(ws: Workspace) -> None:
+    found = statements(ws, lambda: create(ws, NotePath("f/New.md"), b"# New\n\nline 4\n"))
+    assert len(found["ledger"]) <= 12
+    assert not [sql for sql in found["ledger"][1:] if sql.startswith("select")]
+    assert len(found["index"]) <= 19
 
 
 def test_an_append_leaves_what_it_did_not_change_in_the_index_alone(ws: Workspace) -> None:

@@ -121,8 +121,8 @@ class NoIndexer:
         return None
 
 
-def _unheard(ws: Workspace, change: Change) -> None:
-    return None
+def unheard(ws: Workspace, change: Change) -> None:
+    """Nobody is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class Workspace:
     limits: Limits = field(default_factory=Limits)
     user_quota: UserQuota | None = None
     clock: Callable[[], float] = time.time
-    heard: Callable[[Workspace, Change], None] = _unheard  # told of every change set that is done, whoever did it
+    heard: Callable[[Workspace, Change], None] = unheard  # told of every change set that is done, whoever did it
     live: LiveDocuments | None = None  # where notes can be opened as shared documents
     shown: ShownVersions | None = None  # the versions this caller was shown last, where that matters
 

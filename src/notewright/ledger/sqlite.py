@@ -55,6 +55,7 @@ class SqliteLedger:
         self._db = db
         self._alone = threading.RLock()
         self._own = 0  # transactions made here: SQLite counts only those of others
+        self._recorded: dict[str, Change] = {}  # here and not closed yet: what they say need not be asked for
         self._owed: dict[str, tuple[State, tuple[Step, ...] | None]] = {}  # closings that failed: a disk was full
         pragmas = "pragma foreign_keys = on; pragma secure_delete = on; pragma wal_autocheckpoint = 4000"
         set_up(db, "the history", pragmas, MIGRATIONS)
@@ -94,6 +95,7 @@ class SqliteLedger:
             for one in (change, *following):
                 _put_change(db, one)
             db.executemany("insert or ignore into blob values(?, ?)", blobs.items())
+        self._recorded.update((one.id, one) for one in (change, *following))
 
     def close_change(self, change_id: str, state: State, *, steps: tuple[Step, ...] | None = None) -> None:
         with self._alone:
@@ -105,14 +107,21 @@ class SqliteLedger:
         with self._alone:
             while self._owed:
                 change_id, (state, steps) = next(iter(self._owed.items()))
-                self._close_change(change_id, state, steps)
+                self._close_change(change_id, state, steps, self._recorded.get(change_id))
                 del self._owed[change_id]
+                self._recorded.pop(change_id, None)
 
-    def _close_change(self, change_id: str, state: State, steps: tuple[Step, ...] | None) -> None:
+    def _close_change(self, change_id: str, state: State, steps: tuple[Step, ...] | None, known: Change | None) -> None:
+        """`known`: it was recorded here, by whoever closes it."""
+        closed = "update change set state = ? where id = ? and state = 'recorded'"
+        if known and steps is None and (state != "done" or not (known.undoes or any(map(_is_new, known.steps)))):
+            with self._alone, words("the history"):
+                self._be_durable(False)
+                self._db.execute(closed, (state, change_id))  # a transaction of its own
+                self._own += 1
+            return
         with self._transaction(durable=False) as db:
-            found: list[Any] = db.execute(
-                "update change set state = ? where id = ? and state = 'recorded' returning seq, at", (state, change_id)
-            ).fetchall()
+            found: list[Any] = db.execute(f"{closed} returning seq, at", (state, change_id)).fetchall()
             if not found:
                 return  # closed already
             ((seq, at),) = found
@@ -120,9 +129,10 @@ class SqliteLedger:
                 db.execute("delete from step where change = ?", (seq,))
                 _put_steps(db, seq, steps)
             if state == "done":
-                undone = _undoes(db, seq)
+                undone = known.undoes if known else _undoes(db, seq)
                 _mark_undone(db, undone, change_id)
-                _mark_born(db, seq, at, restores=bool(undone))
+                made = steps if steps is not None else known.steps if known else _steps(db, seq)
+                _mark_born(db, made, at, restores=bool(undone))
 
     # What happened
 
@@ -234,7 +244,7 @@ class SqliteLedger:
     def _transaction(self, *, durable: bool) -> Iterator[apsw.Connection]:
         """All of it or none; on disk when it ends if `durable`, else with the next one that is."""
         with self._alone, words("the history"):
-            self._db.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
+            self._be_durable(durable)
             self._db.execute("begin immediate")
             try:
                 yield self._db
@@ -244,6 +254,10 @@ class SqliteLedger:
                 if self._db.in_transaction:
                     self._db.execute("rollback")
                 raise
+
+    def _be_durable(self, durable: bool) -> None:
+        """Sync what is committed next, or leave it to the next one that is."""
+        self._db.execute("pragma synchronous = full" if durable else "pragma synchronous = normal")
 
 
 def _versions(of: str) -> str:
@@ -257,13 +271,18 @@ def _put_change(db: apsw.Connection, change: Change) -> None:
     db.execute(
         f"insert into change({_CHANGE}) values(null, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (change.id, change.at, actor.user, actor.client, actor.surface, actor.tool, change.summary,
-         change.state, change.undone_by, json.dumps(change.emptied), json.dumps(change.made)),
+         change.state, change.undone_by, _json(change.emptied), _json(change.made)),
     )  # fmt: skip
     seq = db.last_insert_rowid()
     _put_steps(db, seq, change.steps)
-    db.executemany("insert into undo values(?, ?)", [(seq, undone) for undone in change.undoes])
+    if change.undoes:
+        db.executemany("insert into undo values(?, ?)", [(seq, undone) for undone in change.undoes])
     old = [(step.path, step.modified) for step in change.steps if step.modified is not None]
     db.executemany("insert or ignore into born values(?, ?)", old)  # true whatever becomes of the change
+
+
+def _json(folders: tuple[str, ...]) -> str:
+    return json.dumps(folders) if folders else "[]"
 
 
 def _put_steps(db: apsw.Connection, seq: int, steps: tuple[Step, ...]) -> None:
@@ -294,16 +313,19 @@ def _undoes(db: apsw.Connection, seq: int) -> tuple[str, ...]:
     return tuple(str(name) for (name,) in db.execute("select undone from undo where change = ?", (seq,)))
 
 
-def _mark_born(db: apsw.Connection, seq: int, at: float, *, restores: bool) -> None:
+def _is_new(step: Step) -> bool:
+    return step.before is None and step.after is not None
+
+
+def _mark_born(db: apsw.Connection, steps: Iterable[Step], at: float, *, restores: bool) -> None:
     """A new note is born now; a moved one keeps its time, and one that undo brings back has kept it."""
-    new = "select path, source from step where change = ? and before is null and after is not null order by place"
-    for path, source in db.execute(new, (seq,)).fetchall():
-        if source is not None:
-            db.execute("delete from born where path = ?", (path,))
-            db.execute("insert into born select ?, at from born where path = ?", (path, source))
+    for step in filter(_is_new, steps):
+        if step.source is not None:
+            db.execute("delete from born where path = ?", (step.path,))
+            db.execute("insert into born select ?, at from born where path = ?", (step.path, step.source))
         else:
             verb = "ignore" if restores else "replace"
-            db.execute(f"insert or {verb} into born values(?, ?)", (path, at))
+            db.execute(f"insert or {verb} into born values(?, ?)", (step.path, at))
 
 
 def _names_of(db: apsw.Connection, path: str) -> set[str]:

@@ -10,6 +10,8 @@ from notewright.stores.base import Stored, version_of
 
 def twins_of(steps: tuple[Step, ...]) -> dict[NotePath, NotePath]:
     """Each path of a change set that has another one in another spelling, with that one."""
+    if len(steps) < 2:
+        return {}
     spelled: defaultdict[str, list[NotePath]] = defaultdict(list)
     for step in steps:
         spelled[path_key(step.path)].append(step.path)

@@ -8,7 +8,7 @@ dies is again such a row, and whoever comes next finishes it as one. Nobody is a
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from notewright.engine.workspace import Workspace
 from notewright.errors import Internal, Problem
@@ -39,12 +39,13 @@ class TextEdit:
     seen: Version | None = None
     again: bool | Callable[[str], bool] = True
     outcome: Edited | Problem | None = None
-    answered: threading.Event = field(default_factory=threading.Event)
+    answered: threading.Event | None = None  # for one that waits for others to make it
 
     def answer(self, outcome: Edited | Problem) -> None:
         if self.outcome is None:
             self.outcome = outcome
-            self.answered.set()
+            if self.answered is not None:
+                self.answered.set()
 
     def result(self) -> Edited:
         if isinstance(self.outcome, Problem):
@@ -67,6 +68,7 @@ class EditQueue:
         """Is it the first?"""
         with self._mutex:
             waiting = self._waiting.setdefault(_key(edit), [])
+            edit.answered = threading.Event()
             waiting.append(edit)
             return len(waiting) == 1
 

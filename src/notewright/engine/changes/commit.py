@@ -24,16 +24,17 @@ from notewright.engine.changes.plan import Done, Drop, Plan, Put, carry_over, is
 from notewright.engine.changes.quotas import counted_alone, is_bounded, refuse_over_quota
 from notewright.engine.indexing.filing import refile
 from notewright.engine.indexing.large_notes import not_indexed, still_indexing, wait_for_links
-from notewright.engine.workspace import Workspace
+from notewright.engine.workspace import Workspace, unheard
 from notewright.errors import Busy, Conflict, Exists, Indexing, Internal, Invalid, NotFound, NotText, Problem
 from notewright.ledger.base import Change, Ledger, Step
 from notewright.notes.path import NotePath
-from notewright.stores.base import Store, Stored, Version, version_of
+from notewright.stores.base import Store, Stored, Swap, Version, version_of
 
 log = logging.getLogger(__name__)
 
 _queue = EditQueue()
-_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"  # nothing that is read as something else
+_LETTERS = b"abcdefghijkmnpqrstuvwxyz23456789"  # nothing that is read as something else
+_AS_LETTERS = _LETTERS * (256 // len(_LETTERS))
 PAUSE = 0.004  # seconds before the second try, doubled for each further one
 _Answer = TypeVar("_Answer")
 _Waiting = tuple[TextEdit, Change, Edited | Problem]  # its change, or the last one before it; what it is told then
@@ -87,7 +88,7 @@ def edit(
         return _alone(ws, lambda: _edit(asked), tries=max_tries if again else 1, path=path)
     if _queue.add(asked):
         edit_together(asked, _queue.take, max_tries=max_tries)
-    else:
+    elif asked.answered is not None:
         asked.answered.wait()
     return asked.result()
 
@@ -178,7 +179,7 @@ def _edit_row(edits: list[TextEdit]) -> None:
             continue
         new = version_of(data)
         step = Step(path, version, new, modified=modified)
-        change = Change(_new_id(ws.ledger), one.ws.clock(), one.ws.actor, one.summary, (step,))
+        change = Change(_new_id(), one.ws.clock(), one.ws.actor, one.summary, (step,))
         made.append((one, change, Edited(path, now, after, new, change.id)))
         known[new], now, version = data, after, new
     if made:
@@ -336,7 +337,7 @@ def _carried_out(ws: Workspace, plan: Plan) -> Done:
     if not steps:
         return Done(None, {step.path: _version(sights[step.path]) for step in plan.steps})
     change = Change(
-        _new_id(ws.ledger), ws.clock(), ws.actor, plan.summary, tuple(sorted(steps, key=machine.order_of)),
+        _new_id(), ws.clock(), ws.actor, plan.summary, tuple(sorted(steps, key=machine.order_of)),
         undoes=plan.undoes, emptied=plan.emptied, made=_new_folders(ws, steps),
     )  # fmt: skip
     blobs = _worth_keeping(steps, known)
@@ -367,7 +368,7 @@ def _held(ws: Workspace, change: Change) -> Iterator[None]:
 
 def _tell(ws: Workspace, change: Change, outcome: Outcome) -> None:
     """What was done is done, whatever becomes of those who are told."""
-    if outcome.state != "done":
+    if outcome.state != "done" or ws.heard is unheard:
         return
     steps = tuple(step for step in change.steps if step.path not in outcome.kept)
     try:
@@ -419,14 +420,19 @@ def _step(sights: Sights, known: dict[str, bytes], planned: Put | Drop) -> Step:
 
 def _worth_keeping(steps: tuple[Step, ...], known: Mapping[str, bytes]) -> dict[str, bytes]:
     """The bytes the ledger must hold: all but those that only move from one file of the workspace to another."""
+    carried = _carried(steps) if len(steps) > 1 else ()
+    kept = [step for step in steps if step.path not in carried]
+    return {version: known[version] for step in kept for version in (step.before, step.after) if version}
+
+
+def _carried(steps: tuple[Step, ...]) -> set[NotePath]:
+    """Paths between which bytes move unchanged."""
     gone = {step.path: step.before for step in steps if step.after is None}
     new = {step.path: step for step in steps if step.source and step.before is None and not _is_rubbish(step.path)}
     moved = {path: step.source for path, step in new.items() if step.source and gone.get(step.source) == step.after}
     twins = twins_of(steps)  # where a store ignores case, neither name may be there for a moment
     moved = {path: source for path, source in moved.items() if path not in twins}
-    carried = {*moved, *moved.values()}
-    kept = [step for step in steps if step.path not in carried]
-    return {version: known[version] for step in kept for version in (step.before, step.after) if version}
+    return {*moved, *moved.values()}
 
 
 def _is_rubbish(path: NotePath) -> bool:
@@ -459,12 +465,9 @@ def _is_there(store: Store, folder: NotePath) -> bool:
     return True
 
 
-def _new_id(ledger: Ledger) -> str:
-    """One word that nothing else is called by."""
-    while True:
-        name = "".join(_LETTERS[byte % len(_LETTERS)] for byte in secrets.token_bytes(8))
-        if ledger.change(name) is None:
-            return name
+def _new_id() -> str:
+    """One word of a million million. The ledger takes none twice."""
+    return secrets.token_bytes(8).translate(_AS_LETTERS).decode()
 
 
 def drive(running: Machine, ws: Workspace, row: tuple[Change, ...] = ()) -> Outcome:
@@ -485,31 +488,20 @@ def drive(running: Machine, ws: Workspace, row: tuple[Change, ...] = ()) -> Outc
 
 
 def perform(effect: Effect, ws: Workspace, row: tuple[Change, ...] = ()) -> Any:
-    """One effect, against the real things."""
+    """One effect, against the real things; those of every write first."""
     store, ledger = ws.store, ws.ledger
     match effect:
-        case machine.Read(paths):
-            seen = store.read_many(paths, hidden=True)
-            return [None if isinstance(one, NotFound) else one for one in seen]
-        case machine.AskApplied(op, paths):
-            return store.applied(op, paths)
-        case machine.Recall(version):
-            return ledger.blob(version)
         case machine.Record(change, blobs):
             first, *following = row or (change,)
-            return ledger.record(first, blobs, *following)
-        case machine.Stage(op, path, data):
-            return store.stage(path, data, op=op, hidden=path.is_hidden)
+            try:
+                return ledger.record(first, blobs, *following)
+            except Exists as taken:  # another change has the id
+                raise Busy("the change could not be recorded", hint="try again in a moment") from taken
         case machine.Write(op, swaps):
-            ours = [swap.seen is not None and ledger.wrote(swap.path, swap.seen) for swap in swaps]
-            known = [swap._replace(settled=own) for swap, own in zip(swaps, ours, strict=True)]
+            known = [_settled(swap, ledger) for swap in swaps] if store.has_folders else swaps
             return store.write_many(known, op=op, hidden=True)
-        case machine.Respell(old, new):
-            return store.respell(old, new, hidden=new.is_hidden)
         case machine.Settle(op, emptied):
             return store.settle(op, emptied=emptied)
-        case machine.Sweep(folders):
-            return store.sweep(folders)
         case machine.IndexFiles(paths, sights):
             return refile(ws, paths, sights)
         case machine.Close(change_id, state, steps):
@@ -518,6 +510,25 @@ def perform(effect: Effect, ws: Workspace, row: tuple[Change, ...] = ()) -> Any:
                 left_out = () if steps == () else None
                 return _close(ledger, ids if state == "done" else ids[::-1], state, left_out)
             return _close(ledger, [change_id], state, steps)
+        case machine.Stage(op, path, data):
+            return store.stage(path, data, op=op, hidden=path.is_hidden)
+        case machine.Read(paths):
+            seen = store.read_many(paths, hidden=True)
+            return [None if isinstance(one, NotFound) else one for one in seen]
+        case machine.AskApplied(op, paths):
+            return store.applied(op, paths)
+        case machine.Recall(version):
+            return ledger.blob(version)
+        case machine.Respell(old, new):
+            return store.respell(old, new, hidden=new.is_hidden)
+        case machine.Sweep(folders):
+            return store.sweep(folders)
+
+
+def _settled(swap: Swap, ledger: Ledger) -> Swap:
+    """The swap, told whether the file it replaces is ours: then no editor is in the middle of saving it."""
+    ours = swap.seen is not None and ledger.wrote(swap.path, swap.seen)
+    return Swap(swap.path, swap.data, swap.seen, swap.source, True) if ours else swap
 
 
 def _close(ledger: Ledger, ids: list[str], state: Any, steps: tuple[Step, ...] | None) -> bool:

@@ -236,12 +236,18 @@ class _Execution:
         raise Busy("somebody else keeps changing these notes", hint="try again in a moment", path=path)
 
     def _route(self) -> Route:
-        if self.first and self.cause and not self.begun:
-            return Route("taken_back", ())
+        if self.first and not self.begun:
+            return self._planned() if self.cause is None else Route("taken_back", ())
         return route(
             self.change.steps, self.sights, self.known, barred=self.barred, back_first=self.turning,
             told=self.applied, in_order=self.in_order,
         )  # fmt: skip
+
+    def _planned(self) -> Route:
+        """All steps as planned: they were just seen to be at their beginnings, and nothing was written yet."""
+        steps = self.change.steps
+        ends = [FileGoal(None if step.after is None else self.known[step.after]) for step in steps]
+        return Route("done", tuple(zip(steps, ends, strict=True)))
 
     def _follow(self, way: Route) -> Generator[Effect, Any, None]:
         forward = way.state == "done"
