@@ -102,7 +102,8 @@ def test_counts_are_of_notes_other_files_and_bytes(index: Index) -> None:
 def test_links_of_a_note_come_in_order_with_their_lines(index: Index) -> None:
     (link,) = index.links_from(["Tea.md"])
     assert (link.kind, link.target, link.subpath, link.display) == ("wikilink", "Kettle", "#Care", "the kettle")
-    assert link.line == 12 and link.context.shown == "Just below boiling, see [[Kettle#Care|the kettle]]."
+    assert link.line == 12
+    assert [line.shown for line in index.lines_of([link])] == ["Just below boiling, see [[Kettle#Care|the kettle]]."]
     assert [link.target for link in index.links_from(["Projects/Deep/Log.md"])] == [
         "tea",
         "Projects/Tea Garden",
@@ -126,8 +127,8 @@ def test_links_of_many_notes_come_by_path(index: Index) -> None:
 
 def test_a_long_line_is_cut_around_the_link(index: Index) -> None:
     file(index, {"Long.md": "x " * 3_000 + "before [[Tea]] after" + " y" * 3_000})
-    (link,) = index.links_from(["Long.md"])
-    assert len(link.context.text) <= 400 and "before «[[Tea]]» after" in link.context.marked
+    (line,) = index.lines_of(index.links_from(["Long.md"]))
+    assert len(line.text) <= 400 and "before «[[Tea]]» after" in line.marked
 
 
 def test_tags_are_counted_by_note_whatever_their_case(index: Index) -> None:

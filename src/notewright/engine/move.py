@@ -207,7 +207,7 @@ def _top(old: NotePath, moves: Mapping[NotePath, NotePath]) -> NotePath:
 def _linking(ws: Workspace, keys: Iterable[str]) -> list[NotePath]:
     """Notes that may link to what bears these keys."""
     keys = list(keys)
-    return [*(row.source for row in ws.index.links_toward(keys, lines=False)), *naming(ws, keys)]
+    return [*(row.source for row in ws.index.links_toward(keys)), *naming(ws, keys)]
 
 
 def _plan(

@@ -129,8 +129,10 @@ class LinkRow(NamedTuple):
     subpath: str
     display: str | None
     line: int
-    context: "Excerpt"  # the line it stands in, of a long one the part around the link
-    key: str | None = None
+    key: str | None  # of the property it stands in
+    note: int  # it stands in; holds while the index is `steady`
+    start: int  # in the text of the note
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,9 +371,11 @@ class Index(Names, Protocol):
     def links_from(self, paths: Sequence[str]) -> list[LinkRow]:
         """The links of these notes, by path and line."""
 
-    def links_toward(self, keys: Sequence[str], *, lines: bool = True) -> list[LinkRow]:
-        """Links whose target's last segment (or whole slug) has one of these keys; their lines are cut from the texts
-        only where they are wanted."""
+    def links_toward(self, keys: Sequence[str]) -> list[LinkRow]:
+        """Links whose target's last segment (or whole slug) has one of these keys."""
+
+    def lines_of(self, links: Sequence[LinkRow]) -> list[Excerpt]:
+        """The line each of these stands in, of a long one the part around the link: for the few that are shown."""
 
     def tags(self, visible: Visibility = EVERYTHING) -> dict[str, int]:
         """Every tag, as most notes spell it, with its number of notes."""

@@ -4,7 +4,7 @@ Both are cut at sentence ends where there are any, and both look at a bounded pa
 """
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 LINE_CHARS = 400  # of a long line that are kept around a place
 SENTENCE_CHARS = 200  # of a long line that are shown
@@ -18,8 +18,7 @@ _SENTENCE_END = re.compile(  # that no such sign stands before the first is said
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(NamedTuple):
     """A piece of a line, and in it the place it is about. Whether the line goes on before it and after it."""
 
     text: str
@@ -48,6 +47,8 @@ class Excerpt:
             start += 1
         while end > self.end and self.text[end - 1].isspace():
             end -= 1
+        if not start and end == len(self.text):
+            return self
         before = self.before or bool(self.text[:start].strip())
         after = self.after or bool(self.text[end:].strip())
         return Excerpt(self.text[start:end], self.start - start, self.end - start, before, after)
@@ -79,9 +80,14 @@ def sentence_around(line: Excerpt, most: int = SENTENCE_CHARS) -> Excerpt:
     """A short line as it is, of a long one the sentence; the place is always whole in it."""
     if len(line.text) <= most:
         return line
-    ends = [found.end() for found in _SENTENCE_END.finditer(line.text)]
-    first = max((end for end in ends if end <= line.start), default=0)
-    last = min((end for end in ends if end >= line.end), default=len(line.text))
+    first, last = 0, len(line.text)
+    for found in _SENTENCE_END.finditer(line.text):
+        end = found.end()
+        if end <= line.start:
+            first = end
+        if end >= line.end:
+            last = end
+            break
     return _window(line, first, last, most)
 
 

@@ -79,7 +79,7 @@ def _from_one_moment(workspaces: Sequence[Workspace]) -> Iterator[None]:
 
 
 def _candidates(ws: Workspace, keys: tuple[str, ...]) -> Iterator[tuple[NotePath, str]]:
-    for row in ws.index.links_toward(keys, lines=False):
+    for row in ws.index.links_toward(keys):
         if row.kind in WRITTEN_AS_NAMES and ws.access.sees(row.source):
             yield full_name(ws, row.source), row.target
 

@@ -7,7 +7,7 @@ remembers what that was called; after that by what is written.
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -18,7 +18,7 @@ from notewright.engine.find.links import (
     about_note,
     all_keys,
     incoming,
-    link_seen,
+    links_shown,
     outgoing,
     resolver,
 )
@@ -78,7 +78,7 @@ def linked(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLi
             continue
         if link.path is None:
             known = known or _known_as(ws, policy)
-            link = replace(link, path=known(link.target, path))
+            link = link._replace(path=known(link.target, path))
         firsts.setdefault(path_key(link.path or ""), link)
     return list(firsts.values())
 
@@ -150,13 +150,13 @@ def _known_by(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[Resolve
     means, known, wanted = resolver(ws, policy), _known_as(ws, policy), path_key(path)
     others = _gone(ws.ledger).other_names(path)
     found = [
-        link_seen(row, meant, other=row.source)
+        (row, meant)
         for row in ws.index.links_toward(all_keys(path, others))
         if ws.access.sees(row.source)
         and (meant := means(row.target, row.source)).path is None
         and path_key(known(row.target, row.source)) == wanted
     ]
-    return sorted(found, key=lambda link: (link.source, link.line))
+    return links_shown(ws, found)
 
 
 def _known_as(ws: Workspace, policy: LinkPolicy) -> Callable[[str, NotePath], NotePath]:

@@ -3,12 +3,12 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from notewright.engine.indexing.ready import snapshot
 from notewright.engine.workspace import Workspace
 from notewright.index.base import LinkRow, PathTest, Selection
-from notewright.notes.excerpts import Excerpt, sentence_around
+from notewright.notes.excerpts import NO_LINE, Excerpt, sentence_around
 from notewright.notes.links.names import Names
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Meaning, link_key, meaning, name_keys, slug_key
 from notewright.notes.path import NotePath, without_md
@@ -20,8 +20,7 @@ NOTES_AT_ONCE = 2_000  # whose links are read and resolved together
 MOST_NAMES = 4_096  # looked up and remembered while one answer is made
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedLink:
+class ResolvedLink(NamedTuple):
     """One link, with what it means. `path` is the other end: where it leads, or the note it stands in."""
 
     path: NotePath | None
@@ -126,8 +125,10 @@ def about_note(
 def _outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> tuple[ResolvedLink, ...]:
     """Every link of a note in order, with where it leads."""
     rows = ws.index.links_from([path])
+    if not rows:
+        return ()
     means = resolver(ws, policy, [row.target for row in rows])
-    return tuple(link_seen(row, means(row.target, path)) for row in rows)
+    return tuple(map(link_seen, rows, [means(row.target, path) for row in rows], ws.index.lines_of(rows)))
 
 
 def _incoming(
@@ -135,15 +136,13 @@ def _incoming(
 ) -> tuple[ResolvedLink, ...]:
     """Every link that leads to a note, by the note it stands in and its line; its `own` links to itself on request.
     Without `lines`, who only wants to know which notes link to it."""
-    means = resolver(ws, policy)
-    found = []
-    for row in ws.index.links_toward(keys_toward(ws, path, policy), lines=lines):
-        if (row.source == path and not own) or not ws.access.sees(row.source):
-            continue
-        meant = means(row.target, row.source)
-        if meant.path == path:
-            found.append(link_seen(row, meant, other=row.source))
-    return tuple(sorted(found, key=lambda link: (link.source, link.line)))
+    means, sees = resolver(ws, policy), ws.access.sees
+    found = [
+        (row, meant)
+        for row in ws.index.links_toward(keys_toward(ws, path, policy))
+        if (own or row.source != path) and sees(row.source) and (meant := means(row.target, row.source)).path == path
+    ]
+    return tuple(links_shown(ws, found, lines=lines))
 
 
 outgoing, incoming = about_note(_outgoing), about_note(_incoming)
@@ -151,7 +150,7 @@ outgoing, incoming = about_note(_outgoing), about_note(_incoming)
 
 def keys_toward(ws: Workspace, path: NotePath, policy: LinkPolicy) -> tuple[str, ...]:
     """The keys of every link that could mean a note, by whatever names a policy lets it be linked."""
-    return name_keys(path) if policy is OBSIDIAN else all_keys(path, ws.index.other_keys(path))
+    return all_keys(path, ws.index.other_keys(path)) if policy.other_names else name_keys(path)
 
 
 def all_keys(path: NotePath, others: Iterable[str]) -> tuple[str, ...]:
@@ -160,18 +159,29 @@ def all_keys(path: NotePath, others: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*name_keys(path, others), *slugs)))
 
 
-def link_seen(row: LinkRow, meant: Meaning, *, other: NotePath | None = None) -> ResolvedLink:
+def link_seen(row: LinkRow, meant: Meaning, line: Excerpt, *, other: NotePath | None = None) -> ResolvedLink:
     status = "broken" if meant.path is None else "ambiguous" if meant.ambiguous else "ok"
     where = other if other is not None else meant.path
-    return ResolvedLink(where, row.source, row.target, row.subpath, row.kind, row.line, row.context, status)
+    return ResolvedLink(where, row.source, row.target, row.subpath, row.kind, row.line, line, status)
+
+
+def links_shown(ws: Workspace, found: list[tuple[LinkRow, Meaning]], *, lines: bool = True) -> list[ResolvedLink]:
+    """Links to a note, by the note they stand in and their line."""
+    found.sort(key=lambda one: (one[0].source, one[0].line))
+    shown = ws.index.lines_of([row for row, _ in found]) if lines and found else [NO_LINE] * len(found)
+    return [link_seen(row, meant, line, other=row.source) for (row, meant), line in zip(found, shown, strict=True)]
 
 
 @about_note
 def links(ws: Workspace, path: NotePath, direction: str = "both", depth: int = 1) -> LinkReport:
     """Links of a note; with a depth, of the notes they lead to as well, each note once."""
-    out = _spread(path, depth, lambda one: _outgoing(ws, one)) if direction in ("both", "out") else ()
-    back = _spread(path, depth, lambda one: _incoming(ws, one)) if direction in ("both", "in") else ()
-    return LinkReport(path, tuple(out), tuple(back))
+
+    def spread(step: Callable[[Workspace, NotePath], tuple[ResolvedLink, ...]]) -> tuple[ResolvedLink, ...]:
+        return step(ws, path) if depth == 1 else tuple(_spread(path, depth, lambda one: step(ws, one)))
+
+    out = spread(_outgoing) if direction in ("both", "out") else ()
+    back = spread(_incoming) if direction in ("both", "in") else ()
+    return LinkReport(path, out, back)
 
 
 def _spread(
@@ -196,7 +206,7 @@ def resolved_links(ws: Workspace) -> Iterator[ResolvedLink]:
     """Every link of every note this reader may see, by note and line. To be asked within one `snapshot`."""
     for rows in all_links(ws):
         means = resolver(ws, expected=[row.target for row in rows])
-        yield from (link_seen(row, means(row.target, row.source)) for row in rows)
+        yield from map(link_seen, rows, (means(row.target, row.source) for row in rows), ws.index.lines_of(rows))
 
 
 def all_links(ws: Workspace) -> Iterator[list[LinkRow]]:

@@ -131,6 +131,7 @@ class SqliteIndex:
     alias_twins = _question(queries.alias_twins)
     links_from = _question(queries.links_from)
     links_toward = _question(queries.links_toward)
+    lines_of = _question(queries.lines_of)
     tags = _question(queries.tags)
     tags_of = _question(queries.tags_of)
     property_of = _question(queries.property_of)

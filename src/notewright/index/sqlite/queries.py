@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from notewright.index.base import EVERYTHING, Filed, IndexedNote, LinkRow, Selection, Visibility, with_parents
 from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection, within_ns
@@ -12,8 +12,13 @@ from notewright.notes.model import Heading, tag_key
 from notewright.notes.path import NotePath, path_key
 from notewright.notes.words import index_words
 
+if TYPE_CHECKING:
+    from notewright.notes.excerpts import Excerpt
+
 TELLING = 4  # characters of a piece of a path that few paths hold; `.md` they all do
 TEXTS_AT_ONCE = 1_000  # links whose lines are cut from texts read together
+_new = tuple.__new__  # of a row: half the time of calling its type
+FEW_KEYS = 8  # are given one by one: a list as JSON costs as much as the statement
 
 # ---- files and names ----------------------------------------------------------------------------------
 
@@ -22,11 +27,11 @@ _FILED = "select f.path, f.stamp, f.version, f.size, f.modified, f.title, f.prob
 
 def filed(con: Connection, path: str) -> Filed | None:
     row = con.rows(f"{_FILED} where f.path=?", (path,)).fetchone()
-    return _filed(row) if row else None
+    return Filed(NotePath(row[0]), *row[1:]) if row else None
 
 
-def _filed(row: tuple[Any, ...]) -> Filed:
-    return Filed(NotePath(row[0]), *row[1:])
+def _all_filed(rows: Iterable[tuple[Any, ...]]) -> list[Filed]:
+    return [_new(Filed, (NotePath(row[0]), *row[1:])) for row in rows]
 
 
 def paths_with(con: Connection, problem: str) -> list[NotePath]:
@@ -157,9 +162,10 @@ def select(con: Connection, selection: Selection) -> tuple[list[Filed], int]:
         return _select_visible(con, selection, f"{where} order by {order}", values)
     limit = -1 if selection.limit is None else selection.limit
     rows = con.rows(f"{_FILED} where {where} order by {order} limit ? offset ?", (*values, limit, selection.offset))
-    page = [_filed(row) for row in rows]
-    whole = selection.limit is None and not selection.offset
-    return page, len(page) if whole else con.number(f"select count(*) from files f where {where}", values)
+    page = _all_filed(rows)
+    if (page or not selection.offset) and (selection.limit is None or len(page) < selection.limit):
+        return page, selection.offset + len(page)  # it holds the last one
+    return page, con.number(f"select count(*) from files f where {where}", values)
 
 
 def _select_visible(con: Connection, selection: Selection, where: str, values: list[object]) -> tuple[list[Filed], int]:
@@ -173,7 +179,7 @@ def _select_visible(con: Connection, selection: Selection, where: str, values: l
     end = None if selection.limit is None else selection.offset + selection.limit
     page = ids[selection.offset : end]
     rows = con.rows(f"{_FILED} join json_each(?) e on e.value = f.id order by e.key", (json.dumps(page),))
-    return [_filed(row) for row in rows], len(ids)
+    return _all_filed(rows), len(ids)
 
 
 def _where(con: Connection, selection: Selection, *, by_path: bool) -> tuple[str | None, list[object]]:
@@ -242,45 +248,53 @@ def folders(con: Connection, below: str = "", visible: Visibility = EVERYTHING) 
 
 # ---- links --------------------------------------------------------------------------------------------
 
-_LINK = """select l.source, f.path, l.kind, l.target, l.subpath, l.display, l.line, l.start, l.end, l.property
+_LINK = """select f.path, l.kind, l.target, l.subpath, l.display, l.line, l.property, l.source, l.start, l.end
   from links l join files f on f.id = l.source"""
 
 
 def links_from(con: Connection, paths: Sequence[str]) -> list[LinkRow]:
+    if len(paths) == 1:
+        return _links(con, f"{_LINK} where f.path = ? order by l.id", paths)
     sources = "select id from files where path in (select value from json_each(?))"
     return _links(con, f"{_LINK} where l.source in ({sources}) order by f.path, l.id", (json.dumps(paths),))
 
 
-def links_toward(con: Connection, keys: Sequence[str], *, lines: bool = True) -> list[LinkRow]:
+def links_toward(con: Connection, keys: Sequence[str]) -> list[LinkRow]:
+    if len(keys) <= FEW_KEYS:
+        given, values = ",".join(f"?{number}" for number in range(1, len(keys) + 1)), keys
+    else:
+        given, values = "select value from json_each(?1)", [json.dumps(keys)]
     return _links(
         con,
-        f"""{_LINK} where l.id in (
-          select id from links where key in (select value from json_each(?1))
-          union select id from links where slug is not key and slug in (select value from json_each(?1))
-          union select id from links where whole is not null and whole in (select value from json_each(?1)))
+        f"""{_LINK} where l.key in ({given}) or (l.slug is not l.key and l.slug in ({given}))
+          or (l.whole is not null and l.whole in ({given}))
         order by f.path, l.id""",
-        (json.dumps(keys),),
-        lines=lines,
+        values,
     )
 
 
-def _links(con: Connection, sql: str, values: Iterable[object], *, lines: bool = True) -> list[LinkRow]:
-    """Rows with the lines they stand in, cut from the texts: a line kept with each link would double the index."""
-    from notewright.notes.excerpts import NO_LINE, line_around
+def _links(con: Connection, sql: str, values: Iterable[object]) -> list[LinkRow]:
+    return [_new(LinkRow, (NotePath(row[0]), *row[1:])) for row in con.rows(sql, values)]
 
-    rows = list(con.rows(sql, values))
-    found: list[LinkRow] = []
+
+def lines_of(con: Connection, links: Sequence[LinkRow]) -> "list[Excerpt]":
+    """Cut from the texts: a line kept with each link would double the index."""
+    from notewright.notes.excerpts import line_around
+
+    found: list[Excerpt] = []
     texts: dict[int, str] = {}
-    for at, (source, path, kind, target, subpath, display, line, start, end, key) in enumerate(rows):
-        if lines and source not in texts:
-            texts = _texts(con, [row[0] for row in rows[at : at + TEXTS_AT_ONCE]])
-        context = line_around(texts.get(source, ""), start, end) if lines else NO_LINE
-        found.append(LinkRow(NotePath(path), kind, target, subpath, display, line, context, key))
+    for at, link in enumerate(links):
+        if link.note not in texts:
+            texts = _texts(con, {row.note for row in links[at : at + TEXTS_AT_ONCE]})
+        found.append(line_around(texts.get(link.note, ""), link.start, link.end))
     return found
 
 
-def _texts(con: Connection, notes: Iterable[int]) -> dict[int, str]:
-    wanted = json.dumps(list(dict.fromkeys(notes)))
+def _texts(con: Connection, notes: set[int]) -> dict[int, str]:
+    if len(notes) <= FEW_KEYS:  # several plain statements take less than one with a list
+        read = ((note, con.value("select text from texts where id = ?", (note,))) for note in notes)
+        return {note: text for note, text in read if isinstance(text, str)}
+    wanted = json.dumps(list(notes))
     return dict(con.rows("select id, text from texts where id in (select value from json_each(?))", (wanted,)))
 
 

@@ -9,6 +9,7 @@ import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from notewright.lazy_dataclass import dataclass
 from notewright.notes.links.names import Names
@@ -18,8 +19,7 @@ from notewright.notes.path import NotePath, path_key, with_md, without_md
 _NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(NamedTuple):
     """What a link means: the chosen path, and all that could be meant, best first."""
 
     path: NotePath | None
@@ -27,8 +27,7 @@ class Meaning:
     ambiguous: bool  # nothing but the order of code points chose between the first two
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
+class Asking(NamedTuple):
     """One link being asked about."""
 
     target: str
@@ -49,6 +48,7 @@ class LinkPolicy:
 
     steps: tuple[Step, ...]
     roots: tuple[str, ...] = ()
+    other_names: bool = False  # a note is linked by its aliases, title and slugs too
 
 
 def link_key(target: str) -> str:
@@ -84,11 +84,13 @@ def _exact_path(asking: Asking) -> Found | None:
 
 
 def _path_suffix(asking: Asking) -> Found | None:
-    here = path_key(posixpath.join(asking.source.folder, asking.target))
-    for ending in _spellings(asking.target):
+    for ending in _spellings(asking.target) if asking.named else ():
         wanted = "/" + path_key(ending)
         found = [path for path in asking.named if path_key(path).endswith(wanted)]
+        if len(found) == 1:
+            return [((), found[0])]
         if found:
+            here = path_key(posixpath.join(asking.source.folder, asking.target))
             return [
                 ((path_key(path) not in (here, here + ".md"), len(path), not path.endswith("/" + ending)), path)
                 for path in found
@@ -98,7 +100,10 @@ def _path_suffix(asking: Asking) -> Found | None:
 
 def _at(place: str, asking: Asking) -> Found:
     """What is at this path, with or without `.md`."""
-    return next(filter(None, (_spelled(spelling, asking) for spelling in _spellings(place))), [])
+    if not asking.named:
+        return []
+    first, second = _spellings(place)
+    return _spelled(first, asking) or _spelled(second, asking)
 
 
 def _spelled(spelling: str, asking: Asking) -> Found:
@@ -197,7 +202,8 @@ CAIRN = LinkPolicy(
         _by(lambda asking: asking.names.titled(path_key(asking.target))),
         _by(_segment),
         _slug,
-    )
+    ),
+    other_names=True,
 )
 
 
