@@ -36,14 +36,14 @@ class IndexConnections:
         self._lock = threading.Lock()
         self._writing = threading.RLock()
         self._writer: tuple[Identity, Connection] | None = None
-        self._whole: tuple[tuple[str, Identity], Generation] | None = None
+        self._whole: tuple[Identity, Generation, Connection] | None = None  # known while that connection is open
         self._held = _Held()
         self.places.current()
 
     def close(self) -> None:
         with self._writing, self._lock:
             for _, con in self._idle:
-                con.close()
+                self._close(con)
             self._idle.clear()
             if self._writer:
                 self._writer[1].close()
@@ -96,19 +96,31 @@ class IndexConnections:
                     raise
 
     def generation(self) -> Generation:
-        """One that is whole stays so, and is known by its place: most calls ask for this, before and after."""
-        place = self.places.place()
+        """One that is whole stays so, and is known by its file, whose inode is no other's while a connection to it is
+        open: most calls ask for this, before and after."""
+        identity = self.places.standing()
         known = self._whole
-        if known is not None and known[0] == place:
+        if known is not None and known[0] == identity:
             return known[1]
+
+        def look(con: Connection) -> Generation:
+            meta = dict(con.rows("select key, value from meta where key in ('name', 'wanting')"))
+            answer = Generation(str(meta.get("name")), meta.get("wanting") == 0)
+            if answer.whole and identity is not None and self.places.standing() == identity:
+                self._whole = (identity, answer, con)
+            return answer
+
         held, self._held.con = self._held.con, None  # the one that answers now, not the one of that moment
         try:
-            answer = self.ask(_generation)
+            return self.ask(look)
         finally:
             self._held.con = held
-        if answer.whole and place is not None:
-            self._whole = (place, answer)
-        return answer
+
+    def _close(self, con: Connection, *, force: bool = False) -> None:
+        known = self._whole
+        if known is not None and known[2] is con:
+            self._whole = None
+        con.close(force=force)
 
     def _answer(self, identity: Identity, question: Callable[[Connection], T]) -> T:
         held, self._held.con = self._held.con, None
@@ -116,7 +128,7 @@ class IndexConnections:
         try:
             answer = question(con)
         except BaseException:  # nothing more is asked of it; `generation` tells whether the index was lost
-            con.close(force=True)
+            self._close(con, force=True)
             raise
         if held is None:
             self._give_back(identity, con)
@@ -129,7 +141,7 @@ class IndexConnections:
                 known, con = self._idle.pop()
                 if known == identity:
                     return con
-                con.close()
+                self._close(con)
         con = open_index(self.places.door)
         con.db.register_fts5_function("places", noting_places(con))
         con.db.register_fts5_function("counts", noting_counts(con))
@@ -141,7 +153,7 @@ class IndexConnections:
             if len(self._idle) < IDLE:
                 self._idle.append((identity, con))
                 return
-        con.close()
+        self._close(con)
 
     # ---- writing --------------------------------------------------------------------------------------
 
@@ -173,11 +185,6 @@ class IndexConnections:
                 self._writer[1].close()
             self._writer = (identity, open_index(self.places.door, writing=True))
         return self._writer[1]
-
-
-def _generation(con: Connection) -> Generation:
-    known = dict(con.rows("select key, value from meta where key in ('name', 'wanting')"))
-    return Generation(str(known.get("name")), known.get("wanting") == 0)
 
 
 def _is_damage(error: Exception) -> bool:

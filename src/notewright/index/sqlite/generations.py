@@ -58,7 +58,7 @@ class Generations:
         self.folder = folder
         self.door = folder / f"current-{VERSION}" / "index.db"
         self._pointer = folder / f"current-{VERSION}"
-        self._link, self._door, self._gate = str(self._pointer), str(self.door), str(folder / "gate")  # asked for often
+        self._door, self._gate = str(self.door), str(folder / "gate")  # asked for often
 
     def current(self) -> Identity:
         """Which index answers; begun anew where there is none. One stat when all is well."""
@@ -77,15 +77,6 @@ class Generations:
         except OSError:
             return None
         return status.st_dev, status.st_ino
-
-    def place(self) -> tuple[str, Identity] | None:
-        """Where the index that answers is: never again the same for another one, as an inode alone may be."""
-        try:
-            name = os.readlink(self._link)
-        except OSError:
-            return None
-        found = self.standing()
-        return None if found is None else (name, found)
 
     def discard(self, damaged: Identity) -> None:
         """Begin anew if this one still is the one that answers."""
