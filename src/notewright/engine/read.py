@@ -23,6 +23,7 @@ from notewright.stores.base import Entry, Stored
 
 _SHORT = 50_000  # characters of a text that is kept with its meaning
 _RECENT = 500  # changes that are looked through for a name
+SORTS = ("path", "name", "modified", "created", "size")
 FEW = 20  # files that are read one by one where the index does not know them yet
 
 
@@ -63,7 +64,27 @@ class FolderListing:
 
 def read(ws: Workspace, path: NotePath) -> Reading:
     """The text at exactly this path."""
-    stored = fetch(ws, path)
+    return _reading(path, fetch(ws, path))
+
+
+def read_if_there(ws: Workspace, path: NotePath) -> Reading | None:
+    """The same; None where nothing is. To look first whether something is takes as long as reading it."""
+    sees_through_symlinks(ws, path)
+    try:
+        stored = ws.store.read(path)
+    except NotFound:
+        return None
+    return _reading(path, note_shown(ws, stored))
+
+
+def read_literally(ws: Workspace, raw: str) -> Reading | None:
+    """The note whose whole path somebody wrote; None for what `locate` has to find out about."""
+    if not ws.store.has_folders or not raw.endswith(".md") or raw != raw.strip() or path_problem(raw):
+        return None
+    return read_if_there(ws, NotePath(raw)) if ws.access.sees(raw) else None
+
+
+def _reading(path: NotePath, stored: Stored) -> Reading:
     text, exact = decode(stored.data)
     return Reading(path, text, stored.version, len(stored.data), stored.entry.modified_ns / 1e9, exact, stored.entry)
 
@@ -126,12 +147,16 @@ def locate(ws: Workspace, raw: str) -> NotePath:
     path = NotePath.parse(raw.strip().strip("/"))
     typed = dict.fromkeys((*_as_typed(raw), path, NotePath(with_md(path))))
     spellings = [spelling for spelling in typed if ws.access.sees(spelling)]
-    if (known := next((one for one in spellings if indexed_file(ws, one)), None)) is not None:
-        return known
-    found = _find_by_name(ws, path) if not ws.store.has_folders and ready.is_fresh(ws) else []
+    found: Sequence[NotePath] = ()
+    if not ws.store.has_folders and ready.is_fresh(ws):
+        for spelling in spellings:
+            if ws.index.filed(spelling):
+                return spelling
+        found = _find_by_name(ws, path)
     if not found:
-        if (there := next((one for one in spellings if exists(ws, one)), None)) is not None:
-            return there
+        for spelling in spellings:
+            if exists(ws, spelling):
+                return spelling
         found = _find_by_name(ws, path)
     if len(found) == 1:
         return found[0]
@@ -249,9 +274,8 @@ def _nearest_folders(ws: Workspace, path: NotePath, count: int = 3) -> list[str]
 
 def listing(ws: Workspace, selection: Selection) -> tuple[list[Filed], int]:
     """Files, sorted and paged, as this reader may see them, and how many there are in all."""
-    if selection.sort not in ("path", "name", "modified", "created", "size"):
-        raise Invalid(f"cannot sort by {selection.sort!r}", hint="sort by name, modified, created or size", what="sort")
-    if before_index.can_select(selection) and not ready.is_fresh(ws):
+    _check_sort(selection.sort)
+    if not ready.is_fresh(ws) and before_index.can_select(selection):
         return before_index.select(ws, selection)
     return ready.snapshot(ws, lambda: ws.index.select(selection))
 
@@ -270,17 +294,26 @@ def list_folder(
         holding=glob_pieces(glob) if glob else (),
         visible=visible,
     )
-    with ws.index.steady():
-        if glob or ready.is_fresh(ws):
-            files, total = listing(ws, chosen)
-            folders = [] if glob else ws.index.subfolders(folder, ws.access.visibility)
-        else:
-            files, total, folders = before_index.level(ws, chosen)
-        times = created(ws, files) if sort == "created" else {}
-    dated = [(filed, times.get(filed.path, filed.modified_ns / 1e9)) for filed in files]
-    if sort == "created":  # the index does not know what the ledger knows
-        dated = sorted(dated, key=lambda pair: -pair[1])[:limit]
-    return FolderListing(tuple(folders), tuple(dated), total)
+    _check_sort(chosen.sort)
+
+    def answer(files: list[Filed], total: int, folders: Sequence[tuple[str, int]]) -> FolderListing:
+        dated = [(filed, filed.modified_ns / 1e9) for filed in files]
+        if sort == "created":  # the index does not know what the ledger knows
+            times = created(ws, files)
+            dated = sorted(((filed, times[filed.path]) for filed in files), key=lambda pair: -pair[1])[:limit]
+        return FolderListing(tuple(folders), tuple(dated), total)
+
+    def from_index() -> FolderListing:
+        return answer(*ws.index.select(chosen), () if glob else ws.index.subfolders(folder, ws.access.visibility))
+
+    if ready.is_fresh(ws):
+        return ready.snapshot(ws, from_index)
+    return answer(*listing(ws, chosen), ()) if glob else answer(*before_index.level(ws, chosen))
+
+
+def _check_sort(sort: str) -> None:
+    if sort not in SORTS:
+        raise Invalid(f"cannot sort by {sort!r}", hint="sort by name, modified, created or size", what="sort")
 
 
 class HasModified(Protocol):

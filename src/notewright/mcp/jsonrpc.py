@@ -5,7 +5,7 @@ from typing import Any
 
 import pydantic_core
 
-from notewright.surfaces.perform import flaw_of
+from notewright.surfaces.perform import DEEPEST, flaw_of
 
 ENVELOPE = "io.modelcontextprotocol/protocolVersion"  # in `_meta` of every request of the 2026 era
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
@@ -20,6 +20,11 @@ def parsed(text: bytes) -> Any:
         return pydantic_core.from_json(text)
     except ValueError:
         return json.loads(text)  # takes lone surrogates, which the stricter and quicker one does not
+
+
+def is_plain(text: bytes) -> bool:
+    """Nothing for `flaw_in` to find: ASCII without escapes holds no surrogate, so few brackets no deep nesting."""
+    return text.isascii() and b"\\" not in text and text.count(b"[") + text.count(b"{") < DEEPEST
 
 
 def is_message(given: Any) -> bool:

@@ -4,10 +4,11 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
 
-from notewright.engine.read import folder_path, name_similarity
+from notewright.engine.read import Reading, folder_path, name_similarity, read_literally
 from notewright.engine.read import locate as locate_note
 from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
@@ -31,10 +32,10 @@ class Places:
     """Paths as `notes` writes them: with several workspaces each begins with the workspace's name."""
 
     call: Call
+    several: bool = field(init=False)
 
-    @property
-    def several(self) -> bool:
-        return self.call.several
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "several", self.call.several)
 
     def show(self, ws: Workspace, path: str) -> str:
         if not self.several:
@@ -98,6 +99,16 @@ class Places:
             raise Invalid(f"{raw!r} is not a note", hint="name a note by its path", what="path")
         with self.saying(ws):
             return NamedPath(ws, locate_note(ws, rest))
+
+    def read(self, raw: str) -> tuple[Workspace, Reading] | None:
+        """The note whose whole path this is; None for what is to be located."""
+        try:
+            ws, rest = self.split(raw)
+        except NotFound:
+            return None
+        with self.saying(ws):
+            found = read_literally(ws, rest)
+        return (ws, found) if found is not None else None
 
     def _anywhere(self, raw: str) -> NamedPath:
         """A bare name may be in any workspace; in several it is ambiguous."""
@@ -186,6 +197,7 @@ def stamp(seconds: float) -> str:
     return calendar_time(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+@lru_cache(maxsize=2_048)  # a page of a listing has a hundred of them
 def day(seconds: float, zone: tzinfo = UTC) -> str:
     """The date, on a clock of that zone."""
     return calendar_time(seconds, zone).date().isoformat()

@@ -106,6 +106,8 @@ def _has_surrogates(text: str) -> bool:
 def conforming(schema: Schema, validator: jsonschema_rs.Draft202012Validator, args: Args) -> Args:
     """The arguments, if the schema takes them; else BadArgument with the mistake to mend first."""
     for name, value in args.items():
+        if name.isascii() and isinstance(value, str) and value.isascii():
+            continue
         flaw = flaw_of((name, value))
         if flaw == "surrogate":
             name = well_formed(name)

@@ -8,7 +8,16 @@ from weakref import WeakKeyDictionary
 from notewright.engine.find.links import WRITTEN_AS_NAMES, all_links
 from notewright.engine.indexing import before_index
 from notewright.engine.indexing.ready import from_snapshot, is_fresh
-from notewright.engine.read import exists, indexed_file, listing, missing, probably_exists
+from notewright.engine.read import (
+    Reading,
+    exists,
+    indexed_file,
+    listing,
+    missing,
+    probably_exists,
+    read,
+    read_if_there,
+)
 from notewright.engine.workspace import Workspace
 from notewright.errors import NotFound
 from notewright.index.base import Selection
@@ -45,16 +54,31 @@ def is_tracked(ws: Workspace, what: str, make: Callable[[], _Made]) -> _Made:
 
 def note_by_name(ws: Workspace, name: str) -> NotePath:
     """The note with exactly this name (no folder, no `.md`); of several the one with the shortest path."""
-    place = f"{name}.md"
+    for path in _paths_with_name(ws, name):
+        if probably_exists(ws, path):
+            return path
+    raise missing(ws, NotePath(f"{name}.md"))
+
+
+def read_by_name(ws: Workspace, name: str) -> Reading:
+    """The same, read."""
+    if not ws.store.has_folders:
+        return read(ws, note_by_name(ws, name))
+    for path in _paths_with_name(ws, name):
+        if (found := read_if_there(ws, path)) is not None:
+            return found
+    raise missing(ws, NotePath(f"{name}.md"))
+
+
+def _paths_with_name(ws: Workspace, name: str) -> Iterator[NotePath]:
+    """Where the note of this name may be, the shortest path first."""
+    place = NotePath(f"{name}.md")
     if "/" in name or path_problem(place):
         raise NotFound(f"there is no {name}", what="note", path=name)
-    if _at_root(ws, name):
-        return NotePath(place)  # no path is shorter
+    if ws.access.sees(place) and (ws.store.has_folders or indexed_file(ws, place) is not None):
+        yield place
     for asked in (_indexed, _listed):  # what somebody else made a moment ago is not in the index yet
-        for path in sorted(asked(ws, name), key=lambda path: (len(path), path)):
-            if probably_exists(ws, path):
-                return path
-    raise missing(ws, NotePath(place))
+        yield from sorted(asked(ws, name), key=lambda path: (len(path), path))
 
 
 def is_taken(ws: Workspace, name: str) -> bool:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
-from notewright.mcp.jsonrpc import Message, flaw_in, is_message, parsed, request_id
+from notewright.mcp.jsonrpc import Message, flaw_in, is_message, is_plain, parsed, request_id
 from notewright.mcp.stdio.fast_path import FastPath
 from notewright.mcp.stdio.leader_follower import LineReaders, Work
 from notewright.mcp.stdio.writer import LineWriter
@@ -65,7 +65,7 @@ def route(lane: FastPath, inbox: "Inbox", out: LineWriter, line: bytes | None) -
     except (ValueError, RecursionError):
         out.refuse(None, PARSE_ERROR, "Parse error")
         return None
-    if flaw := flaw_in(message):
+    if flaw := None if is_plain(line) else flaw_in(message):
         if not is_message(message) or "id" in message:
             out.refuse(request_id(message), INVALID_PARAMS, flaw)
         return None

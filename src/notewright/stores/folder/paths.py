@@ -41,7 +41,7 @@ class _How(ctypes.Structure):
 
 
 # Without O_NOFOLLOW: NO_SYMLINKS says it for every segment, and then a symlink to a folder is ELOOP, not ENOTDIR.
-_HOW = {flags: _How(flags & ~os.O_NOFOLLOW, 0, _STRICT) for flags in (READ, FOLDER)}
+_HOW = {flags: ctypes.byref(_How(flags & ~os.O_NOFOLLOW, 0, _STRICT)) for flags in (READ, FOLDER)}
 _HOW_SIZE = ctypes.sizeof(_How)
 
 
@@ -251,7 +251,7 @@ def refusal(error: OSError, path: str, *, writing: bool = False) -> Problem:
 
 def _openat2(root: int, path: str, flags: int) -> int:
     while True:
-        got: int = _syscall(_OPENAT2, root, os.fsencode(path), ctypes.byref(_HOW[flags]), _HOW_SIZE)
+        got: int = _syscall(_OPENAT2, root, os.fsencode(path), _HOW[flags], _HOW_SIZE)
         if got >= 0:
             return got
         number = ctypes.get_errno()

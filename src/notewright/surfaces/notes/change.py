@@ -312,7 +312,7 @@ def daily(call: Call, args: Args) -> str:
         if not there:
             what = f"there is no note for {day.isoformat()} ({place.path})"
             raise NotFound(what, hint="append makes it", what="note", path=place.path)
-        return shown(call, place, {"section": args["section"]} if "section" in args else {})
+        return shown(call, place, read(ws, place.path), {"section": args["section"]} if "section" in args else {})
 
 
 def undo(call: Call, args: Args) -> str:

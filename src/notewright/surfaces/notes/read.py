@@ -25,16 +25,17 @@ REMEMBERED_CHARS = 100_000  # of all of them together
 def read(call: Call, args: Args) -> Answer | str:
     """The text of a note, one section, some lines, or its outline. Images come as images."""
     places = Places(call)
-    place = places.locate(args["path"])
+    found = places.read(args["path"])
+    reading = found[1] if found else None
+    place = NamedPath(found[0], found[1].path) if found else places.locate(args["path"])
     with places.saying(place.ws):
         if not place.path.is_note:
             return _attachment(place, places.show(place.ws, place.path))
-        return shown(call, place, args)
+        return shown(call, place, reading or read_note(place.ws, place.path), args)
 
 
-def shown(call: Call, place: NamedPath, args: Args) -> str:
+def shown(call: Call, place: NamedPath, reading: Reading, args: Args) -> str:
     """A note, the part of it that is asked for, or its outline, below a line that says which version that is."""
-    reading = read_note(place.ws, place.path)
     remember(call, place, reading.version, reading.text)
     path, total = Places(call).show(place.ws, place.path), line_count(reading.text)
     if args.get("outline"):

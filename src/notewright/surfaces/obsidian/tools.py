@@ -11,14 +11,14 @@ from notewright.engine.dialects.obsidian import (
     described,
     full_path,
     is_tracked,
+    read_by_name,
     tags_of_properties,
     unresolved_links,
     with_tags,
 )
-from notewright.engine.dialects.obsidian import note_by_name as note_named
 from notewright.engine.find.grep import holding
 from notewright.engine.find.links import WRITTEN_AS_NAMES, incoming
-from notewright.engine.read import Reading, read
+from notewright.engine.read import Reading
 from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import Indexing, Invalid
 from notewright.notes.edits.sections import section_of
@@ -90,7 +90,7 @@ def with_context(call: Call, answer: Answer) -> Answer:
 
 
 def _read(call: Call, args: Args) -> Reading:
-    return read(call.workspace, note_named(call.workspace, args["name"]))
+    return read_by_name(call.workspace, args["name"])
 
 
 def read_note(call: Call, args: Args) -> str:
