@@ -1,7 +1,7 @@
 """What a bucket lists under a prefix: all of it, one folder, or whether anything is there."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import obstore
 
@@ -14,6 +14,7 @@ from notewright.stores.s3.requests import OddKey
 from notewright.stores.s3.settings import Clients
 
 PAGE_KEYS = 1_000  # that a LIST answers with
+Told = TypeVar("Told")
 
 
 class BucketListing:
@@ -49,30 +50,37 @@ class BucketListing:
 
     def under(self, prefix: str) -> list[ListedObject]:
         """Every object under a prefix that ends with a slash."""
+        return self.told_under(prefix, _listed)
 
-        def pages() -> list[ListedObject]:
+    def told_under(self, prefix: str, told: Callable[[Iterable[Any]], list[Told]]) -> list[Told]:
+        """What `told` makes of each page of a listing, so that nothing else of 100,000 objects is ever held."""
+
+        def pages() -> list[Told]:
             found = obstore.list(self._clients.read, prefix.rstrip("/") or None, chunk_size=PAGE_KEYS)
-            return [one for page in found for one in _listed(page)]
+            return [one for page in found for one in told(page)]
 
         try:
-            listed: list[ListedObject] = self._send(pages)
+            listed: list[Told] = self._send(pages)
         except OddKey as odd:
             if self._clients.keys is None:
                 what = f"a key in the bucket {self._bucket} is no path: {odd}"
                 hint = "rename or remove that object, or set AWS_ACCESS_KEY_ID: with a role it cannot be passed over"
                 raise Unavailable(what, hint=hint) from odd
             keys = self._clients.keys()
-            listed = _listed(self._send(lambda: list_all(self._clients.place, keys, prefix)))
+            listed = told(self._send(lambda: list_all(self._clients.place, keys, prefix)))
         return listed
 
 
 def _listed(metas: Iterable[Any]) -> list[ListedObject]:
-    return [
-        ListedObject(
-            meta["path"], meta["e_tag"] or "", meta["size"], int(meta["last_modified"].timestamp() * 1000) * 1_000_000
-        )
-        for meta in metas
-    ]
+    return [ListedObject(meta["path"], meta["e_tag"] or "", meta["size"], _modified_ns(meta)) for meta in metas]
+
+
+def _modified_ns(meta: Any) -> int:
+    return int(meta["last_modified"].timestamp() * 1000) * 1_000_000
+
+
+def meta_entry(path: NotePath, meta: Any) -> Entry:
+    return object_entry(path, meta["e_tag"] or "", meta["size"], _modified_ns(meta))
 
 
 def object_entry(path: NotePath, etag: str, size: int, modified_ns: int) -> Entry:
