@@ -1,5 +1,7 @@
 """Renames: which links follow, which stay, and how they are written."""
 
+import json
+
 import pytest
 
 from notewright.errors import Exists, Invalid, NotFound
@@ -158,6 +160,25 @@ def test_a_folder_that_changes_its_case_takes_links_with_paths_along() -> None:
 
 def test_a_broken_link_is_left_alone() -> None:
     assert line("[[New]]", "Old.md", "New.md") == "[[New]]"
+
+
+@pytest.mark.parametrize("written", ["a/Old.md", "\\u0061/Old.md", "a\\/Old.md"])
+def test_a_path_in_a_canvas_follows_however_it_is_escaped(written: str) -> None:
+    canvas = '{"nodes":[{"type":"file","file":"%s"},{"file":"b.png"}]}'
+    after = renamed({"a/Old.md": "", "b.png": "", "c.canvas": canvas % written}, "a/Old.md", "a/New.md")
+    assert after["c.canvas"] == canvas % "a/New.md"
+
+
+def test_a_canvas_that_does_not_hold_what_moves_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    board = (
+        '{"nodes":[{"id":"n0","type":"file","file":"x/Other.md","x":0},{"id":"n1","type":"file","file":"a/Old.mdx"}]}'
+    )
+    canvases = {f"boards/{number}.canvas": board for number in range(50)}
+    taken, loads = [], json.loads
+    monkeypatch.setattr(json, "loads", lambda text: taken.append(text) or loads(text))
+    after = renamed({"a/Old.md": "", "x/Other.md": "", "b.md": "[[Old]]"} | canvases, "a/Old.md", "a/New.md")
+    assert after["b.md"] == "[[New]]" and after["boards/7.canvas"] == board
+    assert taken == []
 
 
 def test_canvases_and_bases_follow() -> None:

@@ -196,6 +196,8 @@ def _where(con: Connection, selection: Selection, *, by_path: bool) -> tuple[str
             values.append(selection.folder + ".md")
         where.append(inside)
     if selection.suffixes:
+        if not any(suffix.lower().endswith(".md") for suffix in selection.suffixes):
+            where.append("f.note = 0")  # a few rows by an index, where all paths would be looked at
         where.append("(" + " or ".join("f.path like ?" for _ in selection.suffixes) + ")")
         values += [f"%{suffix}" for suffix in selection.suffixes]
     if selection.problem is not None:

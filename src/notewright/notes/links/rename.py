@@ -25,6 +25,7 @@ from notewright.notes.path import NotePath, path_key, with_md, without_md
 Moves = Mapping[NotePath, NotePath]
 _HEX = re.compile(r"%(?=[0-9A-Fa-f]{2})")
 _ENTITY_START = re.compile(r"&(?=#?\w+;)")
+FEW_MOVES = 20  # paths that a text is searched for one by one
 _JSON_STRING = re.compile(r'(?P<key>"text"\s*:\s*)?(?P<string>"(?:[^"\\]|\\.)*")(?P<colon>\s*:)?')
 _YAML_VALUE = re.compile(
     r"""(?:[:,\[-][ \t]+|\[)"""
@@ -319,17 +320,23 @@ def _rewritten_references(
 
 
 def _in_canvas(text: str, moves: Moves, follow: Callable[[str], tuple[str, int]]) -> list[tuple[Splice, int]]:
-    found = []
+    found: list[tuple[Splice, int]] = []
+    is_plain = len(moves) <= FEW_MOVES and "\\" not in text and '"text"' not in text  # no card, every path as it is
+    if is_plain and not any(f'"{path}"' in text for path in moves):
+        return found  # as most canvases of a large vault, of which every rename reads all
     for match in _JSON_STRING.finditer(text):
+        string = match["string"]
+        if match["colon"]:
+            continue
         try:
-            value = json.loads(match["string"])
+            value = json.loads(string) if match["key"] or "\\" in string else NotePath(string[1:-1])
         except ValueError:
             continue
-        if match["colon"] or not value:
+        if not value:
             continue
         new, count = follow(value) if match["key"] else (moves.get(value, value), 1)
         if new != value:
-            written = json.dumps(new, ensure_ascii=match["string"].isascii() and not value.isascii())
+            written = json.dumps(new, ensure_ascii=string.isascii() and not value.isascii())
             found.append((Splice(*match.span("string"), written), count))
     return found
 
