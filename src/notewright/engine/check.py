@@ -83,7 +83,7 @@ def _index(ws: Workspace, entries: list[Entry]) -> Iterator[Finding]:
             yield Finding("file", entry.path, None, "it is listed and cannot be read: its key may end with a slash")
         elif entry.path.is_note and entry.kind == "file" and not _same(ws, entry):
             yield Finding("index", entry.path, None, "the index holds an older text")
-    for path in known:
+    for path in sorted(known):
         yield Finding("index", path, None, "the index knows a file that is not there")
 
 

@@ -340,7 +340,7 @@ class Index(Names, Protocol):
         """Those filed with exactly this problem, in order: asked after every answer, whether it may miss any."""
 
     def stamps(self) -> list[tuple[str, str]]:
-        """(path, stamp) of every file, in code point order of the path."""
+        """(path, stamp) of every file, in no order."""
 
     def count(self) -> tuple[int, int]:
         """(notes, other files)."""

@@ -151,6 +151,22 @@ def test_while_everything_is_read_names_and_folders_are_told_without_another_lis
     assert early.follower.listed() is None
 
 
+def test_the_stamps_in_the_index_are_read_before_the_watch_is_waited_for(
+    early: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(early.store, Noted)
+    indexed(early).follower.close()
+    noted, may_watch, stamps, changes = early.store.noted, threading.Event(), early.index.stamps, early.store.changes
+    noted.clear()
+    monkeypatch.setattr(early.index, "stamps", lambda: (noted.append("stamps"), may_watch.set(), stamps())[-1])
+    monkeypatch.setattr(early.store, "changes", lambda stop: may_watch.wait(30) and changes(stop))
+    follower = Indexer(early.store, early.index, FileLocks(tmp_path / "another"))
+    follower.start()
+    follower.wait(30)
+    follower.close()
+    assert noted == ["stamps", "watched", "listed"]
+
+
 def test_a_name_asked_for_while_everything_is_listed_waits_for_that_listing(early: Workspace) -> None:
     assert isinstance(early.store, Noted) and isinstance(early.follower, Indexer)
     early.store.may_list.clear()

@@ -36,13 +36,13 @@ def plan(entries: Iterable[Entry], known: Mapping[str, str], now_ns: int | None)
     file: list[Entry] = []
     left = dict(known)
     seen = 0
+    settled_ns = None if now_ns is None else now_ns - FRESH_GRAIN_NS
     for entry in entries:
         if entry.kind == "folder":
             continue
         seen += 1
         stamp = left.pop(entry.path, None)
-        is_recent = now_ns is not None and now_ns - entry.modified_ns < FRESH_GRAIN_NS
-        if stamp != entry.stamp or is_recent:
+        if stamp != entry.stamp or (settled_ns is not None and entry.modified_ns > settled_ns):
             file.append(entry)
     return IndexDifference(tuple(file), tuple(left), seen, len(known))
 

@@ -24,7 +24,7 @@ from notewright.engine.indexing.index_snapshot import IndexSnapshot
 from notewright.engine.indexing.large_notes import LargeQueue, with_problem
 from notewright.engine.indexing.leader_lock import LeaderLock
 from notewright.errors import Forbidden, Indexing, NotFound, Problem, Unavailable
-from notewright.index.base import Filing, Index, Progress, Selection
+from notewright.index.base import Filing, Generation, Index, Progress, Selection
 from notewright.locks import Coordination
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Store, give_memory_back
@@ -62,6 +62,7 @@ class Indexer:
         self._fresh = threading.Event()
         self._hinted = threading.Event()  # the watch has begun
         self._lost_since: float | None = None
+        self._loaded: tuple[Generation, dict[str, str]] | None = None  # which index, and the stamps in it
         self._stale: str | None = None
         self._gone: list[tuple[float, int]] = []  # when, how many
         self._pending: set[str] = set()
@@ -181,8 +182,10 @@ class Indexer:
         """Watch first, then look at everything: what changes meanwhile is hinted at and looked at again."""
         if self._watching:
             self._watch_too()
-            self._wait_for_watch()
         self._fetch_snapshot()
+        self._attempt(self._load_stamps)  # while the watch is being set up
+        if self._watching:
+            self._wait_for_watch()
         self._everything = True
         looked = 0.0
         while not self._stop.is_set() and self._election.holds():
@@ -208,6 +211,12 @@ class Indexer:
         until = time.monotonic() + WATCH_SECONDS
         while not self._hinted.wait(0.5) and self._store.healthy() and time.monotonic() < until:
             pass
+
+    def _load_stamps(self) -> None:
+        self._loaded = self._stamps()
+
+    def _stamps(self) -> tuple[Generation, dict[str, str]]:
+        return self._index.generation(), dict(self._index.stamps())
 
     def _fetch_snapshot(self) -> None:
         """Where nothing is known yet, what another machine knew: only what changed since is read."""
@@ -359,8 +368,8 @@ class Indexer:
     def _look_at_everything(self) -> None:
         if not self._store.healthy():
             raise Unavailable("the folder of the notes cannot be reached")
-        looked_at = self._index.generation()
-        known = dict(self._index.stamps())
+        looked_at, known = self._loaded or self._stamps()
+        self._loaded = None
         now_ns = time.time_ns() if self._store.has_folders else None
         with nullcontext() if known else self._listing:
             difference = plan(self._store.entries(), known, now_ns)

@@ -40,7 +40,7 @@ def paths_with(con: Connection, problem: str) -> list[NotePath]:
 
 
 def stamps(con: Connection) -> list[tuple[str, str]]:
-    return list(con.rows("select path, stamp from files order by path"))
+    return list(con.rows("select path, stamp from files"))  # by path it takes a third longer
 
 
 def count(con: Connection) -> tuple[int, int]:
