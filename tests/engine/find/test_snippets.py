@@ -1,5 +1,7 @@
 """Snippets show why a section was found."""
 
+import unicodedata
+
 from notewright.engine.find.snippets import LENGTH, folded, pattern_of, snippet
 
 
@@ -34,3 +36,16 @@ def test_without_words_the_beginning_is_shown() -> None:
 def test_folding_keeps_every_character_in_its_place() -> None:
     for text in ("Çà ñ", "İstanbul ŒUVRE ß", "e\u0301", "学习", "ﬁne", "𝔘"):
         assert len(folded(text)) == len(text)
+
+
+def test_letters_are_folded_one_by_one_whatever_stands_beside_them() -> None:
+    def one_by_one(text: str) -> str:
+        return "".join(unicodedata.normalize("NFD", letter)[0].lower() for letter in text)
+
+    letters = [chr(code) for code in range(0x20, 0x3000)]
+    assert [letter for letter in letters if folded(letter) != one_by_one(letter)] == []
+    beside = ("a", "é", "й", "Ж", "…", "茶", "한", "😀", "\u0301", "\u05b4")
+    for text in ("ΣΑΣ", "ΟΔΟΣ Σ", "İstanbul", "straße ẞ", "Ångström", "\u212b\u2126", "Ǆ Ǆ", "e\u0323\u0301"):
+        for other in beside:
+            assert folded(text + other) == one_by_one(text + other)
+            assert folded(other + text) == one_by_one(other + text)

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 from notewright.index.base import IndexedNote
 
@@ -43,8 +44,23 @@ def _is_among(code: int, ranges: tuple[tuple[int, int], ...]) -> bool:
 
 
 def folded(text: str) -> str:
-    """Lower case without accents, each character where it was."""
-    return text.lower() if text.isascii() else text.translate(_FOLDED)
+    """Lower case without accents, each character where it was. `translate` takes ten times as long as the other ways,
+    which do for most texts: those of western Europe, and those in whose letters there are no accents."""
+    if text.isascii():
+        return text.lower()
+    try:
+        return text.encode("latin-1").translate(_folded_latin()).decode("latin-1")
+    except UnicodeEncodeError:
+        low = text.lower()
+    # In lower case a capital I with a dot is two letters, and a sigma another one at the end of a word.
+    if unicodedata.is_normalized("NFD", low) and len(low) == len(text) and "\u03a3" not in text:
+        return low
+    return text.translate(_FOLDED)
+
+
+@cache
+def _folded_latin() -> bytes:
+    return "".join(map(_FOLDED.__getitem__, range(256))).encode("latin-1")
 
 
 class _Folded(dict[int, str]):
