@@ -107,7 +107,7 @@ class PageRequest:
 
     def page(self, template: str, status: int = 200, /, **values: Any) -> Response:
         """A page, with what all of them show."""
-        shown = {"asked": self, "visitor": self.visitor, "here": "", "ws": None, "csrf": self.csrf(), **values}
+        shown = {"visitor": self.visitor, "here": "", "ws": None, "csrf": self.csrf(), **values}
         return HTMLResponse(render(template, **shown), status, HEADERS)
 
     def go(self, address: str) -> Response:

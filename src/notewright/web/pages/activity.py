@@ -142,7 +142,6 @@ def activity(asked: PageRequest) -> Response:
         first=until is None,
         newest=f"{max((row.change.at for row in shown), default=0.0)!r}",
         older=chosen.url(before=_cursor(shown, until, skip)) if len(found) > PAGE_ROWS else None,
-        names={ws.id: ws.name for ws in workspaces},
     )
 
 

@@ -59,7 +59,6 @@ def folder(asked: PageRequest) -> Response:
         folders=[(path, path.rpartition("/")[2], count) for path, count in folders[start:end]],
         files=files if limit else [],
         total=len(folders) + total,
-        page=page,
         newer=_page_url(ws, page - 1, folder=here) if page > 1 else None,
         older=_page_url(ws, page + 1, folder=here) if len(folders) + total > end and page < LAST_PAGE else None,
     )
