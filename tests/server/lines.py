@@ -49,7 +49,7 @@ class Lines:
 
     def hear(self) -> Any:
         assert self.process.stdout is not None
-        watchdog = threading.Timer(20, self.process.kill)
+        watchdog = threading.Timer(60, self.process.kill)
         watchdog.start()
         try:
             line = self.process.stdout.readline()

@@ -271,7 +271,8 @@ def test_killed_writers_and_an_absent_bucket_lose_and_double_nothing(
     assert {line: text.count(line) for line in confirmed} == dict.fromkeys(confirmed, 1)
     written = [line for line in text.split() if line.startswith("w")]
     assert len(written) == len(set(written))
-    assert bucket.keys() == notes
+    ours = ".notewright/"  # who was killed in the middle of its probe leaves that
+    assert [key for key in sorted(bucket.keys()) if not key.startswith(ours)] == notes
     close(ws)
 
 

@@ -177,9 +177,9 @@ def test_nothing_in_a_note_becomes_more_than_plain_markup(text: str) -> None:
     ["[" * 20_000, "![" * 10_000, "**a*" * 10_000, "- " * 10_000, "> " * 10_000, "|a\n|-\n" * 1_000, "%%" * 9_999],
 )
 def test_hostile_structure_is_laid_out_in_time(text: str) -> None:
-    begun = time.monotonic()
+    begun = time.thread_time()
     shown(text)
-    assert time.monotonic() - begun < 5
+    assert time.thread_time() - begun < 5
 
 
 def test_a_text_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -374,7 +374,7 @@ class Index(Names, Protocol):
     def links_toward(self, keys: Sequence[str]) -> list[LinkRow]:
         """Links whose target's last segment (or whole slug) has one of these keys."""
 
-    def lines_of(self, links: Sequence[LinkRow]) -> list[Excerpt]:
+    def lines_of(self, links: Sequence[LinkRow]) -> "list[Excerpt]":
         """The line each of these stands in, of a long one the part around the link: for the few that are shown."""
 
     def tags(self, visible: Visibility = EVERYTHING) -> dict[str, int]:

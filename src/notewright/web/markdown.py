@@ -24,7 +24,7 @@ from notewright.notes.parse.headings import heading_slugs
 from notewright.notes.path import NotePath
 from notewright.web.addresses import at
 
-RENDER_SECONDS = 3.0  # for one note; one that takes longer is shown as plain text
+RENDER_SECONDS = 3.0  # of processor time for one note; one that takes longer is shown as plain text
 PICTURES = ("png", "jpg", "jpeg", "gif", "webp", "avif")
 _OPEN, _SHUT = "\ufdd0", "\ufdd1"  # around the number of a link that was put aside: no text holds these characters
 _ASIDE = re.compile(f"{_OPEN}(\\d+){_SHUT}")
@@ -83,7 +83,7 @@ def rendered(note: Note, ways: LinkTargets) -> str:
     """The body of a note, clean: it may be put on a page as it is. TooSlow where it takes the library too long."""
     start = note.frontmatter.end
     links = [link for link in note.links if link.kind in ("wikilink", "embed") and link.start >= start]
-    env: dict[str, Any] = {"links": links, "note": note, "ways": ways, "until": time.monotonic() + RENDER_SECONDS}
+    env: dict[str, Any] = {"links": links, "note": note, "ways": ways, "until": time.thread_time() + RENDER_SECONDS}
     return nh3.clean(
         _LIBRARY.render(_with_links_aside(note.text, start, links), env),
         tags=_TAGS,
@@ -114,7 +114,7 @@ def _own_pictures(tag: str, attribute: str, value: str) -> str | None:
 
 def _check_time(state: StateBlock | StateInline, *_: object) -> bool:
     """A rule that matches nothing, and is tried at every step."""
-    if time.monotonic() > state.env["until"]:
+    if time.thread_time() > state.env["until"]:
         raise TooSlow
     return False
 
