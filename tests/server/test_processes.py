@@ -246,6 +246,18 @@ def test_workers_that_all_fail_at_the_start_end_with_words(folder: Path) -> None
         assert "the disk is on fire" in complained and "no worker starts" in complained
 
 
+ALARM = """
+import signal, time
+from notewright.server.listen.supervisor import Supervisor
+print(Supervisor(2, lambda slot: time.sleep(0.05 * slot.number) or 1).run(), signal.getitimer(signal.ITIMER_REAL))
+"""
+
+
+def test_the_wish_to_start_a_worker_again_does_not_end_who_has_nothing_left_to_do() -> None:
+    done = subprocess.run([sys.executable, "-c", ALARM], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "1 (0.0, 0.0)\n", done.stderr
+
+
 @pytest.mark.slow
 def test_one_that_cannot_begin_is_tried_again_less_and_less_often_while_the_other_serves(folder: Path) -> None:
     with team(folder, "half") as two:

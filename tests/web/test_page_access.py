@@ -12,9 +12,11 @@ import pytest
 from tests.web.page_desk import HTML, Site, append, config_of, csrf, served
 
 from notewright.accounts.base import Grant
-from notewright.engine.library import new_token
+from notewright.engine.library import digest_of, new_token
 from notewright.engine.move import move
 from notewright.notes.path import NotePath
+from notewright.server.auth.authenticate import COOKIE
+from notewright.server.auth.browser_session import BrowserSessions
 
 SECRET = "zanzibar"
 NOTES = {
@@ -217,7 +219,13 @@ def test_a_revoked_token_ends_its_visits_at_once(site: Site) -> None:
 
 
 def test_an_expired_token_ends_its_visits(site: Site) -> None:
-    token = new_token(site.registry, "short", Grant(), now=time.time(), expires=time.time() + 0.7)
-    guest = site.client(token)
-    time.sleep(0.7)
-    assert guest.get("/w/main/").url.path == "/sign-in"
+    now, cookies = time.time(), BrowserSessions(site.registry.secret("cookies"))
+
+    def lands_on(name: str, expires: float | None) -> str:
+        token = new_token(site.registry, name, Grant(), now=now, expires=expires)
+        guest = site.client(cookie=f"{COOKIE}={cookies.issue(digest_of(token), now)}")
+        time.sleep(max(0.0, (expires or now) - time.time()))
+        return guest.get("/w/main/").url.path
+
+    assert lands_on("short", now + 0.1) == "/sign-in"
+    assert lands_on("lasting", None) == "/w/main/"

@@ -137,9 +137,10 @@ class Supervisor:
         finally:
             for end in self._life:
                 os.close(end)
+            signal.setitimer(signal.ITIMER_REAL, 0)  # else the alarm ends us, and what waits before its handler is back
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._unblocked)
             for kind, handler in handlers.items():
                 signal.signal(kind, handler)
-            signal.pthread_sigmask(signal.SIG_SETMASK, self._unblocked)
         return self._code
 
     def _working(self) -> list[_Worker]:
