@@ -20,6 +20,7 @@ from notewright.surfaces.base import (
     Answer,
     Args,
     Argument,
+    BadArgument,
     Call,
     FailedCall,
     Image,
@@ -45,8 +46,8 @@ class Plain(Style):
 
 
 class Strict(Plain):
-    def bad_arguments(self, failed: FailedCall) -> Answer:
-        raise RpcError(INVALID_PARAMS, failed.problem.message)
+    def bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
+        raise RpcError(INVALID_PARAMS, fault.message)
 
 
 class Told(NoIndexer):

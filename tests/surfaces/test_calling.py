@@ -89,9 +89,8 @@ def test_a_style_learns_what_was_wrong_with_which_argument() -> None:
     seen: list[BadArgument] = []
 
     class Nosy(Plain):
-        def bad_arguments(self, failed: FailedCall) -> Answer:
-            assert isinstance(failed.problem, BadArgument)
-            seen.append(failed.problem)
+        def bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
+            seen.append(fault)
             return Answer.error("no")
 
     surface = Surface("nosy", "", SURFACE.tools, Nosy())
@@ -114,7 +113,7 @@ def test_what_we_did_not_expect_is_logged_and_not_told(caplog: pytest.LogCapture
     assert "secret" in caplog.text
 
 
-def test_an_unknown_tool_is_a_protocol_error_unless_the_dialect_says_otherwise() -> None:
+def test_an_unknown_tool_is_a_protocol_error() -> None:
     with pytest.raises(RpcError) as refused:
         perform(SURFACE, Call(library=None), "nope", {})  # type: ignore[arg-type]
     assert (refused.value.code, refused.value.message) == (-32602, "Unknown tool: nope")

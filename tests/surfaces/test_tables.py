@@ -9,6 +9,7 @@ from notewright.config.settings import SURFACES
 from notewright.engine.library import Library
 from notewright.errors import Problem
 from notewright.surfaces.base import Answer, BadArgument, Call, FailedCall, RpcError
+from notewright.surfaces.perform import perform
 
 
 @pytest.mark.parametrize("name", SURFACES)
@@ -50,10 +51,10 @@ def test_every_problem_is_put_into_words_by_every_tool(name: str, kind: type[Pro
 def test_every_surface_answers_a_wrong_argument_and_an_unknown_tool(name: str) -> None:
     surface = compose.surface_named(name, load(CommandLine((".",), None, {})))
     with pytest.raises(RpcError, match="no_such_tool"):
-        surface.style.unknown_tool("no_such_tool")
+        perform(surface, Call(Library.of([])), "no_such_tool", {})
     fault = BadArgument("limit must be integer", "type", "limit", "limit", "integer")
     try:
-        answer = surface.style.bad_arguments(FailedCall(fault, surface.tools[0].name, {}, Call(Library.of([]))))
+        answer = surface.style.bad_arguments(FailedCall(fault, surface.tools[0].name, {}, Call(Library.of([]))), fault)
     except RpcError as refused:
         assert refused.code == -32602
     else:

@@ -14,7 +14,7 @@ engine's values and problems into its own words. A whole one:
 
     SURFACE = Surface("plain", "Notes.", (tool("read", read, READ, LOOKS),), Plain())
 
-What happens to a call, in this order (`perform`): the tool is looked up (`Style.unknown_tool`), `coerce` may
+What happens to a call, in this order (`perform`): the tool is looked up (an RpcError without it), `coerce` may
 loosen the arguments, they are checked against the schema (`Style.bad_arguments`), `run` runs, a Problem becomes the
 dialect's words (`Style.problem`), anything else is logged and becomes an Internal problem. Nothing of it knows MCP: a
 test calls `perform(surface, call, "read", {...})` and looks at the Answer.
@@ -278,12 +278,9 @@ class Style(ABC):
     def problem(self, failed: FailedCall) -> Answer:
         """Something was asked for that will not happen; Internal stands for whatever we did not expect."""
 
-    def bad_arguments(self, failed: FailedCall) -> Answer:
-        """`failed.problem` is a BadArgument. As any other problem, unless the dialect differs."""
+    def bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
+        """`fault` is what failed. As any other problem, unless the dialect differs."""
         return self.problem(failed)
-
-    def unknown_tool(self, name: str) -> Answer:
-        raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
 
 
 def still(problem: Problem) -> str:

@@ -10,6 +10,7 @@ import jsonschema_rs
 from notewright.engine.indexing.large_notes import say_unread, unread
 from notewright.errors import Internal, Invalid, Problem
 from notewright.surfaces.base import (
+    INVALID_PARAMS,
     Answer,
     Args,
     ArgumentFault,
@@ -35,7 +36,7 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
             break
     else:
         call.refused(Invalid("there is no such tool", what="tool"))
-        return surface.style.unknown_tool(well_formed(name))
+        raise RpcError(INVALID_PARAMS, f"Unknown tool: {well_formed(name)}")
     try:
         if surface.guard is not None:
             surface.guard(call, name)
@@ -53,8 +54,10 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
     except Exception as error:
         problem = as_problem(error, name)
         call.refused(problem)
-        say = surface.style.bad_arguments if isinstance(problem, BadArgument) else surface.style.problem
-        return clean(say(FailedCall(problem, name, args, call)))
+        failed = FailedCall(problem, name, args, call)
+        if isinstance(problem, BadArgument):
+            return clean(surface.style.bad_arguments(failed, problem))
+        return clean(surface.style.problem(failed))
 
 
 def _with_unread(call: Call, answer: Answer) -> Answer:

@@ -46,9 +46,7 @@ class Errors(Style):
             raise RpcError(INVALID_PARAMS, f"Invalid {problem.details.get('what', 'arguments')}: {problem.message}")
         return Answer.error(f"{self.table[problem.code]}{problem}")
 
-    def bad_arguments(self, failed: FailedCall) -> Answer:
-        fault = failed.problem
-        assert isinstance(fault, BadArgument)
+    def bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
         if fault.fault == "missing":
             raise RpcError(INVALID_PARAMS, f"Missing required parameter: {fault.argument}")
         raise RpcError(INVALID_PARAMS, f"Invalid parameter: {fault.message}")

@@ -36,12 +36,11 @@ class NotesStyle(Style):
             said += f" {words.sentence(hint)}{':' if lines else '.'}"
         return Answer.error("\n".join([said, *lines]))
 
-    def bad_arguments(self, failed: FailedCall) -> Answer:
-        fault = failed.problem
+    def bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
         message = words.one_line(fault.message, LONGEST_MESSAGE)
-        if isinstance(fault, BadArgument) and fault.fault == "unknown" and fault.expected:
+        if fault.fault == "unknown" and fault.expected:
             return Answer.error(f"invalid: {message}. {failed.tool} takes {', '.join(fault.expected)}.")
-        if isinstance(fault, BadArgument) and fault.where.startswith("edits["):
+        if fault.where.startswith("edits["):
             return Answer.error(f"invalid: {message}. {words.sentence(schema.EDIT_FORMS)}.")
         return Answer.error(f"invalid: {message}. Call {failed.tool} again with that corrected.")
 

@@ -87,9 +87,7 @@ class Envelope(Style):
             reason = f"{reason}: change {problem.details['change']} may have happened all the same"
         return self._refuse(failed, code, _details(failed.args, reason or problem.message))
 
-    def bad_arguments(self, failed: FailedCall) -> Answer:
-        fault = failed.problem
-        assert isinstance(fault, BadArgument)
+    def bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
         code = CODES.get(fault.argument)
         if fault.argument == "directory" and fault.fault == "surrogate":
             code = "INVALID_NOTE_PATH"

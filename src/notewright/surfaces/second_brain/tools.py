@@ -60,9 +60,7 @@ class Numbered(Style):
             return self._limited(failed)
         return Answer.error(f"Error {code}: {words_of(problem, failed.args)}", meta={"code": code})
 
-    def bad_arguments(self, failed: FailedCall) -> Answer:
-        fault = failed.problem
-        assert isinstance(fault, BadArgument)
+    def bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
         if fault.argument == "path" and failed.tool != "grep" and fault.fault in ("missing", "length"):
             said = "path parameter is required and cannot be empty"
         elif fault.argument == "range":
