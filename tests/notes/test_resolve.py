@@ -53,7 +53,6 @@ def test_own_folder_then_the_shortest_path_then_code_points() -> None:
 def test_only_a_choice_by_code_points_is_called_ambiguous() -> None:
     found = meaning("Note", NotePath("x.md"), names("bb/Note.md", "aa/Note.md", "long/Note.md"))
     assert (found.path, found.ambiguous) == ("aa/Note.md", True)
-    assert found.candidates == ("aa/Note.md", "bb/Note.md", "long/Note.md")
     assert not meaning("Note", NotePath("x.md"), names("a/Note.md", "long/Note.md")).ambiguous
 
 

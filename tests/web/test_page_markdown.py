@@ -18,7 +18,7 @@ FILES = {
 
 def resolve(target: str) -> Meaning:
     found = FILES.get(target.lower())
-    return Meaning(NotePath(found) if found else None, (), target == "Tea.md")
+    return Meaning(NotePath(found) if found else None, target == "Tea.md")
 
 
 def shown(text: str, path: str = "Note.md") -> str:

@@ -20,11 +20,10 @@ _NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
 
 
 class Meaning(NamedTuple):
-    """What a link means: the chosen path, and all that could be meant, best first."""
+    """What a link means, and whether others could be meant as well."""
 
     path: NotePath | None
-    candidates: tuple[NotePath, ...]
-    ambiguous: bool  # nothing but the order of code points chose between the first two
+    ambiguous: bool  # nothing but the order of code points chose it
 
 
 class Asking(NamedTuple):
@@ -221,23 +220,22 @@ def resolve(target: str, source: NotePath, names: Names, policy: LinkPolicy = OB
 
 
 def meaning(target: str, source: NotePath, names: Names, policy: LinkPolicy = OBSIDIAN) -> Meaning:
-    """The path a link means, with every candidate of the step that decided."""
+    """The path a link means: the best that the first step found which decides."""
     target = target.strip()
     named = names.bearing(link_key(target)) if target else ()
     asking = Asking(target, source, named, names, policy.roots)
     for step in policy.steps:
         found = step(asking)
         if found is not None:
-            return _best_first(found)
-    return Meaning(None, (), False)
+            return _best(found)
+    return Meaning(None, False)
 
 
-def _best_first(found: Found) -> Meaning:
+def _best(found: Found) -> Meaning:
     if len(found) == 1:
-        return Meaning(found[0][1], (found[0][1],), False)
+        return Meaning(found[0][1], False)
     ordered = sorted(set(found), key=lambda entry: (*entry[0], entry[1]))
-    paths = tuple(path for _, path in ordered)
-    return Meaning(paths[0] if paths else None, paths, len(ordered) > 1 and ordered[0][0] == ordered[1][0])
+    return Meaning(ordered[0][1] if ordered else None, len(ordered) > 1 and ordered[0][0] == ordered[1][0])
 
 
 # ---- names of a vault held in memory ------------------------------------------------------------------

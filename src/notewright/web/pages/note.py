@@ -97,7 +97,7 @@ def _links_around(ws: Workspace, path: NotePath) -> tuple[LinkReport, bool]:
 def _resolver(ws: Workspace, path: NotePath, targets: list[str], ready: bool) -> Callable[[str], Meaning]:
     """What a link of this note means; nothing while the index does not know."""
     if not ready:
-        return lambda target: Meaning(None, (), False)
+        return lambda target: Meaning(None, False)
     means = resolver(ws, expected=targets)
     return lambda target: means(target, path)
 
