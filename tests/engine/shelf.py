@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from notewright.engine.access import Access
-from notewright.engine.workspace import Limits, NoIndexer
+from notewright.engine.workspace import IndexFollower, Limits
 from notewright.errors import NotFound
 from notewright.index.base import EVERYTHING, Body, Filed, Generation, Needles, Selection, Visibility
 from notewright.notes.path import NotePath
@@ -80,7 +80,7 @@ def shelf(files: dict[str, str | bytes], *, hide: tuple[str, ...] = (), seconds:
         store=ShelfStore(data),
         index=ShelfIndex(notes, data),
         access=Access(hide=hide),
-        follower=NoIndexer(),
+        follower=IndexFollower(),
         limits=Limits(seconds=seconds),
     )
 

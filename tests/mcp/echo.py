@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from notewright import errors
 from notewright.app import compose
-from notewright.engine.workspace import NoIndexer, Workspace
+from notewright.engine.workspace import IndexFollower, Workspace
 from notewright.errors import Limited, NotFound
 from notewright.index.base import Filed
 from notewright.notes.path import NotePath
@@ -50,7 +50,7 @@ class Strict(Plain):
         raise RpcError(INVALID_PARAMS, fault.message)
 
 
-class Told(NoIndexer):
+class Told(IndexFollower):
     """A follower that is told by a tool what changed."""
 
     def __init__(self) -> None:

@@ -42,8 +42,9 @@ class UserQuota:
     workspaces: Callable[[], Sequence[Workspace]]  # those the user may use
 
 
-class IndexFollower(Protocol):
-    """Who keeps the index in step with the store (`engine/indexing/indexer.py`)."""
+class IndexFollower:
+    """Who keeps the index in step with the store (`engine/indexing/indexer.py`). This one does not: it is for tests and
+    tools that file what they write themselves."""
 
     def wait(self, seconds: float) -> None:
         """Until the index is as fresh as the store, or Indexing."""
@@ -55,6 +56,7 @@ class IndexFollower(Protocol):
 
     def takes_large(self) -> bool:
         """Large notes may be `put_off`; else whoever wrote one files it at once."""
+        return False
 
     def put_off(self, path: NotePath, size: int) -> None:
         """Read a large note, which is filed by its name alone, when there is nothing else to do."""
@@ -62,14 +64,17 @@ class IndexFollower(Protocol):
     def listed(self, *, wait: bool = False) -> FirstListing | None:
         """The files that are being indexed for the first time; None if that is done, or done elsewhere. A listing that
         is being made is waited for, where all of it is needed: a second beside it would slow both."""
+        return None
 
-    def progress(self) -> Progress: ...
+    def progress(self) -> Progress:
+        return Progress(0, 0, False)
 
     def may_write(self) -> None:
         """Unavailable while the root is empty that was not."""
 
     def subscribe(self, heard: Callable[[frozenset[str] | None], None]) -> Callable[[], None]:
         """Be told of changed paths (None: look at everything); call what is returned to stop."""
+        return lambda: None
 
     def rebuild(self, report: Callable[[int, int | None], None]) -> None: ...
 
@@ -82,43 +87,6 @@ class ShownVersions(Protocol):
     def get(self, path: NotePath, /) -> str | None: ...
 
     def __setitem__(self, path: NotePath, version: str, /) -> None: ...
-
-
-class NoIndexer:
-    """Nobody follows: for tests and tools that file what they write themselves."""
-
-    def wait(self, seconds: float) -> None:
-        return None
-
-    def wait_for_all(self, seconds: float) -> None:
-        return None
-
-    def look_again(self, paths: Iterable[str]) -> None:
-        return None
-
-    def takes_large(self) -> bool:
-        return False
-
-    def put_off(self, path: NotePath, size: int) -> None:
-        return None
-
-    def listed(self, *, wait: bool = False) -> FirstListing | None:
-        return None
-
-    def progress(self) -> Progress:
-        return Progress(0, 0, False)
-
-    def may_write(self) -> None:
-        return None
-
-    def subscribe(self, heard: Callable[[frozenset[str] | None], None]) -> Callable[[], None]:
-        return lambda: None
-
-    def rebuild(self, report: Callable[[int, int | None], None]) -> None:
-        return None
-
-    def close(self) -> None:
-        return None
 
 
 def unheard(ws: Workspace, change: Change) -> None:
@@ -134,7 +102,7 @@ class Workspace:
     store: Store
     index: Index
     ledger: Ledger
-    follower: IndexFollower = field(default_factory=NoIndexer)
+    follower: IndexFollower = field(default_factory=IndexFollower)
     locks: Coordination = field(default_factory=NoCoordination)  # beside the ledger, whose changes they are of
     access: Access = field(default_factory=Access)
     actor: Actor = field(default_factory=Actor)

@@ -31,7 +31,7 @@ from notewright.engine.move import move
 from notewright.engine.transfer.backup import back_up
 from notewright.engine.transfer.import_files import import_files
 from notewright.engine.transfer.restore import restore
-from notewright.engine.workspace import NoIndexer, Workspace
+from notewright.engine.workspace import IndexFollower, Workspace
 from notewright.engine.write import create, delete, edit_note, put
 from notewright.errors import Indexing, Problem, Quota
 from notewright.ledger.base import Past
@@ -213,7 +213,7 @@ def test_while_the_index_is_not_there_yet_files_are_counted_all_the_same(workspa
     ws = workspace(SEVEN, quota_files=8)
     ws.follower.wait(20)
 
-    class Behind(NoIndexer):
+    class Behind(IndexFollower):
         def wait(self, seconds: float) -> None:
             raise Indexing("still indexing", done=0, total=None)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from notewright.engine.indexing.leader_lock import LeaderLock
-from notewright.engine.workspace import NoIndexer
+from notewright.engine.workspace import IndexFollower
 from notewright.errors import Indexing, Problem
 from notewright.index.base import Index, Selection
 from notewright.locks import Coordination
@@ -64,7 +64,7 @@ def _equals(store: Store, index: Index) -> bool:
     return not difference.file and not difference.drop
 
 
-class UnchangedIndex(NoIndexer):
+class UnchangedIndex(IndexFollower):
     """Nobody follows an index that was up to date a moment ago. Should it be deleted since, there is no answer."""
 
     def __init__(self, index: Index) -> None:

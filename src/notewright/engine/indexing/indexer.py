@@ -23,6 +23,7 @@ from notewright.engine.indexing.first_listing import FirstListing
 from notewright.engine.indexing.index_snapshot import IndexSnapshot
 from notewright.engine.indexing.large_notes import LargeQueue, with_problem
 from notewright.engine.indexing.leader_lock import LeaderLock
+from notewright.engine.workspace import IndexFollower
 from notewright.errors import Forbidden, Indexing, NotFound, Problem, Unavailable
 from notewright.index.base import Filing, Generation, Index, Progress, Selection
 from notewright.locks import Coordination
@@ -40,7 +41,7 @@ PLAN_SECONDS = 3.0  # how long a plan that needs every link waits for an index t
 LOST_SECONDS = 10.0  # how long a vanished third must stay vanished before it is believed
 
 
-class Indexer:
+class Indexer(IndexFollower):
     """Follows one store for one index until closed. Start it once; it never raises into its owner."""
 
     def __init__(
