@@ -103,12 +103,11 @@ def open_workspace(
 def _snapshot(store: Store, index: Index, asked: WorkspaceConfig, *, writes: bool) -> IndexSnapshot | None:
     """The copy of the index in a bucket. Machines may reach one bucket by different addresses: its name and prefix say
     which notes they are."""
-    files = store.own_files("index")
-    if files is None:
+    if store.objects is None:
         return None
     from notewright.engine.indexing.index_snapshot import IndexSnapshot
 
-    return IndexSnapshot(index, files, asked.location, writes=writes)
+    return IndexSnapshot(index, store.objects.at(".notewright/index"), asked.location, writes=writes)
 
 
 def open_store(asked: WorkspaceConfig, config: Config, *, serving: bool = False) -> Store:

@@ -5,17 +5,19 @@ engine's business (`engine/changes/commit.py`), written once over `stage`, `writ
 """
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
-from notewright.errors import Problem
+from notewright.errors import Conflict, NotFound, Problem
 from notewright.notes.path import NotePath
 from notewright.stores.objects import Objects
 
 Version = str  # the SHA-256 of the bytes, on every store
 OpId = str  # names one change set: a call repeated with the same id is the same call
+_Args = ParamSpec("_Args")
+_Answer = TypeVar("_Answer")
 
 
 class Entry(NamedTuple):
@@ -60,27 +62,9 @@ class Swap(NamedTuple):
 Swapped = Stored | Problem | None  # what came of a swap: what is there now, None where it was deleted, or why not
 
 
-class OwnFiles(Protocol):
-    """Files of ours beside the notes, on a store that is shared by machines: a cache that nobody misses. Each call
-    raises a Problem where it fails."""
-
-    def may_write(self) -> bool:
-        """This machine is the one that may."""
-        ...
-
-    def get(self, name: str, *, max_bytes: int) -> bytes | None:
-        """None where it is not there; Unavailable where it is larger."""
-        ...
-
-    def put(self, name: str, data: bytes) -> None: ...
-
-    def remove(self, name: str) -> None: ...
-
-    def names(self) -> list[str]: ...
-
-
 class Store(Protocol):
     """What a place for notes promises. All calls may come from any thread; paths have passed `NotePath.parse`.
+    What has a body here is for a plain place on one machine; a store says otherwise where it is more than that.
 
     Names are told apart by their spelling: where the medium ignores case, what is spelled otherwise is NotFound, and
     creating a name beside it is Exists.
@@ -92,13 +76,13 @@ class Store(Protocol):
     """
 
     identity: str  # the same in every process that opens the same notes; a safe file name
-    in_order: bool  # `write_many` goes from first to last and stops at the first problem, so a crash leaves "k of n"
-    has_folders: bool  # False: a folder is there while a file is in it, nothing is a symlink, and asking is a request
+    in_order: bool = True  # `write_many` goes from first to last and stops at a problem, so a crash leaves "k of n"
+    has_folders: bool = True  # False: one is there while a file is in it, nothing is a symlink, asking is a request
 
     @property
     def objects(self) -> Objects | None:
         """In a bucket: the same prefix as plain objects."""
-        ...
+        return None
 
     def entries(self, below: str = "") -> Iterator[Entry]:
         """Every visible file below a folder ("" is the root), folder by folder, complete and cheap; nothing where there
@@ -109,7 +93,7 @@ class Store(Protocol):
 
     def oddities(self) -> tuple[UnlistedFile, ...]:
         """What the last complete `entries` of all left out: names that are not text, folders that may not be read."""
-        ...
+        return ()
 
     def children(self, folder: str, *, hidden: bool = False) -> list[Entry]:
         """What is directly in a folder ("" is the root), sub-folders and broken symlinks included. NotFound without
@@ -126,7 +110,7 @@ class Store(Protocol):
 
     def read_many(self, paths: Sequence[NotePath], *, hidden: bool = False) -> list[Stored | Problem]:
         """Several files, each as `read` gives it or the problem it raises; at the same time where that is quicker."""
-        ...
+        return [outcome(self.read, path, hidden=hidden) for path in paths]
 
     def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
         """Lay new bytes beside, durably, so that a `write` of the same op cannot fail for want of space. Optional.
@@ -162,27 +146,41 @@ class Store(Protocol):
     def next_write_in(self, path: NotePath) -> float | None:
         """Seconds until this file may be written again, on a store that takes a write of one file now and then only;
         None on all others. Who writes sooner waits."""
-        ...
+        return None
 
     def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
         """Several writes and deletes of one change set, none of which needs another: the outcome of each, in their
         order. They may run at the same time. A store that is `in_order` stops at the first problem, and what comes
         after it in `swaps` has no outcome."""
-        ...
+        done: list[Swapped] = []
+        for swap in swaps:
+            done.append(outcome(self.swap, swap, op=op, hidden=hidden))
+            if isinstance(done[-1], Problem):
+                break
+        return done
+
+    def swap(self, swap: Swap, *, op: OpId, hidden: bool) -> Stored | None:
+        """One of `write_many`, by `write` or `delete`."""
+        path, data, seen, source, settled = swap
+        if data is not None:
+            return self.write(path, data, seen=seen, op=op, source=source, settled=settled, hidden=hidden)
+        if seen is not None:
+            self.delete(path, seen=seen, op=op, settled=settled, hidden=hidden)
+        return None
 
     def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
         """Of these, the files that the store knows to have been written for `op`, whatever came over them since. Empty
         on a store that keeps no such record: then contents are compared."""
-        ...
+        return frozenset()
 
     def recall(self, path: NotePath, version: str) -> Stored | None:
         """The file as it was at an earlier version (its first digits will do), on a store that can carry a change of
         that text over to what is there now (`rebase`). None on all others: an older version is then refused."""
-        ...
+        return None
 
     def rebase(self, path: NotePath, data: bytes, *, seen: Version, onto: Stored) -> bytes:
         """`data` was made from a version that `recall` gave: the same change, made to what `read` gave."""
-        ...
+        raise changed(path, None)
 
     def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
         """Give a file another spelling where both are one name: the file under its new spelling. None, and nothing
@@ -213,10 +211,6 @@ class Store(Protocol):
 
     def full_path(self, path: NotePath) -> str:
         """Where people find it without us: the path from the file system's root, or the key in a bucket."""
-        ...
-
-    def own_files(self, folder: str) -> OwnFiles | None:
-        """Our files in a folder beside the notes, where other machines find them; None on a store of one machine."""
         ...
 
     def healthy(self) -> bool:
@@ -257,33 +251,19 @@ def give_memory_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def make_swap(store: Store, swap: Swap, *, op: OpId, hidden: bool) -> Stored | None:
-    """One of `write_many`, by `write` or `delete`."""
-    path, _, seen, source, settled = swap
-    if swap.data is not None:
-        return store.write(path, swap.data, seen=seen, op=op, source=source, settled=settled, hidden=hidden)
-    if seen is not None:
-        store.delete(path, seen=seen, op=op, settled=settled, hidden=hidden)
-    return None
-
-
-def read_in_turn(store: Store, paths: Sequence[NotePath], *, hidden: bool) -> list[Stored | Problem]:
-    """`read_many` of a store where nothing is gained by several at once."""
-    found: list[Stored | Problem] = []
-    for path in paths:
-        try:
-            found.append(store.read(path, hidden=hidden))
-        except Problem as problem:
-            found.append(problem)
-    return found
-
-
-def swap_in_order(store: Store, swaps: Sequence[Swap], *, op: OpId, hidden: bool) -> list[Swapped]:
-    """`write_many` of a store that is `in_order`."""
-    done: list[Swapped] = []
+def outcome(call: Callable[_Args, _Answer], *args: _Args.args, **options: _Args.kwargs) -> _Answer | Problem:
+    """What a call returns, or the problem it raises."""
     try:
-        for swap in swaps:
-            done.append(make_swap(store, swap, op=op, hidden=hidden))
+        return call(*args, **options)
     except Problem as problem:
-        done.append(problem)
-    return done
+        return problem
+
+
+def missing(path: str) -> NotFound:
+    """Nothing is there, or nothing that may be asked for."""
+    return NotFound(f"there is no {path}", what="file", path=path)
+
+
+def changed(path: NotePath, current: Version | None) -> Conflict:
+    """The refusal to replace what was not seen."""
+    return Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=current)

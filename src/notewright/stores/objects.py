@@ -33,6 +33,14 @@ class Objects(Protocol):
         """As people write it: s3://bucket/prefix."""
         ...
 
+    def may_write(self) -> bool:
+        """This machine is the one that may, and the service takes it."""
+        ...
+
+    def at(self, folder: str) -> "Objects":
+        """A folder as a prefix of its own."""
+        ...
+
     def below(self, folder: str = "") -> list[ListedObject]:
         """Everything below a folder."""
         ...
@@ -43,7 +51,9 @@ class Objects(Protocol):
 
     def exists(self, key: str) -> bool: ...
 
-    def get(self, key: str) -> bytes: ...
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
+        """Unavailable where it is larger."""
+        ...
 
     def put(self, key: str, data: bytes) -> str:
         """Write over whatever is there; the new ETag."""

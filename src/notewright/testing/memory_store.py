@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 from notewright.errors import Busy, Conflict, Exists, NoSpace, NotFound, Problem, Unavailable
 from notewright.notes.edits.merge import merge
@@ -23,17 +22,18 @@ from notewright.notes.path import NotePath, path_key
 from notewright.stores.base import (
     Entry,
     OpId,
+    Store,
     Stored,
     Swap,
     Swapped,
-    UnlistedFile,
     Version,
-    make_swap,
+    changed,
+    missing,
+    outcome,
     parents,
     version_of,
 )
 
-_Answer = TypeVar("_Answer")
 Step = Callable[[str, str], None]  # what is about to happen or has happened, and to which path
 
 
@@ -103,10 +103,8 @@ class MemoryLock:
         self._disk.locks.pop(self._name, None)
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """One process's view of a disk in memory."""
-
-    objects = None
 
     def __init__(self, disk: Disk | None = None, *, step: Step | None = None, name: str = "memory") -> None:
         self.disk = disk or Disk()
@@ -151,9 +149,6 @@ class MemoryStore:
             if not NotePath(path).is_hidden:
                 yield _entry(path, file)
 
-    def oddities(self) -> tuple[UnlistedFile, ...]:
-        return ()
-
     def children(self, folder: str, *, hidden: bool = False) -> list[Entry]:
         self._reach()
         with self.disk.changed:
@@ -171,7 +166,7 @@ class MemoryStore:
                 return _entry(path, self.disk.files[path])
             if path in self.disk.folders:
                 return _folder(path)
-        raise _missing(path)
+        raise missing(path)
 
     def read(self, path: NotePath, *, hidden: bool = False) -> Stored:
         self._reach(path, hidden)
@@ -179,11 +174,8 @@ class MemoryStore:
         with self.disk.changed:
             file = self.disk.files.get(path)
         if file is None:
-            raise _missing(path)
+            raise missing(path)
         return _stored(path, file)
-
-    def read_many(self, paths: Sequence[NotePath], *, hidden: bool = False) -> list[Stored | Problem]:
-        return [_outcome(self.read, path, hidden=hidden) for path in paths]
 
     # Changing it
 
@@ -233,7 +225,7 @@ class MemoryStore:
         if seen and current and seen != current and self.recall(path, seen):
             data, seen = self.rebase(path, data, seen=seen, onto=self.read(path)), current
         if current != seen:
-            raise Conflict(f"{path} changed since it was read", path=path, current=current)
+            raise changed(path, current)
         if self.disk.beside.pop((self._process, op, path), None) is None:
             self._fits(len(data) - (len(file.data) if file else 0))
         self.disk.put(path, data)
@@ -250,13 +242,10 @@ class MemoryStore:
             if path in self.disk.folders:
                 raise Conflict(f"{path} is a folder now", path=path, current=None)
             if file is not None and version_of(file.data) != seen:
-                raise Conflict(f"{path} changed since it was read", path=path, current=version_of(file.data))
+                raise changed(path, version_of(file.data))
             if file is not None:
                 self.disk.put(path, None)
         self._step("deleted", path)
-
-    def next_write_in(self, path: NotePath) -> None:
-        return None
 
     def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
         order = list(range(len(swaps)))
@@ -264,7 +253,7 @@ class MemoryStore:
             self.disk.shuffle(order)
         done: dict[int, Swapped] = {}
         for place in order:
-            done[place] = _outcome(make_swap, self, swaps[place], op=op, hidden=hidden)
+            done[place] = outcome(self.swap, swaps[place], op=op, hidden=hidden)
             if self.in_order and isinstance(done[place], Problem):
                 break
         return [done[place] for place in sorted(done)]
@@ -391,9 +380,6 @@ class MemoryStore:
     def full_path(self, path: NotePath) -> str:
         return path
 
-    def own_files(self, folder: str) -> None:
-        return None
-
     def healthy(self) -> bool:
         return self.disk.present and self._process in self.disk.living
 
@@ -404,7 +390,7 @@ class MemoryStore:
         if not self.healthy():
             raise Unavailable("the notes cannot be reached")
         if path is not None and path.is_hidden and not hidden:
-            raise _missing(path)
+            raise missing(path)
 
     def _keep_turn(self) -> None:
         if self._turn_lost:
@@ -415,23 +401,12 @@ class MemoryStore:
             raise NoSpace("the disk is full", hint="nothing was changed; free some space and try again")
 
 
-def _outcome(call: Callable[..., _Answer], *args: Any, **options: Any) -> _Answer | Problem:
-    try:
-        return call(*args, **options)
-    except Problem as problem:
-        return problem
-
-
 def _spelled(path: str, spelled: dict[str, str]) -> str:
     """The path with the first part of it that has another spelling in that one."""
     for part in (path, *parents(path)):
         if path_key(part) in spelled:
             return spelled[path_key(part)] + path[len(part) :]
     return path
-
-
-def _missing(path: str) -> NotFound:
-    return NotFound(f"there is no {path}", what="file", path=path)
 
 
 def _entry(path: str, file: _File) -> Entry:

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from notewright.errors import Problem, Unavailable
+from notewright.errors import NotFound, Problem, Unavailable
 from notewright.index.base import Index, IndexEdition
-from notewright.stores.base import OwnFiles
+from notewright.stores.objects import Objects
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class IndexSnapshot:
     """The snapshot of one index. `notes` says of which notes it is, on every machine alike; `writes` whether this
     process is one that writes it."""
 
-    def __init__(self, index: Index, files: OwnFiles, notes: str, *, writes: bool) -> None:
+    def __init__(self, index: Index, files: Objects, notes: str, *, writes: bool) -> None:
         self._index, self._files, self._notes, self._writes = index, files, notes, writes
         self._known: IndexEdition | None = None  # that of the snapshot, once it was asked for
         self._is_broken = False  # it could not be used
@@ -64,10 +64,10 @@ class IndexSnapshot:
         return True
 
     def _manifest(self) -> dict[str, Any] | None:
-        data = self._files.get(MANIFEST, max_bytes=MAX_MANIFEST_BYTES)
-        if data is None:
+        try:
+            told: dict[str, Any] = json.loads(self._files.get(MANIFEST, max_bytes=MAX_MANIFEST_BYTES))
+        except NotFound:
             return None
-        told: dict[str, Any] = json.loads(data)
         for name, ours in (("form", self._index.form), ("notes", self._notes)):
             if told[name] != ours:
                 raise ValueError(f"its {name} is {str(told[name])[:100]!r}, not {ours!r}")
@@ -81,7 +81,7 @@ class IndexSnapshot:
         with file.open("wb") as out:
             for part in manifest["parts"]:
                 data = self._files.get(str(part["name"]), max_bytes=PART_BYTES)
-                if data is None or hashlib.sha256(data).hexdigest() != part["sha256"]:
+                if hashlib.sha256(data).hexdigest() != part["sha256"]:
                     raise Unavailable(f"{part['name']} is not as it was written")
                 while data:
                     piece = unpacking.decompress(data, CHUNK_BYTES)
@@ -146,9 +146,9 @@ class IndexSnapshot:
         self._files.put(MANIFEST, json.dumps(told).encode())
         self._known, self._is_broken = edition, False
         kept = {MANIFEST, *(part["name"] for part in parts)}
-        for other in self._files.names():
-            if other not in kept:
-                self._files.remove(other)
+        for other in self._files.below():
+            if other.key not in kept:
+                self._files.remove(other.key)
         log.info("a snapshot of the index was written in %.1f s", time.monotonic() - began)
 
 

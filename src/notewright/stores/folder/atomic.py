@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from notewright.errors import Exists, Forbidden
 from notewright.notes.path import NotePath
-from notewright.stores.base import OpId, Stored, Version, version_of
+from notewright.stores.base import OpId, Stored, Version, changed, version_of
 from notewright.stores.folder import exchange
 from notewright.stores.folder.leftovers import Leftover, Leftovers
 from notewright.stores.folder.listing import file_entry, stamp_of
@@ -77,7 +77,7 @@ class AtomicWriter:
             try:
                 with self._maybe(root, path.folder) as folder:
                     if folder is None:
-                        raise exchange.changed(path, None)
+                        raise changed(path, None)
                     stored = self._write(folder, path, data, seen, op, settled)
                     if stored is not None:
                         self._make_durable(folder, path, op)
@@ -99,7 +99,7 @@ class AtomicWriter:
             if old is not None and seen is None:
                 raise Exists(f"{path} already exists", path=path)
             if current != seen:
-                raise exchange.changed(path, current)
+                raise changed(path, current)
             laid = self._lay(folder, path, data, version, op, old)
             found = self._publish(folder, path, laid, version, seen, before)
             return Stored(data, version, file_entry(path, found))
@@ -172,10 +172,10 @@ class AtomicWriter:
                         return False
                     current = None if old is None else digest_open(old)
             except Exists:  # a folder is there now
-                raise exchange.changed(path, None) from None
+                raise changed(path, None) from None
             if current is not None:
                 if current != seen:
-                    raise exchange.changed(path, current)
+                    raise changed(path, current)
                 laid = temp_name(path.name, op).seeing(seen)
                 try:
                     exchange.remove(self._root, folder, laid, path, seen)

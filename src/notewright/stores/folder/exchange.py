@@ -10,7 +10,7 @@ from dataclasses import replace as with_changes
 
 from notewright.errors import Conflict
 from notewright.notes.path import NotePath
-from notewright.stores.base import Version
+from notewright.stores.base import Version, changed
 from notewright.stores.folder.paths import Root, exists
 from notewright.stores.folder.temp_names import TempName, digest, take_out
 
@@ -21,7 +21,7 @@ def check(folder: int, path: NotePath, seen: Version) -> None:
     """Conflict if the note is not what was seen: laying bytes takes long, and it is better not to show them even for a
     moment if they must be taken back."""
     if (found := digest(folder, path.name)) != seen:
-        raise changed(path, found)
+        raise _refused(path, found)
 
 
 def replace(root: Root, folder: int, laid: TempName, path: NotePath, ours: Version, seen: Version) -> bool:
@@ -40,7 +40,7 @@ def replace(root: Root, folder: int, laid: TempName, path: NotePath, ours: Versi
         out, is_gone = "unreadable", False
     if out != seen:
         put_back(root, folder, name, note, ours)
-        raise changed(path, out)
+        raise _refused(path, out)
     return is_gone
 
 
@@ -66,12 +66,12 @@ def _replace_looking_first(folder: int, laid: TempName, path: NotePath, seen: Ve
     try:
         found = digest(folder, aside if exists(folder, aside) else note)
         if found != seen:
-            raise changed(path, found)
+            raise _refused(path, found)
         os.rename(str(laid), note, src_dir_fd=folder, dst_dir_fd=folder)
         found = digest(folder, aside)
         if found not in (seen, None):
             os.rename(aside, note, src_dir_fd=folder, dst_dir_fd=folder)
-            raise changed(path, found)
+            raise _refused(path, found)
         if found:
             os.rename(aside, str(laid), src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
@@ -100,10 +100,9 @@ def remove(root: Root, folder: int, laid: TempName, path: NotePath, seen: Versio
             root.move_new(folder, name, folder, note)
         except FileExistsError:
             pass  # somebody has saved the note anew meanwhile: this older save is kept by whoever looks at asides
-        raise changed(path, out)
+        raise _refused(path, out)
 
 
-def changed(path: NotePath, current: str | None) -> Conflict:
-    """The refusal to replace what was not seen."""
-    version = None if current is None or current.startswith("!") else current
-    return Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=version)
+def _refused(path: NotePath, found: str | None) -> Conflict:
+    """The refusal to replace what was not seen; a mark of what is no readable file (`digest`) is no version."""
+    return changed(path, None if found is None or found.startswith("!") else found)

@@ -11,24 +11,23 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from notewright.errors import Busy, Conflict, Exists, NotFound, Problem, Unavailable
+from notewright.errors import Busy, Exists, Unavailable
 from notewright.notes.path import NotePath
 from notewright.stores.base import (
     Entry,
     OpId,
+    Store,
     Stored,
-    Swap,
-    Swapped,
     UnlistedFile,
     Version,
+    changed,
+    missing,
     parents,
-    read_in_turn,
-    swap_in_order,
     version_of,
 )
 from notewright.stores.folder import listing
@@ -42,12 +41,9 @@ PATIENCE_S = 2.0  # a file that is not still, or just became empty, is waited fo
 _PAUSE_S = 0.01
 
 
-class FolderStore:
-    """A folder. `able` says what to try; a system that cannot is found out by trying."""
-
-    has_folders = True
-    objects = None
-    in_order = True  # the page cache answers at once: nothing is gained by several threads
+class FolderStore(Store):
+    """A folder. `able` says what to try; a system that cannot is found out by trying. The page cache answers at once:
+    nothing is gained by several threads."""
 
     def __init__(self, root: Path, *, able: Abilities | None = None) -> None:
         self._root = Root(os.fspath(root), able or Abilities())
@@ -91,7 +87,7 @@ class FolderStore:
             found = self._lstat(root, folder, path.name)
         entry = listing.entry_of(self._root, root, path, found, hidden=hidden)
         if entry is None:
-            raise _missing(path)
+            raise missing(path)
         return entry
 
     def _lstat(self, root: int, folder: str, name: str) -> os.stat_result:
@@ -128,7 +124,7 @@ class FolderStore:
         """The bytes, or None while they are not to be believed."""
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
-            raise _missing(path)
+            raise missing(path)
         if not found.st_size and not last and self._writing.is_fresh(found):
             return None
         data = _read_all(file, found.st_size)
@@ -136,9 +132,6 @@ class FolderStore:
         if not last and (len(data) != found.st_size or after.st_mtime_ns != found.st_mtime_ns):
             return None
         return Stored(data, version_of(data), listing.file_entry(path, found))
-
-    def read_many(self, paths: Sequence[NotePath], *, hidden: bool = False) -> list[Stored | Problem]:
-        return read_in_turn(self, paths, hidden=hidden)
 
     # Changing it
 
@@ -185,29 +178,12 @@ class FolderStore:
             while not self._writing.delete(root, path, seen, op, settled=settled):
                 _pause(path, until)
 
-    def next_write_in(self, path: NotePath) -> None:
-        return None
-
-    def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
-        return swap_in_order(self, swaps, op=op, hidden=hidden)
-
-    def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
-        return frozenset()
-
-    def recall(self, path: NotePath, version: str) -> Stored | None:
-        return None
-
-    def rebase(self, path: NotePath, data: bytes, *, seen: Version, onto: Stored) -> bytes:
-        raise Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=None)
-
     def _refuse_twin(self, root: int, path: NotePath, seen: Version | None) -> None:
         """A name that is there in another spelling: the file system would take it for this one."""
         for taken in (path, *parents(path)):
             if not self._spelling.is_exact(root, taken) and self._is_reached(root, NotePath(taken)):
                 if seen is not None:
-                    from notewright.stores.folder import exchange
-
-                    raise exchange.changed(path, None)
+                    raise changed(path, None)
                 raise Exists(f"{taken} is there in another spelling", hint="use the name as it is", path=taken)
 
     def _is_reached(self, root: int, path: NotePath) -> bool:
@@ -245,9 +221,6 @@ class FolderStore:
     def full_path(self, path: NotePath) -> str:
         return os.path.join(self._root.path, path)
 
-    def own_files(self, folder: str) -> None:
-        return None
-
     def healthy(self) -> bool:
         try:
             with self._inside(None):
@@ -268,7 +241,7 @@ class FolderStore:
         inside = _Inside(self._root.enter() if locked is None else locked, path or "", writing, locked is None)
         if path is not None and not writing and not self._spelling.is_exact(inside.root, path):
             with inside:
-                raise _missing(path)
+                raise missing(path)
         return inside
 
     def _check(self, path: NotePath | None, hidden: bool = False) -> None:
@@ -277,7 +250,7 @@ class FolderStore:
         if path is None:
             return
         if leads_nowhere(path) or (path.is_hidden and (not hidden or f"/{path}".find(f"/{PREFIX}") >= 0)):
-            raise _missing(path)
+            raise missing(path)
 
 
 class _Inside:
@@ -296,10 +269,6 @@ class _Inside:
             os.close(self.root)
         if isinstance(error, OSError):
             raise refusal(error, self._path, writing=self._writing) from error
-
-
-def _missing(path: str) -> NotFound:
-    return NotFound(f"there is no {path}", what="file", path=path)
 
 
 def _pause(path: NotePath, until: float) -> None:

@@ -9,19 +9,16 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
-from notewright.errors import Conflict, NotFound, Problem
+from notewright.errors import Conflict
 from notewright.notes.path import NotePath
 from notewright.stores.base import (
     Entry,
     OpId,
     Store,
     Stored,
-    Swap,
-    Swapped,
     UnlistedFile,
     Version,
-    read_in_turn,
-    swap_in_order,
+    changed,
     version_of,
 )
 from notewright.stores.live.document import Document
@@ -31,12 +28,8 @@ from notewright.stores.live.text import file_bytes, live_text
 _TRIES = 5
 
 
-class LiveStore:
+class LiveStore(Store):
     """What `Store` promises, over a folder with live documents."""
-
-    in_order = True
-    has_folders = True
-    objects = None
 
     def __init__(self, folder: Store, documents: LiveDocuments) -> None:
         self._folder = folder
@@ -69,9 +62,6 @@ class LiveStore:
             return None
         with document.lock:
             return document.now() if not document.saved() and document.path == path and document.file else None
-
-    def read_many(self, paths: Sequence[NotePath], *, hidden: bool = False) -> list[Stored | Problem]:
-        return read_in_turn(self, paths, hidden=hidden)
 
     # Changing it
 
@@ -120,7 +110,7 @@ class LiveStore:
                     return document.file if document.saved() else document.now()
                 base = document.known(seen)
                 if base is None:
-                    raise _changed(path, document.now().version)
+                    raise changed(path, document.now().version)
                 try:
                     return self._write_merged(document, path, data, base, op, seen=document.file.version)
                 except Conflict:  # somebody saved the file in this moment
@@ -170,19 +160,13 @@ class LiveStore:
         self._documents.catch_up(document)
         with document.lock:
             if document.file is None or document.path != path:
-                raise _changed(path, None)
+                raise changed(path, None)
             now = document.file.version if document.saved() else document.now().version
             if now != seen:
-                raise _changed(path, now)
+                raise changed(path, now)
             self._folder.delete(path, seen=document.file.version, op=op, settled=settled, hidden=hidden)
         if not self._documents.moved_back(path):
             self._documents.gone(document)
-
-    def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
-        return swap_in_order(self, swaps, op=op, hidden=hidden)
-
-    def next_write_in(self, path: NotePath) -> float | None:
-        return None
 
     def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
         open_ones = {path: self._documents.opened(path) for path in paths}
@@ -217,9 +201,6 @@ class LiveStore:
     def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
         return self._folder.changes(stop)
 
-    def own_files(self, folder: str) -> None:
-        return None
-
     def full_path(self, path: NotePath) -> str:
         return self._folder.full_path(path)
 
@@ -229,7 +210,3 @@ class LiveStore:
     def close(self) -> None:
         self._documents.close()
         self._folder.close()
-
-
-def _changed(path: NotePath, current: Version | None) -> Conflict | NotFound:
-    return Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=current)

@@ -14,9 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-import obstore
-from obstore.store import S3Store as Client
-
 from notewright.errors import Problem
 from notewright.stores.s3.requests import ConditionFailed, Missing, Requests
 
@@ -171,25 +168,21 @@ def _parsed(data: bytes) -> dict[str, Any]:
 
 
 class BucketLeaseObject:
-    """The lease as an object of the bucket. `unquoted`: the service compares ETags without their quotes."""
+    """The lease as an object of the bucket."""
 
-    def __init__(self, client: Client, key: str, requests: Requests, *, unquoted: bool) -> None:
-        self._client, self._key, self._requests, self._unquoted = client, key, requests, unquoted
+    def __init__(self, key: str, requests: Requests) -> None:
+        self._key, self._requests = key, requests
 
     def get(self) -> FoundLease | None:
         try:
-            got = self._requests.send(lambda: obstore.get(self._client, self._key))
-            return FoundLease(bytes(got.bytes()), got.meta["e_tag"] or "")
+            found = self._requests.get(self._key)
         except Missing:
             return None
+        return FoundLease(found.data, found.etag)
 
     def put(self, data: bytes, *, seen: str | None) -> str | None:
-        etag = seen.strip('"') if seen and self._unquoted else seen
-        mode: Any = "create" if etag is None else {"e_tag": etag}
+        mode = "create" if seen is None else self._requests.over(seen)
         try:
-            done = self._requests.send(
-                lambda: obstore.put(self._client, self._key, data, mode=mode, use_multipart=False)
-            )
+            return self._requests.put(self._key, data, mode=mode, writes=False)  # who may write is not known before
         except (ConditionFailed, Missing):
             return None
-        return done["e_tag"] or ""

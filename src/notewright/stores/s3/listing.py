@@ -10,18 +10,17 @@ from notewright.notes.path import NotePath, path_problem
 from notewright.stores.base import Entry
 from notewright.stores.objects import ListedObject
 from notewright.stores.s3._plain_list import list_all
-from notewright.stores.s3.requests import OddKey
-from notewright.stores.s3.settings import Clients
+from notewright.stores.s3.requests import OddKey, Requests
 
 PAGE_KEYS = 1_000  # that a LIST answers with
 Told = TypeVar("Told")
 
 
 class BucketListing:
-    """Under `base`, which is empty or ends with a slash; keys are told whole. `send` sends a request."""
+    """Under `base`, which is empty or ends with a slash; keys are told whole."""
 
-    def __init__(self, bucket: str, base: str, clients: Clients, send: Callable[..., Any]) -> None:
-        self._bucket, self._base, self._clients, self._send = bucket, base, clients, send
+    def __init__(self, requests: Requests, base: str) -> None:
+        self._bucket, self._base, self._clients, self._send = requests.bucket, base, requests.clients, requests.send
 
     def level(self, folder: str) -> tuple[set[str], Sequence[ListedObject]]:
         """The folders and the objects directly in a folder."""

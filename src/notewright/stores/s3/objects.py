@@ -2,16 +2,17 @@
 
 import mimetypes
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.error import HTTPError
 
 import obstore
 
-from notewright.errors import NotFound
+from notewright.stores.base import missing
 from notewright.stores.objects import Answer, Item, ListedObject, Objects
 from notewright.stores.s3._plain_list import copy_object
-from notewright.stores.s3.requests import Missing, OddKey, Requests
-from notewright.stores.s3.settings import LARGE_BYTES, LARGE_SECONDS, Clients
+from notewright.stores.s3.listing import BucketListing
+from notewright.stores.s3.requests import Missing, Requests
+from notewright.stores.s3.settings import LARGE_SECONDS
 
 
 class _Each(Protocol):
@@ -19,72 +20,51 @@ class _Each(Protocol):
 
 
 class S3Objects:
-    """`under` lists every object under a whole prefix; `each` runs several requests."""
+    """`each` runs several requests; `may_write` says whether this machine is the one that may."""
 
     def __init__(
-        self,
-        bucket: str,
-        prefix: str,
-        clients: Clients,
-        requests: Requests,
-        under: Callable[[str], Sequence[ListedObject]],
-        each: _Each,
-        refuses_writes: str | None,
+        self, prefix: str, requests: Requests, each: _Each, refuses_writes: str | None, may_write: Callable[[], bool]
     ) -> None:
-        self.bucket, self.prefix, self.service = bucket, prefix, clients.where
-        self._clients, self._requests, self._under = clients, requests, under
+        self.bucket, self.prefix, self.service = requests.bucket, prefix, requests.clients.where
+        self._clients, self._requests = requests.clients, requests
         self._base = f"{prefix}/" if prefix else ""
-        self.each, self.refuses_writes = each, refuses_writes
+        self._listing = BucketListing(requests, self._base)
+        self.each, self.refuses_writes, self._may_write = each, refuses_writes, may_write
 
     @property
     def location(self) -> str:
         return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
 
+    def may_write(self) -> bool:
+        return not self.refuses_writes and self._may_write()
+
+    def at(self, folder: str) -> "S3Objects":
+        return S3Objects(self._base + folder, self._requests, self.each, self.refuses_writes, self._may_write)
+
     def below(self, folder: str = "") -> list[ListedObject]:
-        found = self._under(f"{self._base}{folder}/" if folder else self._base)
+        found = self._listing.under(f"{self._base}{folder}/" if folder else self._base)
         return [one._replace(key=one.key[len(self._base) :]) for one in found]
 
     def folders(self) -> list[str]:
-        def ask() -> Any:
-            return obstore.list_with_delimiter(self._clients.read, self.prefix or None)["common_prefixes"]
-
-        try:
-            found = self._requests.send(ask)
-        except OddKey:
-            found = [each.key.partition("/")[0] for each in self.below() if "/" in each.key]
-            return sorted(set(found))
-        return sorted(key[len(self._base) :].rstrip("/") for key in found)
+        return sorted(self._listing.level("")[0])
 
     def exists(self, key: str) -> bool:
         try:
-            self._requests.send(lambda: obstore.head(self._clients.read, self._base + key), path=key)
+            self._requests.get(self._base + key, path=key, head=True)
         except Missing:
             return False
         return True
 
-    def get(self, key: str) -> bytes:
-        def ask() -> bytes:
-            got = obstore.get(self._clients.read, self._base + key)
-            data = bytes(got.bytes())
-            if len(data) != got.meta["size"]:
-                raise ConnectionError("the body was cut off")
-            return data
-
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
         try:
-            return self._requests.send(ask, path=key)
-        except (Missing, ValueError):
-            raise NotFound(f"there is no {key}", what="file", path=key) from None
+            return self._requests.get(self._base + key, path=key, max_bytes=max_bytes).data
+        except Missing:
+            raise missing(key) from None
 
     def put(self, key: str, data: bytes) -> str:
-        large = len(data) > LARGE_BYTES
-        client, timeout = (self._clients.write_large, LARGE_SECONDS) if large else (self._clients.write, None)
         kind = "text/markdown; charset=utf-8" if key.endswith(".md") else mimetypes.guess_type(key)[0]
-        told: Any = {"Content-Type": kind} if kind else {}
-
-        def send() -> Any:
-            return obstore.put(client, self._base + key, data, attributes=told, use_multipart=False)
-
-        return str(self._requests.send(send, path=key, writes=True, timeout=timeout)["e_tag"] or "")
+        told = {"Content-Type": kind} if kind else {}
+        return self._requests.put(self._base + key, data, path=key, attributes=told)
 
     def copy(self, source: Objects, key: str, to: str) -> bool:
         if source.service != self.service:
@@ -120,7 +100,4 @@ class S3Objects:
         return self._requests.send(send, path=to, writes=True)
 
     def remove(self, key: str) -> None:
-        try:
-            self._requests.send(lambda: obstore.delete(self._clients.write, self._base + key), path=key, writes=True)
-        except Missing:
-            pass
+        self._requests.remove(self._base + key, path=key)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import obstore
-from obstore.store import S3Store as Client
 
 from notewright.errors import Forbidden
 from notewright.stores.s3.requests import ConditionFailed, Missing, OddKey, Requests
@@ -24,28 +23,24 @@ class ServiceAbilities:
     keeps_folders: bool = False  # a listing shows folders that are empty (SeaweedFS, for a while)
 
 
-def probe(client: Client, requests: Requests, base: str) -> ServiceAbilities:
+def probe(requests: Requests, base: str) -> ServiceAbilities:
     """Write, write again, replace and remove one object of our own."""
     name = secrets.token_hex(8)
     key = f"{base}.notewright/{name}/probe"
 
-    def put(data: bytes, mode: Any) -> str:
-        done = requests.send(lambda: obstore.put(client, key, data, mode=mode, use_multipart=False), writes=True)
-        return done["e_tag"] or ""
-
     def is_refused(data: bytes, mode: Any) -> bool:
         try:
-            put(data, mode)
+            requests.put(key, data, mode=mode)
         except (ConditionFailed, Missing):
             return True
         return False
 
     try:
-        first = put(b"1", "create")
+        first = requests.put(key, b"1", mode="create")
     except Forbidden:
         return ServiceAbilities(NO_RIGHT)
     except ConditionFailed:  # the answer to a first try was lost: another key
-        return probe(client, requests, base)
+        return probe(requests, base)
     try:
         if not is_refused(b"2", "create"):
             return ServiceAbilities(IGNORED.format("If-None-Match"))
@@ -55,9 +50,10 @@ def probe(client: Client, requests: Requests, base: str) -> ServiceAbilities:
         if not is_refused(b"4", {"e_tag": first.strip('"') if unquoted else first}):
             return ServiceAbilities(IGNORED.format("If-Match"))
     finally:
-        requests.send(lambda: obstore.delete(client, key), writes=True)
+        requests.remove(key)
     try:
-        left = requests.send(lambda: obstore.list_with_delimiter(client, f"{base}.notewright"))["common_prefixes"]
+        ours = f"{base}.notewright"
+        left = requests.send(lambda: obstore.list_with_delimiter(requests.clients.read, ours))["common_prefixes"]
     except OddKey:
         left = []  # a service that takes such keys has no folders to keep
     return ServiceAbilities(None, unquoted, any(name in folder for folder in left))

@@ -1,4 +1,4 @@
-"""One request to the service: repeated while that may help, within a deadline; what it says no by is a Problem.
+"""Requests to one bucket: repeated while that may help, within a deadline; what the service says no by is a Problem.
 
 obstore's own repetitions are off: before a PUT is sent again somebody has to ask whether we may still write.
 """
@@ -7,9 +7,11 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
 
+import obstore
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
@@ -20,6 +22,8 @@ from obstore.exceptions import (
 )
 
 from notewright.errors import Busy, Forbidden, NoSpace, Problem, Unavailable
+from notewright.stores.base import missing
+from notewright.stores.s3.settings import LARGE_BYTES, LARGE_SECONDS, BucketSettings, connect
 
 log = logging.getLogger(__name__)
 
@@ -57,20 +61,63 @@ class OddKey(Exception):
     """A listing met a key that is no path."""
 
 
-class Requests:
-    """Sends requests. `may_write` is asked before each one that changes something."""
+class FoundObject(NamedTuple):
+    data: bytes
+    etag: str
+    attributes: Mapping[str, Any]
+    meta: Mapping[str, Any]  # its `size` and `last_modified`
 
-    def __init__(self, bucket: str, timeout: float, patience: float, may_write: Callable[[], bool]) -> None:
-        self._bucket, self._timeout, self._patience = bucket, timeout, patience
-        self._may_write = may_write
+
+class Requests:
+    """Sends requests; keys are whole, `path` is what a problem calls it. `may_write` is asked before each one that
+    changes something."""
+
+    def __init__(self, bucket: str, settings: BucketSettings, may_write: Callable[[], bool]) -> None:
+        self.bucket, self.clients = bucket, connect(bucket, settings)
+        self._timeout, self._patience, self._may_write = settings.timeout_seconds, settings.retry_seconds, may_write
+        self.unquoted = False  # the service compares ETags without their quotes
         self.why_not: Callable[[], str] = lambda: "another machine writes to these notes now"
         self.answered = 0.0  # when the service last said anything, monotonic
+
+    def get(self, key: str, *, path: str = "", max_bytes: int | None = None, head: bool = False) -> FoundObject:
+        """The object, or of its `head` all but the bytes. Missing; Unavailable where it is larger."""
+
+        def ask() -> FoundObject:
+            got = obstore.get(self.clients.read, key, options={"head": head})
+            size = got.meta["size"]
+            if max_bytes is not None and size > max_bytes:
+                raise Unavailable(f"{path} is larger than {max_bytes} bytes")
+            data = b"" if head else bytes(got.bytes())
+            if not head and len(data) != size:
+                raise ConnectionError("the body was cut off")
+            return FoundObject(data, got.meta["e_tag"] or "", got.attributes, got.meta)
+
+        return self.send(ask, path=path)
+
+    def put(self, key: str, data: bytes, *, path: str = "", writes: bool = True, **options: Any) -> str:
+        """The new ETag. `options` are obstore's: without a `mode` it is written over whatever is there."""
+        large = len(data) > LARGE_BYTES
+        client, timeout = (self.clients.write_large, LARGE_SECONDS) if large else (self.clients.write, None)
+
+        def put() -> Any:
+            return obstore.put(client, key, data, use_multipart=False, **options)
+
+        return self.send(put, path=path, writes=writes, timeout=timeout)["e_tag"] or ""
+
+    def over(self, etag: str) -> Any:
+        """The `mode` of a PUT over an object with this ETag and no other."""
+        return {"e_tag": etag.strip('"') if self.unquoted else etag}
+
+    def remove(self, key: str, *, path: str = "") -> None:
+        """Gone already is success."""
+        with suppress(Missing):
+            self.send(lambda: obstore.delete(self.clients.write, key), path=path, writes=True)
 
     def send(
         self, call: Callable[[], _Answer], *, path: str = "", writes: bool = False, timeout: float | None = None
     ) -> _Answer:
-        """What `call` returns. Missing, ConditionFailed or a Problem; Unavailable with `unknown` where a write was sent
-        and nobody knows what became of it."""
+        """What `call` returns. Missing, OddKey, ConditionFailed or a Problem; Unavailable with `unknown` where a write
+        was sent and nobody knows what became of it."""
         until = time.monotonic() + max(self._patience, timeout or 0)
         pause, unknown = FIRST_PAUSE_SECONDS, False
         while True:
@@ -80,6 +127,8 @@ class Requests:
                 answer = call()
                 self.answered = time.monotonic()
                 return answer
+            except ValueError as error:  # what obstore takes for no path
+                raise missing(path) from error
             except (BaseError, OSError) as error:
                 if not self._passes(error, path, writes):
                     raise AssertionError("not reached") from error
@@ -87,7 +136,7 @@ class Requests:
                 delay = random.uniform(pause / 2, pause)
                 if time.monotonic() + delay + (timeout or self._timeout) > until:
                     raise self._away(error, path, unknown) from error
-                log.info("a request for %s is repeated: %s", path or self._bucket, _first_line(error))
+                log.info("a request for %s is repeated: %s", path or self.bucket, _first_line(error))
             time.sleep(delay)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
@@ -102,9 +151,9 @@ class Requests:
             self.answered = time.monotonic()
         if _ROLE.search(text):
             hint = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-            raise Unavailable(f"there are no credentials for the bucket {self._bucket}", hint=hint) from error
+            raise Unavailable(f"there are no credentials for the bucket {self.bucket}", hint=hint) from error
         if code in _HINTS or status == "301":
-            what = f"the service refuses the bucket {self._bucket}: {code or 'it is in another region'}"
+            what = f"the service refuses the bucket {self.bucket}: {code or 'it is in another region'}"
             raise Unavailable(what, hint=_HINTS.get(code, _HINTS["PermanentRedirect"]), reason=code) from error
         if isinstance(error, FileNotFoundError):
             raise Missing from error
@@ -119,12 +168,12 @@ class Requests:
         if "HTTP error" in text or "body" in text or isinstance(error, OSError):
             return True
         hint = "its metadata may not be ASCII: write it again with values in RFC 2047"
-        raise Forbidden(f"{path or self._bucket} cannot be read: {_first_line(error)}", hint=hint, path=path) from error
+        raise Forbidden(f"{path or self.bucket} cannot be read: {_first_line(error)}", hint=hint, path=path) from error
 
     def _forbidden(self, path: str, writes: bool) -> Problem:
         doing, right = ("written", "s3:PutObject and s3:DeleteObject") if writes else ("read", "s3:GetObject")
         right = right if path else "s3:ListBucket"
-        what = f"these credentials do not let {path or f'the bucket {self._bucket}'} be {doing}"
+        what = f"these credentials do not let {path or f'the bucket {self.bucket}'} be {doing}"
         return Forbidden(what, hint=f"they need {right}", path=path)
 
     def _rejected(self, status: str, code: str, path: str, writes: bool) -> Problem:
@@ -134,11 +183,11 @@ class Requests:
             return Forbidden(
                 f"the service does not take {path}: {code or status}", hint="choose another name", path=path
             )
-        what = f"the service refuses {path or f'the bucket {self._bucket}'}: {status} {code}".rstrip()
+        what = f"the service refuses {path or f'the bucket {self.bucket}'}: {status} {code}".rstrip()
         return Unavailable(what, hint="look at endpoint, region and path style", path=path)
 
     def _away(self, error: Exception, path: str, unknown: bool) -> Problem:
-        what = f"the bucket {self._bucket} does not answer: {_first_line(error)}"
+        what = f"the bucket {self.bucket} does not answer: {_first_line(error)}"
         if unknown:
             hint = "the write may have happened: read it before you try again"
             return Unavailable(what, hint=hint, path=path, unknown=True)

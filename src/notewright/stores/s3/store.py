@@ -19,24 +19,24 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import obstore
-
 from notewright.errors import Conflict, Exists, Forbidden, NotFound, Problem, Unavailable
 from notewright.notes.path import NotePath, path_problem
 from notewright.stores.base import (
     Entry,
     OpId,
+    Store,
     Stored,
     Swap,
     Swapped,
     UnlistedFile,
     Version,
+    changed,
     give_memory_back,
-    make_swap,
+    missing,
+    outcome,
     parents,
     version_of,
 )
-from notewright.stores.s3._own_files import BucketOwnFiles
 from notewright.stores.s3.lease import BucketLeaseObject, Lease, LeaseOwner
 from notewright.stores.s3.listing import BucketListing, folder_entry, listed_entry, meta_entry, object_entry
 from notewright.stores.s3.lock import NotesLock
@@ -51,8 +51,8 @@ from notewright.stores.s3.metadata import (
 )
 from notewright.stores.s3.objects import S3Objects
 from notewright.stores.s3.probe import ServiceAbilities, probe
-from notewright.stores.s3.requests import ConditionFailed, Missing, Requests
-from notewright.stores.s3.settings import LARGE_BYTES, LARGE_SECONDS, BucketSettings, Clients, connect, split_location
+from notewright.stores.s3.requests import ConditionFailed, FoundObject, Missing, Requests
+from notewright.stores.s3.settings import LARGE_SECONDS, BucketSettings, split_location
 
 log = logging.getLogger(__name__)
 
@@ -89,23 +89,24 @@ class _LastSeen(NamedTuple):
     foreign: Mapping[str, str] = {}  # what other programs say of it
 
 
-class S3Store:
+class S3Store(Store):
     """A prefix of a bucket. `_may_write` is asked before every PUT and DELETE: the hook for whoever holds a lease."""
 
     in_order = False
     has_folders = False
 
-    def __init__(self, bucket: str, prefix: str, clients: Clients, settings: BucketSettings, state: Path) -> None:
-        self.bucket, self.prefix, self._clients, self._settings = bucket, prefix, clients, settings
-        named = "\n".join((clients.where, bucket, prefix))
+    def __init__(self, bucket: str, prefix: str, settings: BucketSettings, state: Path) -> None:
+        self.bucket, self.prefix, self._settings = bucket, prefix, settings
+        self._may_write: Callable[[], bool] = lambda: True
+        self._requests = Requests(bucket, settings, lambda: self._may_write())
+        self._clients = self._requests.clients
+        named = "\n".join((self._clients.where, bucket, prefix))
         self.identity = f"s3-{hashlib.sha256(named.encode()).hexdigest()[:16]}"
         self.put_seconds = max(settings.timeout_seconds, LARGE_SECONDS)  # the longest that one PUT may be under way
-        self._may_write: Callable[[], bool] = lambda: True
-        self._requests = Requests(bucket, settings.timeout_seconds, settings.retry_seconds, lambda: self._may_write())
         self.refuses_writes: str | None = None  # why nothing can be written, in words
         self._base = f"{prefix}/" if prefix else ""
         self._lock = NotesLock(state / self.identity)
-        self._listed = BucketListing(bucket, self._base, clients, self._request)
+        self._listed = BucketListing(self._requests, self._base)
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="bucket")
         self._mutex = threading.Lock()
         self._last: OrderedDict[str, _LastSeen] = OrderedDict()  # what was at a path when it was last read or written
@@ -122,11 +123,11 @@ class S3Store:
         """The store at `s3://bucket/prefix`. Unavailable with what to set where it cannot be served; what can only be
         read is served, and `refuses_writes` says why."""
         bucket, prefix = split_location(location)
-        store = cls(bucket, prefix, connect(bucket, settings), settings, state)
+        store = cls(bucket, prefix, settings, state)
         try:
             store._listed.holds("")
-            store._found = probe(store._clients.write, store._requests, store._base)
-            store.refuses_writes = store._found.refuses_writes
+            store._found = probe(store._requests, store._base)
+            store.refuses_writes, store._requests.unquoted = store._found.refuses_writes, store._found.unquoted
         except BaseException:
             store.close()
             raise
@@ -134,8 +135,7 @@ class S3Store:
 
     def hold_lease(self, owner: LeaseOwner, *, is_last: Callable[[], bool], now: bool) -> None:
         """Write only while this machine is the one that may; asked for `now`, or with the first write."""
-        unquoted = self._found.unquoted
-        where = BucketLeaseObject(self._clients.write, self._key(LEASE), self._requests, unquoted=unquoted)
+        where = BucketLeaseObject(self._key(LEASE), self._requests)
         self._lease = Lease(where, owner, write_seconds=self.put_seconds, is_last=is_last)
         self._may_write, self._requests.why_not = self._lease.may_write, self._lease.why_not
         if now and not self.refuses_writes:
@@ -143,15 +143,7 @@ class S3Store:
 
     @property
     def objects(self) -> S3Objects:
-        how = (self._clients, self._requests, self._listed.under, self._each, self.refuses_writes)
-        return S3Objects(self.bucket, self.prefix, *how)
-
-    def own_files(self, folder: str) -> BucketOwnFiles:
-        """Files of ours in a folder under `.notewright/`."""
-        base = self._key(f".notewright/{folder}/")
-        return BucketOwnFiles(
-            self._clients, self._requests, base, lambda: not self.refuses_writes and self._may_write()
-        )
+        return S3Objects(self.prefix, self._requests, self._each, self.refuses_writes, lambda: self._may_write())
 
     # What is there
 
@@ -193,7 +185,7 @@ class S3Store:
         known = self._empties.get((entry.path, entry.stamp)) if entry.size == 0 else None
         if known is not None:
             return known
-        head = self._head(entry.path)
+        head = self._get(entry.path, head=True)
         there = head is not None and not head.attributes.get(DELETED)
         if entry.size == 0:
             if len(self._empties) > MAX_REMEMBERED:
@@ -231,15 +223,13 @@ class S3Store:
             entry = way(path)
             if entry is not None:
                 return entry
-        raise _missing(path)
+        raise missing(path)
 
     def _stat_object(self, path: NotePath) -> Entry | None:
-        head = self._head(path)
+        head = self._get(path, head=True)
         if head is None or head.attributes.get(DELETED):
             return None
-        return object_entry(
-            path, head.meta["e_tag"], head.meta["size"], written_ns(head.attributes, head.meta["last_modified"])
-        )
+        return _entry_of(path, head)
 
     def _stat_prefix(self, path: NotePath) -> Entry | None:
         return folder_entry(path) if self._listed.holds(path) else None
@@ -248,41 +238,28 @@ class S3Store:
         self._check(path, hidden)
         found = self._object(path)
         if found is None or found.stored is None:
-            raise _missing(path)
+            raise missing(path)
         return found.stored
 
     def read_many(self, paths: Sequence[NotePath], *, hidden: bool = False) -> list[Stored | Problem]:
-        return self._each(lambda path: _outcome(lambda: self.read(path, hidden=hidden)), paths)
+        return self._each(lambda path: outcome(self.read, path, hidden=hidden), paths)
 
     def _object(self, path: NotePath) -> _BucketObject | None:
         """The object as it is now, in one request."""
-
-        def get() -> tuple[Any, bytes]:
-            got = obstore.get(self._clients.read, self._key(path))
-            data = bytes(got.bytes())
-            if len(data) != got.meta["size"]:
-                raise ConnectionError("the body was cut off")
-            return got, data
-
-        try:
-            got, data = self._request(get, path=path)
-        except Missing:
+        found = self._get(path)
+        if found is None:
             return None
-        etag, attributes = got.meta["e_tag"] or "", got.attributes
-        op = attributes.get(OP)
-        if attributes.get(DELETED):
+        op = found.attributes.get(OP)
+        if found.attributes.get(DELETED):
             self._remember(path, _LastSeen(None, None, op))
-            return _BucketObject(None, etag, op)
-        entry = object_entry(path, etag, len(data), written_ns(attributes, got.meta["last_modified"]))
-        stored = Stored(data, version_of(data), entry)
-        self._remember(path, _LastSeen(stored.version, entry, op, foreign_attributes(attributes)))
-        return _BucketObject(stored, etag, op)
+            return _BucketObject(None, found.etag, op)
+        stored = Stored(found.data, version_of(found.data), _entry_of(path, found))
+        self._remember(path, _LastSeen(stored.version, stored.entry, op, foreign_attributes(found.attributes)))
+        return _BucketObject(stored, found.etag, op)
 
-    def _head(self, path: NotePath) -> Any:
+    def _get(self, path: NotePath, *, head: bool = False) -> FoundObject | None:
         try:
-            return self._request(
-                lambda: obstore.get(self._clients.read, self._key(path), options={"head": True}), path=path
-            )
+            return self._requests.get(self._key(path), path=path, head=head)
         except Missing:
             return None
 
@@ -333,27 +310,32 @@ class S3Store:
                 if now.op == op and _holds(now, data):
                     return now.stored
                 break
-            mode = "create" if now is None else self._mode(now.etag)  # a tombstone is written over
+            mode = "create" if now is None else self._requests.over(now.etag)  # a tombstone is written over
         raise Exists(f"{path} already exists", hint="choose another name, or change it", path=path)
 
     def _replace(self, path: NotePath, data: bytes, seen: Version, op: OpId) -> Stored:
+        done = self._put_over(path, seen, lambda mode: self._put(path, data, mode, op, self._foreign(path)))
+        if isinstance(done, Stored):
+            return done
+        if done is not None and done.stored is not None and done.op == op and _holds(done, data):
+            return done.stored
+        raise _changed(path, done)
+
+    def _put_over(self, path: NotePath, seen: Version, put: Callable[[Any], Stored]) -> Stored | _BucketObject | None:
+        """`put` something over what was seen; what is there where that is something else."""
         known = self._recollect(path, seen)
         etag = known.stamp if known is not None else None
         for _ in range(TRIES):
             if etag is not None:
                 try:
-                    return self._put(path, data, self._mode(etag), op, self._foreign(path))
+                    return put(self._requests.over(etag))
                 except ConditionFailed:
                     pass
             now = self._object(path)
-            if now is not None and now.stored is not None:
-                if now.op == op and _holds(now, data):
-                    return now.stored
-                if now.stored.version == seen:  # the same bytes under another ETag, or two writers that failed together
-                    etag = now.etag
-                    continue
-            raise _changed(path, now)
-        raise _changed(path, now)
+            if now is None or now.stored is None or now.stored.version != seen:
+                break
+            etag = now.etag  # the same bytes under another ETag, or two writers that failed together
+        return now
 
     def _refuse_in_the_way(self, path: NotePath) -> None:
         """A file where a folder is wanted, or the other way round. A bucket can hold both, so only names that look like
@@ -368,19 +350,12 @@ class S3Store:
         self, path: NotePath, data: bytes, mode: Any, op: OpId, foreign: Mapping[str, str], *, deleted: bool = False
     ) -> Stored:
         """One conditional PUT. ConditionFailed also where it was done and the answer was lost: the caller looks."""
-        large = len(data) > LARGE_BYTES
-        client, timeout = (self._clients.write_large, LARGE_SECONDS) if large else (self._clients.write, None)
         now_ns = time.time_ns() // 1_000_000 * 1_000_000
         ours = {OP: op, DELETED: "1"} if deleted else attributes_of(path, data, op=op, now_ns=now_ns)
-        told = with_foreign(ours, foreign)
-        key = self._key(path)
-
-        def put() -> Any:
-            return obstore.put(client, key, data, mode=mode, attributes=told, use_multipart=False)
-
         self._pace(path)
         try:
-            etag = self._request(put, path=path, writes=True, timeout=timeout)["e_tag"] or ""
+            told = with_foreign(ours, foreign)
+            etag = self._requests.put(self._key(path), data, path=path, mode=mode, attributes=told)
         except Missing:
             raise ConditionFailed from None  # AWS says so where If-Match finds nothing
         except Unavailable as problem:
@@ -429,33 +404,19 @@ class S3Store:
 
     def _entomb(self, path: NotePath, seen: Version, op: OpId) -> bool:
         """A tombstone takes the place of what was seen. False where nothing is there at all."""
-        known = self._recollect(path, seen)
-        etag = known.stamp if known is not None else None
-        for _ in range(TRIES):
-            if etag is not None:
-                try:
-                    self._put(path, TOMBSTONE, self._mode(etag), op, {}, deleted=True)
-                    return True
-                except ConditionFailed:
-                    pass
-            now = self._object(path)
-            if now is None:
-                if self._listed.holds(path):
-                    raise Conflict(f"{path} is a folder now", hint="read it again", path=path, current=None)
-                return False
-            if now.stored is None:
-                return True
-            if now.stored.version != seen:
-                break
-            etag = now.etag
-        raise _changed(path, now)
+        done = self._put_over(path, seen, lambda mode: self._put(path, TOMBSTONE, mode, op, {}, deleted=True))
+        if done is None:
+            if self._listed.holds(path):
+                raise Conflict(f"{path} is a folder now", hint="read it again", path=path, current=None)
+            return False
+        if isinstance(done, _BucketObject) and done.stored is not None:
+            raise _changed(path, done)
+        return True
 
     def _remove(self, path: NotePath) -> None:
         """The tombstone itself. What cannot be removed now goes with a later listing: the note is gone already."""
         try:
-            self._request(lambda: obstore.delete(self._clients.write, self._key(path)), path=path, writes=True)
-        except Missing:
-            pass
+            self._requests.remove(self._key(path), path=path)
         except Problem as problem:
             log.warning("the tombstone of %s stays for now: %s", path, problem)
 
@@ -464,12 +425,12 @@ class S3Store:
         if self.refuses_writes or not self._may_write():
             return
         with self._stripe(path):
-            head = self._head(path)
+            head = self._get(path, head=True)
             if head is not None and head.attributes.get(DELETED):
                 self._remove(path)
 
     def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
-        return self._each(lambda swap: _outcome(lambda: make_swap(self, swap, op=op, hidden=hidden)), swaps)
+        return self._each(lambda swap: outcome(self.swap, swap, op=op, hidden=hidden), swaps)
 
     def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
         """An object knows its last writer only."""
@@ -481,14 +442,8 @@ class S3Store:
         with self._mutex:
             if path in self._last:
                 return self._last[path].op
-        head = self._head(path)
+        head = self._get(path, head=True)
         return None if head is None else head.attributes.get(OP)
-
-    def recall(self, path: NotePath, version: str) -> Stored | None:
-        return None
-
-    def rebase(self, path: NotePath, data: bytes, *, seen: Version, onto: Stored) -> bytes:
-        raise Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=None)
 
     def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
         self._check(new, hidden)
@@ -562,7 +517,7 @@ class S3Store:
         if self._closed:
             raise Unavailable("the notes are closed")
         if path is not None and path.is_hidden and not hidden:
-            raise _missing(path)
+            raise missing(path)
         if writing and self.refuses_writes:
             raise Forbidden(self.refuses_writes, hint="the notes can be read", path=path)
         if writing and path is not None and len(self._key(path).encode()) > MAX_KEY_BYTES:
@@ -571,15 +526,6 @@ class S3Store:
 
     def _key(self, path: str) -> str:
         return f"{self._base}{path}"
-
-    def _mode(self, etag: str) -> Any:
-        return {"e_tag": etag.strip('"') if self._found.unquoted else etag}
-
-    def _request(self, call: Callable[[], _Answer], **options: Any) -> _Answer:
-        try:
-            return self._requests.send(call, **options)
-        except ValueError as error:  # what obstore takes for no path
-            raise _missing(options.get("path", "")) from error
 
     def _stripe(self, path: str) -> threading.Lock:
         return self._stripes[hash(path) % STRIPES]
@@ -615,21 +561,14 @@ def _in_order(folder: str) -> str:
     return folder.replace("/", "\0")
 
 
-def _outcome(call: Callable[[], _Answer]) -> _Answer | Problem:
-    try:
-        return call()
-    except Problem as problem:
-        return problem
+def _entry_of(path: NotePath, found: FoundObject) -> Entry:
+    written = written_ns(found.attributes, found.meta["last_modified"])
+    return object_entry(path, found.etag, found.meta["size"], written)
 
 
 def _holds(found: _BucketObject, data: bytes) -> bool:
     return found.stored is not None and found.stored.data == data
 
 
-def _missing(path: str) -> NotFound:
-    return NotFound(f"there is no {path}", what="file", path=path)
-
-
 def _changed(path: NotePath, now: _BucketObject | None) -> Conflict:
-    current = now.stored.version if now is not None and now.stored is not None else None
-    return Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=current)
+    return changed(path, now.stored.version if now is not None and now.stored is not None else None)
