@@ -21,7 +21,10 @@ from notewright.engine.transfer.manifest import (
     AT_ONCE,
     NAME,
     BackedUpFile,
+    BackupPlace,
+    Destination,
     Manifest,
+    NewBackup,
     dump_manifest,
     parse_manifest,
 )
@@ -46,16 +49,15 @@ def bucket_overlap(place: Store, store: Store) -> str | None:
     return "inside" if ours.startswith(theirs) else "around" if theirs.startswith(ours) else None
 
 
-class BackupBucket:
-    """A prefix of dated backups, behind a store that is closed with it."""
+class _Prefix:
+    """A prefix to write to, behind a store that is closed with it."""
 
     at_once = AT_ONCE
+    instead = "choose another place"  # where nothing can be written to it
 
     def __init__(self, store: Store) -> None:
         assert store.objects is not None
         self._store, self.objects = store, store.objects
-        self._mutex = threading.Lock()
-        self._listed: dict[str, dict[str, ListedObject]] = {}  # what was found in a day, by place
 
     @property
     def name(self) -> str:
@@ -66,13 +68,21 @@ class BackupBucket:
 
     def make(self) -> None:
         if self.objects.refuses_writes:
-            raise Forbidden(f"{self.name}: {self.objects.refuses_writes}", hint="choose another place for backups")
-
-    def check(self) -> None:
-        return None
+            raise Forbidden(f"{self.name}: {self.objects.refuses_writes}", hint=self.instead)
 
     def close(self) -> None:
         self._store.close()
+
+
+class BackupBucket(_Prefix, BackupPlace):
+    """A prefix of dated backups."""
+
+    instead = "choose another place for backups"
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._mutex = threading.Lock()
+        self._listed: dict[str, dict[str, ListedObject]] = {}  # what was found in a day, by place
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -201,7 +211,7 @@ def _where(place: str, kept: BackedUpFile) -> str:
     return f"{BESIDE}/{place}" if kept.beside else place
 
 
-class NewBucketDay:
+class NewBucketDay(NewBackup):
     """A day being made in its place. One that has no manifest is marked before the first object of it changes."""
 
     def __init__(self, backups: BackupBucket, date: str) -> None:
@@ -275,9 +285,6 @@ class NewBucketDay:
     def copy_from(self, store: Store, entry: Entry, place: str) -> bool:
         return store.objects is not None and self._copy(store.objects, entry.path, place, entry.stamp)
 
-    def point(self, place: str, real: str) -> None:
-        return None  # the manifest knows it
-
     def drop(self, place: str) -> None:
         self._etags.pop(place, None)
         self._beside.discard(place)
@@ -299,30 +306,17 @@ class NewBucketDay:
     def _placed(self, place: str, kept: BackedUpFile) -> BackedUpFile:
         return replace(kept, etag=self._etags[place], beside=place in self._beside)
 
-    def abandon(self) -> None:
-        return None  # the next backup of the day goes on with it
 
-
-class NewBucket:
-    """A prefix, behind a store that is closed with it: objects with all that the store says of notes."""
-
-    at_once = AT_ONCE
+class NewBucket(_Prefix, Destination):
+    """An empty prefix: objects with all that the store says of notes. A PUT that was answered is durable."""
 
     def __init__(self, store: Store) -> None:
-        assert store.objects is not None
-        self._store, self._objects, self._op = store, store.objects, f"copy-{secrets.token_hex(8)}"
-
-    @property
-    def name(self) -> str:
-        return self._objects.location
-
-    def overlap(self, store: Store) -> str | None:
-        return bucket_overlap(self._store, store)
+        super().__init__(store)
+        self._op = f"copy-{secrets.token_hex(8)}"
 
     def make(self) -> None:
-        if self._objects.refuses_writes:
-            raise Forbidden(f"{self.name}: {self._objects.refuses_writes}", hint="choose another place")
-        if there := next((one.key for one in self._objects.below() if not one.key.startswith(_OURS)), None):
+        super().make()
+        if there := next((one.key for one in self.objects.below() if not one.key.startswith(_OURS)), None):
             raise Exists(f"{self.name} is not empty: {there}", hint="name an empty prefix", path=there)
 
     def put(self, place: str, data: bytes, *, modified_ns: int, mode: int | None = None) -> None:
@@ -333,12 +327,3 @@ class NewBucket:
             self._store.write(path, data, seen=None, op=self._op)
         except Exists as problem:
             raise UnreadableFile("exists", problem.message) from None
-
-    def point(self, place: str, real: str) -> None:
-        return None
-
-    def sync(self) -> None:
-        return None  # a PUT that was answered is durable
-
-    def close(self) -> None:
-        self._store.close()

@@ -18,11 +18,20 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 
 from notewright.engine.changes.batch_write import UnreadableFile
-from notewright.engine.transfer.manifest import NAME, BackedUpFile, Manifest, dump_manifest, parse_manifest
+from notewright.engine.transfer.manifest import (
+    NAME,
+    BackedUpFile,
+    BackupPlace,
+    Destination,
+    Manifest,
+    NewBackup,
+    dump_manifest,
+    parse_manifest,
+)
 from notewright.errors import Busy, Exists, Forbidden, NoSpace, NotFound, Unavailable
 from notewright.locks import EXCLUSIVE, SHARED, lock_file
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, Store, version_of
+from notewright.stores.base import Store, version_of
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +60,8 @@ def folder_overlap(store: Store, place: str) -> str | None:
     return "inside" if common == home else "around" if common == place else None
 
 
-class BackupFolder:
+class BackupFolder(BackupPlace):
     """A folder of dated backups. Nothing is kept open but the lock."""
-
-    at_once = 1
 
     def __init__(self, place: str | os.PathLike[str]) -> None:
         self.path = Path(os.path.realpath(Path(place).expanduser()))
@@ -65,9 +72,6 @@ class BackupFolder:
 
     def overlap(self, store: Store) -> str | None:
         return folder_overlap(store, str(self.path))
-
-    def close(self) -> None:
-        return None
 
     def make(self) -> None:
         """Be there, for the owner's eyes. The folder above must be: it may be a disk that is not mounted."""
@@ -128,7 +132,6 @@ class BackupFolder:
         return [name for name in self._names() if _DATE.fullmatch(name) and (self.path / name / NAME).is_file()]
 
     def manifest(self, date: str) -> Manifest:
-        """What the backup of a day holds; Invalid where that cannot be read."""
         with problems(self.path / date):
             return parse_manifest((self.path / date / NAME).read_bytes(), date)
 
@@ -136,7 +139,6 @@ class BackupFolder:
         return NewDay(self, date)
 
     def read(self, date: str, place: str, kept: BackedUpFile) -> tuple[bytes, int]:
-        """The bytes of a file of a backup, and its mode; UnreadableFile where they are not those that were kept."""
         try:
             with problems(place, but_for=_NO_FILE), os.fdopen(os.open(self.path / date / place, _LOOK), "rb") as file:
                 mode, data = os.fstat(file.fileno()).st_mode, file.read(kept.size + 1)
@@ -149,7 +151,6 @@ class BackupFolder:
         return data, mode
 
     def remove(self, date: str) -> None:
-        """Remove one day. Only what has a manifest of ours, and never half of it."""
         self.manifest(date)
         away = self.path / f".{date}.gone"
         with problems(self.path / date):
@@ -203,7 +204,7 @@ class PlainFolder:
         return self.root / place
 
 
-class NewDay(PlainFolder):
+class NewDay(PlainFolder, NewBackup):
     """A backup being built beside its place. `finish` puts it there, `abandon` leaves everything as it was. Exists
     where a folder that is not ours has the name of the day."""
 
@@ -233,14 +234,7 @@ class NewDay(PlainFolder):
             return False
         return True
 
-    def copies_from(self, store: Store) -> bool:
-        return False
-
-    def copy_from(self, store: Store, entry: Entry, place: str) -> bool:
-        return False
-
     def carry(self, date: str, old: str, place: str, kept: BackedUpFile) -> bool:
-        """Take a file over from an earlier day as a link or a copy; False where it is not there as it was."""
         try:
             with problems(place, but_for=THIS_FILE_ONLY):
                 if not self.link(date, old, place, kept):
@@ -251,7 +245,6 @@ class NewDay(PlainFolder):
         return True
 
     def drop(self, place: str) -> None:
-        """Not this one after all."""
         self._new.discard(place)
         with suppress(FileNotFoundError), problems(place, but_for=(errno.ENOENT,)):
             os.unlink(self.root / place)
@@ -277,10 +270,8 @@ class NewDay(PlainFolder):
         shutil.rmtree(self.root, ignore_errors=True)
 
 
-class NewFolder(PlainFolder):
+class NewFolder(PlainFolder, Destination):
     """A folder that is new or empty."""
-
-    at_once = 1
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         super().__init__(Path(os.path.realpath(Path(folder).expanduser())))
@@ -306,9 +297,6 @@ class NewFolder(PlainFolder):
         except FileExistsError:
             words = "this folder takes it for another file with a name like it"
             raise UnreadableFile("exists", words) from None
-
-    def close(self) -> None:
-        return None
 
 
 @contextmanager

@@ -143,7 +143,8 @@ def _parse_file(entry: Mapping[str, Any]) -> BackedUpFile:
 
 
 class NewBackup(Protocol):
-    """The backup of a day that is being made. Calls may come from several threads; places are paths in the backup."""
+    """The backup of a day that is being made. Calls may come from several threads; places are paths in the backup. What
+    has a body here can be left out."""
 
     def put(self, place: str, data: bytes, *, modified_ns: int, mode: int | None = None) -> None: ...
 
@@ -157,15 +158,15 @@ class NewBackup(Protocol):
 
     def copies_from(self, store: Store) -> bool:
         """Whether `copy_from` may be tried at all."""
-        ...
+        return False
 
     def copy_from(self, store: Store, entry: Entry, place: str) -> bool:
         """A file of the workspace, copied inside the service. False where it has to be read and `put`."""
-        ...
+        return False
 
     def point(self, place: str, real: str) -> None:
         """A symlink to another file of the backup, for who browses it, where there are symlinks."""
-        ...
+        return None
 
     def drop(self, place: str) -> None:
         """Not this one after all."""
@@ -175,13 +176,15 @@ class NewBackup(Protocol):
         """Durable, and in its place."""
         ...
 
-    def abandon(self) -> None: ...
+    def abandon(self) -> None:
+        """Without it the next backup of the day goes on with what is there."""
+        return None
 
 
 class BackupPlace(Protocol):
     """A folder or bucket of dated backups, each whole by itself (`backup_folder.py`, `backup_bucket.py`)."""
 
-    at_once: int  # files that are worth taking at the same time
+    at_once: int = 1  # files that are worth taking at the same time
 
     @property
     def name(self) -> str:
@@ -198,7 +201,7 @@ class BackupPlace(Protocol):
 
     def check(self) -> None:
         """NotFound where there is no such place."""
-        ...
+        return None
 
     def alone(self) -> AbstractContextManager[None]:
         """The only one who changes backups here, or Busy."""
@@ -228,7 +231,8 @@ class BackupPlace(Protocol):
         """Remove one day: only what has a manifest of ours, and never half of it."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        return None
 
 
 def readable_manifests(place: BackupPlace) -> Iterator[Manifest]:
@@ -260,7 +264,7 @@ class OutgoingFile:
 class Putting(Protocol):
     """What takes new files, one call for each; `at_once` of them at the same time."""
 
-    at_once: int
+    at_once: int = 1
 
     def put(self, place: str, data: bytes, *, modified_ns: int, mode: int | None = None) -> None:
         """A new file; UnreadableFile where this one cannot be there."""
@@ -285,13 +289,14 @@ class Destination(Putting, Protocol):
 
     def point(self, place: str, real: str) -> None:
         """A symlink to another file of it, where there are symlinks."""
-        ...
+        return None
 
     def sync(self) -> None:
         """Durable, all of it."""
-        ...
+        return None
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        return None
 
 
 def copy_out(
