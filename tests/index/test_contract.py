@@ -10,6 +10,7 @@ from tests.index.parts import asked, facts, file, filing, paths, sqlite_index
 
 from notewright.engine.find.search import find
 from notewright.index.base import Filing, Index, Needles, PathGlob, Selection, Visibility
+from notewright.notes.glob import glob_name_start
 
 MAKERS: list[Callable[[Path], Index]] = [sqlite_index]
 VAULT = {
@@ -129,6 +130,24 @@ def test_a_long_line_is_cut_around_the_link(index: Index) -> None:
     file(index, {"Long.md": "x " * 3_000 + "before [[Tea]] after" + " y" * 3_000})
     (line,) = index.lines_of(index.links_from(["Long.md"]))
     assert len(line.text) <= 400 and "before «[[Tea]]» after" in line.marked
+
+
+@pytest.mark.parametrize("start", ["Ca", "Caf", "Cafe", "Café", "CAFE", "2025-1", "2<", "C"])
+def test_a_listing_by_how_names_begin_misses_none_that_begins_so(index: Index, start: str) -> None:
+    names = [
+        "Cafe.md",
+        "Cafe\u0301.md",
+        "Caf\u00e9.md",
+        "In/Cafe 2.md",
+        "In/Cafeteria.png",
+        "2025-10.md",
+        "2<\u0338.md",
+    ]
+    file(index, dict.fromkeys(names, "x"))
+    for glob in (f"**/{start}*", f"{start}*"):
+        among = Visibility(globs=(PathGlob(glob),))
+        asked = Selection(notes_only=False, visible=among, name_start=glob_name_start(glob))
+        assert index.select(asked) == index.select(asked._replace(name_start=""))
 
 
 def test_tags_are_counted_by_note_whatever_their_case(index: Index) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from notewright.errors import Invalid
-from notewright.notes.glob import glob_matcher, glob_pieces, glob_prefix
+from notewright.notes.glob import glob_matcher, glob_name_start, glob_pieces, glob_prefix
 
 HITS = [
     ("*.md", "a.md"),
@@ -121,13 +121,14 @@ _PATTERNS = st.lists(
 
 
 @given(_PATTERNS, _PATHS)
-def test_every_match_holds_the_pieces_of_its_pattern(pattern: str, path: str) -> None:
+def test_every_match_holds_the_pieces_of_its_pattern_and_begins_as_it_says(pattern: str, path: str) -> None:
     try:
         matches = glob_matcher(pattern)
     except Invalid:
         return
     if matches(path):
         assert all(piece in path for piece in glob_pieces(pattern))
+        assert path.rpartition("/")[2].startswith(glob_name_start(pattern))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
 from notewright.index.base import Filed, PathGlob, Selection
 from notewright.ledger.base import Past
-from notewright.notes.glob import glob_pieces
+from notewright.notes.glob import glob_name_start, glob_pieces
 from notewright.notes.links.resolve import link_key
 from notewright.notes.model import Note
 from notewright.notes.parse.parser import is_costly, parse, parse_words
@@ -292,6 +292,7 @@ def list_folder(
         sort="path" if sort in ("name", "created") else sort,
         limit=None if sort == "created" else limit,
         holding=glob_pieces(glob) if glob else (),
+        name_start=glob_name_start(glob) if glob else "",
         visible=visible,
     )
     _check_sort(chosen.sort)

@@ -233,6 +233,7 @@ class Selection(NamedTuple):
     since_ns: int | None = None  # modified after (exclusive)
     among: frozenset[str] | None = None  # only these paths
     holding: tuple[str, ...] = ()  # texts that every path holds, in this case: they save looking at the others
+    name_start: str = ""  # what every last segment begins with: the same
     sort: str = "path"  # path, name (a path without .md); modified, created, size: largest first, ties by path
     limit: int | None = None
     offset: int = 0

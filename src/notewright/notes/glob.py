@@ -60,6 +60,21 @@ def glob_pieces(pattern: str) -> tuple[str, ...]:
     return tuple(piece for piece in pieces if piece)
 
 
+def glob_name_start(pattern: str) -> str:
+    """What the last segment of every match begins with, `""` where that is open: for narrowing a listing."""
+    if "{" in pattern or pattern.startswith("!"):
+        return ""
+    start, sure = "", True
+    for _, token in _tokens(pattern):
+        if token[-1] == "/":
+            start, sure = "", True
+        elif token in ("*", "?") or token[0] == "[":
+            sure = False
+        elif sure:
+            start += token[-1]
+    return start
+
+
 @lru_cache(maxsize=256)
 def _compiled(pattern: str, ignore_case: bool) -> re.Pattern[str]:
     alternatives = dict.fromkeys(_expanded(pattern))

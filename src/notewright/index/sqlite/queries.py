@@ -210,6 +210,12 @@ def _where(con: Connection, selection: Selection, *, by_path: bool) -> tuple[str
         if len(piece) >= TELLING:
             where.append("f.path glob ?")  # a third quicker than instr
             values.append("*" + re.sub(r"[*?\[]", r"[\g<0>]", piece) + "*")
+    if len(selection.name_start) > 1 and selection.name_start.isascii():
+        key = path_key(selection.name_start)
+        if key[-1].isalpha() or key[-1] in "<=>":  # in a key it may be one with a mark that follows
+            key = key[:-1]
+        where.append(f"f.id in (select file from names where key >= ? and key < ? and kind = '{NAME}')")
+        values += [key, key[:-1] + chr(ord(key[-1]) + 1)]
     for tag in selection.tags:
         where.append("f.id in (select file from tags where key = ?)")
         values.append(tag_key(tag))
