@@ -279,7 +279,7 @@ def open_registry(config: Config) -> SqliteAccounts:
 
 
 def has_registry(config: Config) -> bool:
-    return os.access(os.path.join(config.state, "registry.db"), os.F_OK)  # asked at every call
+    return os.access(f"{config.state}/registry.db", os.F_OK)  # asked at every call
 
 
 def as_owned(config: Config, *, added: bool = True) -> Config:

@@ -5,7 +5,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from notewright.engine.indexing import before_index, ready
 from notewright.engine.symlinks import sees_through_symlinks
@@ -27,8 +27,7 @@ SORTS = ("path", "name", "modified", "created", "size")
 FEW = 20  # files that are read one by one where the index does not know them yet
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """A note as it is now. Text that is not UTF-8 is shown with U+FFFD and `exact` is False: it is never edited."""
 
     path: NotePath

@@ -2,8 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
@@ -42,17 +41,11 @@ class Places:
             return path
         return f"{ws.name}/{path}" if path else ws.name
 
-    @contextmanager
-    def saying(self, ws: Workspace) -> Iterator[None]:
+    def saying(self, ws: Workspace) -> "_Saying":
         """Problems met inside name their paths as this caller knows them."""
-        try:
-            yield
-        except Problem as problem:
-            if not self.several:
-                raise
-            raise self._prefixed(ws, problem) from problem
+        return _Saying(self, ws)
 
-    def _prefixed(self, ws: Workspace, problem: Problem) -> Problem:
+    def prefixed(self, ws: Workspace, problem: Problem) -> Problem:
         details = problem.details
         named = {details.get("path"), *details.get("nearest", ()), *details.get("candidates", ())}
         paths = sorted((path for path in named if isinstance(path, str) and path), key=len, reverse=True)
@@ -144,6 +137,22 @@ class Places:
         ws, rest = self.split(raw)
         with self.saying(ws):
             return [(ws, folder_path(ws, rest))]
+
+
+class _Saying:
+    """No generator: nearly every call passes here, some of them twice."""
+
+    __slots__ = ("_places", "_ws")
+
+    def __init__(self, places: Places, ws: Workspace) -> None:
+        self._places, self._ws = places, ws
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if isinstance(problem, Problem) and self._places.several:
+            raise self._places.prefixed(self._ws, problem) from problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,10 @@ class Session:
         with self.lock:
             return self._shown.setdefault(workspace, LastShown())
 
+    def did(self, what: str) -> bool:
+        """Whether `once` was asked for it."""
+        return what in self._done
+
     def once(self, what: str) -> bool:
         """True the first time it is asked in this session, and never again."""
         with self.lock:

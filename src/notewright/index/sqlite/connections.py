@@ -37,7 +37,7 @@ class IndexConnections:
         self._writing = threading.RLock()
         self._writer: tuple[Identity, Connection] | None = None
         self._whole: tuple[Identity, Generation, Connection] | None = None  # known while that connection is open
-        self._held = _Held()
+        self.held = _Held()
         self.places.current()
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class IndexConnections:
     def ask(self, question: Callable[[Connection], T]) -> T:
         """Answered by the index that stands now; one that turns out damaged is begun anew and asked again."""
         for _ in range(TRIES - 1):
-            identity = self._held.identity if self._held.con is not None else self.places.current()
+            identity = self.held.identity if self.held.con is not None else self.places.current()
             try:
                 return self._answer(identity, question)
             except (*DAMAGE, apsw.SQLError, UnicodeDecodeError, JSONDecodeError) as error:
@@ -64,23 +64,11 @@ class IndexConnections:
                 self.places.discard(identity)
         return self._answer(self.places.current(), question)
 
-    @contextmanager
-    def steady(self) -> Iterator[None]:
-        if self._held.con is not None:
-            yield  # inside another
-            return
-        identity, con = self._begin()
-        self._held.con, self._held.identity = con, identity
-        try:
-            yield
-        finally:
-            if self._held.con is con:
-                self._held.con = None
-                con.db.execute("rollback")
-                self._give_back(identity, con)
+    def steady(self) -> "_Steady":
+        return _Steady(self)
 
     @in_words
-    def _begin(self) -> tuple[Identity, Connection]:
+    def begin(self) -> tuple[Identity, Connection]:
         """A connection whose transaction has begun; the moment it shows is that of the first question."""
         tries = TRIES
         while True:
@@ -110,11 +98,11 @@ class IndexConnections:
                 self._whole = (identity, answer, con)
             return answer
 
-        held, self._held.con = self._held.con, None  # the one that answers now, not the one of that moment
+        held, self.held.con = self.held.con, None  # the one that answers now, not the one of that moment
         try:
             return self.ask(look)
         finally:
-            self._held.con = held
+            self.held.con = held
 
     def _close(self, con: Connection, *, force: bool = False) -> None:
         known = self._whole
@@ -123,7 +111,7 @@ class IndexConnections:
         con.close(force=force)
 
     def _answer(self, identity: Identity, question: Callable[[Connection], T]) -> T:
-        held, self._held.con = self._held.con, None
+        held, self.held.con = self.held.con, None
         con = held or self._borrow(identity)
         try:
             answer = question(con)
@@ -131,8 +119,8 @@ class IndexConnections:
             self._close(con, force=True)
             raise
         if held is None:
-            self._give_back(identity, con)
-        self._held.con = held
+            self.give_back(identity, con)
+        self.held.con = held
         return answer
 
     def _borrow(self, identity: Identity) -> Connection:
@@ -148,7 +136,7 @@ class IndexConnections:
         con.db.create_scalar_function("folded", lambda *path: str(path[0]).casefold(), 1, deterministic=True)
         return con
 
-    def _give_back(self, identity: Identity, con: Connection) -> None:
+    def give_back(self, identity: Identity, con: Connection) -> None:
         with self._lock:
             if len(self._idle) < IDLE:
                 self._idle.append((identity, con))
@@ -185,6 +173,28 @@ class IndexConnections:
                 self._writer[1].close()
             self._writer = (identity, open_index(self.places.door, writing=True))
         return self._writer[1]
+
+
+class _Steady:
+    """What this thread asks inside is answered from one moment. No generator: every small question passes here."""
+
+    __slots__ = ("_con", "_connections", "_identity")
+
+    def __init__(self, connections: IndexConnections) -> None:
+        self._connections = connections
+
+    def __enter__(self) -> None:
+        held = self._connections.held
+        self._con = None
+        if held.con is None:  # else inside another
+            self._identity, self._con = held.identity, held.con = self._connections.begin()
+
+    def __exit__(self, *_: object) -> None:
+        con, held = self._con, self._connections.held
+        if con is not None and held.con is con:
+            held.con = None
+            con.db.execute("rollback")
+            self._connections.give_back(self._identity, con)
 
 
 def _is_damage(error: Exception) -> bool:

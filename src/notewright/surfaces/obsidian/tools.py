@@ -37,6 +37,7 @@ MODES = ("name", "name_partial", "content", "tag")
 LOGICS = ("and", "or")
 DIRECTIONS = ("in", "out", "both")
 PATIENCE_S = 2.0  # with an index that is not there yet when the first calls come
+CONTEXT = "obsidian context"
 BUILD_S = 600.0  # that the index of a very large vault may take
 _HEADING = re.compile(r"#+[^\S\r\n]+\S")
 
@@ -51,7 +52,7 @@ def context(ws: Workspace, patience: float) -> str:
         patient = with_timeout(ws, patience)
         return words.block(described(patient, words.OWN_TAG), tags_of_properties(patient))
 
-    return is_tracked(ws, "obsidian context", made)
+    return is_tracked(ws, CONTEXT, made)
 
 
 def begin(ws: Workspace) -> None:
@@ -62,8 +63,9 @@ def begin(ws: Workspace) -> None:
 def prepare(call: Call, tool: str) -> None:
     """Make the block before the first call changes anything. A large vault may not be indexed yet: then it comes with
     a later answer, so that reading need not wait."""
-    with suppress(Indexing):
-        context(call.workspace, _patience(call.session))
+    if not call.session.did(CONTEXT):
+        with suppress(Indexing):
+            context(call.workspace, _patience(call.session))
 
 
 def _patience(session: Session) -> float:
@@ -76,11 +78,13 @@ def _patience(session: Session) -> float:
 
 def with_context(call: Call, answer: Answer) -> Answer:
     """The first answer of a session carries the block."""
+    if call.session.did(CONTEXT):
+        return answer
     try:
         told = context(call.workspace, 0)
     except Indexing:
         return answer
-    if not call.session.once("obsidian context"):
+    if not call.session.once(CONTEXT):
         return answer
     first, *rest = answer.blocks
     return Answer((f"{first}\n\n---\n{told}\n---", *rest), answer.is_error, answer.meta)
