@@ -22,6 +22,7 @@ def open_file(file: Path, what: str) -> apsw.Connection:
 def set_up(db: apsw.Connection, what: str, pragmas: str, steps: Sequence[str]) -> None:
     """Make a connection ready: it waits for other processes' transactions, which are all short."""
     db.set_busy_timeout(_WAIT_MS)
+    db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # a statement is planned once, not for every value it is given
     with words(what):
         _write_ahead(db)
         db.execute(pragmas)

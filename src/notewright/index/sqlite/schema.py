@@ -135,7 +135,8 @@ def open_index(file: Path, *, writing: bool = False) -> Connection:
     db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         db.set_busy_timeout(BUSY_MS)
-        # Else SQLite plans a statement anew for other values, in case a partial index fits these: 9 of 13 µs.
+        # A statement is planned once. Else SQLite plans each that joins anew for every value it is given, in the hope of
+        # statistics that nobody gathers here: up to 80 µs, where the answer takes 7.
         db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         version = db.execute("pragma user_version").fetchone()
         if version != (VERSION,):
