@@ -135,7 +135,7 @@ def open_index(file: Path, *, writing: bool = False) -> Connection:
     db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         db.set_busy_timeout(BUSY_MS)
-        # A statement is planned once. Else SQLite plans each that joins anew for every value it is given, in the hope of
+        # A statement is planned once. Else SQLite plans each that joins anew for every value it is given, hoping for
         # statistics that nobody gathers here: up to 80 µs, where the answer takes 7.
         db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         version = db.execute("pragma user_version").fetchone()
