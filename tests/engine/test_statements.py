@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+import apsw
 import pytest
 from tests.conftest import MakeWorkspace
 
@@ -15,10 +16,14 @@ from notewright.engine.library import Library
 from notewright.engine.read import list_folder
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import create
+from notewright.index.sqlite import queries
+from notewright.index.sqlite.index import SqliteIndex
 from notewright.index.sqlite.schema import Connection
 from notewright.notes.path import NotePath
-from notewright.surfaces.base import Call
+from notewright.stores.folder.store import FolderStore
+from notewright.surfaces.base import Args, Call, Surface
 from notewright.surfaces.notes.tools import SURFACE
+from notewright.surfaces.obsidian.tools import SURFACE as OBSIDIAN
 from notewright.surfaces.perform import perform
 
 TEA = NotePath("Tea.md")
@@ -65,6 +70,32 @@ def test_who_only_asks_which_notes_link_reads_none_of_them(ws: Workspace, statem
     asked = statements(lambda: incoming(ws, TEA, lines=False))
     assert len(asked) == 2 and not any("texts" in sql for sql in asked)
     assert {link.source for link in incoming(ws, TEA, lines=False)} == {link.source for link in incoming(ws, TEA)}
+
+
+def test_a_statement_is_not_planned_again_for_another_note(ws: Workspace) -> None:
+    again = list[int]()
+
+    def look(con: Connection) -> None:
+        count = lambda done: again.append(done["stmt_status"]["SQLITE_STMTSTATUS_REPREPARE"])  # noqa: E731
+        con.db.trace_v2(apsw.SQLITE_TRACE_PROFILE, count)
+        for name in ("Tea", "Cake", "People/0"):
+            queries.links_from(con, [f"{name}.md"])
+            queries.links_toward(con, [name.lower(), f"{name.lower()}.md"])
+            queries.paths_with(con, name)
+        con.db.trace_v2(0, None)
+
+    assert isinstance(ws.index, SqliteIndex)
+    ws.index.ask(look)
+    assert len(again) == 9 and not any(again)
+
+
+@pytest.mark.parametrize(("surface", "tool", "given"), [(SURFACE, "read", {"path": "People/7.md"}),
+                                                        (OBSIDIAN, "read_note", {"name": "7"})])  # fmt: skip
+def test_a_note_is_read_without_being_looked_for_first(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch, surface: Surface, tool: str, given: Args
+) -> None:
+    monkeypatch.setattr(FolderStore, "stat", lambda *_, **__: pytest.fail("it is looked for"))
+    assert "We had [[Tea]]" in perform(surface, Call(Library.of([ws])), tool, given).text
 
 
 def test_the_notes_of_all_folders_are_counted_again_only_when_something_was_filed(

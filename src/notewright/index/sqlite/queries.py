@@ -299,11 +299,10 @@ def lines_of(con: Connection, links: Sequence[LinkRow]) -> "list[Excerpt]":
 
 
 def _texts(con: Connection, notes: set[int]) -> dict[int, str]:
-    if len(notes) <= FEW_KEYS:  # several plain statements take less than one with a list
-        read = ((note, con.value("select text from texts where id = ?", (note,))) for note in notes)
-        return {note: text for note, text in read if isinstance(text, str)}
-    wanted = json.dumps(list(notes))
-    return dict(con.rows("select id, text from texts where id in (select value from json_each(?))", (wanted,)))
+    wanted, values = "?", list[object](notes)
+    if len(notes) > 1:
+        wanted, values = "select value from json_each(?)", [json.dumps(list(notes))]
+    return dict(con.rows(f"select id, text from texts where id in ({wanted})", values))
 
 
 # ---- what is in a note --------------------------------------------------------------------------------
