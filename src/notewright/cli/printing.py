@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -255,6 +254,8 @@ def undone(undo: Undone, args: argparse.Namespace) -> None:
 
 
 def findings(found: list[Finding], args: argparse.Namespace) -> None:
+    from dataclasses import asdict  # which a search does not load
+
     document = {"total": len(found), "findings": [asdict(one) for one in found]}
     lines = [f"{one.path}{f':{one.line}' if one.line else ''}: {one.message}" for one in found]
     show(args, document, lines, amount(len(found), "finding") if found else "Nothing is wrong")
