@@ -6,6 +6,7 @@ ask from whom they are hidden, both answer the same, word for word.
 
 import io
 import json
+import os
 import re
 import zipfile
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ from tests.server.guarded import (
     Guarded,
     guarded,
 )
+from tests.server.listener import until
 
 from notewright.config.settings import SURFACES
 from notewright.engine.access import Access
@@ -62,7 +64,21 @@ def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Guarded, G
             _do(one, "move", **{"from": "Tea", "to": "Green Tea"})
             _do(one, "move", **{"from": "Green Tea", "to": "Tea"})
             one.names = [change.id for change in _garden(one).ledger.past(Past(limit=100))]
+            _date(one, sorted(plain))
         yield full, empty
+
+
+def _date(server: Guarded, paths: list[str]) -> None:
+    """Save the files one after the other: of two that one rename wrote, a quick machine dates both alike."""
+    ws, times = _garden(server), {path: 1_760_000_000 + number for number, path in enumerate(paths)}
+    for path, at in times.items():
+        os.utime(server.place / "notes" / "Garden" / path, (at, at))
+    assert until(lambda: all(_is_dated(ws, path, at) for path, at in times.items()))
+
+
+def _is_dated(ws: Workspace, path: str, at: int) -> bool:
+    filed = ws.index.filed(path)
+    return filed is not None and filed.modified_ns == at * 10**9
 
 
 def _do(server: Guarded, tool: str, surface: str = "notes", **args: Any) -> None:
