@@ -90,3 +90,12 @@ def test_no_query_is_too_odd_to_read(query: str) -> None:
 
 def test_a_wikilink_in_a_query_is_a_word() -> None:
     assert parse_terms("[[Tea]]").words == ("[[Tea]]",)
+
+
+@pytest.mark.parametrize(
+    "query", ["[^3]: tea", "- [x] tea", "as [12] says", "[green tea](Tea.md)", "[Note: tea](<a b.md>)"]
+)
+def test_brackets_of_markdown_in_a_pasted_sentence_are_words_and_no_condition(query: str) -> None:
+    terms = parse_terms(query)
+    assert terms.words
+    assert not terms.properties

@@ -1,7 +1,8 @@
 """The search language: words, "phrases", `-word`, `tag:x`, `path:x`, `[key:value]`, `OR` and parentheses.
 
 As in Obsidian, conditions stand side by side and all must hold; case is ignored. A query that is not well formed
-is read as far as it goes: what nobody closed ends at the end.
+is read as far as it goes: what nobody closed ends at the end. Brackets of Markdown are words, as questions are often
+pasted from notes: `[^1]` and `[1]`, `[x]` of a task, `[text](target)`, `[label]: target`.
 """
 
 import re
@@ -12,10 +13,12 @@ from notewright.lazy_dataclass import dataclass
 
 MAX_CONDITIONS = 64
 MAX_DEPTH = 16
+_MARKDOWN = r"\[(?:[^ ]|\d+|\^[^\]]*)\]"
 _TOKEN = re.compile(
     r"""\s+|(?P<open>-?\()|(?P<close>\))"""
     r"""|(?P<minus>-)?(?:(?P<field>tag|path|file|content|line|section|block):[ ]?)?"""
-    r"""(?:"(?P<phrase>(?:[^"\\]|\\.)*)(?:"|$)|\[(?P<key>[^\[\]:"]+|"[^"]*")(?::(?P<value>"[^"]*"|[^\]]*))?\]"""
+    r"""(?:"(?P<phrase>(?:[^"\\]|\\.)*)(?:"|$)"""
+    rf"""|(?!{_MARKDOWN})\[(?P<key>[^\[\]:"]+|"[^"]*")(?::(?P<value>"[^"]*"|[^\]]*))?\](?![(:])"""
     r"""|(?P<word>[^\s()"]+))"""
     r"""|(?P<stray>.)""",
     re.IGNORECASE | re.DOTALL,
