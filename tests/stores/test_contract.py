@@ -201,6 +201,10 @@ def test_a_listing_of_one_folder_is_that_part_of_the_whole_listing(store: Store)
         create(store, path)
     assert [entry.path for entry in store.entries("b")] == ["b/c.md", "b/d/e.md"]
     assert list(store.entries("b")) == [entry for entry in store.entries() if entry.path.startswith("b/")]
+    for below in ("", "b"):
+        for listed in (store.entries, store.children):
+            named = [(entry.path, entry.kind) for entry in listed(below, bare=True)]
+            assert named == [(entry.path, entry.kind) for entry in listed(below)]
     assert list(store.entries("nowhere")) == list(store.entries("a.md")) == list(store.entries(".hidden")) == []
 
 

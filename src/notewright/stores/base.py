@@ -84,10 +84,11 @@ class Store(Protocol):
         """In a bucket: the same prefix as plain objects."""
         return None
 
-    def entries(self, below: str = "") -> Iterator[Entry]:
+    def entries(self, below: str = "", *, bare: bool = False) -> Iterator[Entry]:
         """Every visible file below a folder ("" is the root), folder by folder, complete and cheap; nothing where there
         is no such folder. A symlink to a file beneath the root is one entry of kind symlink (never followed twice);
-        those that lead out or in a circle are absent.
+        those that lead out or in a circle are absent. `bare`: for who asks for names alone; files that would have to be
+        looked at one by one for the rest have no stamp, size or times.
         Unavailable, and never an empty listing, where the notes cannot be reached."""
         ...
 
@@ -95,9 +96,9 @@ class Store(Protocol):
         """What the last complete `entries` of all left out: names that are not text, folders that may not be read."""
         return ()
 
-    def children(self, folder: str, *, hidden: bool = False) -> list[Entry]:
+    def children(self, folder: str, *, hidden: bool = False, bare: bool = False) -> list[Entry]:
         """What is directly in a folder ("" is the root), sub-folders and broken symlinks included. NotFound without
-        such a folder."""
+        such a folder. `bare` as for `entries`."""
         ...
 
     def stat(self, path: NotePath, *, hidden: bool = False) -> Entry:

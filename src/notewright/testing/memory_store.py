@@ -140,7 +140,7 @@ class MemoryStore(Store):
 
     # What is there
 
-    def entries(self, below: str = "") -> Iterator[Entry]:
+    def entries(self, below: str = "", *, bare: bool = False) -> Iterator[Entry]:
         self._reach()
         inside = f"{below}/" if below else ""
         with self.disk.changed:
@@ -149,7 +149,7 @@ class MemoryStore(Store):
             if not NotePath(path).is_hidden:
                 yield _entry(path, file)
 
-    def children(self, folder: str, *, hidden: bool = False) -> list[Entry]:
+    def children(self, folder: str, *, hidden: bool = False, bare: bool = False) -> list[Entry]:
         self._reach()
         with self.disk.changed:
             if folder and (folder not in self.disk.folders or (NotePath(folder).is_hidden and not hidden)):

@@ -38,10 +38,10 @@ class Noted(FolderStore):
         self.may_read.set()
         self.may_list.set()
 
-    def entries(self, below: str = "") -> Iterator[Entry]:
-        self.noted.append("listed")
+    def entries(self, below: str = "", *, bare: bool = False) -> Iterator[Entry]:
+        self.noted.append("named" if bare else "listed")
         self.may_list.wait(30)
-        return super().entries(below)
+        return super().entries(below, bare=bare)
 
     def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
         time.sleep(0.1)
@@ -179,7 +179,7 @@ def test_a_name_asked_for_while_everything_is_listed_waits_for_that_listing(earl
         time.sleep(0.05)
         early.store.may_list.set()
         assert found.result(30) == "Ünï/Straße.md"
-    assert early.store.noted == ["listed"]
+    assert early.store.noted.count("named") == 1
     early.store.may_read.set()
 
 
@@ -198,10 +198,25 @@ def test_before_the_index_a_listing_of_one_folder_scans_that_folder_alone(
     assert len(scanned) == 5  # it and the four in it
 
 
+def test_before_the_index_only_the_files_that_are_shown_are_looked_at(
+    early: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(40):
+        (tmp_path / "notes" / "Tea" / f"Sort {number:02}.md").write_text("tea\n")
+    looked_at: list[str] = []
+    stat = early.store.stat
+    monkeypatch.setattr(early.store, "stat", lambda path, **given: looked_at.append(path) or stat(path, **given))
+    shown = list_folder(early, "Tea", limit=3)
+    assert [filed.path for filed, _ in shown.files] == looked_at == ["Tea/Green.md", "Tea/Sort 00.md", "Tea/Sort 01.md"]
+    assert shown.total == 41 and all(filed.size and filed.stamp for filed, _ in shown.files)
+    assert not any(entry.stamp for entry in early.store.entries("Tea", bare=True))
+
+
 def test_who_waits_for_the_index_does_not_have_everything_listed_twice(early: Workspace, tmp_path: Path) -> None:
     assert isinstance(early.store, Noted)
     follower = Indexer(early.store, early.index, FileLocks(tmp_path / "another"))
     follower.start()
     follower.wait(10)
     follower.close()
-    assert early.store.noted == ["watched", "listed"]
+    assert sorted(early.store.noted) == ["listed", "named", "watched"]
+    assert early.store.noted[-1] == "listed"

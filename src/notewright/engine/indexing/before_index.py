@@ -1,20 +1,23 @@
 """What the store can tell before the index is there: which files, where, how large and how old; not what they say."""
 
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from stat import S_ISREG
+from typing import Any
 
-from notewright.engine.indexing.first_listing import FirstListing
+from notewright.engine.indexing.first_listing import FirstListing, subfolders
 from notewright.engine.workspace import Workspace
 from notewright.index.base import Filed, Selection
 from notewright.notes.path import NotePath, without_md
-from notewright.stores.base import Entry
+from notewright.stores.base import Entry, outcome
 
-_ORDERS: dict[str, Callable[[Entry], tuple[object, ...]]] = {
-    "path": lambda entry: (entry.path,),
-    "name": lambda entry: (without_md(entry.path) if entry.path.is_note else entry.path,),
+_ORDERS: dict[str, Callable[[Entry], Any]] = {
+    "path": attrgetter("path"),
+    "name": lambda entry: without_md(entry.path),
     "modified": lambda entry: (-entry.modified_ns, entry.path),
     "size": lambda entry: (-entry.size, entry.path),
 }
+_FILES = ("file", "placeholder")
 
 
 def can_select(selection: Selection) -> bool:
@@ -26,24 +29,30 @@ def can_select(selection: Selection) -> bool:
 def select(ws: Workspace, selection: Selection) -> tuple[list[Filed], int]:
     """As the index would answer, but for titles: a file is called by its name."""
     folder = selection.folder
-    return _page(ws.store.entries(folder) if selection.recursive else ws.store.children(folder), selection)
+    bare = _needs_names_alone(selection)
+    listed = ws.store.entries(folder, bare=bare) if selection.recursive else ws.store.children(folder, bare=bare)
+    return _page(ws, listed, selection)
 
 
 def level(ws: Workspace, selection: Selection) -> tuple[list[Filed], int, list[tuple[str, int]]]:
     """What is chosen directly in a folder, and the folders in it that hold files, with the notes in and below each.
     Nothing beside the folder is looked at."""
-    folder = selection.folder
-    listed = ws.follower.listed(wait=not folder)
-    if listed is not None:
-        inside = ws.store.children(folder)
-    else:
-        below = [entry for entry in ws.store.entries(folder) if _is_file(entry)]
-        listed = FirstListing(entry.path for entry in below)
-        inside = [entry for entry in below if entry.path.folder == folder]
-    return (*_page(inside, selection), listed.subfolders(folder, selection.visible))
+    folder, bare = selection.folder, _needs_names_alone(selection)
+    if (listed := ws.follower.listed(wait=not folder)) is not None:
+        folders = listed.subfolders(folder, selection.visible)
+        return (*_page(ws, ws.store.children(folder, bare=bare), selection), folders)
+    below = [entry for entry in ws.store.entries(folder, bare=bare) if is_file(entry)]
+    start = len(folder) + 1 if folder else 0
+    inside = [entry for entry in below if entry.path.find("/", start) < 0]
+    return (*_page(ws, inside, selection), subfolders([entry.path for entry in below], folder, selection.visible))
 
 
-def _page(entries: Iterable[Entry], selection: Selection) -> tuple[list[Filed], int]:
+def _needs_names_alone(selection: Selection) -> bool:
+    """To choose and to sort: times and sizes are then asked for what is shown, not for the whole folder."""
+    return selection.sort in ("path", "name") and selection.since_ns is None
+
+
+def _page(ws: Workspace, entries: Iterable[Entry], selection: Selection) -> tuple[list[Filed], int]:
     since, among, sees = selection.since_ns, selection.among, selection.visible.test
     found = [
         entry
@@ -52,15 +61,16 @@ def _page(entries: Iterable[Entry], selection: Selection) -> tuple[list[Filed], 
         and (since is None or entry.modified_ns > since)
         and (among is None or entry.path in among)
         and (sees is None or sees(entry.path))
-        and _is_file(entry)
+        and is_file(entry)
     ]
     found.sort(key=_ORDERS[selection.sort])
     end = None if selection.limit is None else selection.offset + selection.limit
-    return [_filed(entry) for entry in found[selection.offset : end]], len(found)
+    shown = (entry if entry.stamp else outcome(ws.store.stat, entry.path) for entry in found[selection.offset : end])
+    return [_filed(entry) for entry in shown if isinstance(entry, Entry)], len(found)
 
 
-def _is_file(entry: Entry) -> bool:
-    return entry.kind in ("file", "placeholder") or (entry.mode is not None and S_ISREG(entry.mode))
+def is_file(entry: Entry) -> bool:
+    return entry.kind in _FILES or (entry.mode is not None and S_ISREG(entry.mode))
 
 
 def _filed(entry: Entry) -> Filed:
@@ -71,5 +81,5 @@ def by_name(ws: Workspace, key: str) -> list[NotePath]:
     """Paths whose last segment, with or without `.md`, has this key."""
     listed = ws.follower.listed(wait=True)
     if listed is None:
-        listed = FirstListing(entry.path for entry in ws.store.entries() if _is_file(entry))
+        listed = FirstListing(entry.path for entry in ws.store.entries(bare=True) if is_file(entry))
     return listed.by_name(key)

@@ -17,6 +17,9 @@ class FirstListing:
         self._keys = f"\n{path_key.__wrapped__(names)}\n"  # itself it would remember this long text
         self._folders = _counted(self._paths)
 
+    def __len__(self) -> int:
+        return len(self._paths)
+
     def by_name(self, key: str) -> list[NotePath]:
         """Paths whose last segment, with or without `.md`, has this key."""
         return sorted(self._paths[at] for name in (key, key + ".md") for at in self._places(f"\n{name}\n"))
@@ -30,15 +33,25 @@ class FirstListing:
 
     def subfolders(self, folder: str, visible: Visibility) -> list[tuple[str, int]]:
         """Folders one level down that hold files, with how many notes are in each and below."""
-        inside, test = f"{folder}/" if folder else "", visible.test
-        told = self._folders
-        if test is not None:
-            told = _counted(path for path in self._paths if path.startswith(inside) and test(path))
-        return [(inner, count) for inner, count in told if inner.rpartition("/")[0] == folder]
+        if visible.test is not None:
+            return subfolders(self._paths, folder, visible)
+        return _one_level(self._folders, folder)
+
+
+def subfolders(paths: Iterable[NotePath], folder: str, visible: Visibility) -> list[tuple[str, int]]:
+    """The same of paths that are asked about once."""
+    inside, test = f"{folder}/" if folder else "", visible.test
+    if test is not None:
+        paths = (path for path in paths if path.startswith(inside) and test(path))
+    return _one_level(_counted(paths), folder)
+
+
+def _one_level(folders: Iterable[tuple[str, int]], folder: str) -> list[tuple[str, int]]:
+    return [(inner, count) for inner, count in folders if inner.rpartition("/")[0] == folder]
 
 
 def _counted(paths: Iterable[NotePath]) -> list[tuple[str, int]]:
     own = defaultdict[str, int](int)
     for path in paths:
-        own[path.rpartition("/")[0]] += path.is_note
+        own[path.rpartition("/")[0]] += path[-3:].lower() == ".md"  # as `is_note`, in half the time
     return with_parents(own)

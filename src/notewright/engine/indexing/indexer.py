@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 
+from notewright.engine.indexing.before_index import is_file
 from notewright.engine.indexing.difference import FEW, LATER, IndexDifference, plan
 from notewright.engine.indexing.filing import (
     BATCH,
@@ -217,7 +218,12 @@ class Indexer(IndexFollower):
         self._loaded = self._stamps()
 
     def _stamps(self) -> tuple[Generation, dict[str, str]]:
-        return self._index.generation(), dict(self._index.stamps())
+        """Of the index that answers. Where there are none, the names of all files are listed for those who ask now."""
+        generation, stamps = self._index.generation(), dict(self._index.stamps())
+        if not stamps:
+            with self._listing:
+                self._listed = FirstListing(e.path for e in self._store.entries(bare=True) if is_file(e))
+        return generation, stamps
 
     def _fetch_snapshot(self) -> None:
         """Where nothing is known yet, what another machine knew: only what changed since is read."""
@@ -372,16 +378,13 @@ class Indexer(IndexFollower):
         looked_at, known = self._loaded or self._stamps()
         self._loaded = None
         now_ns = time.time_ns() if self._store.has_folders else None
-        with nullcontext() if known else self._listing:
-            difference = plan(self._store.entries(), known, now_ns)
-            self._listed = None if known else FirstListing(entry.path for entry in difference.file)
-        if difference.implausible and not self._fetched and not self._believed(difference):
-            self._stale = "a third of the notes or more vanished at once; the index waits for them"
-            return
-        if not known and (about := difference.seen) > BUILD_FROM:
-            del difference  # it holds every entry, and a build lists them itself
-            self._build(about, lambda done, total: None)
+        if not known and self._listed is not None and len(self._listed) > BUILD_FROM:
+            self._build(len(self._listed), lambda done, total: None)
         else:
+            difference = plan(self._store.entries(), known, now_ns)
+            if difference.implausible and not self._fetched and not self._believed(difference):
+                self._stale = "a third of the notes or more vanished at once; the index waits for them"
+                return
             self._settle(difference, known)
         if self._stop.is_set():
             return

@@ -46,6 +46,11 @@ def file_entry(path: NotePath, found: os.stat_result) -> Entry:
     return _new(Entry, (path, kind, stamp, size, modified, None, found.st_mode, found.st_atime_ns, None))
 
 
+def bare_entry(path: NotePath) -> Entry:
+    """The entry of a regular file of which nothing was asked: a folder says its name and kind alone."""
+    return _new(Entry, (path, "file", "", 0, 0, None, None, None, None))
+
+
 def entry_of(root: Root, inside: int, path: NotePath, found: os.stat_result, *, hidden: bool = False) -> Entry | None:
     """The entry of whatever is at `path`, `found` being its own stat; None for what does not exist for us: special
     files, symlinks that lead out, in a circle or (unless `hidden`) behind a dot."""
@@ -106,6 +111,7 @@ class Walk:
     """One listing of everything. `odd` and `strays` are complete when it has ended."""
 
     root: Root
+    bare: bool = False
     odd: list[UnlistedFile] = field(default_factory=list)
     strays: list[tuple[str, str]] = field(default_factory=list)  # folder and name of files laid beside notes
 
@@ -138,7 +144,7 @@ class Walk:
             os.close(opened)
 
     def _sort(self, inside: int, folder: str, found: list[os.DirEntry[str]]) -> tuple[list[str], list[Entry]]:
-        folders, entries, prefix = list[str](), list[Entry](), f"{folder}/" if folder else ""
+        folders, entries, prefix, bare = list[str](), list[Entry](), f"{folder}/" if folder else "", self.bare
         all_plain = not _unspeakable().search("".join(map(_name_of, found)))
         for each in found:
             name = each.name
@@ -148,8 +154,9 @@ class Walk:
             elif not all_plain and _unspeakable().search(name):
                 self._odd(prefix + name, "its name is not text that can be written in a path")
             elif each.is_file(follow_symlinks=False):
+                path = NotePath(prefix + name)
                 try:
-                    entries.append(file_entry(NotePath(prefix + name), each.stat(follow_symlinks=False)))
+                    entries.append(bare_entry(path) if bare else file_entry(path, each.stat(follow_symlinks=False)))
                 except FileNotFoundError:
                     continue
             elif each.is_dir(follow_symlinks=False):
@@ -181,22 +188,27 @@ class Walk:
             self.odd.append(UnlistedFile(shown, why))
 
 
-def children(root: Root, inside: int, folder: str, *, hidden: bool) -> list[Entry]:
+def children(root: Root, inside: int, folder: str, *, hidden: bool, bare: bool) -> list[Entry]:
     """Everything directly in a folder, which may be reached through symlinks that stay inside."""
     real = root.resolve(inside, folder) if folder else ""
     if NotePath(real).is_hidden and not hidden:
         raise NotFound(f"there is no folder {folder}", what="folder", path=folder)
     prefix, entries = f"{folder}/" if folder else "", list[Entry]()
     with root.folder(inside, real) as opened, os.scandir(opened) as names:
-        for each in sorted(names, key=_name_of):
-            if each.name.startswith(PREFIX) or (each.name[0] == "." and not hidden) or _unspeakable().search(each.name):
+        found = sorted(names, key=_name_of)
+        all_plain = not _unspeakable().search("".join(map(_name_of, found)))
+        for each in found:
+            name = each.name
+            if name[0] == "." and (not hidden or name.startswith(PREFIX)):
                 continue
+            if not all_plain and _unspeakable().search(name):
+                continue
+            path, is_file = NotePath(prefix + name), each.is_file(follow_symlinks=False)
             try:
-                path, found = NotePath(prefix + each.name), each.stat(follow_symlinks=False)
-                is_file = each.is_file(follow_symlinks=False)
-                entry = file_entry(path, found) if is_file else entry_of(root, inside, path, found, hidden=hidden)
+                if is_file:
+                    entries.append(bare_entry(path) if bare else file_entry(path, each.stat(follow_symlinks=False)))
+                elif entry := entry_of(root, inside, path, each.stat(follow_symlinks=False), hidden=hidden):
+                    entries.append(entry)
             except FileNotFoundError:
                 continue
-            if entry is not None:
-                entries.append(entry)
     return entries

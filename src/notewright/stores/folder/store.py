@@ -56,9 +56,9 @@ class FolderStore(Store):
 
     # What is there
 
-    def entries(self, below: str = "") -> Iterator[Entry]:
+    def entries(self, below: str = "", *, bare: bool = False) -> Iterator[Entry]:
         self._check(None)
-        walk = listing.Walk(self._root)
+        walk = listing.Walk(self._root, bare)
         yield from walk.files(below)
         if not below:
             self._oddities = tuple(walk.odd)
@@ -68,9 +68,9 @@ class FolderStore(Store):
     def oddities(self) -> tuple[UnlistedFile, ...]:
         return self._oddities
 
-    def children(self, folder: str, *, hidden: bool = False) -> list[Entry]:
+    def children(self, folder: str, *, hidden: bool = False, bare: bool = False) -> list[Entry]:
         with self._inside(NotePath(folder) if folder else None, hidden) as root:
-            return listing.children(self._root, root, folder, hidden=hidden)
+            return listing.children(self._root, root, folder, hidden=hidden, bare=bare)
 
     def stat(self, path: NotePath, *, hidden: bool = False) -> Entry:
         with self._inside(path, hidden) as root:

@@ -38,14 +38,14 @@ class LiveStore(Store):
 
     # What is there
 
-    def entries(self, below: str = "") -> Iterator[Entry]:
-        return self._folder.entries(below)
+    def entries(self, below: str = "", *, bare: bool = False) -> Iterator[Entry]:
+        return self._folder.entries(below, bare=bare)
 
     def oddities(self) -> tuple[UnlistedFile, ...]:
         return self._folder.oddities()
 
-    def children(self, folder: str, *, hidden: bool = False) -> list[Entry]:
-        return self._folder.children(folder, hidden=hidden)
+    def children(self, folder: str, *, hidden: bool = False, bare: bool = False) -> list[Entry]:
+        return self._folder.children(folder, hidden=hidden, bare=bare)
 
     def stat(self, path: NotePath, *, hidden: bool = False) -> Entry:
         typed = self._typed(path)

@@ -147,7 +147,7 @@ class S3Store(Store):
 
     # What is there
 
-    def entries(self, below: str = "") -> Iterator[Entry]:
+    def entries(self, below: str = "", *, bare: bool = False) -> Iterator[Entry]:
         self._check(None)
         odd, folders = list[UnlistedFile](), defaultdict[str, list[Entry]](list)
         for listed in self._listed.told_under(self._key(f"{below}/") if below else self._base, self._page):
@@ -198,7 +198,7 @@ class S3Store(Store):
     def oddities(self) -> tuple[UnlistedFile, ...]:
         return self._oddities
 
-    def children(self, folder: str, *, hidden: bool = False) -> list[Entry]:
+    def children(self, folder: str, *, hidden: bool = False, bare: bool = False) -> list[Entry]:
         self._check(NotePath(folder) if folder else None, hidden)
         named, objects = self._listed.level(folder)
         folders = [raw for raw in sorted(named) if path_problem(raw) is None]
