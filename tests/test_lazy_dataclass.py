@@ -1,8 +1,9 @@
-"""Our dataclasses beside those of the standard library: whoever uses one cannot tell which it is."""
+"""Our dataclasses and named tuples beside those of the standard library: whoever uses one cannot tell which it is."""
 
 import dataclasses
 import pickle
 import re
+import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -45,7 +46,7 @@ def told(work: Callable[..., object], *args: Any) -> str:
     try:
         return re.sub(r"[<(]?classes\.<locals>\.", "", repr(work(*args)))
     except Exception as error:
-        return f"{type(error).__name__}: {error}".replace("classes.<locals>.", "")
+        return re.sub(r"(classes|tuples)\.<locals>\.", "", f"{type(error).__name__}: {error}")
 
 
 @pytest.mark.parametrize(
@@ -93,3 +94,71 @@ class Cup:
 
 def test_a_frozen_one_goes_to_another_process() -> None:
     assert pickle.loads(pickle.dumps(Cup("tea"))) == Cup("tea")
+
+
+def tuples(kind: Kind) -> type:
+    class Tea(kind.NamedTuple):  # type: ignore[misc]
+        """A tea."""
+
+        name: str
+        degrees: int = 80
+        leaves: tuple[str, ...] = ("a", "b")
+
+        @property
+        def hot(self) -> bool:
+            return self.degrees > 90
+
+        def warmer(self) -> Any:
+            return self._replace(degrees=self.degrees + 5)
+
+    return Tea
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda Tea: (Tea("Sencha"), Tea("Sencha", 70), Tea("Sencha", leaves=("c",)), Tea(degrees=1, name="x")),
+        lambda Tea: Tea(),
+        lambda Tea: Tea("a", 1, (), 2),
+        lambda Tea: Tea("Sencha", colour="green"),
+        lambda Tea: Tea("Sencha", name="Oolong"),
+        lambda Tea: (Tea("a").name, Tea("a")[1], Tea("a").hot, Tea("a", 95).warmer().degrees, *Tea("a")),
+        lambda Tea: (Tea("a") == Tea("a"), Tea("a") == ("a", 80, ("a", "b")), Tea("a") < Tea("b"), hash(Tea("a"))),
+        lambda Tea: (Tea._fields, Tea._field_defaults, Tea.__match_args__, Tea.__doc__, Tea.__name__, type(Tea)),
+        lambda Tea: (Tea._make(["a", 1, ()]), Tea("a")._asdict(), hasattr(Tea("a"), "__dict__")),
+        lambda Tea: Tea._make(["a"]),
+        lambda Tea: Tea("a")._replace(colour="green"),
+        lambda Tea: setattr(Tea("a"), "name", "b"),
+        lambda Tea: setattr(Tea("a"), "other", "b"),
+    ],
+)
+@pytest.mark.parametrize("before", [0, lazy_dataclass.MADE_BY_LOOP + 1])
+def test_named_tuples_do_and_refuse_the_same_whether_few_or_many_were_made(
+    work: Callable[..., object], before: int
+) -> None:
+    ours, theirs = tuples(lazy_dataclass), tuples(typing)
+    for number in range(before):
+        assert ours(str(number), degrees=number) == theirs(str(number), degrees=number)
+    assert told(work, ours) == told(work, theirs)
+
+
+def test_dataclasses_are_the_same_whether_few_or_many_were_made() -> None:
+    Tea, Blend, Pot = classes(lazy_dataclass)
+    few = [Tea("a", bought=1.0), Blend("b", 3, parts=4), Pot(5)]
+    for _ in range(lazy_dataclass.MADE_BY_LOOP + 1):
+        many = [Tea("a", bought=1.0), Blend("b", 3, parts=4), Pot(5)]
+    assert many == few
+    assert repr(many) == repr(few)
+    assert many[2].cups is not Pot(5).cups
+    with pytest.raises(ValueError, match="two parts"):
+        Blend("c", parts=1)
+
+
+class Saucer(lazy_dataclass.NamedTuple):
+    name: str
+    cups: int = 1
+
+
+def test_a_named_tuple_goes_to_another_process() -> None:
+    assert pickle.loads(pickle.dumps(Saucer("tea", 2))) == Saucer("tea", 2)
+    assert type(pickle.loads(pickle.dumps(Saucer("tea")))) is Saucer

@@ -1,41 +1,75 @@
-"""Dataclasses for the modules that a short command loads: `__init__` is compiled when the first of a class is made.
+"""Dataclasses, named tuples and protocols for the modules that a short command loads.
 
 Those of the standard library compile up to six functions from source text while a class is defined, and load `inspect`
-for it, which was a third of a search on the command line. Type checkers, `dataclasses.replace`, `fields` and `asdict`
-take these for the same. `slots` are not made: a command has few of each, and a class is defined twice for them.
+or `typing` for it, which was a third of a search on the command line. Of ours the first few of a class are made without
+compiling anything. Type checkers, `dataclasses.replace`, `fields` and `asdict` take these for the same. `slots` are not
+made: a command has few of each, and a class is defined twice for them.
 """
 
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+from _collections import _tuplegetter  # type: ignore[import-not-found]
+from itertools import islice
+from operator import attrgetter
+
+TYPE_CHECKING = False  # as type checkers know it: `typing` is not loaded to say so
 if TYPE_CHECKING:
     from collections.abc import Callable
     from dataclasses import dataclass, field, replace
+    from typing import Any, NamedTuple, Protocol
 
-__all__ = ("dataclass", "field", "replace")
+__all__ = ("NamedTuple", "Protocol", "dataclass", "field", "replace")
+MADE_BY_LOOP = 30  # of one class, before what makes them is compiled, which takes as long as making so many
 _REQUIRED: Any = object()
 
 
 class _Field:
     def __init__(
-        self, default: Any = _REQUIRED, default_factory: "Callable[[], Any] | None" = None, compare: bool = True
+        self, default: Any = _REQUIRED, default_factory: Callable[[], Any] | None = None, compare: bool = True
     ) -> None:
         self.default, self.default_factory, self.compare = default, default_factory, compare
+
+
+def _in_order(fields: dict[str, _Field], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+    """A value for every field; None where one is missing or too many are given."""
+    values, named = list(args), 0
+    for name, one in islice(fields.items(), len(args), None):
+        if name in kwargs:
+            values.append(kwargs[name])
+            named += 1
+        elif one.default_factory is None and one.default is _REQUIRED:
+            return None
+        else:
+            values.append(one.default if one.default_factory is None else one.default_factory())
+    return values if named == len(kwargs) and len(values) == len(fields) else None
+
+
+# ---- dataclasses --------------------------------------------------------------------------------------
 
 
 def _dataclass(cls: Any = None, /, *, frozen: bool = False, slots: bool = False) -> Any:
     if cls is None:
         return lambda decorated: _dataclass(decorated, frozen=frozen)
     fields: dict[str, _Field] = dict(getattr(cls, "_lazy_fields", {}))
-    for name in vars(cls).get("__annotations__", ()):
+    for name in cls.__annotations__:
         given = vars(cls).get(name, _REQUIRED)
         fields[name] = given if isinstance(given, _Field) else _Field(given)
         if given is fields[name]:
             delattr(cls, name)
+    made = 0
 
-    def compile_init(self: Any, *args: Any, **kwargs: Any) -> None:
-        cls.__init__ = _compiled_init(cls, fields)
-        cls.__init__(self, *args, **kwargs)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        nonlocal made
+        made += 1
+        values = _in_order(fields, args, kwargs) if made <= MADE_BY_LOOP else None
+        if values is None:
+            cls.__init__ = _compiled_init(cls, fields)
+            cls.__init__(self, *args, **kwargs)
+            return
+        for name, value in zip(fields, values, strict=True):
+            _set(self, name, value)
+        if hasattr(cls, "__post_init__"):
+            self.__post_init__()
 
     values = attrgetter(*(name for name, one in fields.items() if one.compare))
 
@@ -44,29 +78,38 @@ def _dataclass(cls: Any = None, /, *, frozen: bool = False, slots: bool = False)
 
     cls._lazy_fields, cls.__dataclass_fields__ = fields, _StandardFields()
     cls.__match_args__ = tuple(fields)  # type: ignore[misc]
-    cls.__init__, cls.__repr__, cls.__eq__ = compile_init, _repr, equals
+    cls.__init__, cls.__repr__, cls.__eq__ = init, _repr, equals
     cls.__hash__ = (lambda self: hash(values(self))) if frozen else None
     if frozen:
         cls.__setattr__ = cls.__delattr__ = _refuse
     return cls
 
 
+_set = object.__setattr__
+
+
 def _compiled_init(cls: type, fields: dict[str, _Field]) -> Any:
-    known: dict[str, Any] = {"_set": object.__setattr__, "_REQUIRED": _REQUIRED}
-    parameters, lines = ["self"], list[str]()
-    for name, one in fields.items():
-        known[f"_given_{name}"] = one.default_factory or one.default
-        if one.default_factory is not None:
-            parameters.append(f"{name}=_REQUIRED")
-            lines.append(f"_set(self, {name!r}, _given_{name}() if {name} is _REQUIRED else {name})")
-        else:
-            parameters.append(name if one.default is _REQUIRED else f"{name}=_given_{name}")
-            lines.append(f"_set(self, {name!r}, {name})")
+    lines = [f"_set(self, {name!r}, {_value(name, one)})" for name, one in fields.items()]
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
-    exec(f"def __init__({', '.join(parameters)}):\n " + "\n ".join(lines), known)
-    known["__init__"].__qualname__ = f"{cls.__qualname__}.__init__"  # for what it says of missing arguments
-    return known["__init__"]
+    return _compiled(cls, "__init__", fields, lines)
+
+
+def _value(name: str, one: _Field) -> str:
+    return name if one.default_factory is None else f"_given_{name}() if {name} is _REQUIRED else {name}"
+
+
+def _compiled(cls: type, method: str, fields: dict[str, _Field], lines: list[str]) -> Any:
+    """A method that takes a value for every field."""
+    known: dict[str, Any] = {"_set": _set, "_tuple": tuple.__new__, "_REQUIRED": _REQUIRED}
+    parameters = ["self"]
+    for name, one in fields.items():
+        known[f"_given_{name}"] = one.default_factory or one.default
+        default = "" if one.default is _REQUIRED else f"=_given_{name}"
+        parameters.append(f"{name}=_REQUIRED" if one.default_factory is not None else f"{name}{default}")
+    exec(f"def {method}({', '.join(parameters)}):\n " + "\n ".join(lines), known)
+    known[method].__qualname__ = f"{cls.__qualname__}.{method}"  # for what it says of missing arguments
+    return known[method]
 
 
 def _repr(self: Any) -> str:
@@ -93,5 +136,66 @@ class _StandardFields:
         return cls.__dataclass_fields__
 
 
+# ---- named tuples -------------------------------------------------------------------------------------
+
+
+class _Tuple(tuple):  # type: ignore[type-arg]
+    """What all named tuples have."""
+
+    __slots__ = ()
+    _fields: tuple[str, ...]
+
+    @classmethod
+    def _make(cls, values: Any) -> Any:
+        made = tuple.__new__(cls, values)
+        if len(made) != len(cls._fields):
+            raise TypeError(f"Expected {len(cls._fields)} arguments, got {len(made)}")
+        return made
+
+    def _replace(self, /, **changes: Any) -> Any:
+        made = self._make(map(changes.pop, self._fields, self))
+        if changes:
+            raise ValueError(f"Got unexpected field names: {list(changes)!r}")
+        return made
+
+    def _asdict(self) -> dict[str, Any]:
+        return dict(zip(self._fields, self, strict=True))
+
+    def __repr__(self) -> str:
+        pairs = zip(self._fields, self, strict=True)
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in pairs)})"
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return tuple(self)
+
+
+class _TupleMaker(type):
+    """Of what is written as a class of fields makes a subclass of tuple, whose own metaclass is the usual one."""
+
+    def __new__(maker, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
+        if not bases:
+            return type.__new__(maker, name, bases, body)
+        cls: Any = type(name, (_Tuple,), {**body, "__slots__": ()})
+        fields = {name: _Field(body.get(name, _REQUIRED)) for name in cls.__annotations__}
+        for number, name in enumerate(fields):
+            setattr(cls, name, _tuplegetter(number, f"Alias for field number {number}"))
+        cls._fields = cls.__match_args__ = tuple(fields)  # type: ignore[misc]
+        cls._field_defaults = {name: one.default for name, one in fields.items() if one.default is not _REQUIRED}
+        made = 0
+
+        def new(asked: Any, /, *args: Any, **kwargs: Any) -> Any:
+            nonlocal made
+            made += 1
+            values = _in_order(fields, args, kwargs) if made <= MADE_BY_LOOP else None
+            if values is None:
+                cls.__new__ = _compiled(cls, "__new__", fields, [f"return _tuple(self, ({', '.join(fields)},))"])
+                return cls.__new__(asked, *args, **kwargs)
+            return tuple.__new__(asked, values)
+
+        cls.__new__ = new
+        return cls
+
+
 if not TYPE_CHECKING:
     dataclass, field, replace = _dataclass, _Field, _replace
+    NamedTuple, Protocol = _TupleMaker("NamedTuple", (), {}), object

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from notewright.config.locations import (
     absolute,
@@ -36,7 +36,7 @@ from notewright.config.settings import (
     surface_name,
 )
 from notewright.errors import Invalid, NotFound
-from notewright.lazy_dataclass import dataclass, field, replace
+from notewright.lazy_dataclass import NamedTuple, dataclass, field, replace
 from notewright.notes.times import zone_named
 
 CHANGEABLE = tuple(

@@ -4,10 +4,11 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from notewright.config.locations import absolute
 from notewright.errors import Invalid
+from notewright.lazy_dataclass import NamedTuple
 
 MAX_FILE_BYTES = 1_000_000
 Table = dict[str, Any]

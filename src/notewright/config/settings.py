@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from notewright.errors import Invalid
+from notewright.lazy_dataclass import NamedTuple
 
 
 class Setting(NamedTuple):

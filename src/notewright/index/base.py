@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from notewright.lazy_dataclass import dataclass, field
+from notewright.lazy_dataclass import NamedTuple, dataclass, field
 from notewright.notes.glob import glob_matcher
 from notewright.notes.links.names import Names
 from notewright.notes.path import NotePath

@@ -5,8 +5,9 @@ byte order mark stay where they are.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from notewright.lazy_dataclass import NamedTuple
 from notewright.notes.path import NotePath
 
 

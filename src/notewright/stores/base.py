@@ -8,9 +8,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
-from typing import Literal, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Literal, ParamSpec, Protocol, TypeVar
 
 from notewright.errors import Conflict, NotFound, Problem
+from notewright.lazy_dataclass import NamedTuple
 from notewright.notes.path import NotePath
 from notewright.stores.objects import Objects
 

@@ -4,7 +4,9 @@ Nothing here compares before it writes: what must not be lost goes through the s
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
+
+from notewright.lazy_dataclass import NamedTuple
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

@@ -19,9 +19,9 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from heapq import nlargest
-from typing import NamedTuple
 
 from notewright.index.base import Occurrences, SearchEvidence, WordMatches
+from notewright.lazy_dataclass import NamedTuple
 
 NOTE, SECTION = 0.5, 0.25  # of each of: as written, by stems
 MENTION, SAID = 0.3, 1.0

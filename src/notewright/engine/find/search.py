@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from heapq import nlargest
-from typing import NamedTuple
 
 from notewright.engine.find.ranking import Ranking, lift, neighbour_scores, rank, spread
 from notewright.engine.find.snippets import pattern_of, shown_section
 from notewright.engine.indexing.ready import snapshot
 from notewright.engine.workspace import Workspace
 from notewright.index.base import EVERYTHING, Index, Query, SearchEvidence
-from notewright.lazy_dataclass import replace
+from notewright.lazy_dataclass import NamedTuple, replace
 from notewright.notes.path import NotePath
 from notewright.notes.query import parse_terms
 from notewright.notes.words import query_words

@@ -3,12 +3,12 @@ and only reads asks just that: where nothing differs nobody has to be elected, w
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from notewright.engine.indexing.leader_lock import LeaderLock
 from notewright.engine.workspace import IndexFollower
 from notewright.errors import Indexing, Problem
 from notewright.index.base import Index, Selection
+from notewright.lazy_dataclass import NamedTuple
 from notewright.locks import Coordination
 from notewright.stores.base import Entry, Store
 

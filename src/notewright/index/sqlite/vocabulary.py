@@ -5,9 +5,9 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from notewright.index.sqlite.schema import Connection
+from notewright.lazy_dataclass import NamedTuple
 from notewright.notes.words import index_words
 
 MOST_FORMS = 100  # of one word
