@@ -15,7 +15,7 @@ from tests.stores.test_live import Typist, until
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.changes import live as engine_live
-from notewright.engine.changes.history import list_changes, undo
+from notewright.engine.changes.history import list_changes, undo, undo_since
 from notewright.engine.dialects.octarine import fetch_copy
 from notewright.engine.find.search import parse_query, search
 from notewright.engine.library import Library
@@ -214,6 +214,35 @@ def test_a_deleted_note_goes_to_the_trash_and_comes_back_with_its_id(opened: Ope
     undo(ws, gone.change_id)
     assert ws.live is not None and ws.live.id_of(A) == document.id
     assert str(Person(open_note(ws)).text) == "# A\n\nfirst\n"
+
+
+def test_a_note_that_is_brought_back_with_an_older_text_has_that_text(opened: Open, root: Path) -> None:
+    ws = opened()
+    Person(open_note(ws))
+    began = time.time()
+    edit_note(ws, A, [Replace("first", "second")])
+    delete(ws, A)
+    undo_since(ws, began)
+    ann = Person(open_note(ws))
+    assert str(ann.text) == ws.store.read(A).data.decode() == (root / A).read_text() == "# A\n\nfirst\n"
+
+
+def test_a_text_taken_back_while_nobody_has_it_open_stays_taken_back(
+    opened: Open, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents_module, "IDLE_S", 0.0)
+    ws = opened()
+    assert ws.live is not None
+    ann = Person(open_note(ws))
+    began = time.time()
+    edit_note(ws, A, [Replace("first", "second")])
+    ws.live.release(ann.document)
+    until(lambda: ws.live is not None and not ws.live.all_open())
+    edit_note(ws, A, [Replace("second", "third")])
+    undo_since(ws, began)
+    assert (root / A).read_text() == "# A\n\nfirst\n"
+    ann = Person(open_note(ws))
+    assert str(ann.text) == ws.store.read(A).data.decode() == "# A\n\nfirst\n"
 
 
 # The folder document

@@ -258,6 +258,30 @@ def test_a_save_that_was_cut_off_is_not_merged_as_somebody_elses(home: Home) -> 
     until(lambda: home.text() == "one\ntwo three ")
 
 
+def test_a_save_that_never_reached_the_file_loses_nothing_that_was_typed(home: Home) -> None:
+    def refuse(*_: object) -> None:
+        raise Unavailable("no space")
+
+    home.put("one\n")
+    document = home.open()
+    home.documents.save_through(refuse, lambda path, version: None, lambda path: None)
+    Typist(document).type("two ")
+    home.documents.save(document)
+    home.die()  # the log has "two" as a text that the file is about to have
+    home.start()
+    assert str(Typist(home.open()).text) == "one\ntwo "
+
+
+def test_an_old_text_that_is_put_back_while_nobody_has_it_open_is_the_text(home: Home) -> None:
+    home.put("one\n")
+    Typist(home.open()).type("two\n")
+    until(lambda: home.text() == "one\ntwo\n")
+    home.store.close()
+    home.put("one\n")
+    home.start()
+    assert str(Typist(home.open()).text) == home.store.read(A).data.decode() == "one\n"
+
+
 def test_a_deleted_log_costs_ids_and_no_text_and_old_clients_are_known_for_what_they_are(home: Home) -> None:
     home.put("one\n")
     old = home.open()

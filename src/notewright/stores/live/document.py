@@ -18,7 +18,7 @@ from pycrdt import Doc, Text, get_update
 from notewright.errors import Invalid, TooLarge, Unavailable
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, Version, version_of
-from notewright.stores.live.log import SHOWN, LiveLog
+from notewright.stores.live.log import SHOWN, TO_BE_WRITTEN, LiveLog
 from notewright.stores.live.text import changes, distance, file_bytes, put_changes
 
 NAME = "contents"  # of the text in a document, as Lens's clients call it
@@ -65,6 +65,7 @@ class Document:
         self.one_save = threading.Lock()  # at a time; held before `lock`, and before the lock of the store
         self.doc: Doc[Any] = Doc()
         self.file: Stored | None = None  # as it was when we last read or wrote it
+        self.held: Version | None = None  # and what it held then, also where that was before we were open
         self.is_ours = False  # we wrote it: nobody else can be in the middle of writing it
         self.users = 0
         self.left_at = 0.0  # when the last of them went
@@ -142,8 +143,9 @@ class Document:
         self._size = len(state)
         for version, then, op in texts:
             self.remember(version, then)
-            if op:
-                self.ops.append(op)
+            if op != TO_BE_WRITTEN:
+                self.held = version
+                self.ops.extend([op] if op else [])
 
     def seed(self, stored: Stored, text: str) -> None:
         """Come to life with the text of a file. The same text makes the same document, should the log be lost: a client
@@ -181,9 +183,9 @@ class Document:
         self._texts.move_to_end(version)
         _bound(self._texts, len(state), _MANY)
 
-    def known(self, version: str) -> Version | None:
+    def known(self, version: str | None) -> Version | None:
         """The whole name of a version whose text is remembered, by its first digits."""
-        if version in self._texts or version in self._shown:
+        if version is None or version in self._texts or version in self._shown:
             return version
         known = (*self._texts, *self._shown)
         found = [one for one in known if len(version) >= 6 and one.startswith(version.lower())]
@@ -244,7 +246,7 @@ class Document:
             self.doc.apply_update(update)
         for key in [key for key, one in self._rebased.items() if merged is not None and one.update is merged.update]:
             del self._rebased[key]  # done: the same text again is another change
-        self.file, self.is_ours = stored, ours
+        self.file, self.held, self.is_ours = stored, stored.version, ours
         self.remember(stored.version, state)
         self._log.put_together(self.id, stored.version, state, update, op)
         if update:

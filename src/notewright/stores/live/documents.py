@@ -306,14 +306,15 @@ class LiveDocuments:
             self._missing.pop(document.id, None)
             self._join(document, stored, text)
 
-    def _join(self, document: Document, stored: Stored, text: str) -> None:
-        """The file has a text of somebody else's: put it together with the document's."""
+    def _join(self, document: Document, stored: Stored, text: str, base: Version | None = None) -> None:
+        """The file has a text of somebody else's, made of that at `base` if that is known: put it together with the
+        document's."""
         file, now = document.file, document.text()
         if file is not None and stored.version == file.version:
             document.file = stored
             return
         if text != now:
-            merged = document.merged(self._base(document, stored, text), text)
+            merged = document.merged(base or self._base(document, stored, text), text)
             document.holds(stored, merged.theirs, ours=False, merged=merged)
             if merged.text != text and not document.unsaved:
                 document.unsaved, document.first_typed_at = True, time.time()
@@ -325,9 +326,13 @@ class LiveDocuments:
         if document.last_text() == stored.version:  # a save of ours
             return stored.version
         made = self._origin(stored.entry.path, stored.version)
-        if made is not None and made[0] not in document.ops and made[1] and (known := document.known(made[1])):
-            return known
-        return document.known(stored.version) or document.nearest(text)
+        if made is not None and made[0] not in document.ops:  # it saw the file: what it wrote is no old buffer
+            of = [made[1], document.held]
+        elif document.file is None and document.known(stored.version):  # put back while nobody had it open
+            of = [document.held]
+        else:
+            of = [stored.version]
+        return next(filter(None, map(document.known, of)), None) or document.nearest(text)
 
     def _is_missing(self, document: Document) -> None:
         now = time.monotonic()
@@ -365,10 +370,8 @@ class LiveDocuments:
         self.places.came_from(old)
         document = self.opened(old)
         if document is not None:
-            with document.lock:
-                document.file = None
-                with suppress(Problem):
-                    self._join(document, stored, live_text(old, stored.data))
+            with document.lock, suppress(Problem):
+                self._join(document, stored, live_text(old, stored.data), document.known(stored.version))
         return True
 
     def gone(self, document: Document) -> None:

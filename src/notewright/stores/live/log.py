@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 KEPT_BYTES = 8 << 20
 KEPT_TEXTS = 50  # that a file held before: an editor may save a buffer it read as long ago as that
 SHOWN = "shown"  # the version of a folder document before what clients changed in it
+TO_BE_WRITTEN = ""  # as the change set of a text: the file may never have held it
 AGAIN_S = 0.5  # before what could not be written is tried again
 _MOST_WAITING = 50_000  # things to write while nothing can be written
 _COMPACTED_AFTER = 200  # updates of one document
@@ -56,7 +57,7 @@ class KnownDocument(NamedTuple):
     path: NotePath | None
     state: bytes | None  # all its updates in one; None: nobody ever opened it
     texts: tuple[tuple[str, bytes, str | None], ...]  # the last texts of its file, oldest first: version, state, and
-    # the change set that wrote it, where it was one of ours
+    # the change set that wrote it, where it was one of ours, or TO_BE_WRITTEN
 
 
 class _Item(NamedTuple):
@@ -162,7 +163,7 @@ class LiveLog:
 
     def keep_text(self, doc: str, version: str, state: bytes) -> None:
         """The file is about to hold the document as it is in this state: whoever finds that text there knows it."""
-        self.run(lambda db: _keep_text(db, doc, version, state))
+        self.run(lambda db: _keep_text(db, doc, version, state, TO_BE_WRITTEN))
 
     def put_together(self, doc: str, version: str, state: bytes, update: bytes, op: str | None) -> None:
         """The file has the text of this state, and the document has it too, with this update if there is one."""
@@ -329,7 +330,7 @@ def _put_together(db: apsw.Connection, doc: str, version: str, state: bytes, upd
     _keep_text(db, doc, version, state, op)
 
 
-def _keep_text(db: apsw.Connection, doc: str, version: str, state: bytes, op: str | None = None) -> None:
+def _keep_text(db: apsw.Connection, doc: str, version: str, state: bytes, op: str | None) -> None:
     db.execute("delete from texts where doc = ? and version = ?", (doc, version))
     db.execute("insert into texts(doc, version, state, op) values (?, ?, ?, ?)", (doc, version, state, op))
     kept = max(3, min(KEPT_TEXTS, KEPT_BYTES // (len(state) + 1)))
