@@ -17,6 +17,7 @@ class Access:
     read_only: bool = False
     hide: tuple[str, ...] = ()  # absent from every answer
     write_under: tuple[str, ...] = field(default=("**",))  # agents may write only here
+    outer: "Access | None" = None  # rules that hold as well for what is written
 
     @cached_property
     def visibility(self) -> Visibility:
@@ -43,6 +44,8 @@ class Access:
 
     def may_write(self, path: NotePath) -> None:
         """Refused in words that do not tell whether something hidden is there."""
+        if self.outer is not None:
+            self.outer.may_write(path)
         if self.read_only:
             raise ReadOnly("this workspace is read-only", hint="ask its owner to allow writing", path=path)
         if not self.sees(path) or not any(allows(path) for allows in self._writable):
@@ -51,7 +54,8 @@ class Access:
     @property
     def writes_all(self) -> bool:
         """Nothing is forbidden to this caller that could be allowed to anybody."""
-        return not self.read_only and not self.hide and self.write_under == ("**",)
+        outer_all = self.outer is None or self.outer.writes_all
+        return outer_all and not self.read_only and not self.hide and self.write_under == ("**",)
 
     def _where(self) -> str:
         if self.write_under == ("**",):
@@ -60,22 +64,4 @@ class Access:
 
     def narrowed(self, other: "Access") -> "Access":
         """Both sets of rules at once."""
-        return _Both(self, other)
-
-
-class _Both(Access):
-    """Two rules that must both agree."""
-
-    def __init__(self, first: Access, second: Access) -> None:
-        super().__init__(read_only=first.read_only or second.read_only, hide=first.hide + second.hide)
-        object.__setattr__(self, "parts", (first, second))
-
-    parts: tuple[Access, Access]
-
-    def may_write(self, path: NotePath) -> None:
-        for part in self.parts:
-            part.may_write(path)
-
-    @property
-    def writes_all(self) -> bool:
-        return all(part.writes_all for part in self.parts)
+        return Access(self.read_only or other.read_only, self.hide + other.hide, other.write_under, outer=self)
