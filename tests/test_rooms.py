@@ -18,7 +18,7 @@ MAY_USE: dict[str, set[str]] = {
     "notes": {"errors", "lazy_dataclass"},
     "config": {"errors", "lazy_dataclass", "notes"},
     "stores": {"errors", "lazy_dataclass", "locks", "sqlite_file", "notes"},
-    "index": {"errors", "lazy_dataclass", "locks", "notes"},
+    "index": {"errors", "lazy_dataclass", "locks", "sqlite_file", "notes"},
     "ledger": {"errors", "lazy_dataclass", "locks", "sqlite_file", "notes"},
     "accounts": {"errors", "locks", "sqlite_file", "notes"},
     "engine": BELOW_ENGINE,

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import ContextDecorator
 from pathlib import Path
 
 import apsw
@@ -9,6 +10,7 @@ import apsw
 from notewright.errors import Busy, Exists, NoSpace, Unavailable
 
 _WAIT_MS = 10_000
+DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError)
 
 
 def open_file(file: Path, what: str) -> apsw.Connection:
@@ -69,13 +71,11 @@ def _write_ahead(db: apsw.Connection) -> None:
     raise Busy("the state directory is being set up by another process", hint="try again in a moment")
 
 
-class words:
+class words(ContextDecorator):
     """SQLite's troubles as ours. A class, for it is entered a dozen times in a write."""
 
-    __slots__ = ("_what",)
-
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, what: str, directory: str = "state") -> None:
+        self._what, self._directory = what, directory
 
     def __enter__(self) -> None:
         return None
@@ -91,11 +91,6 @@ class words:
                 raise NoSpace(f"the disk that holds {what} is full", hint="free some space and try again") from error
             case apsw.ConstraintError():
                 raise Exists(f"one of this name is in {what} already") from error
-            case OSError() | apsw.IOError() | apsw.CantOpenError() | apsw.ReadOnlyError() | apsw.CorruptError():
-                raise _unusable(what, error) from error
-            case apsw.NotADBError():
-                raise _unusable(what, error) from error
-
-
-def _unusable(what: str, error: BaseException) -> Unavailable:
-    return Unavailable(f"{what} cannot be used: {error}", hint="look at the state directory")
+        if isinstance(error, (OSError, *DAMAGE)):
+            hint = f"look at the {self._directory} directory"
+            raise Unavailable(f"{what} cannot be used: {error}", hint=hint) from error

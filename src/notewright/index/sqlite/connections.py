@@ -11,8 +11,9 @@ import apsw
 
 from notewright.index.base import Generation
 from notewright.index.sqlite.evidence import noting_counts, noting_places
-from notewright.index.sqlite.generations import DAMAGE, Generations, Identity, in_words
+from notewright.index.sqlite.generations import Generations, Identity, in_words
 from notewright.index.sqlite.schema import Connection, open_index
+from notewright.sqlite_file import DAMAGE
 
 T = TypeVar("T")
 IDLE = 16  # connections kept open between questions

@@ -9,46 +9,26 @@ Anything here can be deleted at any moment. What is missing is begun anew, empty
 """
 
 import contextlib
-import functools
 import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import ParamSpec, TypeVar
 
 import apsw
 
-from notewright.errors import Busy, NoSpace, Unavailable
+from notewright.errors import Busy, Unavailable
 from notewright.index.sqlite.schema import VERSION, new_index
 from notewright.locks import EXCLUSIVE, SHARED, lock_file, lock_in_turn
+from notewright.sqlite_file import words
 
-P = ParamSpec("P")
-T = TypeVar("T")
 Identity = tuple[int, int]  # device and inode of an index file: another one is another generation
 STALE_SECONDS = 7 * 86400.0  # a generation nobody points to, or of another form, that was not touched for so long
 LOOK_SECONDS = 0.1  # who looks how far a build is holds its lock for an instant
 FOREVER_SECONDS = 1e9
 _TRIES = 20  # so often somebody may delete an index while it is begun
-DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError)
-
-
-def in_words(done: Callable[P, T]) -> Callable[P, T]:
-    """A trouble of SQLite's or the system's becomes one of ours."""
-
-    @functools.wraps(done)
-    def told(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return done(*args, **kwargs)
-        except (apsw.BusyError, apsw.LockedError) as error:
-            raise Busy("the index is in use by another process", hint="try again in a moment") from error
-        except apsw.FullError as error:
-            raise NoSpace("the disk that holds the index is full", hint="free some space and try again") from error
-        except (OSError, *DAMAGE) as error:
-            raise Unavailable(f"the index cannot be used: {error}", hint="look at the cache directory") from error
-
-    return told
+in_words = words("the index", "cache")
 
 
 class Generations:
