@@ -99,14 +99,11 @@ class LateLibrary(Library):
         self._lock = threading.Lock()
 
     def begin(self) -> Future[Library]:
-        opening = self._opening
-        if opening is None or self._is_to_be_tried_again(opening):
-            with self._lock:
-                opening = self._opening
-                if opening is None or self._is_to_be_tried_again(opening):
-                    opening = self._opening = Future()
-                    threading.Thread(target=self._open, args=[opening], name="open", daemon=True).start()
-        return opening
+        with self._lock:
+            if self._opening is None or self._is_to_be_tried_again(self._opening):
+                self._opening = Future()
+                threading.Thread(target=self._open, args=[self._opening], name="open", daemon=True).start()
+            return self._opening
 
     def _is_to_be_tried_again(self, opening: "Future[Library]") -> bool:
         """A bucket may be away for a while: whoever serves it need not be started again."""

@@ -82,8 +82,10 @@ def _paths_with_name(ws: Workspace, name: str) -> Iterator[NotePath]:
 
 
 def is_taken(ws: Workspace, name: str) -> bool:
-    """Does any note, in whatever folder, have exactly this name?"""
-    return _at_root(ws, name) or bool(all_with_name(ws, name))
+    """Does any note, in whatever folder, have exactly this name? One at the root may be newer than the index."""
+    place = NotePath(f"{name}.md")
+    at_root = ws.store.has_folders and ws.access.sees(place) and exists(ws, place)
+    return at_root or bool(all_with_name(ws, name))
 
 
 def all_with_name(ws: Workspace, name: str) -> list[NotePath]:
@@ -110,13 +112,6 @@ def all_named(ws: Workspace) -> list[NotePath]:
 
 def by_name(paths: Iterable[NotePath]) -> list[NotePath]:
     return sorted(paths, key=lambda path: (path.stem, path))
-
-
-def _at_root(ws: Workspace, name: str) -> bool:
-    place = NotePath(f"{name}.md")
-    if not ws.access.sees(place):
-        return False
-    return exists(ws, place) if ws.store.has_folders else indexed_file(ws, place) is not None
 
 
 # ---- links by name ------------------------------------------------------------------------------------
