@@ -63,7 +63,7 @@ def gone(place: Path) -> None:
 
 
 def without_pointer(place: Path) -> None:
-    for pointer in place.rglob("current-*"):
+    for pointer in list(place.rglob("current-*")):  # all found before the first goes: what is lost is swept at once
         pointer.unlink()
 
 
