@@ -61,14 +61,18 @@ def test_a_file_that_was_only_touched_gets_its_new_stamp_and_time(index: Index) 
 def test_names_are_found_by_key_with_and_without_md(index: Index) -> None:
     assert index.bearing("tea") == ["Tea.md"] == index.bearing("tea.md")
     assert index.bearing("plan.png") == ["Projects/plan.png"]
-    assert index.aliased("cha") == ["Tea.md"] and index.titled("the garden") == ["Projects/Tea Garden.md"]
-    assert index.slugged("projects-tea-garden") == ["Projects/Tea Garden.md"] == index.slugged("the-garden")
+    assert index.called("alias", "cha") == ["Tea.md"] and index.called("title", "the garden") == [
+        "Projects/Tea Garden.md"
+    ]
+    assert (
+        index.called("slug", "projects-tea-garden") == ["Projects/Tea Garden.md"] == index.called("slug", "the-garden")
+    )
     assert index.other_keys("Tea.md") == ["cha", "brew", "tea"]
 
 
 def test_slugs_prefer_paths_to_aliases_to_titles_to_segments(index: Index) -> None:
     file(index, {"x.md": "---\naliases: [A B]\n---\n", "a-b.md": "", "z.md": "# A B", "q/A B.md": ""})
-    assert index.slugged("a-b") == ["a-b.md", "x.md", "z.md", "q/A B.md"]
+    assert index.called("slug", "a-b") == ["a-b.md", "x.md", "z.md", "q/A B.md"]
 
 
 def test_names_alike_come_best_first(index: Index) -> None:

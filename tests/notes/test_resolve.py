@@ -154,7 +154,7 @@ def test_a_slug_is_a_path_before_an_alias_before_a_title_before_a_last_segment()
     ]
     for left in range(len(notes)):  # whatever comes first in the order of the notes
         some = notes[left:][::-1]
-        assert PlainNames([note.path for note in some], some).slugged("tea-time") == [
+        assert PlainNames([note.path for note in some], some).called("slug", "tea-time") == [
             note.path for note in notes[left:]
         ]
     assert enumerate_slugs(notes[1]) == [(0, "a"), (1, "tea-time"), (2, "by-alias"), (3, "a")]

@@ -188,7 +188,7 @@ def _find_by_name(ws: Workspace, path: NotePath) -> Sequence[NotePath]:
         ready.wait(ws)
     with ws.index.steady():
         found = _ending_in(path, [p for p in ws.index.bearing(link_key(path)) if ws.access.sees(p)])
-        return found or [p for p in dict.fromkeys(ws.index.aliased(path_key(path))) if ws.access.sees(p)]
+        return found or [p for p in dict.fromkeys(ws.index.called("alias", path_key(path))) if ws.access.sees(p)]
 
 
 def _ending_in(path: NotePath, bearing: Sequence[NotePath]) -> list[NotePath]:

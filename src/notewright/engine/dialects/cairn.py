@@ -270,7 +270,7 @@ def _refuse_taken(ws: Workspace, path: NotePath, before: str | None, after: str)
     had = {path_key(alias) for alias in parse(path, before).aliases} if before else set()
     for alias in parse(path, after).aliases:
         key = path_key(alias)
-        owners = () if key in had else ws.index.aliased(key)
+        owners = () if key in had else ws.index.called("alias", key)
         for owner in owners:
             if owner != path and ws.access.sees(owner):
                 raise Exists(

@@ -9,7 +9,7 @@ from notewright.engine.indexing.ready import snapshot
 from notewright.engine.workspace import Workspace
 from notewright.index.base import LinkRow, PathTest, Selection
 from notewright.notes.excerpts import NO_LINE, Excerpt, sentence_around
-from notewright.notes.links.names import Names
+from notewright.notes.links.names import Names, OtherName
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Meaning, link_key, meaning, name_keys, slug_key
 from notewright.notes.path import NotePath, without_md
 
@@ -62,14 +62,8 @@ class SeenNames:
     def bearing(self, key: str) -> Sequence[NotePath]:
         return self._once("bearing", key, self._names.bearing)
 
-    def aliased(self, key: str) -> Sequence[NotePath]:
-        return self._once("aliased", key, self._names.aliased)
-
-    def titled(self, key: str) -> Sequence[NotePath]:
-        return self._once("titled", key, self._names.titled)
-
-    def slugged(self, slug: str) -> Sequence[NotePath]:
-        return self._once("slugged", slug, self._names.slugged)
+    def called(self, kind: OtherName, key: str) -> Sequence[NotePath]:
+        return self._once(kind, key, lambda key: self._names.called(kind, key))
 
     def learn(self, keys: Iterable[str], found: Mapping[str, Sequence[NotePath]]) -> None:
         """What bears these keys, looked up together."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from notewright.index.base import EVERYTHING, Filed, IndexedNote, LinkRow, Selection, Visibility, with_parents
 from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection, within_ns
+from notewright.notes.links.names import OtherName
 from notewright.notes.model import Heading, tag_key
 from notewright.notes.path import NotePath, path_key
 from notewright.notes.words import index_words
@@ -58,12 +59,8 @@ def bearing(con: Connection, key: str) -> list[NotePath]:
     return _with_keys(con, NAME, key, key + ".md")
 
 
-def aliased(con: Connection, key: str) -> list[NotePath]:
-    return _with_keys(con, ALIASED, key)
-
-
-def titled(con: Connection, key: str) -> list[NotePath]:
-    return _with_keys(con, TITLED, key)
+def called(con: Connection, kind: OtherName, key: str) -> list[NotePath]:
+    return _slugged(con, key) if kind == "slug" else _with_keys(con, ALIASED if kind == "alias" else TITLED, key)
 
 
 def _with_keys(con: Connection, kind: str, *keys: str) -> list[NotePath]:
@@ -92,7 +89,7 @@ def _grouped(rows: Iterable[tuple[str, str]]) -> dict[str, list[NotePath]]:
     return dict(found)
 
 
-def slugged(con: Connection, slug: str) -> list[NotePath]:
+def _slugged(con: Connection, slug: str) -> list[NotePath]:
     """By path first, then by alias, by title, by last segment; the shorter path first."""
     rows = con.rows(
         f"""select f.path, n.kind from names n join files f on f.id = n.file

@@ -1,9 +1,11 @@
 """What links are looked up in: the names there are."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from notewright.notes.path import NotePath
+
+OtherName = Literal["alias", "title", "slug"]
 
 
 class Names(Protocol):
@@ -12,14 +14,7 @@ class Names(Protocol):
     def bearing(self, key: str) -> Sequence[NotePath]:
         """Every path whose last segment, with or without `.md`, has this key."""
 
-    def aliased(self, key: str) -> Sequence[NotePath]:
-        """Every note with an alias of this key."""
-        return ()
-
-    def titled(self, key: str) -> Sequence[NotePath]:
-        """Every note with a title of this key."""
-        return ()
-
-    def slugged(self, slug: str) -> Sequence[NotePath]:
-        """Every note that bears this slug: by its path first, then by alias, by title, by its last segment."""
+    def called(self, kind: OtherName, key: str) -> Sequence[NotePath]:
+        """Every note with such a name of this key; with a slug by its path first, then by alias, by title, by its last
+        segment."""
         return ()

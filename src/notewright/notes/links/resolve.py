@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from notewright.lazy_dataclass import dataclass
-from notewright.notes.links.names import Names
+from notewright.notes.links.names import Names, OtherName
 from notewright.notes.model import Note
 from notewright.notes.path import NotePath, path_key, with_md, without_md
 
@@ -147,7 +147,7 @@ def _segment(asking: Asking) -> Sequence[NotePath]:
 
 def _slug(asking: Asking) -> Found | None:
     slug = slug_key(without_md(asking.target))
-    return [((place,), path) for place, path in enumerate(asking.names.slugged(slug) if slug else ())] or None
+    return [((place,), path) for place, path in enumerate(asking.names.called("slug", slug) if slug else ())] or None
 
 
 def _beside(asking: Asking) -> Found | None:
@@ -197,8 +197,8 @@ CAIRN = LinkPolicy(
         _itself,
         _same_path,
         _any_case_path,
-        _by(lambda asking: asking.names.aliased(path_key(asking.target))),
-        _by(lambda asking: asking.names.titled(path_key(asking.target))),
+        _by(lambda asking: asking.names.called("alias", path_key(asking.target))),
+        _by(lambda asking: asking.names.called("title", path_key(asking.target))),
         _by(_segment),
         _slug,
     ),
@@ -262,14 +262,8 @@ class PlainNames:
     def bearing(self, key: str) -> Sequence[NotePath]:
         return self.known.get(("name", key), ())
 
-    def aliased(self, key: str) -> Sequence[NotePath]:
-        return self.known.get(("alias", key), ())
-
-    def titled(self, key: str) -> Sequence[NotePath]:
-        return self.known.get(("title", key), ())
-
-    def slugged(self, slug: str) -> Sequence[NotePath]:
-        return self.known.get(("slug", slug), ())
+    def called(self, kind: OtherName, key: str) -> Sequence[NotePath]:
+        return self.known.get((kind, key), ())
 
 
 def name_keys(path: NotePath, others: Iterable[str] = ()) -> tuple[str, ...]:
