@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 SRC = Path(__file__).resolve().parent.parent / "src" / "notewright"
@@ -89,6 +90,11 @@ def modules() -> list[Path]:
     return sorted(SRC.rglob("*.py"))
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
 def named(node: ast.AST, file: Path) -> Iterator[str]:
     """The absolute names of the modules an import statement asks for."""
     if isinstance(node, ast.Import):
@@ -110,9 +116,10 @@ def imports(file: Path) -> Iterator[Import]:
                 yield Import(file, child.lineno, module, late)  # type: ignore[attr-defined]
             yield from walk(child, late or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
 
-    yield from walk(ast.parse(file.read_text(encoding="utf-8")), late=False)
+    yield from walk(parsed(file), late=False)
 
 
+@cache
 def all_imports() -> list[Import]:
     return [found for file in modules() if file != SRC / "__init__.py" for found in imports(file)]
 
@@ -157,7 +164,7 @@ def test_only_the_composer_names_a_concrete_store_index_or_ledger() -> None:
 
 def test_a_package_holds_a_docstring_and_a_handful_of_public_modules() -> None:
     for init in SRC.rglob("__init__.py"):
-        body = ast.parse(init.read_text(encoding="utf-8")).body
+        body = parsed(init).body
         assert all(isinstance(node, ast.Expr) for node in body) or init.parent == SRC, f"{init}: more than a docstring"
         public = [file.stem for file in init.parent.glob("*.py") if not file.stem.startswith("_")]
         assert len(public) <= MAX_PUBLIC_MODULES, f"{init.parent}: {sorted(public)}"
@@ -166,7 +173,7 @@ def test_a_package_holds_a_docstring_and_a_handful_of_public_modules() -> None:
 def test_a_class_name_means_one_thing() -> None:
     named: dict[str, list[str]] = {}
     for file in modules():
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(file)):
             if isinstance(node, ast.ClassDef):
                 named.setdefault(node.name, []).append(str(file.relative_to(SRC)))
     assert {name: files for name, files in named.items() if len(files) > 1} == {}
@@ -238,7 +245,7 @@ def test_notes_do_no_input_and_output() -> None:
 def test_only_config_reads_the_environment() -> None:
     wrong = []
     for file in modules():
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(file)):
             name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
             if name in {"environ", "getenv", "environb"} and room_of(file) != "config":
                 wrong.append(f"{file.relative_to(SRC)}:{node.lineno}")  # type: ignore[attr-defined]
