@@ -1,5 +1,6 @@
 """What a write costs, in things that can be counted: statements, transactions, files synced to disk."""
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,11 @@ from tests.conftest import MakeWorkspace
 from notewright.engine.move import move
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import create, edit_note
+from notewright.errors import Unavailable
 from notewright.notes.edits.edit import Append
 from notewright.notes.path import NotePath
-from notewright.stores.folder import paths
+from notewright.stores.folder import paths, sync
+from notewright.stores.folder.sync import Sync
 
 LOG = NotePath("f/Log.md")
 TEXT = "# Log\n\n" + "\n\n".join(f"paragraph {number} of many words #tag" for number in range(30)) + "\n"
@@ -74,18 +77,25 @@ def test_an_append_leaves_what_it_did_not_change_in_the_index_alone(ws: Workspac
 
 
 def order(ws: Workspace, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> list[str]:
-    """What is synced, by its name, given a name or committed, in this order."""
-    found, real_sync, real_rename = list[str](), os.fsync, paths._rename
+    """What is begun to be synced ("+"), known to be synced, given a name or committed, in this order."""
+    found, real_rename, real_begin, real_wait = list[str](), paths._rename, Sync.__init__, Sync.wait
+    names: dict[int, str] = {}  # of what is being synced
 
-    def fsync(file: int) -> None:
-        real_sync(file)
-        found.append(Path(os.readlink(f"/proc/self/fd/{file}")).name.split("-")[0])
+    def begin(sync: Sync, file: int) -> None:
+        names[id(sync)] = Path(os.readlink(f"/proc/self/fd/{file}")).name.split("-")[0]
+        found.append(f"+{names[id(sync)]}")
+        real_begin(sync, file)
+
+    def wait(sync: Sync) -> None:
+        real_wait(sync)
+        found.append(names[id(sync)])
 
     def rename(*args: Any) -> None:
         real_rename(*args)
         found.append("named")
 
-    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Sync, "__init__", begin)
+    monkeypatch.setattr(Sync, "wait", wait)
     monkeypatch.setattr(paths, "_rename", rename)
     parts = {"recorded": ws.ledger._db, "indexed": ws.index._connections._writer[1].db}  # type: ignore[attr-defined]
     for name, db in parts.items():
@@ -97,15 +107,17 @@ def order(ws: Workspace, monkeypatch: pytest.MonkeyPatch, act: Callable[[], obje
     return found
 
 
-def test_the_row_is_there_first_then_the_bytes_their_name_and_the_folder(
-    ws: Workspace, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_the_row_and_the_bytes_are_synced_together_then_come_the_name_and_the_folder_and_the_end_last(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch, asynchronous: bool
 ) -> None:
     for act in (
         lambda: edit_note(ws, LOG, [Append("more\n")]),
         lambda: create(ws, NotePath("f/New.md"), b"new\n"),
     ):
+        monkeypatch.setattr(sync, "_able", [True] if asynchronous else [])
         done = order(ws, monkeypatch, act)
-        assert done == ["recorded", ".notewright", "named", "f", "indexed", "recorded"]
+        assert done == ["+.notewright", "recorded", ".notewright", "named", "+f", "indexed", "f", "recorded"]
 
 
 def test_a_rename_lays_every_note_before_it_names_the_first_and_syncs_each_folder_once(
@@ -113,7 +125,29 @@ def test_a_rename_lays_every_note_before_it_names_the_first_and_syncs_each_folde
 ) -> None:
     done = order(ws, monkeypatch, lambda: move(ws, NotePath("Target.md"), "f/Other.md"))
     root = Path(ws.store.full_path(LOG)).parent.parent.name
-    assert done[:22] == ["recorded", *[".notewright"] * 21]  # the moved note and those that link to it
-    assert done[22:44] == ["named"] * 22  # and what is taken out of the old name
-    assert sorted(done[44:46]) == sorted([root, "f"])
-    assert done[46:] == ["indexed", "recorded"]
+    assert done[:43] == ["recorded", *["+.notewright", ".notewright"] * 21]  # the moved note, and those that link to it
+    assert done[43:65] == ["named"] * 22  # and what is taken out of the old name
+    assert done[65] == "indexed"
+    assert sorted(done[66:68]) == sorted([f"+{root}", "+f"]) and sorted(done[68:70]) == sorted([root, "f"])
+    assert done[70:] == ["recorded"]
+
+
+def test_a_folder_that_could_not_be_synced_is_told_with_the_change_and_the_next_write_completes_it(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(sync: Sync) -> None:
+        real(sync)
+        waited.append(sync)
+        if len(waited) == 2:  # the bytes are on disk, the folder is not
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    real, waited = Sync.wait, list[Sync]()
+    with monkeypatch.context() as patch:
+        patch.setattr(Sync, "wait", wait)
+        with pytest.raises(Unavailable) as told:
+            edit_note(ws, LOG, [Append("in doubt\n")])
+    (open_,) = ws.ledger.unfinished()
+    assert told.value.details["change"] == open_.id
+    edit_note(ws, LOG, [Append("next\n")])
+    assert ws.ledger.unfinished() == []
+    assert ws.store.read(LOG).data.endswith(b"in doubt\nnext\n")

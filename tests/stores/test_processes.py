@@ -16,6 +16,7 @@ from notewright.stores.base import version_of
 from notewright.stores.folder import paths
 from notewright.stores.folder.paths import Abilities
 from notewright.stores.folder.store import FolderStore
+from notewright.stores.folder.sync import Sync
 
 
 @pytest.fixture
@@ -151,6 +152,8 @@ def killed_at(place: Path, call: int, able: Abilities) -> bool:
         for name in ("write", "fsync", "rename", "unlink", "mkdir", "link", "fchmod", "rmdir"):
             setattr(os, name, deadly(getattr(os, name)))
         paths._rename = deadly(paths._rename)  # type: ignore[assignment]
+        for name in ("__init__", "wait"):
+            setattr(Sync, name, deadly(getattr(Sync, name)))
         with store.lock():
             store.stage(NotePath("f/c.md"), NEW, op="staged")
             store.write(A, NEW, seen=version_of(OLD), op="one")

@@ -18,6 +18,7 @@ from notewright.stores.folder import exchange as swap
 from notewright.stores.folder import paths
 from notewright.stores.folder.paths import Abilities, Root, refusal
 from notewright.stores.folder.store import FolderStore
+from notewright.stores.folder.sync import Sync
 
 THEIRS = b"theirs " * 300
 
@@ -153,9 +154,10 @@ def while_laying(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> 
     """Somebody does something while we write our bytes beside the note, which takes long."""
     real = writing_module.write_temp
 
-    def lay(folder: int, name: str, data: bytes, like: int | None) -> None:
-        real(folder, name, data, like)
+    def lay(folder: int, name: str, data: bytes, like: int | None) -> Sync:
+        begun = real(folder, name, data, like)
         act()
+        return begun
 
     monkeypatch.setattr(writing_module, "write_temp", lay)
 

@@ -1,6 +1,7 @@
 """The change-set machine by itself: what it asks for when the store says busy, is full, or a process died."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -148,18 +149,47 @@ def begin(run: Run, todo: Change) -> Machine:
 TWO = change(step(A, OLD, NEW), step(B, OLD, NEW))
 
 
-def test_a_change_is_recorded_staged_applied_settled_filed_and_closed_in_this_order() -> None:
+def test_a_change_is_recorded_staged_applied_filed_settled_and_closed_in_this_order() -> None:
     run = Run({A: OLD, B: OLD})
     outcome = run.drive(begin(run, TWO))
-    assert [type(effect) for effect in run.asked] == [Record, Stage, Stage, One, One, Settle, Indexed, Close]
-    assert run.asked[-3:] == [Settle("c1", ("e",)), Indexed((A, B)), Close("c1", "done", None)]
+    assert [type(effect) for effect in run.asked] == [Record, Stage, Stage, One, One, Indexed, Settle, Close]
+    assert run.asked[-3:] == [Indexed((A, B)), Settle("c1", ("e",)), Close("c1", "done", None)]
     assert outcome.state == "done" and outcome.cause is None and run.files == {A: NEW, B: NEW}
 
 
-def test_one_file_alone_is_not_staged() -> None:
+def test_one_file_alone_is_staged_before_it_is_recorded_so_that_both_are_synced_together() -> None:
     run = Run({A: OLD})
-    run.drive(begin(run, change(step(A, OLD, NEW))))
-    assert run.deeds(Stage) == []
+    run.drive(begin(run, replace(change(step(A, OLD, NEW)), made=())))
+    assert [type(effect) for effect in run.asked] == [Stage, Record, One, Indexed, Settle, Close]
+
+
+def test_one_file_alone_is_recorded_first_where_its_folder_must_be_made() -> None:
+    run = Run({})
+    run.drive(begin(run, change(step(C, None, NEW))))
+    assert [type(effect) for effect in run.asked] == [Record, One, Indexed, Settle, Close]
+
+
+@pytest.mark.parametrize("at", [Stage, Record])
+def test_one_file_alone_that_cannot_be_staged_or_recorded_leaves_nothing_beside(at: type) -> None:
+    def full(effect: Deed, files: Files) -> None:
+        if isinstance(effect, at):
+            raise NoSpace("full", path=A)
+
+    run = Run({A: OLD}, full)
+    with pytest.raises(NoSpace) as refused:
+        run.drive(begin(run, replace(change(step(A, OLD, NEW)), made=())))
+    assert run.asked[-1] == Settle("c1", ()) and run.deeds(One, Close) == [] and "change" not in refused.value.details
+
+
+def test_a_folder_that_cannot_be_synced_leaves_the_change_to_the_next_call() -> None:
+    def fail(effect: Deed, files: Files) -> None:
+        if isinstance(effect, Settle):
+            raise Unavailable("input/output error", path=A)
+
+    run = Run({A: OLD}, fail)
+    with pytest.raises(Unavailable) as told:
+        run.drive(begin(run, replace(change(step(A, OLD, NEW)), made=())))
+    assert told.value.details == {"path": A, "change": "c1"} and run.deeds(Close) == [] and run.files == {A: NEW}
 
 
 def test_what_cannot_be_staged_is_taken_back_before_anything_is_written() -> None:

@@ -3,6 +3,9 @@
     planned ─► recorded in the ledger ─► laid beside ─► applied k of n ─► settled ─► done
                     (the commit point)                       └──────────► settled ─► taken back
 
+One file in a folder that is there is laid beside before it is recorded: both are on disk before its name changes, and
+are synced at the same time. What is done is in the index before it is settled, for the same reason.
+
 Steps are applied in three groups: creates, writes, deletes; and taken back in the opposite order. A store that is
 `in_order` applies a group from first to last, so that what it holds always looks like "applied k of n" and whoever
 comes next can tell k by looking. Elsewhere any subset of one group may be there, and nothing is assumed of the others
@@ -154,8 +157,11 @@ def carry_out(
     change: Change, blobs: Mapping[str, bytes], sights: Sights, known: Mapping[str, bytes], *, in_order: bool = True
 ) -> Machine:
     """Make a change set happen whose steps were just seen to be at their beginnings. `known` are its bytes."""
-    yield Record(change, blobs)
     laid = [step for step in change.steps if step.after is not None]
+    if in_order and len(change.steps) == 1 and not change.made:
+        yield from _record_beside(change, blobs, laid, known)
+    else:
+        yield Record(change, blobs)
     try:
         for step in laid if len(change.steps) > 1 else ():
             yield Stage(change.id, step.path, known[step.after or ""])
@@ -174,6 +180,21 @@ def carry_out(
     if outcome.cause and not outcome.closed:
         return replace(outcome, cause=_in_doubt(change, outcome.cause))
     return outcome
+
+
+def _record_beside(
+    change: Change, blobs: Mapping[str, bytes], laid: list[Step], known: Mapping[str, bytes]
+) -> Generator[Effect, Any, None]:
+    """Of one file in a folder that is there: its bytes are laid before the change is recorded, so that both are synced
+    at the same time. Who dies in between leaves a file that holds nothing of anybody's; a listing finds it."""
+    try:
+        for step in laid:
+            yield Stage(change.id, step.path, known[step.after or ""])
+        yield Record(change, blobs)
+    except Problem:
+        with suppress(Problem):
+            yield Settle(change.id, ())
+        raise
 
 
 def _in_doubt(change: Change, problem: Problem, *, recorded: bool = True) -> Problem:
@@ -333,14 +354,18 @@ class _Execution:
     def _end(self, way: Route) -> Machine:
         for new, old in self.respelled if way.state == "taken_back" else ():
             yield Respell(new, old)
+        filing = IndexFiles(tuple(step.path for step in self.change.steps if not step.path.is_hidden), self.sights)
         if way.state == "done":
+            if self.first:
+                yield filing  # while folders are synced, which is waited for then
             yield Settle(self.change.id, self.change.emptied)
         else:
             yield Settle(self.change.id, ())
             yield Settle(self.change.id + "x", self.change.made)
         if not self.first:  # before it is closed: nobody looks at what is closed
             yield Sweep(frozenset(step.path.folder for step in self.change.steps))
-        yield IndexFiles(tuple(step.path for step in self.change.steps if not step.path.is_hidden), self.sights)
+        if way.state != "done" or not self.first:
+            yield filing
         closed = yield Close(self.change.id, way.state, way.steps)
         cause = self.cause if way.state == "taken_back" else None
         unsure = [step for step in self.change.steps if step.path in self.unanswered]

@@ -9,7 +9,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 
 from notewright.errors import Exists, Forbidden
@@ -20,6 +20,7 @@ from notewright.stores.folder.leftovers import Leftover, Leftovers
 from notewright.stores.folder.listing import file_entry, stamp_of
 from notewright.stores.folder.lock import Alone
 from notewright.stores.folder.paths import PREFIX, READ, Opened, Root
+from notewright.stores.folder.sync import Sync
 from notewright.stores.folder.temp_names import (
     TempName,
     copy_metadata,
@@ -35,13 +36,29 @@ _REMEMBERED = 4096
 _NOTHING = nullcontext(None)
 
 
+@dataclass(frozen=True, slots=True)
+class _Laid:
+    """A file laid beside a note, and which file it was dressed like: its number and when it last changed."""
+
+    name: TempName
+    version: Version
+    like: tuple[int, int] | None
+
+
 @dataclass
 class _Op:
     """What one change set has laid beside, made and touched so far."""
 
-    laid: dict[NotePath, tuple[TempName, Version]] = field(default_factory=dict)
+    laid: dict[NotePath, _Laid] = field(default_factory=dict)
     made: list[str] = field(default_factory=list)
-    touched: set[str] = field(default_factory=set)
+    touched: dict[str, Sync | None] = field(default_factory=dict)  # folders, where it has begun with their sync
+    laying: Sync | None = None  # of the file that was laid last
+
+    def wait(self) -> None:
+        """Until all that was laid is on disk."""
+        laying, self.laying = self.laying, None
+        if laying is not None:
+            laying.wait()
 
 
 class AtomicWriter:
@@ -61,26 +78,29 @@ class AtomicWriter:
     def stage(self, root: int, path: NotePath, data: bytes, op: OpId) -> None:
         with self.alone.joined():
             pending, version = self._ops.setdefault(op, _Op()), version_of(data)
-            pending.made += self._make(root, path)
-            with self._root.folder(root, path.folder) as folder, self._old(folder, path) as old:
+            pending.wait()
+            with self._entered(root, path, pending.made) as folder, self._old(folder, path) as old:
                 self._discard(folder, pending, path)
                 laid = temp_name(path.name, op, version)
-                write_temp(folder, str(laid), data, old)
-                pending.laid[path] = laid, version
+                pending.laying = write_temp(folder, str(laid), data, old)
+                pending.laid[path] = _Laid(laid, version, None if old is None else _state(os.fstat(old)))
 
     def write(
-        self, root: int, path: NotePath, data: bytes, seen: Version | None, op: OpId, *, settled: bool
+        self, root: int, path: NotePath, data: bytes, seen: Version | None, op: OpId, *, settled: bool, moves: bool
     ) -> Stored | None:
-        """None if somebody has changed the note just now and it must be waited for."""
+        """None if somebody has changed the note just now and it must be waited for. `moves`: something is to be deleted
+        after it."""
         with self.alone.joined():
-            made = self._make(root, path) if seen is None else []
+            made: list[str] = []
+            if op in self._ops:
+                self._ops[op].wait()
             try:
-                with self._maybe(root, path.folder) as folder:
+                with self._entered(root, path, made) if seen is None else self._maybe(root, path.folder) as folder:
                     if folder is None:
                         raise changed(path, None)
                     stored = self._write(folder, path, data, seen, op, settled)
                     if stored is not None:
-                        self._make_durable(folder, path, op)
+                        self._make_durable(folder, path, op, last=not moves)
                     return stored
             except BaseException:
                 self._remove_folders(root, made)
@@ -100,7 +120,7 @@ class AtomicWriter:
                 raise Exists(f"{path} already exists", path=path)
             if current != seen:
                 raise changed(path, current)
-            laid = self._lay(folder, path, data, version, op, old)
+            laid = self._lay(folder, path, data, version, op, old, before)
             found = self._publish(folder, path, laid, version, seen, before)
             return Stored(data, version, file_entry(path, found))
 
@@ -146,19 +166,33 @@ class AtomicWriter:
         else:
             self._asides.keep(Leftover(path.folder, str(laid), path.name))
 
-    def _lay(self, folder: int, path: NotePath, data: bytes, version: Version, op: OpId, old: int | None) -> TempName:
+    def _lay(
+        self,
+        folder: int,
+        path: NotePath,
+        data: bytes,
+        version: Version,
+        op: OpId,
+        old: int | None,
+        before: os.stat_result | None,
+    ) -> TempName:
         """What was staged for this, dressed as the old file is now; or laid now."""
         pending = self._ops.get(op)
-        laid, staged = pending.laid.get(path, (None, None)) if pending else (None, None)
-        if pending and laid and staged == version:
+        staged = pending.laid.get(path) if pending else None
+        if pending and staged and staged.version == version:
             del pending.laid[path]
-            if old is not None:
-                _dress(folder, str(laid), old)
-            return laid
+            if old is not None and before is not None and staged.like != _state(before):
+                _dress(folder, str(staged.name), old)
+            return staged.name
         if pending:
             self._discard(folder, pending, path)
         laid = temp_name(path.name, op, version)
-        write_temp(folder, str(laid), data, old)
+        sync = write_temp(folder, str(laid), data, old)
+        try:
+            sync.wait()
+        except BaseException:
+            _unlink(folder, str(laid))
+            raise
         return laid
 
     def delete(self, root: int, path: NotePath, seen: Version, op: OpId, *, settled: bool) -> bool:
@@ -189,14 +223,17 @@ class AtomicWriter:
             return  # nothing was staged
         with self.alone.joined():
             pending = self._ops.pop(op, None) or _Op()
+            with suppress(OSError):  # of what is to go
+                pending.wait()
             for path in list(pending.laid):
                 with self._maybe(root, path.folder, errno.ELOOP) as folder:
                     if folder is not None:
                         self._discard(folder, pending, path)
-            for touched in sorted(pending.touched):
+            for touched in [name for name, sync in pending.touched.items() if sync is None]:
                 with self._maybe(root, touched, errno.ELOOP) as folder:
-                    if folder is not None:
-                        os.fsync(folder)
+                    pending.touched[touched] = None if folder is None else Sync(folder)
+            for sync in filter(None, pending.touched.values()):
+                sync.wait()
             self._remove_folders(root, [*pending.made, *emptied])
 
     def sweep(self, root: int, folders: Iterable[str]) -> None:
@@ -218,18 +255,27 @@ class AtomicWriter:
     def close(self) -> None:
         self._asides.finish()
 
-    def _make_durable(self, folder: int, path: NotePath, op: OpId) -> None:
+    def _make_durable(self, folder: int, path: NotePath, op: OpId, *, last: bool = False) -> None:
+        """At once, or with `settle` where something was staged: what seems to be the last of it is begun with now, and
+        the index is told meanwhile."""
         pending = self._ops.get(op)
         if pending is None:
             os.fsync(folder)
         else:
-            pending.touched.add(path.folder)
+            alone = last and not pending.laid and not pending.touched
+            pending.touched[path.folder] = Sync(folder) if alone else None
+
+    def _entered(self, root: int, path: NotePath, made: list[str]) -> Opened:
+        """The folder a path is in, open for a while. Those that were missing are made, and told."""
+        try:
+            return self._root.folder(root, path.folder)
+        except (FileNotFoundError, NotADirectoryError):
+            made += self._make(root, path)
+            return self._root.folder(root, path.folder)
 
     def _make(self, root: int, path: NotePath) -> list[str]:
         """Make the folders a path is in, durably; those that were missing, outermost first."""
         made, pieces = list[str](), path.split("/")[:-1]
-        if self._is_folder(root, path.folder):
-            return made
         try:
             for count, name in enumerate(pieces):
                 outer = "/".join(pieces[:count])
@@ -312,9 +358,9 @@ class AtomicWriter:
         return Opened(file)
 
     def _discard(self, folder: int, pending: _Op, path: NotePath) -> None:
-        laid, _ = pending.laid.pop(path, (None, None))
+        laid = pending.laid.pop(path, None)
         if laid is not None:
-            _unlink(folder, str(laid))
+            _unlink(folder, str(laid.name))
 
     def _remember(self, stamp: str, version: Version, seen: Version | None) -> None:
         with self._guard:
@@ -359,6 +405,11 @@ def _may_be_changed(folder: int, name: str, before: os.stat_result | None) -> bo
     except OSError:
         return True
     return before is None or stamp_of(now) != stamp_of(before)
+
+
+def _state(found: os.stat_result) -> tuple[int, int]:
+    """Other numbers when it is another file, or its bytes, mode, owner or attributes changed."""
+    return found.st_ino, found.st_ctime_ns
 
 
 def _dress(folder: int, name: str, old: int) -> None:

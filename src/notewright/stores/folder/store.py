@@ -165,7 +165,7 @@ class FolderStore(Store):
             self._refuse_twin(root, path, seen)
             until = time.monotonic() + PATIENCE_S
             while True:
-                stored = self._writing.write(root, path, data, seen, op, settled=settled)
+                stored = self._writing.write(root, path, data, seen, op, settled=settled, moves=source is not None)
                 if stored is not None:
                     return stored
                 _pause(path, until)

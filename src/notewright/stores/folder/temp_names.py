@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 
 from notewright.stores.base import OpId, Version, version_of
 from notewright.stores.folder.paths import LAY, PREFIX, READ
+from notewright.stores.folder.sync import Sync
 
 NOTHING = "0" * 12  # the place of a version where there is none
 _PIECE_BYTES = 1 << 16  # read at a time: a buffer is made for each
@@ -95,8 +96,9 @@ def is_living(laid: TempName, folder: int) -> bool:
     return _age(folder, str(laid)) < 60 * _STRANGER_S  # without start times a number may have been given out again
 
 
-def write_temp(folder: int, name: str, data: bytes, like: int | None) -> None:
-    """Write bytes under a new name, durably, with mode, owner and attributes `like` those of an open file."""
+def write_temp(folder: int, name: str, data: bytes, like: int | None) -> Sync:
+    """Write bytes under a new name, with mode, owner and attributes `like` those of an open file: durable when the sync
+    that is begun here has ended well."""
     # A new note gets what umask and the folder's defaults say; one that replaces another is private until dressed.
     laid = os.open(name, LAY, 0o666 if like is None else 0o600, dir_fd=folder)
     try:
@@ -105,7 +107,7 @@ def write_temp(folder: int, name: str, data: bytes, like: int | None) -> None:
             left = left[os.write(laid, left) :]
         if like is not None:
             copy_metadata(laid, like)
-        os.fsync(laid)
+        return Sync(laid)
     except BaseException:
         os.unlink(name, dir_fd=folder)
         raise
