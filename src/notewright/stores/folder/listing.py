@@ -54,12 +54,17 @@ def bare_entry(path: NotePath) -> Entry:
 def entry_of(root: Root, inside: int, path: NotePath, found: os.stat_result, *, hidden: bool = False) -> Entry | None:
     """The entry of whatever is at `path`, `found` being its own stat; None for what does not exist for us: special
     files, symlinks that lead out, in a circle or (unless `hidden`) behind a dot."""
+    if stat.S_ISLNK(found.st_mode):
+        return _link_entry(root, inside, path, found, hidden)
+    return plain_entry(path, found)
+
+
+def plain_entry(path: NotePath, found: os.stat_result) -> Entry | None:
+    """The entry of a file or a folder, None for anything else."""
     if stat.S_ISREG(found.st_mode):
         return file_entry(path, found)
     if stat.S_ISDIR(found.st_mode):
         return Entry(path, "folder", stamp_of(found), 0, found.st_mtime_ns, None, found.st_mode, found.st_atime_ns)
-    if stat.S_ISLNK(found.st_mode):
-        return _link_entry(root, inside, path, found, hidden)
     return None
 
 

@@ -17,6 +17,7 @@ from functools import lru_cache
 from notewright.errors import Busy, Forbidden, NoSpace, NotFound, Problem, Unavailable
 from notewright.lazy_dataclass import dataclass, field
 
+LOOK = getattr(os, "O_PATH", 0) | os.O_CLOEXEC  # to stat it
 READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO must not hang us
 FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
 LAY = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -26,7 +27,8 @@ MAX_PATH = 4095
 
 _OPENAT2 = 437  # the same number on every architecture
 _RENAMEAT2 = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s390x": 347}
-_STRICT = 0x08 | 0x04 | 0x02  # RESOLVE_BENEATH, NO_SYMLINKS, NO_MAGICLINKS
+_NO_LINKS = 0x04 | 0x02  # NO_SYMLINKS, NO_MAGICLINKS
+_STRICT = 0x08 | _NO_LINKS  # RESOLVE_BENEATH
 _NOREPLACE, _EXCHANGE = 1, 2
 _CANNOT = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
 _NO_PATH = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|\0")
@@ -42,7 +44,9 @@ class _How(ctypes.Structure):
 
 # Without O_NOFOLLOW: NO_SYMLINKS says it for every segment, and then a symlink to a folder is ELOOP, not ENOTDIR.
 _HOW = {flags: ctypes.byref(_How(flags & ~os.O_NOFOLLOW, 0, _STRICT)) for flags in (READ, FOLDER)}
+_HOW_DIRECTLY = {flags: ctypes.byref(_How(flags & ~os.O_NOFOLLOW, 0, _NO_LINKS)) for flags in (READ, LOOK)}
 _HOW_SIZE = ctypes.sizeof(_How)
+_FROM_TOP = -100  # AT_FDCWD, which a path from the top does not use
 
 
 @dataclass
@@ -128,6 +132,30 @@ class Root:
         if self.able.openat2:
             return _openat2(root, path, flags)
         return _walk(root, path, flags)
+
+    def open_directly(self, path: str, flags: int) -> int | None:
+        """Open what is at a good path by its full name, through no symlink either, READ or LOOK: two system calls less
+        than from a descriptor of the root, whose own path had no symlinks when we began. None where that does not do;
+        FileNotFoundError. The root is looked at last, so it was the one we know when this was opened."""
+        if not self.able.openat2:
+            return None
+        try:
+            file = _openat2(_FROM_TOP, f"{self.path}/{path}", flags, _HOW_DIRECTLY)
+        except OSError as error:
+            if error.errno != errno.ENOENT or not self._is_there():
+                return None
+            raise
+        if self._is_there():
+            return file
+        os.close(file)
+        return None
+
+    def _is_there(self) -> bool:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return False
+        return found.st_ino == self.inode and found.st_dev == self.device
 
     def resolve(self, root: int, path: str) -> str:
         """The path without symlinks that `path` means, "" for the root. FileNotFoundError where it leads out.
@@ -249,9 +277,9 @@ def refusal(error: OSError, path: str, *, writing: bool = False) -> Problem:
     return Unavailable(f"{path or 'the folder'} cannot be reached: {error.strerror}", path=path)
 
 
-def _openat2(root: int, path: str, flags: int) -> int:
+def _openat2(root: int, path: str, flags: int, how: "dict[int, ctypes._CArgObject]" = _HOW) -> int:
     while True:
-        got: int = _syscall(_OPENAT2, root, os.fsencode(path), _HOW[flags], _HOW_SIZE)
+        got: int = _syscall(_OPENAT2, root, os.fsencode(path), how[flags], _HOW_SIZE)
         if got >= 0:
             return got
         number = ctypes.get_errno()

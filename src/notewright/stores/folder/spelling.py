@@ -26,6 +26,11 @@ class Spelling:
         self._folds: bool | None = None
         self._listed: dict[str, tuple[int, frozenset[str]]] = {}  # folder → when it changed, its names
 
+    @property
+    def may_fold(self) -> bool:
+        """Whether the file system ignores case, for all that is known."""
+        return self._folds is not False
+
     def folds(self, root: int) -> bool:
         """Whether the file system ignores case. Found out by asking for a name that is there in the other case."""
         if self._folds is None:

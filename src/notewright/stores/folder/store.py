@@ -12,7 +12,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ from notewright.stores.base import (
     version_of,
 )
 from notewright.stores.folder import listing
-from notewright.stores.folder.paths import PREFIX, Abilities, Root, leads_nowhere, refusal
+from notewright.stores.folder.paths import LOOK, PREFIX, READ, Abilities, Opened, Root, leads_nowhere, refusal
 from notewright.stores.folder.spelling import Spelling
 
 if TYPE_CHECKING:  # who only reads loads nothing of writing and watching
@@ -73,6 +73,12 @@ class FolderStore(Store):
             return listing.children(self._root, root, folder, hidden=hidden, bare=bare)
 
     def stat(self, path: NotePath, *, hidden: bool = False) -> Entry:
+        self._check(path, hidden)
+        if (file := self._open_directly(path, LOOK)) is not None:
+            with Opened(file):
+                found = os.fstat(file)
+            if (entry := listing.plain_entry(path, found)) is not None:
+                return entry
         with self._inside(path, hidden) as root:
             return self._stat(root, path, hidden)
 
@@ -96,7 +102,21 @@ class FolderStore(Store):
         with self._root.folder(root, folder) as opened:
             return os.lstat(name, dir_fd=opened)
 
+    def _open_directly(self, path: NotePath, flags: int) -> int | None:
+        """A descriptor, where nothing is out of the ordinary."""
+        if self._spelling.may_fold or (self._writer is not None and self._writer.alone.root() is not None):
+            return None
+        try:
+            return self._root.open_directly(path, flags)
+        except FileNotFoundError as error:
+            raise refusal(error, path) from error
+
     def read(self, path: NotePath, *, hidden: bool = False) -> Stored:
+        self._check(path, hidden)
+        if (file := self._open_directly(path, READ)) is not None:
+            with Opened(file), suppress(OSError):
+                if (stored := self._read(file, path, last=False)) is not None:
+                    return stored
         with self._inside(path, hidden) as root:
             until = time.monotonic() + PATIENCE_S
             while True:
