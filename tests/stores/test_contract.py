@@ -1,6 +1,7 @@
 """What every store promises, asked of each of them."""
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -206,6 +207,21 @@ def test_a_listing_of_one_folder_is_that_part_of_the_whole_listing(store: Store)
             named = [(entry.path, entry.kind) for entry in listed(below, bare=True)]
             assert named == [(entry.path, entry.kind) for entry in listed(below)]
     assert list(store.entries("nowhere")) == list(store.entries("a.md")) == list(store.entries(".hidden")) == []
+
+
+def test_of_what_is_known_by_its_stamp_only_what_differs_is_listed(store: Store) -> None:
+    for path in ("a.md", "b/c.md", "b/d/e.png", "b/f.md"):
+        create(store, path)
+    known = {str(entry.path): entry.stamp for entry in store.entries()}
+    left = dict(known)
+    assert list(store.differing(left, sys.maxsize)) == [] and left == {}
+    assert {entry.path for entry in store.differing(dict(known), 0)} == set(known)  # modified since: not to be believed
+    store.write(NotePath("b/c.md"), b"longer\n", seen=version_of(b"x\n"), op="2")
+    create(store, "b/new.md")
+    left = known | {"b/gone.md": "1"}
+    now = {entry.path: entry for entry in store.entries()}
+    differing = {entry.path: entry for entry in store.differing(left, sys.maxsize)}
+    assert differing == {path: now[path] for path in ("b/c.md", "b/new.md")} and left == {"b/gone.md": "1"}
 
 
 def test_a_listing_is_complete_and_folder_by_folder(store: Store) -> None:

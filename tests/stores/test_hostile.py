@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -75,6 +76,8 @@ def test_a_symlink_that_stays_inside_is_read_and_listed_as_what_it_is(notes: Fol
         "f/b.md": ("file", None),
         "f/up.md": ("symlink", "../a.md"),
     }
+    known = {str(entry.path): entry.stamp for entry in notes.entries()}
+    assert list(notes.differing(known, sys.maxsize)) == [] and known == {}
     assert {entry.path: entry.real for entry in notes.entries() if entry.kind == "symlink"} == {
         "link.md": "f/b.md", "twice.md": "a.md", "whole.md": "a.md", "f/up.md": "a.md"
     }  # fmt: skip

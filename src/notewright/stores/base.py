@@ -93,8 +93,14 @@ class Store(Protocol):
         Unavailable, and never an empty listing, where the notes cannot be reached."""
         ...
 
+    def differing(self, known: dict[str, str], since_ns: int) -> Iterable[Entry]:
+        """All files but those that have the stamp in `known` and were not modified after a moment, in no order. Every
+        path there is is taken out of `known`, so that what is left in it is gone."""
+        return differing(self.entries(), known, since_ns)
+
     def oddities(self) -> tuple[UnlistedFile, ...]:
-        """What the last complete `entries` of all left out: names that are not text, folders that may not be read."""
+        """What the last complete `entries` or `differing` left out: names that are not text, folders that may not be
+        read."""
         return ()
 
     def children(self, folder: str, *, hidden: bool = False, bare: bool = False) -> list[Entry]:
@@ -110,8 +116,11 @@ class Store(Protocol):
         """Its bytes, whole: a file that an editor has just truncated is waited for."""
         ...
 
-    def read_many(self, paths: Sequence[NotePath], *, hidden: bool = False) -> list[Stored | Problem]:
-        """Several files, each as `read` gives it or the problem it raises; at the same time where that is quicker."""
+    def read_many(
+        self, paths: Sequence[NotePath], *, hidden: bool = False, keep: bool = True
+    ) -> list[Stored | Problem]:
+        """Several files, each as `read` gives it or the problem it raises; at the same time where that is quicker. Not
+        `keep`: nothing of them need be remembered, since nobody is about to write them."""
         return [outcome(self.read, path, hidden=hidden) for path in paths]
 
     def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
@@ -223,6 +232,11 @@ class Store(Protocol):
     def close(self) -> None:
         """Finish what is left to do in the background. Calls after it are Unavailable."""
         ...
+
+
+def differing(entries: Iterable[Entry], known: dict[str, str], since_ns: int) -> Iterator[Entry]:
+    """`Store.differing` of a listing."""
+    return (e for e in entries if known.pop(e.path, None) != e.stamp or e.modified_ns > since_ns)
 
 
 def parents(path: str) -> list[str]:

@@ -43,14 +43,20 @@ class Noted(FolderStore):
         self.may_list.wait(30)
         return super().entries(below, bare=bare)
 
+    def differing(self, known: dict[str, str], since_ns: int) -> Iterator[Entry]:
+        self.noted.append("listed")
+        return super().differing(known, since_ns)
+
     def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
         time.sleep(0.1)
         self.noted.append("watched")
         return super().changes(stop)
 
-    def read_many(self, paths: Sequence[NotePath], *, hidden: bool = False) -> list[Stored | Problem]:
+    def read_many(
+        self, paths: Sequence[NotePath], *, hidden: bool = False, keep: bool = True
+    ) -> list[Stored | Problem]:
         self.may_read.wait(10)
-        return super().read_many(paths, hidden=hidden)
+        return super().read_many(paths, hidden=hidden, keep=keep)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.find.links import links
 from notewright.engine.find.search import parse_query, search
-from notewright.engine.indexing.difference import plan
+from notewright.engine.indexing.difference import IndexDifference, plan
 from notewright.engine.indexing.indexer import Indexer
 from notewright.engine.read import listing
 from notewright.engine.workspace import Workspace
@@ -22,7 +22,7 @@ from notewright.errors import Unavailable
 from notewright.index.base import Selection
 from notewright.locks import FileLocks
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry
+from notewright.stores.base import Entry, differing
 
 
 def entry(path: str, stamp: str = "1", modified_ns: int = 0) -> Entry:
@@ -40,28 +40,32 @@ def paths(ws: Workspace) -> list[str]:
     return [filed.path for filed in listing(ws, Selection(notes_only=False))[0]]
 
 
+def planned(entries: Iterable[Entry], known: dict[str, str], now_ns: int) -> IndexDifference:
+    return plan(lambda left, since_ns: differing(entries, left, since_ns), known, now_ns)
+
+
 def test_only_what_differs_is_filed_again() -> None:
     known = {"a.md": "1", "b.md": "1", "gone.md": "1"}
-    found = plan([entry("a.md"), entry("b.md", "2"), entry("new.md")], known, 10**18)
+    found = planned([entry("a.md"), entry("b.md", "2"), entry("new.md")], known, 10**18)
     assert [one.path for one in found.file] == ["b.md", "new.md"]
     assert found.drop == ("gone.md",)
 
 
 def test_a_file_changed_within_the_clocks_grain_is_read_again() -> None:
     now = 10**18
-    found = plan([entry("a.md", modified_ns=now - 10**9)], {"a.md": "1"}, now)
+    found = planned([entry("a.md", modified_ns=now - 10**9)], {"a.md": "1"}, now)
     assert [one.path for one in found.file] == ["a.md"]
 
 
 @pytest.mark.parametrize(("left", "implausible"), [(0, True), (60, True), (70, False)])
 def test_losing_a_third_at_once_is_not_believed(left: int, implausible: bool) -> None:
     known = {f"{n}.md": "1" for n in range(100)}
-    found = plan([entry(f"{n}.md") for n in range(left)], known, 10**18)
+    found = planned([entry(f"{n}.md") for n in range(left)], known, 10**18)
     assert found.implausible is implausible
 
 
 def test_a_small_vault_may_shrink_as_it_likes() -> None:
-    assert not plan([], {"a.md": "1", "b.md": "1"}, 10**18).implausible
+    assert not planned([], {"a.md": "1", "b.md": "1"}, 10**18).implausible
 
 
 def test_an_outside_edit_is_found_soon(workspace, tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """How the index differs from the store, told by a listing and the stamps of what was filed. A command that ends soon
 and only reads asks just that: where nothing differs nobody has to be elected, watch or wait."""
 
+import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from notewright.engine.indexing.leader_lock import LeaderLock
 from notewright.engine.workspace import IndexFollower
@@ -31,20 +32,15 @@ class IndexDifference(NamedTuple):
         return self.known >= FEW and (self.seen == 0 or len(self.drop) * 3 > self.known)
 
 
-def plan(entries: Iterable[Entry], known: Mapping[str, str], now_ns: int | None) -> IndexDifference:
-    """Compare a listing with the index's stamps. Without a time the stamps are no times either, and always tell."""
-    file: list[Entry] = []
+def plan(
+    differing: Callable[[dict[str, str], int], Iterable[Entry]], known: Mapping[str, str], now_ns: int | None
+) -> IndexDifference:
+    """Compare a store, which tells what differs, with the index's stamps. Without a time the stamps are no times
+    either, and always tell."""
     left = dict(known)
-    seen = 0
-    settled_ns = None if now_ns is None else now_ns - FRESH_GRAIN_NS
-    for entry in entries:
-        if entry.kind == "folder":
-            continue
-        seen += 1
-        stamp = left.pop(entry.path, None)
-        if stamp != entry.stamp or (settled_ns is not None and entry.modified_ns > settled_ns):
-            file.append(entry)
-    return IndexDifference(tuple(file), tuple(left), seen, len(known))
+    file = tuple(differing(left, sys.maxsize if now_ns is None else now_ns - FRESH_GRAIN_NS))
+    seen = len(known) - len(left) + sum(entry.path not in known for entry in file)
+    return IndexDifference(file, tuple(left), seen, len(known))
 
 
 def is_unchanged(store: Store, index: Index, locks: Coordination) -> bool:
@@ -60,7 +56,7 @@ def is_unchanged(store: Store, index: Index, locks: Coordination) -> bool:
 def _equals(store: Store, index: Index) -> bool:
     if not store.healthy():
         return False
-    difference = plan(store.entries(), dict(index.stamps()), time.time_ns() if store.has_folders else None)
+    difference = plan(store.differing, dict(index.stamps()), time.time_ns() if store.has_folders else None)
     return not difference.file and not difference.drop
 
 

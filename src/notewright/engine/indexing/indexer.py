@@ -381,7 +381,7 @@ class Indexer(IndexFollower):
         if not known and self._listed is not None and len(self._listed) > BUILD_FROM:
             self._build(len(self._listed), lambda done, total: None)
         else:
-            difference = plan(self._store.entries(), known, now_ns)
+            difference = plan(self._store.differing, known, now_ns)
             if difference.implausible and not self._fetched and not self._believed(difference):
                 self._stale = "a third of the notes or more vanished at once; the index waits for them"
                 return

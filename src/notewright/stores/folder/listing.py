@@ -12,7 +12,7 @@ from typing import Literal
 from notewright.errors import NotFound
 from notewright.lazy_dataclass import dataclass, field
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, UnlistedFile
+from notewright.stores.base import Entry, UnlistedFile, differing
 from notewright.stores.folder.paths import FOLDER, PREFIX, Root, refusal
 
 _DATALESS = 0x40000000  # macOS: the bytes are in the cloud. Linux has no such mark, and guessing by blocks is wrong
@@ -113,10 +113,13 @@ def _lstat(root: Root, inside: int, real: str, hidden: bool) -> os.stat_result |
 
 @dataclass
 class Walk:
-    """One listing of everything. `odd` and `strays` are complete when it has ended."""
+    """One listing of everything. `odd` and `strays` are complete when it has ended. `known` and `since_ns`: only what
+    differs, as `Store.differing` says; the rest costs a stat and its stamp, and nothing is made of it."""
 
     root: Root
     bare: bool = False
+    known: dict[str, str] | None = None
+    since_ns: int = 0
     odd: list[UnlistedFile] = field(default_factory=list)
     strays: list[tuple[str, str]] = field(default_factory=list)  # folder and name of files laid beside notes
 
@@ -140,7 +143,7 @@ class Walk:
             return [], []
         try:
             with os.scandir(opened) as names:
-                found = sorted(names, key=_name_of)
+                found = sorted(names, key=_name_of) if self.known is None else list(names)
             return self._sort(inside, folder, found)
         except OSError as error:
             self._cannot(folder, error)
@@ -149,7 +152,8 @@ class Walk:
             os.close(opened)
 
     def _sort(self, inside: int, folder: str, found: list[os.DirEntry[str]]) -> tuple[list[str], list[Entry]]:
-        folders, entries, prefix, bare = list[str](), list[Entry](), f"{folder}/" if folder else "", self.bare
+        folders, entries, prefix = list[str](), list[Entry](), f"{folder}/" if folder else ""
+        bare, known, since_ns = self.bare, self.known, self.since_ns
         all_plain = not _unspeakable().search("".join(map(_name_of, found)))
         for each in found:
             name = each.name
@@ -159,15 +163,23 @@ class Walk:
             elif not all_plain and _unspeakable().search(name):
                 self._odd(prefix + name, "its name is not text that can be written in a path")
             elif each.is_file(follow_symlinks=False):
-                path = NotePath(prefix + name)
+                path = prefix + name
+                if bare:
+                    entries.append(bare_entry(NotePath(path)))
+                    continue
                 try:
-                    entries.append(bare_entry(path) if bare else file_entry(path, each.stat(follow_symlinks=False)))
+                    at = each.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
+                if known is not None:
+                    stamp = _STAMP % (at.st_mtime_ns, at.st_size, at.st_ino, at.st_ctime_ns)
+                    if known.pop(path, None) == stamp and at.st_mtime_ns <= since_ns:
+                        continue
+                entries.append(file_entry(NotePath(path), at))
             elif each.is_dir(follow_symlinks=False):
                 folders.append(prefix + name)
             elif each.is_symlink() and (entry := self._link(inside, NotePath(prefix + name), each)):
-                entries.append(entry)
+                entries += [entry] if known is None else differing([entry], known, since_ns)
         return folders, entries
 
     def _link(self, inside: int, path: NotePath, each: os.DirEntry[str]) -> Entry | None:

@@ -57,8 +57,13 @@ class FolderStore(Store):
     # What is there
 
     def entries(self, below: str = "", *, bare: bool = False) -> Iterator[Entry]:
+        return self._walk(listing.Walk(self._root, bare), below)
+
+    def differing(self, known: dict[str, str], since_ns: int) -> Iterator[Entry]:
+        return self._walk(listing.Walk(self._root, known=known, since_ns=since_ns))
+
+    def _walk(self, walk: listing.Walk, below: str = "") -> Iterator[Entry]:
         self._check(None)
-        walk = listing.Walk(self._root, bare)
         yield from walk.files(below)
         if not below:
             self._oddities = tuple(walk.odd)

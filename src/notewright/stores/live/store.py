@@ -41,6 +41,9 @@ class LiveStore(Store):
     def entries(self, below: str = "", *, bare: bool = False) -> Iterator[Entry]:
         return self._folder.entries(below, bare=bare)
 
+    def differing(self, known: dict[str, str], since_ns: int) -> Iterable[Entry]:
+        return self._folder.differing(known, since_ns)
+
     def oddities(self) -> tuple[UnlistedFile, ...]:
         return self._folder.oddities()
 
