@@ -23,7 +23,7 @@ from notewright.engine.move import move
 from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import create, delete, edit_note, put
-from notewright.errors import Conflict, Problem
+from notewright.errors import Conflict, Indexing, Problem
 from notewright.ledger.base import Actor, Past
 from notewright.notes.edits.edit import Append, Replace
 from notewright.notes.path import NotePath
@@ -452,6 +452,34 @@ def test_what_a_client_did_in_the_moment_before_its_host_died_is_carried_out(
     until(lambda: (root / "later.md").exists() and not (root / A).exists())
     assert "[[later]]" in (root / LINKING).read_text()
     assert sorted(FolderClient(again).ids()) == ["/later.md", "/linking.md"]
+
+
+def test_a_deletion_that_waits_for_the_index_is_carried_out_also_when_its_client_has_gone(
+    opened: Open, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents_module, "IDLE_S", 0.0)
+    monkeypatch.setattr(engine_live, "DELETED_S", 0.2)
+    asked: list[NotePath] = []
+    is_ready = False
+
+    def delete_when_ready(ws: Workspace, path: NotePath) -> object:
+        asked.append(path)
+        if not is_ready:
+            raise Indexing("the notes are being indexed", done=0, total=2)
+        return delete(ws, path)
+
+    monkeypatch.setattr(engine_live, "delete", delete_when_ready)
+    ws = opened()
+    client = FolderClient(ws)
+    until(lambda: len(client.ids()) == 2)
+    client.change(lambda: (client.files.pop("/a.md"), client.docs.pop("/a.md")))
+    assert ws.live is not None
+    ws.live.release(client.document)
+    until(lambda: len(asked) > 2)
+    assert not client.ended and (root / A).exists(), "opened some day later, it would delete what is there by then"
+    is_ready = True
+    until(lambda: bool(client.ended))
+    assert not (root / A).exists()
 
 
 def test_a_rename_in_two_steps_is_one_and_a_broken_entry_deletes_nothing(opened: Open, root: Path) -> None:

@@ -89,7 +89,6 @@ class FolderKeeper:
         self._told_bad: frozenset[str] = frozenset()
         self._hashes: dict[NotePath, tuple[str, str]] = {}  # of attachments, with the stamps they had
         self._shown_hashes: dict[NotePath, str] = {}
-        self._is_logged = False  # what clients changed, until it is carried out
 
     def work(self, folder: "FolderDocument | None") -> None:
         """Called now and then, and before anybody is shown the document; None: nobody has it open."""
@@ -104,8 +103,8 @@ class FolderKeeper:
             self._stop = self._ws.follower.subscribe(self._hear)
             self._hear(None)
         if folder is not self._folder or self._shown is None:  # what it said when it was last open is nobody's wish
+            # but for what was done just before a host died
             self._folder, self._shown, self._pending, self._shown_hashes = folder, folder.shown_before(), {}, {}
-            folder.document.unsaved = self._shown is not None  # but for what was done just before a host died
             if self._shown is None:
                 self._show(folder)
         if self._shown is not None and (folder.document.unsaved or self._pending):
@@ -128,9 +127,8 @@ class FolderKeeper:
             folder.show(self._ws.name, there, hashes)
             self._shown = files
             self._shown_hashes |= hashes
-            if self._is_logged and not self._pending:
+            if folder.document.is_owed and not self._pending:
                 folder.document.carried_out()
-                self._is_logged = False
         self._files_changed = self._files_changed or self._documents.places.is_waiting
         self._show_at = time.monotonic() + SHOW_S
 
@@ -181,7 +179,7 @@ class FolderKeeper:
         with folder.document.lock:
             actors = [*self._actors, *folder.document.typists]
             folder.document.typists = {}
-            folder.document.unsaved, self._is_logged = False, True
+            folder.document.unsaved = False
             wishes, bad = folder.wishes(shown)
         if set(bad) - self._told_bad:
             log.warning("the folder document of %s has keys that are no paths: %s", self._ws.name, bad[:5])

@@ -70,6 +70,7 @@ class Document:
         self.users = 0
         self.left_at = 0.0  # when the last of them went
         self.unsaved = False
+        self.is_owed = False  # clients changed a folder document, and not all of it is carried out
         self.saving: Version | None = None  # what is on its way to the file: the document says it already
         self.typists: dict[Any, None] = {}  # who typed since the last save
         self.typed_at = self.first_typed_at = 0.0
@@ -110,6 +111,7 @@ class Document:
             if self.is_folder and not self.unsaved:  # what clients want is the difference, also after a crash
                 self._log.put_together(self.id, SHOWN, self.doc.get_update(), b"", None)
             _checked(lambda: self.doc.apply_update(new), "update")
+            self.is_owed = self.is_folder
             self._typed(by)
             self._spread(new, source)
 
@@ -273,10 +275,13 @@ class Document:
 
     def before_change(self) -> bytes | None:
         """The state of a folder document before changes of clients that its last host did not carry out."""
-        return self._texts.pop(SHOWN, None)
+        state = self._texts.pop(SHOWN, None)
+        self.is_owed = self.unsaved = state is not None
+        return state
 
     def carried_out(self) -> None:
         """Nothing is left of what clients changed in a folder document."""
+        self.is_owed = False
         self._log.forget_texts(self.id)
 
     def _typed(self, by: Any) -> None:

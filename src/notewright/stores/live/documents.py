@@ -528,6 +528,7 @@ class LiveDocuments:
         with self._lock:
             for document in list(self._open.values()):
                 is_safe = document.path is None or document.saved()  # without a path all of it is in the log
+                is_safe = is_safe and not document.is_owed  # what was to be deleted may be another note by then
                 if document.users == 0 and is_safe and now - document.left_at > IDLE_S:
                     document.end_reason = "nobody had it open"
                     del self._open[document.id]
