@@ -124,9 +124,9 @@ class Store(Protocol):
         return [outcome(self.read, path, hidden=hidden) for path in paths]
 
     def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
-        """Lay new bytes beside, so that a `write` of the same op cannot fail for want of space. Optional. They are synced
-        beside other work, and durable before a `write` of the op gives any file its name. Folders that are missing are
-        made, and go again with `settle` if nothing came into them."""
+        """Lay new bytes beside, so that a `write` of the same op cannot fail for want of space. Optional. They are
+        synced beside other work, and durable before a `write` of the op gives any file its name. Folders that are
+        missing are made, and go again with `settle` if nothing came into them."""
         ...
 
     def write(
