@@ -56,8 +56,10 @@ def statements(ws: Workspace, act: Callable[[], object]) -> dict[str, list[str]]
 def test_an_append_is_two_transactions_of_the_ledger_one_of_them_synced_and_one_of_the_index(ws: Workspace) -> None:
     found = statements(ws, lambda: edit_note(ws, LOG, [Append("line 4\n")]))
     synced, closed = found["ledger"][1:-2], found["ledger"][-2:]
-    assert synced[0] == "pragma synchronous = full" and synced.count("commit") == 1
-    assert closed[0] == "pragma synchronous = normal" and closed[1].startswith("update change")  # commits by itself
+    assert synced[0] == "pragma synchronous = full;" and synced.count("commit") == 1
+    assert closed[0] == "pragma synchronous = normal;" and closed[1].strip().startswith(
+        "update change"
+    )  # commits by itself
     assert found["index"].count("commit") == 1
     assert len(found["ledger"]) <= 12
     assert len(found["index"]) <= 10

@@ -116,12 +116,13 @@ def test_nothing_is_left_beside_when_the_store_is_closed(tmp_path: Path) -> None
 
 
 def test_what_nobody_has_open_is_gone_when_the_write_returns(tmp_path: Path) -> None:
-    store = FolderStore(tmp_path)
-    version = put(tmp_path / "f/a.md")
-    version = store.write(NotePath("f/a.md"), NEW, seen=version, op="1").version
-    assert left_beside(tmp_path) == []
-    store.delete(NotePath("f/a.md"), seen=version, op="2")
-    assert left_beside(tmp_path) == []
+    store, note = FolderStore(tmp_path), NotePath("f/a.md")
+    for number in range(5):  # what was just written is open nowhere either
+        version = put(tmp_path / note)
+        version = store.write(note, NEW, seen=version, op=f"{number}-1").version
+        assert left_beside(tmp_path) == []
+        store.delete(note, seen=version, op=f"{number}-2")
+        assert left_beside(tmp_path) == []
     store.close()
 
 

@@ -15,6 +15,9 @@ from notewright.sqlite_file import open_file, set_up, words
 
 _CHANGE = "seq, id, at, user, client, surface, tool, summary, state, undone_by, emptied, made"
 
+_FULL, _NORMAL = "pragma synchronous = full", "pragma synchronous = normal"  # sync what is committed next, or do not
+_LEFT = 4096  # paths of which it is remembered what was left there
+
 MIGRATIONS = (
     """
     create table change(
@@ -56,6 +59,7 @@ class SqliteLedger:
         self._alone = threading.RLock()
         self._own = 0  # transactions made here: SQLite counts only those of others
         self._recorded: dict[str, Change] = {}  # here and not closed yet: what they say need not be asked for
+        self._left: dict[str, str | None] = {}  # what the last changes recorded here leave at a path
         self._owed: dict[str, tuple[State, tuple[Step, ...] | None]] = {}  # closings that failed: a disk was full
         pragmas = "pragma foreign_keys = on; pragma secure_delete = on; pragma wal_autocheckpoint = 4000"
         set_up(db, "the history", pragmas, MIGRATIONS)
@@ -95,7 +99,11 @@ class SqliteLedger:
             for one in (change, *following):
                 _put_change(db, one)
             db.executemany("insert or ignore into blob values(?, ?)", blobs.items())
-        self._recorded.update((one.id, one) for one in (change, *following))
+        for one in (change, *following):
+            self._recorded[one.id] = one
+            self._left.update((step.path, step.after) for step in one.steps)
+        if len(self._left) > _LEFT:
+            self._left.clear()
 
     def close_change(self, change_id: str, state: State, *, steps: tuple[Step, ...] | None = None) -> None:
         with self._alone:
@@ -116,8 +124,7 @@ class SqliteLedger:
         closed = "update change set state = ? where id = ? and state = 'recorded'"
         if known and steps is None and (state != "done" or not (known.undoes or any(map(_is_new, known.steps)))):
             with self._alone, words("the history"):
-                self._be_durable(False)
-                self._db.execute(closed, (state, change_id))  # a transaction of its own
+                self._db.execute(f"{_NORMAL}; {closed}", (state, change_id))  # a transaction of its own
                 self._own += 1
             return
         with self._transaction(durable=False) as db:
@@ -141,7 +148,8 @@ class SqliteLedger:
             return self._own + int(self._db.execute("pragma data_version").get)
 
     def unfinished(self) -> list[Change]:
-        self._pay()
+        if self._owed:
+            self._pay()
         return self._changes("where state = 'recorded' order by seq", ())
 
     def change(self, change_id: str) -> Change | None:
@@ -167,7 +175,8 @@ class SqliteLedger:
 
     def _changes(self, which: str, values: tuple[Any, ...]) -> list[Change]:
         with self._alone, words("the history"):
-            return [self._whole(row) for row in self._rows(f"select {_CHANGE} from change {which}", values)]
+            rows = self._db.execute(f"select {_CHANGE} from change {which}", values).fetchall()
+            return [self._whole(row) for row in rows]
 
     def _whole(self, row: tuple[Any, ...]) -> Change:
         seq, name, at, user, client, surface, tool, summary, state, undone_by, emptied, made = row
@@ -181,6 +190,8 @@ class SqliteLedger:
         return None if found is None else bytes(found)
 
     def wrote(self, path: str, version: str) -> bool:
+        if self._left.get(path) == version:
+            return True
         return self._one("select 1 from step where path = ? and after = ? limit 1", path, version) is not None
 
     def kept(self, path: str, prefix: str) -> bytes | None:
@@ -244,8 +255,7 @@ class SqliteLedger:
     def _transaction(self, *, durable: bool) -> Iterator[apsw.Connection]:
         """All of it or none; on disk when it ends if `durable`, else with the next one that is."""
         with self._alone, words("the history"):
-            self._be_durable(durable)
-            self._db.execute("begin immediate")
+            self._db.execute(f"{_FULL if durable else _NORMAL}; begin immediate")
             try:
                 yield self._db
                 self._db.execute("commit")
@@ -254,10 +264,6 @@ class SqliteLedger:
                 if self._db.in_transaction:
                     self._db.execute("rollback")
                 raise
-
-    def _be_durable(self, durable: bool) -> None:
-        """Sync what is committed next, or leave it to the next one that is."""
-        self._db.execute("pragma synchronous = full" if durable else "pragma synchronous = normal")
 
 
 def _versions(of: str) -> str:
@@ -278,7 +284,8 @@ def _put_change(db: apsw.Connection, change: Change) -> None:
     if change.undoes:
         db.executemany("insert into undo values(?, ?)", [(seq, undone) for undone in change.undoes])
     old = [(step.path, step.modified) for step in change.steps if step.modified is not None]
-    db.executemany("insert or ignore into born values(?, ?)", old)  # true whatever becomes of the change
+    if old:
+        db.executemany("insert or ignore into born values(?, ?)", old)  # true whatever becomes of the change
 
 
 def _json(folders: tuple[str, ...]) -> str:

@@ -81,6 +81,12 @@ class Store(Protocol):
     has_folders: bool = True  # False: one is there while a file is in it, nothing is a symlink, asking is a request
 
     @property
+    def locks_out_all(self) -> bool:
+        """While `lock` is held nobody else changes anything, and it is not lost before its process ends: no change set
+        is found in the middle but those of the dead."""
+        return False
+
+    @property
     def objects(self) -> Objects | None:
         """In a bucket: the same prefix as plain objects."""
         return None

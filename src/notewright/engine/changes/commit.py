@@ -11,7 +11,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 _queue = EditQueue()
 _LETTERS = b"abcdefghijkmnpqrstuvwxyz23456789"  # nothing that is read as something else
 _AS_LETTERS = _LETTERS * (256 // len(_LETTERS))
+_NOTHING = nullcontext()
 PAUSE = 0.004  # seconds before the second try, doubled for each further one
 _Answer = TypeVar("_Answer")
 _Waiting = tuple[TextEdit, Change, Edited | Problem]  # its change, or the last one before it; what it is told then
@@ -355,9 +356,14 @@ def _carried_out(ws: Workspace, plan: Plan) -> Done:
     return Done(change.id, versions, outcome.merged, outcome.kept)
 
 
+def _held(ws: Workspace, change: Change) -> AbstractContextManager[None]:
+    """Under the lock of its name: whoever finds it unfinished knows whether somebody is still at it. Where a turn locks
+    out all others nobody finds it before that ends."""
+    return _NOTHING if ws.store.locks_out_all else _held_by_name(ws, change)
+
+
 @contextmanager
-def _held(ws: Workspace, change: Change) -> Iterator[None]:
-    """Under the lock of its name: whoever finds it unfinished knows whether somebody is still at it."""
+def _held_by_name(ws: Workspace, change: Change) -> Iterator[None]:
     lock = ws.locks.try_lock(_lock_name(change))
     try:
         yield

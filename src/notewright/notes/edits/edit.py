@@ -39,7 +39,7 @@ def apply(text: str, edit: Edit, path: NotePath = _SOME) -> str:
 def apply_all(text: str, edits: Iterable[Edit], path: NotePath = _SOME) -> str:
     """The text after all edits, each on the result of the one before; line numbers are those of `text` itself."""
     edits = list(edits)
-    lines = _LineMap(text) if any(isinstance(edit, InsertAtLine) for edit in edits) else None
+    lines = _LineMap(text) if any(type(edit) is InsertAtLine for edit in edits) else None
     for edit in edits:
         made = [lines.insertion(text, edit)] if lines and isinstance(edit, InsertAtLine) else edit.splices(text, path)
         text = spliced(text, made)

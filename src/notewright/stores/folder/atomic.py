@@ -113,7 +113,7 @@ class AtomicWriter:
             version, before = version_of(data), None if old is None else os.fstat(old)
             if before is not None and not settled and self.is_fresh(before):
                 return None
-            current = None if old is None else digest_open(old)
+            current = None if old is None or before is None else digest_open(old, before.st_size)
             if old is not None and current == version:
                 return Stored(data, version, file_entry(path, os.fstat(old)))
             if old is not None and seen is None:
@@ -404,7 +404,7 @@ def _may_be_changed(folder: int, name: str, before: os.stat_result | None) -> bo
         now = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except OSError:
         return True
-    return before is None or stamp_of(now) != stamp_of(before)
+    return before is None or _state(now) != _state(before)
 
 
 def _state(found: os.stat_result) -> tuple[int, int]:

@@ -26,7 +26,7 @@ class Alone:
         self._threads = ThreadQueue()
         self._holder: int | None = None
         self._opened = -1
-        self._shared = True  # False once the file system has said that it knows no locks
+        self.is_shared = True  # False once the file system has said that it knows no locks
 
     @contextmanager
     def held(self, timeout: float) -> Iterator[None]:
@@ -55,7 +55,7 @@ class Alone:
         return self._opened if self._holder == threading.get_ident() else None
 
     def _lock(self, root: int, until: float) -> None:
-        if not self._shared:
+        if not self.is_shared:
             return
         try:
             lock_in_turn(root, EXCLUSIVE, until)
@@ -63,7 +63,7 @@ class Alone:
             raise _busy() from None
         except OSError as error:
             log.warning("this file system has no locks (%s): changes by other processes may collide", error)
-            self._shared = False
+            self.is_shared = False
 
 
 def _busy() -> Busy:

@@ -205,7 +205,7 @@ class FolderStore(Store):
 
     def _refuse_twin(self, root: int, path: NotePath, seen: Version | None) -> None:
         """A name that is there in another spelling: the file system would take it for this one."""
-        for taken in (path, *parents(path)):
+        for taken in (path, *parents(path)) if self._spelling.folds(root) else ():
             if not self._spelling.is_exact(root, taken) and self._is_reached(root, NotePath(taken)):
                 if seen is not None:
                     raise changed(path, None)
@@ -232,6 +232,10 @@ class FolderStore(Store):
     def sweep(self, folders: Iterable[str]) -> None:
         with self._inside(None, writing=True) as root:
             self._writing.sweep(root, folders)
+
+    @property
+    def locks_out_all(self) -> bool:
+        return self._writing.alone.is_shared
 
     def lock(self, path: NotePath | None = None, *, timeout: float = 10.0) -> AbstractContextManager[None]:
         self._check(None)

@@ -22,7 +22,7 @@ import re
 import signal
 import stat
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from notewright.stores.base import OpId, Version, version_of
 from notewright.stores.folder.paths import LAY, PREFIX, READ
@@ -64,10 +64,10 @@ class TempName:
         return version[:12] in (self.ours, self.seen)
 
     def seeing(self, version: Version) -> "TempName":
-        return replace(self, seen=version[:12])
+        return TempName(self.process, self.op, self.number, self.note, self.ours, version[:12])
 
     def holding(self, version: Version) -> "TempName":
-        return replace(self, ours=version[:12])
+        return TempName(self.process, self.op, self.number, self.note, version[:12], self.seen)
 
 
 def temp_name(note: str, op: OpId, ours: Version = NOTHING) -> TempName:
@@ -102,17 +102,24 @@ def write_temp(folder: int, name: str, data: bytes, like: int | None) -> Sync:
     # A new note gets what umask and the folder's defaults say; one that replaces another is private until dressed.
     laid = os.open(name, LAY, 0o666 if like is None else 0o600, dir_fd=folder)
     try:
-        left = memoryview(data)
-        while left:
-            left = left[os.write(laid, left) :]
-        if like is not None:
-            copy_metadata(laid, like)
-        return Sync(laid)
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(laid, left) :]
+            if like is not None:
+                copy_metadata(laid, like)
+        finally:
+            os.close(laid)
+        # By a descriptor that cannot write: the kernel closes its own of it a little later than it is waited for, and
+        # what somebody may still write to is not removed (`lease`).
+        laid = os.open(name, READ, dir_fd=folder)
+        try:
+            return Sync(laid)
+        finally:
+            os.close(laid)
     except BaseException:
         os.unlink(name, dir_fd=folder)
         raise
-    finally:
-        os.close(laid)
 
 
 def copy_metadata(laid: int, like: int) -> bool:
@@ -180,9 +187,15 @@ def digest(folder: int, name: str) -> str | None:
         os.close(opened)
 
 
-def digest_open(opened: int) -> Version:
-    """The version of the bytes of an open file, from where it stands to its end."""
+def digest_open(opened: int, size: int = _PIECE_BYTES) -> Version:
+    """The version of the bytes of an open file, from where it stands to its end; one that is as large as it is said to
+    be is read at once."""
     found = hashlib.sha256()
+    if size < _PIECE_BYTES:
+        data = os.read(opened, size + 1)
+        if len(data) == size:
+            return version_of(data)
+        found.update(data)
     while piece := os.read(opened, _PIECE_BYTES):
         found.update(piece)
     return found.hexdigest()

@@ -196,6 +196,10 @@ class LiveStore(Store):
     def sweep(self, folders: Iterable[str]) -> None:
         self._folder.sweep(folders)
 
+    @property
+    def locks_out_all(self) -> bool:
+        return self._folder.locks_out_all
+
     def lock(self, path: NotePath | None = None, *, timeout: float = 10.0) -> AbstractContextManager[None]:
         """What was typed is saved first, as a change of its own: a tool's change is then of a text in a file."""
         self._documents.save_all(path)
