@@ -37,7 +37,7 @@ class Typist:
         self.told: deque[bytes] = deque()
         self.ended = ""
         self.changing = False
-        self.stop = document.listen(self.told.append, source=self, ended=self._end)
+        self.stop = document.listen(self._hear, self._end)
         self.own.apply_update(document.update_since(self.own.get_state()))
 
     @property
@@ -49,6 +49,10 @@ class Typist:
     @property
     def text(self) -> Text:
         return self.doc.get("contents", type=Text)
+
+    def _hear(self, update: bytes, source: object) -> None:
+        if source is not self:
+            self.told.append(update)
 
     def _end(self, reason: str) -> None:
         self.ended = reason

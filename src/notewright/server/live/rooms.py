@@ -8,7 +8,6 @@ to one is made in a thread.
 import asyncio
 import contextlib
 import logging
-import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
@@ -83,7 +82,6 @@ class Room:
         self._members: set[Member] = set()
         self._awareness = Awareness()
         self._turn = asyncio.Lock()
-        self._applying: tuple[int, Member | None] = 0, None  # in which thread, of whom
         self._over = ""  # why it is no longer live
         self.unlisten: Callable[[], None] = lambda: None  # in a thread
 
@@ -92,7 +90,7 @@ class Room:
         return not self._members
 
     async def begin(self) -> None:
-        self.unlisten = await self._run(self.document.listen, self._told, ended=self._ended)
+        self.unlisten = await self._run(self.document.listen, self._told, self._ended)
 
     async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """One call at a time, so that a busy document has one thread and leaves the others to the others."""
@@ -150,7 +148,7 @@ class Room:
                 member.denied = True
                 member.outbox.put(frames.permission_denied("you may read this document, not change it"))
             return
-        await self._run(self._apply, member, update)
+        await self._run(self.document.apply, update, by=member.actor, source=member)
 
     def _missing(self, vector: bytes) -> bytes:
         """In a thread: what a client lacks. Conflict for one that has another document, whose text would stand beside
@@ -158,14 +156,6 @@ class Room:
         if not self.document.is_related(vector):
             raise Conflict("you have another copy of this document", hint="open it anew, without what you kept")
         return self.document.update_since(vector)
-
-    def _apply(self, member: Member, update: bytes) -> None:
-        """In a thread. What is new in it is told from here, before this returns."""
-        self._applying = threading.get_ident(), member
-        try:
-            self.document.apply(update, by=member.actor)
-        finally:
-            self._applying = 0, None
 
     def _greet(self, member: Member) -> None:
         for frame in frames.awareness_frames(self._awareness.states()):
@@ -175,16 +165,14 @@ class Room:
         for frame in frames.awareness_frames(news):
             self._tell(frame, but)
 
-    def _tell(self, frame: bytes, but: Member | None = None) -> None:
+    def _tell(self, frame: bytes, but: object = None) -> None:
         for member in self._members:
             if member is not but:
                 member.outbox.put(frame)
 
-    def _told(self, update: bytes) -> None:
+    def _told(self, update: bytes, source: object) -> None:
         """From any thread. Who sent it is not told it again."""
-        thread, member = self._applying
-        but = member if thread == threading.get_ident() else None
-        self._soon(partial(self._tell, frames.sync(UPDATE, update), but))
+        self._soon(partial(self._tell, frames.sync(UPDATE, update), source))
 
     def _ended(self, reason: str) -> None:
         self._over = reason or "it ended"

@@ -27,15 +27,9 @@ _FEW, _MANY, _MANY_BYTES = 5, 200, 20 << 20  # texts of its file that are rememb
 _MOST_SHOWN = 40  # texts that were read before they were in the file
 _MOST_STATE = 3 * MOST_BYTES  # bytes of a document with all that Yjs knows of it
 _NOTHING = b"\x00\x00"  # an update that says nothing
-Told = Callable[[bytes], None]
+Told = Callable[[bytes, object], None]  # an update, and who sent it
 Ended = Callable[[str], None]
 _Answer = TypeVar("_Answer")
-
-
-class _Listener(NamedTuple):
-    told: Told
-    source: object
-    ended: Ended
 
 
 class Merged(NamedTuple):
@@ -80,7 +74,7 @@ class Document:
         self._texts: OrderedDict[Version, bytes] = OrderedDict()  # the document as its file had it, by version
         self._shown: OrderedDict[Version, bytes] = OrderedDict()  # and as it was read
         self._rebased: OrderedDict[tuple[Version | None, str], _Rebased] = OrderedDict()  # of which, and what they say
-        self._listeners: list[_Listener] = []
+        self._listeners: list[tuple[Told, Ended]] = []
         self._size = 0  # bytes of the state, at most
         self.ops: deque[str] = deque(maxlen=_MOST_SHOWN)  # change sets that were merged into it
 
@@ -101,7 +95,7 @@ class Document:
         return not ours or not theirs or bool(ours & theirs)
 
     def apply(self, update: bytes, *, by: Any = None, source: object = None) -> None:
-        """Take in an update of a client. Told to all others at once; `when_durable` says when it is on the disk."""
+        """Take in an update of a client. Told at once; `when_durable` says when it is on the disk."""
         with self.lock:
             self._refuse_ended()
             new = _checked(lambda: get_update(update, self.doc.get_state()), "update")
@@ -115,9 +109,9 @@ class Document:
             self._typed(by)
             self._spread(new, source)
 
-    def listen(self, told: Told, *, source: object = None, ended: Ended = lambda reason: None) -> Callable[[], None]:
-        """Be told of every update but those of `source`; call what is returned to stop. `ended`: it is live no more."""
-        listener = _Listener(told, source, ended)
+    def listen(self, told: Told, ended: Ended) -> Callable[[], None]:
+        """Be told of every update, and by `ended` that it is live no more; call what is returned to stop."""
+        listener = told, ended
         with self.lock:
             self._refuse_ended()
             self._listeners.append(listener)
@@ -259,8 +253,8 @@ class Document:
         with self.lock:
             self.end_reason = self.end_reason or reason
             listeners, self._listeners = self._listeners, []
-        for listener in listeners:
-            listener.ended(reason)
+        for _, ended in listeners:
+            ended(reason)
 
     @contextmanager
     def written(self, origin: str) -> Any:
@@ -295,9 +289,8 @@ class Document:
         self._tell(update, source)
 
     def _tell(self, update: bytes, source: object) -> None:
-        for listener in self._listeners:
-            if source is None or listener.source is not source:
-                listener.told(update)
+        for told, _ in self._listeners:
+            told(update, source)
 
     def _refuse_ended(self) -> None:
         if self.end_reason:
