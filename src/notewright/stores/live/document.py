@@ -33,19 +33,12 @@ _Answer = TypeVar("_Answer")
 
 
 class Merged(NamedTuple):
-    """What a text from elsewhere makes of a document, before anybody is told."""
+    """What a text from elsewhere makes of a document, or of a text it had, before anybody is told."""
 
     text: str
     state: bytes  # of a document that says exactly that
     theirs: bytes  # and of one that says exactly what came from elsewhere
-    update: bytes  # that makes it of the document as it is now
-
-
-class _Rebased(NamedTuple):
-    """A change that was made to a remembered text, which the file is about to have."""
-
-    update: bytes
-    state: bytes  # of a document that says it
+    update: bytes  # that makes it
 
 
 class Document:
@@ -60,12 +53,14 @@ class Document:
         self.doc: Doc[Any] = Doc()
         self.file: Stored | None = None  # as it was when we last read or wrote it
         self.held: Version | None = None  # and what it held then, also where that was before we were open
+        self.missing_since: float | None = None  # when it was first not there
         self.is_ours = False  # we wrote it: nobody else can be in the middle of writing it
         self.users = 0
         self.left_at = 0.0  # when the last of them went
         self.unsaved = False
         self.is_owed = False  # clients changed a folder document, and not all of it is carried out
         self.saving: Version | None = None  # what is on its way to the file: the document says it already
+        self.save_again_at = 0.0  # after a save that failed
         self.typists: dict[Any, None] = {}  # who typed since the last save
         self.typed_at = self.first_typed_at = 0.0
         self.end_reason = ""
@@ -73,7 +68,7 @@ class Document:
         self._text = self.doc.get(NAME, type=Text) if not is_folder else None
         self._texts: OrderedDict[Version, bytes] = OrderedDict()  # the document as its file had it, by version
         self._shown: OrderedDict[Version, bytes] = OrderedDict()  # and as it was read
-        self._rebased: OrderedDict[tuple[Version | None, str], _Rebased] = OrderedDict()  # of which, and what they say
+        self._rebased: OrderedDict[tuple[Version | None, str], Merged] = OrderedDict()  # what the file is about to have
         self._listeners: list[tuple[Told, Ended]] = []
         self._size = 0  # bytes of the state, at most
         self.ops: deque[str] = deque(maxlen=_MOST_SHOWN)  # change sets that were merged into it
@@ -106,7 +101,9 @@ class Document:
                 self._log.put_together(self.id, SHOWN, self.doc.get_update(), b"", None)
             _checked(lambda: self.doc.apply_update(new), "update")
             self.is_owed = self.is_folder
-            self._typed(by)
+            self.typed_at = time.time()
+            self.typists[by] = None
+            self.must_save()
             self._spread(new, source)
 
     def listen(self, told: Told, ended: Ended) -> Callable[[], None]:
@@ -125,6 +122,10 @@ class Document:
 
     def when_durable(self, then: Callable[[], None]) -> None:
         self._log.when_durable(then)
+
+    def must_save(self) -> None:
+        if not self.unsaved:
+            self.unsaved, self.first_typed_at = True, time.time()
 
     def saved(self) -> bool:
         return not self.unsaved and self.saving is None
@@ -205,22 +206,16 @@ class Document:
             fork = _forked(current, self.doc.client_id)  # nobody comes between, so that no new client is needed
             update = _change(fork, text)
             return Merged(text, fork.get_update(), fork.get_update(), update)
-        fork, both = _forked(self.state_at(base)), _forked(current)
-        update = _change(fork, text)
-        both.apply_update(update)
-        return Merged(str(both.get(NAME, type=Text)), both.get_update(), fork.get_update(), update)
+        return _merged(self.state_at(base), current, text)
 
     def rebase(self, data: bytes, text: str, *, base: Version, onto: Version) -> str:
         """What the change from the text at `base` to `text` makes of the text at `onto`. The writer of `data` knows no
         more than `text`; when the file has what is returned, it is by this very change."""
-        fork, both = _forked(self.state_at(base)), _forked(self.state_at(onto))
-        update = _change(fork, text)
-        both.apply_update(update)
-        said, state = str(both.get(NAME, type=Text)), both.get_update()
-        self._rebased[onto, said] = _Rebased(update, state)
-        _bound(self._rebased, len(state), _MOST_SHOWN)
-        self.show(version_of(data), fork.get_update())
-        return said
+        made = _merged(self.state_at(base), self.state_at(onto), text)
+        self._rebased[onto, made.text] = made
+        _bound(self._rebased, len(made.state), _MOST_SHOWN)
+        self.show(version_of(data), made.theirs)
+        return made.text
 
     def nearest(self, text: str) -> Version | None:
         """The version of which `text` is the smallest change, the latest of equals; None: the text of now."""
@@ -278,12 +273,6 @@ class Document:
         self.is_owed = False
         self._log.forget_texts(self.id)
 
-    def _typed(self, by: Any) -> None:
-        self.typed_at = time.time()
-        if not self.unsaved:
-            self.unsaved, self.first_typed_at = True, self.typed_at
-        self.typists[by] = None
-
     def _spread(self, update: bytes, source: object) -> None:
         self._log.append(self.id, update)
         self._tell(update, source)
@@ -327,6 +316,14 @@ def _forked(state: bytes, client: int | None = None) -> "Doc[Any]":
 
 def _said(state: bytes) -> str:
     return str(_forked(state).get(NAME, type=Text))
+
+
+def _merged(base: bytes, onto: bytes, text: str) -> Merged:
+    """What the change of a document in one state to `text` makes of one in another."""
+    fork, both = _forked(base), _forked(onto)
+    update = _change(fork, text)
+    both.apply_update(update)
+    return Merged(str(both.get(NAME, type=Text)), both.get_update(), fork.get_update(), update)
 
 
 def _change(fork: "Doc[Any]", wanted: str) -> bytes:

@@ -55,8 +55,6 @@ class LiveDocuments:
         self._host_lock: Lock | None = None
         self._open: dict[str, Document] = {}
         self.places = DocumentPlaces(folder, self._lock, self._open)
-        self._missing: dict[str, float] = {}  # documents whose file is not there, since when
-        self._failed: dict[str, float] = {}  # documents that could not be saved, and when to try again
         self._save: Save = self._write_through
         self._origin: Origin = lambda path, version: None
         self._keep_folder: Callable[[FolderDocument | None], None] = lambda folder: None
@@ -291,19 +289,19 @@ class LiveDocuments:
                 return
             try:
                 if document.file and self._folder.stat(document.path).stamp == document.file.entry.stamp:
-                    self._missing.pop(document.id, None)
+                    document.missing_since = None
                     return
                 stored = self._readable(document.path)
                 if _may_be_torn(stored, self._folder.stat(document.path), document.file):
                     return  # it is looked at again soon
                 text = live_text(document.path, stored.data)
             except NotFound:
-                self._is_missing(document)
+                self._is_missing(document, document.path)
                 return
             except (NotText, TooLarge) as problem:
                 self._end(document, str(problem))
                 raise
-            self._missing.pop(document.id, None)
+            document.missing_since = None
             self._join(document, stored, text)
 
     def _join(self, document: Document, stored: Stored, text: str, base: Version | None = None) -> None:
@@ -316,8 +314,8 @@ class LiveDocuments:
         if text != now:
             merged = document.merged(base or self._base(document, stored, text), text)
             document.holds(stored, merged.theirs, ours=False, merged=merged)
-            if merged.text != text and not document.unsaved:
-                document.unsaved, document.first_typed_at = True, time.time()
+            if merged.text != text:
+                document.must_save()
         else:
             document.holds(stored, document.doc.get_update(), ours=False)
 
@@ -334,22 +332,18 @@ class LiveDocuments:
             of = [stored.version]
         return next(filter(None, map(document.known, of)), None) or document.nearest(text)
 
-    def _is_missing(self, document: Document) -> None:
-        now = time.monotonic()
-        since = self._missing.setdefault(document.id, now)
-        if document.path is not None and (since == now or now - since >= places.GONE_S):
-            old = document.path
-            self.places.follow_moves()
-            if document.path != old:
-                self._missing.pop(document.id, None)
-                return
-        if now - since < places.GONE_S or document.path is None:
+    def _is_missing(self, document: Document, path: NotePath) -> None:
+        now, since = time.monotonic(), document.missing_since
+        if since is not None and now - since < places.GONE_S:
             return
-        self._missing.pop(document.id, None)
+        self.places.follow_moves()
+        document.missing_since = now if since is None and document.path == path else None
+        if document.path != path or since is None:
+            return
         if document.unsaved and document.file is not None:  # somebody types in it: what was typed is not thrown away
             stored = document.now()
             with suppress(Problem):
-                written = self._folder.write(document.path, stored.data, seen=None, op=uuid.uuid4().hex)
+                written = self._folder.write(path, stored.data, seen=None, op=uuid.uuid4().hex)
                 document.holds(written, document.doc.get_update(), ours=True)
                 document.unsaved = False
                 return
@@ -426,15 +420,14 @@ class LiveDocuments:
                 continue  # somebody saved the file meanwhile: look again
             except Problem as problem:
                 log.warning("what was typed into %s is not in its file yet: %s", path, problem)
-                self._failed[document.id] = time.monotonic() + AGAIN_S
+                document.save_again_at = time.monotonic() + AGAIN_S
                 return
             finally:
                 with document.lock:
                     if document.saving is not None:  # it did not happen
                         document.saving = None
                         document.typists = typists | document.typists
-                        if not document.unsaved:
-                            document.unsaved, document.first_typed_at = True, time.time()
+                        document.must_save()
 
     @contextmanager
     def _is_saving(self) -> Iterator[None]:
@@ -510,16 +503,13 @@ class LiveDocuments:
                 try:
                     with document.lock:
                         if document.file and document.text() != live_text(document.file.entry.path, document.file.data):
-                            document.unsaved, document.first_typed_at = True, time.time()
+                            document.must_save()
                 finally:
                     self.release(document)
 
     def _is_due(self, document: Document, now: float) -> bool:
-        if not document.unsaved or document.path is None or document.file is None:
+        if not document.unsaved or document.path is None or document.file is None or now < document.save_again_at:
             return False
-        if now < self._failed.get(document.id, 0.0):
-            return False
-        self._failed.pop(document.id, None)
         clock = time.time()
         return clock - document.typed_at >= PAUSE_S or clock - document.first_typed_at >= LONGEST_S
 

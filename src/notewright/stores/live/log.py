@@ -95,11 +95,8 @@ class LiveLog:
         self._counts: defaultdict[str, int] = defaultdict(int)  # updates since the last compaction
         self._thread = threading.Thread(target=self._run, name="live-log", daemon=True)
         self._thread.start()
-        self.relay_id = self._named("relay")
-        self.folder_id = f"{self.relay_id}-{self._named('folder')}"
-
-    def _named(self, key: str) -> str:
-        return self.run(lambda db: _meta(db, key))
+        self.relay_id = self.run(lambda db: _meta(db, "relay"))
+        self.folder_id = f"{self.relay_id}-{self.run(lambda db: _meta(db, 'folder'))}"
 
     # Documents
 
@@ -131,8 +128,12 @@ class LiveLog:
 
     def place(self, moves: Iterable[tuple[str, NotePath | None]]) -> None:
         """Where documents are from now on; None: nowhere, but it comes back if its path does."""
-        moves = list(moves)
-        self.run(lambda db: _place_all(db, moves))
+
+        def work(db: apsw.Connection) -> None:
+            for doc, path in moves:
+                _place(db, doc, path)
+
+        self.run(work)
 
     def bring_back(self, path: NotePath) -> str | None:
         """The document that was last at this path and is nowhere now is there again; None without one."""
@@ -142,10 +143,8 @@ class LiveLog:
 
     def append(self, doc: str, update: bytes) -> None:
         """Written soon; `when_durable` tells when."""
-        self._counts[doc] += 1
-        work = partial(_append, doc=doc, update=update)
-        self._submit(work, keep=True)
-        self._compact_if_due(doc)
+        self._submit(partial(_append, doc=doc, update=update), keep=True)
+        self._count(doc)
 
     def when_durable(self, then: Then) -> None:
         """Call `then` once everything appended before is on the disk: late, or never, where it cannot be written."""
@@ -167,15 +166,15 @@ class LiveLog:
 
     def put_together(self, doc: str, version: str, state: bytes, update: bytes, op: str | None) -> None:
         """The file has the text of this state, and the document has it too, with this update if there is one."""
-        if update:
-            self._counts[doc] += 1
         self._submit(lambda db: _put_together(db, doc, version, state, update, op), keep=True)
-        self._compact_if_due(doc)
+        if update:
+            self._count(doc)
 
     def forget_texts(self, doc: str) -> None:
         self._submit(lambda db: db.execute("delete from texts where doc = ?", (doc,)), keep=True)
 
-    def _compact_if_due(self, doc: str) -> None:
+    def _count(self, doc: str) -> None:
+        self._counts[doc] += 1
         if self._counts[doc] >= _COMPACTED_AFTER:
             self.compact(doc)
 
@@ -306,11 +305,6 @@ def _bring_back(db: apsw.Connection, path: NotePath) -> str | None:
     return doc
 
 
-def _place_all(db: apsw.Connection, moves: list[tuple[str, NotePath | None]]) -> None:
-    for doc, path in moves:
-        _place(db, doc, path)
-
-
 def _place(db: apsw.Connection, doc: str, path: NotePath | None) -> None:
     if path is None:
         db.execute("update docs set former = path, path = null where id = ? and path is not null", (doc,))
@@ -326,7 +320,7 @@ def _begin(db: apsw.Connection, doc: str, state: bytes, version: str) -> None:
 
 def _put_together(db: apsw.Connection, doc: str, version: str, state: bytes, update: bytes, op: str | None) -> None:
     if update:
-        db.execute("insert into updates(doc, data) values (?, ?)", (doc, update))
+        _append(db, doc, update)
     _keep_text(db, doc, version, state, op)
 
 
