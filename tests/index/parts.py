@@ -49,7 +49,7 @@ def _stored(con: Connection) -> Iterator[tuple[str, dict[str, list[Any]]]]:
                 "text": [row[1:] for row in con.rows("select * from texts where id=?", (file,))],
                 "names": sorted(con.rows("select kind, key from names where file=?", (file,))),
                 "tags": [tuple(row) for row in tags],
-                "links": [row[2:13] for row in con.rows("select * from links where source=? order by id", (file,))],
+                "links": [row[2:11] for row in con.rows("select * from links where source=? order by id", (file,))],
             },
         )
 

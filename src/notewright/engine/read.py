@@ -23,7 +23,7 @@ from notewright.stores.base import Entry, Stored
 
 _SHORT = 50_000  # characters of a text that is kept with its meaning
 _RECENT = 500  # changes that are looked through for a name
-SORTS = ("path", "name", "modified", "created", "size")
+SORTS = ("path", "name", "modified", "size")
 FEW = 20  # files that are read one by one where the index does not know them yet
 
 

@@ -127,9 +127,7 @@ class LinkRow(NamedTuple):
     kind: str
     target: str
     subpath: str
-    display: str | None
     line: int
-    key: str | None  # of the property it stands in
     note: int  # it stands in; holds while the index is `steady`
     start: int  # in the text of the note
     end: int
@@ -234,7 +232,7 @@ class Selection(NamedTuple):
     among: frozenset[str] | None = None  # only these paths
     holding: tuple[str, ...] = ()  # texts that every path holds, in this case: they save looking at the others
     name_start: str = ""  # what every last segment begins with: the same
-    sort: str = "path"  # path, name (a path without .md); modified, created, size: largest first, ties by path
+    sort: str = "path"  # path, name (a path without .md); modified, size: largest first, ties by path
     limit: int | None = None
     offset: int = 0
     visible: Visibility = EVERYTHING

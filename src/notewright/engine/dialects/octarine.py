@@ -29,7 +29,6 @@ Sees = Callable[[NotePath], bool]
 class Replaced:
     """A file that was written, and the copy of what it held before."""
 
-    path: NotePath
     created: bool
     size: int
     version: str
@@ -153,7 +152,7 @@ def replace_with_copy(ws: Workspace, path: NotePath, data: bytes, *, overwrite: 
             raise Exists(f"{path} is there already", hint="allow overwriting", path=path)
         backup = None if old is None else backup_place(ws, path, ws.clock())
         steps = [Put(path, data, None) if old is None else replace_shown(ws, old, data)]
-        outcome[:] = [Replaced(path, old is None, len(steps[0].data or b""), version_of(steps[0].data or b""), backup)]
+        outcome[:] = [Replaced(old is None, len(steps[0].data or b""), version_of(steps[0].data or b""), backup)]
         if backup is not None and old is not None:
             steps.insert(0, Put(backup, old.data, None))
         return Plan(tuple(steps), f"{'created' if old is None else 'overwrote'} {path}")

@@ -144,7 +144,6 @@ _ORDERS = {
     "path": "f.path",
     "name": "case f.note when 1 then substr(f.path, 1, length(f.path) - 3) else f.path end",
     "modified": "f.modified desc, f.path",
-    "created": "f.created desc, f.path",
     "size": "f.size desc, f.path",
 }
 
@@ -253,7 +252,7 @@ def folders(con: Connection, below: str = "", visible: Visibility = EVERYTHING) 
 
 # ---- links --------------------------------------------------------------------------------------------
 
-_LINK = """select f.path, l.kind, l.target, l.subpath, l.display, l.line, l.property, l.source, l.start, l.end
+_LINK = """select f.path, l.kind, l.target, l.subpath, l.line, l.source, l.start, l.end
   from links l join files f on f.id = l.source"""
 
 

@@ -7,7 +7,6 @@ are tuples of plain values that travel cheaply, and `prepared` by the one that h
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +16,6 @@ from notewright.notes.links.resolve import enumerate_slugs, slug_key
 from notewright.notes.mentions import mentions
 from notewright.notes.model import Note, tag_key
 from notewright.notes.path import path_key, without_md
-from notewright.notes.times import parse_time
 from notewright.notes.words import index_words
 
 if TYPE_CHECKING:  # who writes the rows has none
@@ -47,10 +45,9 @@ def row_of(filing: "Filing") -> Row:
     """The rows of one file, made of plain values only."""
     path, note = filing.path, filing.note
     title = note.title if note else path.stem
-    created = created_ns(note, filing.modified_ns)
     file = (
         str(path), path.folder, filing.stamp, filing.version, filing.size, within_ns(filing.modified_ns),
-        within_ns(created), int(path.is_note), title, filing.problem,
+        int(path.is_note), title, filing.problem,
     )  # fmt: skip
     names = [(NAME, path_key(path.name))]
     if note is None:
@@ -58,13 +55,6 @@ def row_of(filing: "Filing") -> Row:
     names += _other_names(note)
     links, said = _links(note)
     return Row(file, _text(note), _sections(note), names, _tags(note), links, _words(note), said)
-
-
-def created_ns(note: Note | None, otherwise: int) -> int:
-    """The frontmatter's `created`, else the time given."""
-    value = note.frontmatter.properties.get("created") if note else None
-    seconds = parse_time(value, UTC) if isinstance(value, str) else None
-    return otherwise if seconds is None else int(seconds * 1e9)
 
 
 def _other_names(note: Note) -> list[tuple[str, str]]:
@@ -116,8 +106,7 @@ def _links(note: Note) -> tuple[list[tuple[Any, ...]], list[tuple[int, str]]]:
             said.append((number, sentence))
         before = sentence
         place = said[-1][0] if sentence is not None else None
-        span = link.start, link.end
-        rows.append((link.kind, link.target, link.subpath, link.display, link.line, *span, link.key, place))
+        rows.append((link.kind, link.target, link.subpath, link.line, link.start, link.end, place))
     return rows, said
 
 
@@ -152,8 +141,8 @@ def _sections(note: Note) -> list[str]:
 
 # ---- into the tables and out of them ------------------------------------------------------------------
 
-_FILE = "insert into files values(?,?,?,?,?,?,?,?,?,?,?)"
-_CHANGED = "update files set stamp=?, version=?, size=?, modified=?, created=?, title=?, problem=? where id=?"
+_FILE = "insert into files values(?,?,?,?,?,?,?,?,?,?)"
+_CHANGED = "update files set stamp=?, version=?, size=?, modified=?, title=?, problem=? where id=?"
 _KNOWN = """
 select id, version, problem, exists(select 1 from texts t where t.id = f.id),
   exists(select 1 from links where source = f.id),
@@ -163,7 +152,7 @@ from files f where path=?"""
 _TEXT = "replace into texts values(?,?,?,?,?)"
 _NAME = "insert into names values(?,?,?)"
 _TAG = "insert into tags values(?,?,?)"
-_LINK = "insert into links values(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+_LINK = "insert into links values(?,?,?,?,?,?,?,?,?,?,?,?)"
 _WORDS = "replace into words(rowid, title, alias, head, place, front, tag, body) values(?,?,?,?,?,?,?,?)"
 _SAID = "insert into said(rowid, sentence) values(?,?)"
 
@@ -277,7 +266,7 @@ def put(to: Connection, rows: Iterable[Row], drop: Iterable[str] = ()) -> None:
             continue
         file, version, problem, is_parsed, links, names, tags = known
         # Nothing but the stamp changed: the version says so, if both were parsed or neither.
-        if (version, problem, bool(is_parsed)) == (row.file[3], row.file[9], row.text is not None) and (
+        if (version, problem, bool(is_parsed)) == (row.file[3], row.file[8], row.text is not None) and (
             is_parsed or not version
         ):
             _restamp(to, file, row)
@@ -289,7 +278,7 @@ def put(to: Connection, rows: Iterable[Row], drop: Iterable[str] = ()) -> None:
     if gone:
         many("delete from files where id=?", [(file,) for file in gone])
     come = sorted(changed.items())
-    many(_CHANGED, [(*row.file[2:7], *row.file[8:], file) for file, row in come])
+    many(_CHANGED, [(*row.file[2:6], *row.file[7:], file) for file, row in come])
     if new:
         fresh = list(enumerate(new, to.number("select max(id) from files") + 1))
         insert_files(to, fresh)
@@ -314,10 +303,7 @@ def _insert(to: Connection, numbered: Sequence[tuple[int, Row]]) -> None:
 
 
 def _restamp(to: Connection, file: int, row: Row) -> None:
-    to.rows(
-        "update files set stamp=?, size=?, modified=?, created=? where id=?",
-        (row.file[2], row.file[4], row.file[5], row.file[6], file),
-    )
+    to.rows("update files set stamp=?, size=?, modified=? where id=?", (row.file[2], row.file[4], row.file[5], file))
 
 
 def learn(to: Connection, met: Iterable[str]) -> None:

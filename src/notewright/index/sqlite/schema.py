@@ -10,7 +10,7 @@ import apsw
 
 from notewright.lazy_dataclass import dataclass, field
 
-VERSION = 4  # another number and the index is begun anew
+VERSION = 5  # another number and the index is begun anew
 MARK = "\U0010fffd"  # a word that every note holds and nobody types
 COLUMNS = ("title", "alias", "head", "body", "place", "front", "tag")
 TITLE, ALIAS, HEAD, BODY, PLACE, FRONT, TAG = range(len(COLUMNS))
@@ -26,7 +26,7 @@ create table meta(key text primary key, value) without rowid;
 create table touched(path text primary key) without rowid;
 create table files(
   id integer primary key, path text not null, folder text not null, stamp text not null, version text not null,
-  size integer not null, modified integer not null, created integer not null, note integer not null,
+  size integer not null, modified integer not null, note integer not null,
   title text not null, problem text);
 create table texts(
   id integer primary key, headings text not null, sections text not null, properties text not null,
@@ -35,8 +35,8 @@ create table names(file integer not null, kind text not null, key text not null)
 create table tags(file integer not null, key text not null, name text not null);
 create table links(
   id integer primary key, source integer not null, kind text not null, target text not null, subpath text not null,
-  display text, line integer not null, start integer not null, end integer not null, property text,
-  key text not null, slug text not null, whole text, said integer);  -- start and end: of the link, in the text
+  line integer not null, start integer not null, end integer not null,  -- start and end in the text
+  key text not null, slug text not null, whole text, said integer);
 create table vocabulary(id integer primary key, word text not null, stem text not null);
 create virtual table words using fts5({", ".join(COLUMNS)}, content='', contentless_delete=1,
   tokenize='{_TOKENIZER}');
@@ -74,7 +74,7 @@ create trigger files_resized after update of size on files begin
 end;
 """
 
-MOST_NS = 2**63 - 1  # in the year 2262: SQLite keeps no larger number, and files and properties may bear later times
+MOST_NS = 2**63 - 1  # in the year 2262: SQLite keeps no larger number, and files may bear later times
 
 
 def within_ns(moment: int) -> int:
