@@ -1,10 +1,13 @@
 """Lines, places and notes that match: over a shelf that narrows by the needles as an index would."""
 
+import threading
 import time
+from typing import Any
 
 import pytest
 from tests.engine.shelf import shelf
 
+from notewright.engine.find import grep as grep_module
 from notewright.engine.find.grep import Find, Grep, LineMatch, find_text, grep, holding, places
 from notewright.errors import Invalid, NotFound
 
@@ -176,3 +179,31 @@ def test_only_the_body_holds_text() -> None:
     assert holding(ws, "tea") == ["b.md", "c.md", "d.md"]
     assert holding(ws, "-\ntea") == []
     assert holding(ws, "") == ["a.md", "b.md", "c.md", "d.md"]
+
+
+def test_large_batches_are_searched_by_threads_of_their_own_with_the_same_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    notes = shelf({f"{number:03}.md": f"# {number}\r\n\nTea {'x' * number}\nno {number}" for number in range(99)})
+    asked = [Grep("tea x+", limit=10), Grep("no 9|x{90}", context=1), Grep("(?=tea)tea", dialect="python-like")]
+    alone = [grep(notes, one) for one in asked]
+    searched_by = set()
+    lines = grep_module.Matcher.lines
+
+    def noting(*args: Any) -> Any:
+        searched_by.add(threading.get_ident())
+        return lines(*args)
+
+    monkeypatch.setattr(grep_module, "ALONE_BYTES", 100)  # less than two notes of the shelf, which are a batch
+    monkeypatch.setattr(grep_module.Matcher, "lines", noting)
+    assert [grep(notes, one) for one in asked] == alone
+    assert searched_by - {threading.get_ident()}
+
+
+def test_what_a_thread_found_before_it_was_cancelled_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grep_module, "ALONE_BYTES", 0)
+    notes = shelf({f"{number}.md": "tea\n" for number in range(8)})
+    found = grep(notes, Grep("tea", cancelled=lambda: len(notes.index.looked_at) > 4))
+    assert found.late and found.cut
+    assert shown(found.items)[:2] == ["0.md:1: tea", "1.md:1: tea"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "grep"]

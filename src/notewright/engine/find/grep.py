@@ -1,9 +1,11 @@
 """Patterns and plain text in everything: lines of notes and files, places in notes, notes that hold some words.
 
 Texts come from the index in batches and are searched joined, as bytes: one call of re2 passes over thousands of notes
-that do not match. Only what matches is cut into lines.
+that do not match, and while it does, which needs no Python, the next batch is read. Only what matches is cut into
+lines.
 """
 
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -22,6 +24,7 @@ from notewright.notes.glob import glob_prefix
 from notewright.notes.path import NotePath
 
 BATCH_BYTES = 4_000_000
+ALONE_BYTES = 2_500_000  # a shorter batch is the last, or searched as soon as a thread would have begun
 BIGGEST_FILE = 10_485_760  # of files that are no notes; larger ones are not looked into
 BINARY_BYTES = 8_192  # a NUL among the first of these: not text
 MARK = "\ufeff".encode()  # of byte order, before the first line
@@ -74,6 +77,7 @@ class Matches:
 @dataclass(slots=True)
 class _Tally:
     asked: Grep
+    limit: int
     items: list[LineMatch] = field(default_factory=list)
     lines: int = 0
     notes: int = 0
@@ -90,18 +94,14 @@ def grep(ws: Workspace, asked: Grep) -> Matches:
 
 def _matches(ws: Workspace, asked: Grep, matcher: Matcher, folder: str, accepted: Visibility) -> Matches:
     patience = _patience(ws, asked)
-    tally, late = _Tally(asked), False
+    tally, late = _Tally(asked, asked.limit), False
     try:
         batches: Iterable[list[Body]] = ws.index.bodies(matcher.needles, folder=folder, visible=accepted)
         if asked.files:
             batches = _batched(
                 merge(chain.from_iterable(batches), _files(ws, folder, accepted, patience), key=lambda b: b.path)
             )
-        for batch in batches:
-            patience.left()
-            _grep_batch(matcher, batch, tally, patience)
-            if asked.told is not None:
-                asked.told(len(batch))
+        _grep_batches(matcher, batches, tally, patience)
     except OutOfTime:
         late = True
     late = late or patience.left_out
@@ -162,6 +162,50 @@ def _plain(text: bytes) -> bytes:
 # ---- lines --------------------------------------------------------------------------------------------
 
 
+class _BatchSearch:
+    """One batch looked through, by a thread of its own where that takes a while."""
+
+    def __init__(self, matcher: Matcher, batch: list[Body], tally: _Tally, patience: Patience) -> None:
+        self._batch, self._tally = batch, _Tally(tally.asked, tally.limit - len(tally.items))
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(matcher, patience), name="grep")
+        if sum(len(body.data) for body in batch) > ALONE_BYTES:
+            self._thread.start()
+        else:
+            self._run(matcher, patience)
+
+    def _run(self, matcher: Matcher, patience: Patience) -> None:
+        try:
+            _grep_batch(matcher, self._batch, self._tally, patience)
+        except BaseException as error:
+            self._error = error
+
+    def finish(self, tally: _Tally) -> None:
+        """Wait until it is done and add what was found; OutOfTime after that, if there was no time for all."""
+        if self._thread.ident is not None:
+            self._thread.join()
+        tally.items += self._tally.items[: tally.limit - len(tally.items)]
+        tally.lines, tally.notes = tally.lines + self._tally.lines, tally.notes + self._tally.notes
+        if self._error is not None:
+            raise self._error
+        if tally.asked.told is not None:
+            tally.asked.told(len(self._batch))
+
+
+def _grep_batches(matcher: Matcher, batches: Iterable[list[Body]], tally: _Tally, patience: Patience) -> None:
+    """One after the other; while one is searched the next is read."""
+    running: _BatchSearch | None = None
+    try:
+        for batch in batches:
+            patience.left()
+            before, running = running, _BatchSearch(matcher, batch, tally, patience)
+            if before is not None:
+                before.finish(tally)
+    finally:
+        if running is not None:
+            running.finish(tally)
+
+
 def _grep_batch(matcher: Matcher, batch: list[Body], tally: _Tally, patience: Patience) -> None:
     data, starts = _joined(body.data.removeprefix(MARK) for body in batch)
     end_of_note, first, counted, number = 0, 0, 0, 1
@@ -174,7 +218,7 @@ def _grep_batch(matcher: Matcher, batch: list[Body], tally: _Tally, patience: Pa
             body, first = batch[at], starts[at]
             end_of_note = starts[at + 1] if at + 1 < len(starts) else len(data)
             counted, number = first, 1
-        if len(tally.items) < asked.limit:
+        if len(tally.items) < tally.limit:
             number += data.count(b"\n", counted, start)
             counted = start
             text = data[start:end].decode(errors="replace")[:LINE_CHARACTERS]
