@@ -332,6 +332,14 @@ def test_a_sentence_that_links_to_a_note_speaks_for_it(index: Index) -> None:
     assert set(paths(index, "noisiest appliance")) == {"Review.md", "Kettle.md"}
 
 
+def test_a_sentence_speaks_for_the_notes_it_links_to_and_not_for_those_of_the_next(index: Index) -> None:
+    texts = {name: f"# {name}\n" for name in ("Lamp.md", "a/Stove.md", "b/Stove.md", "Oven.md")}
+    loud = "The noisiest appliances are [[Kettle]], [[b/Stove]], [[Nothing]] and the [[Oven]]. A [[Lamp]] is not.\n"
+    file(index, {**texts, "Review.md": loud})
+    numbers = index.evidence(asked("noisiest appliances"), 100).best_mention
+    assert {note.path for note in index.notes(list(numbers)).values()} == {"Kettle.md", "b/Stove.md", "Oven.md"}
+
+
 TAGGED = [
     ("---\ntags: [kiln]\n---\n{}", "kiln"),
     ("---\ntags: work/kiln\n---\n{}", "kiln"),

@@ -1,6 +1,6 @@
 """Search among so many notes that rare words choose who is looked at (`FEW_ROWS`): nothing is missed for it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,11 @@ from tests.index.parts import asked, file, paths
 
 from notewright.engine.find.search import find
 from notewright.index.base import SearchEvidence
+from notewright.index.sqlite import connections as connections_module
 from notewright.index.sqlite import evidence as evidence_module
-from notewright.index.sqlite.evidence import FEW_ROWS, found_by
+from notewright.index.sqlite.evidence import FEW_ROWS, found_by, noting_places
 from notewright.index.sqlite.index import SqliteIndex
+from notewright.index.sqlite.schema import Connection
 
 NOTES = 3_500
 
@@ -73,3 +75,29 @@ def test_a_word_of_many_notes_is_found_where_no_name_has_it(index: SqliteIndex) 
 def test_pages_of_a_word_that_is_everywhere_go_on(index: SqliteIndex) -> None:
     first, second = paths(index, "common", limit=30), paths(index, "common", limit=30, offset=30)
     assert len(second) == 30 and not {*first} & {*second}
+
+
+def test_sql_calls_python_for_the_best_notes_alone_and_once(
+    index: SqliteIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[int] = []
+
+    def watching(con: Connection) -> Callable[..., None]:
+        places = noting_places(con)
+
+        def watched(api: Any, *rest: object) -> None:
+            called.append(api.rowid)
+            places(api, *rest)
+
+        return watched
+
+    monkeypatch.setattr(connections_module, "noting_places", watching)
+    again = SqliteIndex(index._connections.places.folder)
+    found = again.evidence(asked("morning evening"), 40)
+    assert sorted(called) == sorted(found.by_words[0].scores) and len(called) == 40
+    called.clear()
+    found = again.evidence(asked("evening saffron"), 40)
+    again.close()
+    assert len(found.whole) == 1 and len(called) == 40, (
+        "the note with both words is among them, and not asked for again"
+    )

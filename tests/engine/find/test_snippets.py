@@ -2,11 +2,11 @@
 
 import unicodedata
 
-from notewright.engine.find.snippets import LENGTH, folded, pattern_of, snippet
+from notewright.engine.find.snippets import LENGTH, folded, snippet, words_of
 
 
 def shown(section: str, *words: str) -> tuple[str, list[str]]:
-    text, marks = snippet(section, pattern_of(words))
+    text, marks = snippet(section, words_of(words))
     return text, [text[start:end] for start, end in marks]
 
 

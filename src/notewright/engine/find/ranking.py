@@ -125,16 +125,20 @@ def best_sections(
 
 def _counted(body: Mapping[int, Sequence[int]], starts: Sequence[int]) -> dict[int, dict[int, int]]:
     """For each section that has any of the words, how often which. Places and starts ascend."""
-    counts: dict[int, dict[int, int]] = {}
     last = len(starts) - 2
+    if not last:
+        return {0: {word: len(places) for word, places in body.items()}} if body else {}
+    counts: dict[int, dict[int, int]] = {}
     for word, places in body.items():
         at, end = 0, len(places)
         while at < end:
             section = bisect_right(starts, places[at]) - 1
-            if section < last:
-                beyond = bisect_left(places, starts[section + 1], at + 1)
-            else:
+            if section >= last:
                 section, beyond = last, end
+            elif at + 1 == end:
+                beyond = end
+            else:
+                beyond = bisect_left(places, starts[section + 1], at + 1)
             if section in counts:
                 counts[section][word] = beyond - at
             else:
@@ -162,13 +166,16 @@ def _sections_a_note(
     """In how many sections of a note that has it a word is, on average; in all where the title has it."""
     having, sections = [0] * words, [0] * words
     for note, found in notes.items():
-        for word in found.body.keys() | found.title.keys():
+        title = found.title
+        for word in found.body:
             having[word] += 1
-        for word in found.title:
+        for word in title:
+            if word not in found.body:
+                having[word] += 1
             sections[word] += max(1, len(starts[note]) - 1)
         for present in counted[note].values():
             for word in present:
-                if word not in found.title:
+                if word not in title:
                     sections[word] += 1
     return [many / some if some else 1.0 for many, some in zip(sections, having, strict=True)]
 
@@ -181,16 +188,17 @@ def _best(
     rarities: Sequence[float],
 ) -> tuple[float, int]:
     best, which = 0.0, 0
-    titled = {word: _TITLE * times for word, times in title.items()}
+    titled = {word: _TITLE * times for word, times in title.items()} if title else title
     for section, words in counts.items():
         norm = _norm(starts[section + 1] - starts[section], usual)
         score = 0.0
         for word, times in words.items():
             weight = _BODY * times + titled[word] if word in titled else _BODY * times
             score += rarities[word] * weight / (weight + norm)
-        for word, weight in titled.items():
-            if word not in words:
-                score += rarities[word] * weight / (weight + norm)
+        if titled:
+            for word, weight in titled.items():
+                if word not in words:
+                    score += rarities[word] * weight / (weight + norm)
         if score > best or (score == best and section < which):
             best, which = score, section
     return best * (K1 + 1), which

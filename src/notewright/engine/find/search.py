@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from heapq import nlargest
 
 from notewright.engine.find.ranking import Ranking, lift, neighbour_scores, rank, spread
-from notewright.engine.find.snippets import pattern_of, shown_section
+from notewright.engine.find.snippets import shown_section, words_of
 from notewright.engine.indexing.ready import snapshot
 from notewright.engine.workspace import Workspace
 from notewright.index.base import EVERYTHING, Index, Query, SearchEvidence
@@ -106,11 +106,11 @@ def _ranked(index: Index, query: Query, evidence: SearchEvidence) -> Ranking:
 def _hits(
     index: Index, page: Sequence[tuple[int, float]], sections: dict[int, int], forms: Sequence[str]
 ) -> tuple[Hit, ...]:
-    pattern = pattern_of(forms)
+    words = words_of(forms)
     notes = index.notes([note for note, _ in page])
     hits = []
     for number, score in page:
         if note := notes.get(number):
-            heading, line, text, marks = shown_section(note, sections.get(number, 0), pattern)
+            heading, line, text, marks = shown_section(note, sections.get(number, 0), words)
             hits.append(Hit(note.path, note.title, score, note.modified_ns, heading, line, text, marks))
     return tuple(hits)

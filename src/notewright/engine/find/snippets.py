@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 from notewright.index.base import IndexedNote
@@ -10,25 +10,35 @@ from notewright.index.base import IndexedNote
 LENGTH = 200  # characters of a snippet, wide ones counted twice
 LINES = 400  # of a section that are looked at
 LONGEST_LINE = 20_000
-FEW_WORDS = 4  # that are quicker to find one by one; of more the pattern takes longer to make
 # First and last code points. Not patterns: `re` takes longer to compile one of so many letters than to open the index.
 _WIDE = ((0x1100, 0x115F), (0x2E80, 0xA4CF), (0xAC00, 0xD7A3), (0xF900, 0xFAFF), (0xFE30, 0xFE6F), (0xFF00, 0xFF60))
 _CJK = ((0x2E80, 0x9FFF), (0xAC00, 0xD7FF), (0xF900, 0xFAFF))
 _MAY_BE_WIDE = re.compile(rb"[\xe1\xe3-\xef]|\xe2[\xba-\xbf]")  # in UTF-8: what begins U+1000 to U+1FFF, U+2E80 and up
 
 Marks = tuple[tuple[int, int], ...]
+Words = tuple[tuple[str, bool], ...]  # to look for in folded text; not True: anywhere, as pairs of CJK characters are
 
 
-def pattern_of(forms: Iterable[str]) -> re.Pattern[str] | None:
-    """Finds these words in folded text; pairs of CJK characters anywhere, other words whole."""
-    words = sorted(set(forms), key=len, reverse=True)
-    pairs = [re.escape(word) for word in words if _has_cjk(word)]
-    whole = [re.escape(word) for word in words if not _has_cjk(word)]
-    if len(whole) <= FEW_WORDS:  # what may not stand before it is said after the word: letters are found much quicker
-        sources = [rf"{word}(?<![^\W_]{word})(?![^\W_])" for word in whole]
-    else:
-        sources = [rf"(?<![^\W_])(?:{'|'.join(whole)})(?![^\W_])"]
-    return re.compile("|".join(sources + pairs)) if words else None
+def words_of(forms: Iterable[str]) -> Words:
+    return tuple((word, not _has_cjk(word)) for word in set(forms) if word)
+
+
+def _found(low: str, words: Words, *, overlapping: bool = False) -> Iterator[tuple[int, int]]:
+    """Where the words are in a folded text, in order; of two that overlap the first and longer, or both if pairs do.
+
+    Each is looked for by itself: a pattern of many words takes longer to make, and to try at every letter."""
+    spans: list[tuple[int, int]] = []
+    for word, whole in words:
+        at, size = low.find(word), len(word)
+        while at >= 0:
+            if not whole or not (low[at + size : at + size + 1].isalnum() or (at and low[at - 1].isalnum())):
+                spans.append((at, -at - size))
+            at = low.find(word, at + 1)
+    at = 0
+    for start, end in sorted(spans):
+        if start >= at:
+            yield start, -end
+            at = start + 1 if overlapping and _has_cjk(low[start]) else -end
 
 
 def _may_be_wide(text: str) -> bool:
@@ -84,9 +94,7 @@ _FOLDED = _Folded()
 _WIDENED = _Widened()
 
 
-def shown_section(
-    note: IndexedNote, number: int, pattern: re.Pattern[str] | None
-) -> tuple[str | None, int, str, Marks]:
+def shown_section(note: IndexedNote, number: int, words: Words) -> tuple[str | None, int, str, Marks]:
     """Heading, first line and snippet of the section with this number; of the whole note where it has no words."""
     headings = [heading for heading in note.headings if heading.top]
     number = min(number, len(headings))
@@ -97,10 +105,11 @@ def shown_section(
         above = headings[number - 1]
         heading, line, section = above.text, above.line, note.text[above.end : end]
         section = section if section.strip() else note.text[above.start : end]
-    for text in (section, _body(note.text), note.text):
-        shown, marks = snippet(text, pattern)
-        if shown:
-            break
+    shown, marks = snippet(section, words)
+    if not shown:
+        shown, marks = snippet(_body(note.text), words)
+    if not shown:
+        shown, marks = snippet(note.text, words)
     return heading, line, shown, marks
 
 
@@ -114,36 +123,37 @@ def _body(text: str) -> str:
     return text
 
 
-def snippet(section: str, pattern: re.Pattern[str] | None) -> tuple[str, Marks]:
+def snippet(section: str, words: Words) -> tuple[str, Marks]:
     """The line with most of the words, around them; more lines while there is room. Marks are where the words are."""
     lines = [line for line in section.split("\n", LINES)[:LINES] if line.strip()]
     if not lines:
         return "", ()
-    shown = _best_lines(lines, pattern)
-    text = " … ".join(_window(" ".join(line[:LONGEST_LINE].split()), pattern) for line in shown)
-    return text, _marks(text, pattern)
+    shown = _best_lines(lines, words)
+    text = " … ".join(_window(" ".join(line[:LONGEST_LINE].split()), words) for line in shown)
+    return text, _marks(text, words)
 
 
-def _best_lines(lines: Sequence[str], pattern: re.Pattern[str] | None) -> list[str]:
+def _best_lines(lines: Sequence[str], words: Words) -> list[str]:
     """At most two lines, in their order: the one with most different words, and the next if both are short."""
-    if pattern is None:
+    if not words:
         return list(lines[:1]) if len(lines[0]) > 60 or len(lines) == 1 else list(lines[:2])
-    having = _words_in_each([line[:LONGEST_LINE] for line in lines], pattern)
+    having = _words_in_each([line[:LONGEST_LINE] for line in lines], words)
     order = sorted(range(len(lines)), key=lambda at: -having[at])
     first = order[0]
-    second = next((at for at in order[1:] if having[at] and width(lines[first]) + width(lines[at]) <= LENGTH), None)
+    room = LENGTH - width(lines[first])
+    second = next((at for at in order[1:] if having[at] and _is_within(lines[at], room)), None)
     return [lines[at] for at in sorted({first} if second is None else {first, second})]
 
 
-def _words_in_each(lines: Sequence[str], pattern: re.Pattern[str]) -> list[int]:
+def _words_in_each(lines: Sequence[str], words: Words) -> list[int]:
     """How many different words are in each line. Looked for in all of them at once: most have none."""
     low = "\n".join(map(folded, lines))
     found: list[set[str]] = [set() for _ in lines]
     line = last = 0
-    for word in pattern.finditer(low):
-        line += low.count("\n", last, word.start())
-        last = word.start()
-        found[line].add(word[0])
+    for start, end in _found(low, words):
+        line += low.count("\n", last, start)
+        last = start
+        found[line].add(low[start:end])
     return list(map(len, found))
 
 
@@ -151,11 +161,15 @@ def width(text: str) -> int:
     return len(text.translate(_WIDENED) if _may_be_wide(text) else text)
 
 
-def _window(line: str, pattern: re.Pattern[str] | None) -> str:
-    if width(line) <= LENGTH:
+def _is_within(text: str, room: int) -> bool:
+    return len(text) <= room and width(text) <= room
+
+
+def _window(line: str, words: Words) -> str:
+    if _is_within(line, LENGTH):
         return line
     room = LENGTH // 2 if _has_cjk(line) else LENGTH
-    start = _densest(line, pattern, room)
+    start = _densest(line, words, room)
     end = min(len(line), start + room)
     start = max(0, end - room)
     if start and " " in line[start : start + 20]:
@@ -165,9 +179,9 @@ def _window(line: str, pattern: re.Pattern[str] | None) -> str:
     return ("…" if start else "") + line[start:end] + ("…" if end < len(line) else "")
 
 
-def _densest(line: str, pattern: re.Pattern[str] | None, room: int) -> int:
+def _densest(line: str, words: Words, room: int) -> int:
     """Where a window of this size holds most of the words, with some room before the first."""
-    places = [found.start() for found in pattern.finditer(folded(line))] if pattern else []
+    places = [start for start, _ in _found(folded(line), words)]
     if not places:
         return 0
     best, which, last = 0, places[0], 0
@@ -179,15 +193,12 @@ def _densest(line: str, pattern: re.Pattern[str] | None, room: int) -> int:
     return max(0, which - room // 6)
 
 
-def _marks(text: str, pattern: re.Pattern[str] | None) -> Marks:
+def _marks(text: str, words: Words) -> Marks:
     """Where the words are; overlapping pairs become one mark."""
     marks: list[tuple[int, int]] = []
-    at, low = 0, folded(text)
-    while pattern is not None and (found := pattern.search(low, at)):
-        start, end = found.span()
+    for start, end in _found(folded(text), words, overlapping=True):
         if marks and start <= marks[-1][1]:
             marks[-1] = (marks[-1][0], max(end, marks[-1][1]))
         else:
             marks.append((start, end))
-        at = start + 1 if _has_cjk(found[0][0]) else end
     return tuple(marks)

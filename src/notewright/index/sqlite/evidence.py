@@ -48,9 +48,8 @@ def gather_evidence(con: Connection, vocabulary: Vocabulary, query: Query, depth
     terms, total = vocabulary.terms(con, words), vocabulary.notes(con)
     forms = (*(form for term in terms for form in term.forms), *_phrase_words(con, query))
     if terms:
-        any_of, all_of = _counts(con, terms, words, accepts)
-        whole = len(terms) > 1 and 0 < all_of <= FEW_WHOLE
-        found = found_by(con, terms, query.question, total, accepts, depth, narrow, whole)
+        any_of, all_of, few = _counts(con, terms, words, accepts)
+        found = found_by(con, terms, query.question, total, accepts, depth, narrow, few)
         return found._replace(forms=forms, any_of=any_of, all_of=all_of, meets=meets)
     if words or meets is None:
         return SearchEvidence(total, nearest=_nearest(con, vocabulary, query, words, accepts))
@@ -152,29 +151,40 @@ def _accept_all(notes: Sequence[int]) -> set[int]:
 # ---- totals, and nothing found ------------------------------------------------------------------------
 
 
-def _counts(con: Connection, terms: Sequence[QueryWord], words: Sequence[str], accepts: Accepts) -> tuple[int, int]:
-    """(notes with any of the words, notes with all), each up to COUNTED."""
+_MATCHING = "select rowid from words where words match ? limit ?"
+
+
+def _counts(
+    con: Connection, terms: Sequence[QueryWord], words: Sequence[str], accepts: Accepts
+) -> tuple[int, int, set[int]]:
+    """(notes with any of the words, notes with all), each up to COUNTED; and those with all of several, where they are
+    few."""
     con.variants = {term.word: term.forms for term in terms if len(term.forms) > 1}
-    any_of = _count(con, " OR ".join(f'"{term.word}"' for term in terms), accepts)
+    any_of = _count(con, _any(terms), accepts)
     asked = {token for word in words for token in con.cut(index_words(word))}
     if asked - {term.word for term in terms}:
-        return any_of, 0
+        return any_of, 0, set()
     if len(terms) == 1:
-        return any_of, any_of
-    rarest_first = sorted(terms, key=lambda term: term.notes)
-    return any_of, _count(con, " AND ".join(f'"{term.word}"' for term in rarest_first), accepts)
+        return any_of, any_of, set()
+    having = _matching(con, _all(sorted(terms, key=lambda term: term.notes)), accepts)
+    return any_of, min(len(having), COUNTED), having if len(having) <= FEW_WHOLE else set()
 
 
 def _count(con: Connection, expression: str, accepts: Accepts) -> int:
     """How many notes match and may be answered, up to COUNTED."""
-    limit, matching = COUNTED, "select rowid from words where words match ? limit ?"
     if accepts is _accept_all:
-        return con.number(f"select count(*) from ({matching})", (expression, limit))
+        return con.number(f"select count(*) from ({_MATCHING})", (expression, COUNTED))
+    return min(len(_matching(con, expression, accepts)), COUNTED)
+
+
+def _matching(con: Connection, expression: str, accepts: Accepts) -> set[int]:
+    """The notes that match and may be answered; where they are many, at least COUNTED of them."""
+    limit = COUNTED
     while True:
-        rows = con.table("rowid", matching, (expression, limit))
-        count = len(accepts([note for (note,) in rows]))
-        if len(rows) < limit or count >= COUNTED:
-            return min(count, COUNTED)
+        rows = con.table("rowid", _MATCHING, (expression, limit))
+        found = accepts([note for (note,) in rows])
+        if len(rows) < limit or len(found) >= COUNTED:
+            return found
         limit *= 4
 
 
@@ -206,8 +216,6 @@ class _Reading:
     sentences: str  # the same question to the linking sentences: those are short, the rare words do
     matches: WordMatches
     aliased: list[int] = field(default_factory=list)  # notes with a word of it in an alias
-    all_words: str = ""  # asks for all of them, where few notes have them
-    whole: tuple[int, ...] = ()  # these notes
 
 
 def found_by(
@@ -218,28 +226,36 @@ def found_by(
     accepts: Accepts,
     depth: int,
     narrow: bool,
-    whole: bool,
+    few: set[int],
 ) -> SearchEvidence:
-    """What is found by `terms`, words that are in some note; `total` is the number of notes, and `whole`: few of them
-    have all of the words, and are found however low they score."""
-    if len(terms) > MOST_WORDS:
+    """What is found by `terms`, words that are in some note; `total` is the number of notes, and `few` of them have
+    all of the words: these are found however low they score."""
+    asked = len(terms)
+    if asked > MOST_WORDS:
         terms = sorted(terms, key=lambda term: term.notes)[:MOST_WORDS]
     chosen, others = _split(terms, total) if narrow else (list(terms), [])
     everywhere = narrow and chosen[0].notes > FEW_ROWS + total // 4
     readings = [_reading(chosen, others, total, stemmed=False, named=everywhere)]
     if any(len(term.forms) > 1 for term in (*chosen, *others)):
         readings.append(_reading(chosen, others, total, stemmed=True, named=everywhere))
-    if whole:
-        readings[-1].all_words = " AND ".join(f'"{term.word}"' for term in readings[-1].terms)
     for reading in readings:
-        _fill(con, reading, accepts, depth)
+        _fill(con, reading, reading.expression, accepts, depth)
+    last = readings[-1]
+    if few and not everywhere and len(chosen) + len(others) < asked:  # words that are everywhere were not asked for
+        few = _matching(con, _all(last.terms), accepts)
+    if few and (everywhere or not few <= last.matches.scores.keys()):
+        few = set(_fill(con, last, _all(last.terms), accepts, depth))
+    starts: dict[int, list[int]] = {}
+    for reading in readings:
+        _add_starts(con, reading.matches.scores, starts)
+        reading.matches.starts = {note: starts[note] for note in reading.matches.scores}
     return SearchEvidence(
         total,
         tuple(reading.matches for reading in readings),
-        *_mentions(con, readings[-1], accepts, depth),
-        tuple(_names(con, readings[-1], question, accepts)),
+        *_mentions(con, last, accepts, depth, starts),
+        tuple(_names(con, last, question, accepts)),
         narrowed=len(chosen) < len(terms) or everywhere,
-        whole=readings[-1].whole,
+        whole=tuple(few) if len(few) <= FEW_WHOLE else (),
     )
 
 
@@ -275,9 +291,16 @@ def _any(terms: Iterable[QueryWord]) -> str:
     return " OR ".join(f'"{term.word}"' for term in terms)
 
 
+def _all(terms: Iterable[QueryWord]) -> str:
+    return " AND ".join(f'"{term.word}"' for term in terms)
+
+
 # ---- notes and their sections -------------------------------------------------------------------------
 
-_BEST = "select rowid, -rank as score, places(words) as noted from words where words match ? order by rank limit ?"
+# By `+rank` SQLite itself keeps the best: FTS5 would sort all with their places, and then count and score them again.
+_BEST = "select rowid, +rank as score from {0} where {0} match ? order by score limit ?"
+_NOTED = "select {1}({0}) as noted from {0} where {0} match ? and +rowid in (select value from json_each(?)) limit -1"
+_BEST_NOTES, _PLACES = _BEST.format("words"), _NOTED.format("words", "places")
 _STARTS = "select id, sections from texts where id in (select value from json_each(?))"
 
 
@@ -286,39 +309,43 @@ def _set_variants(con: Connection, reading: _Reading) -> None:
     con.variants = variants if reading.stemmed else {}
 
 
-def _fill(con: Connection, reading: _Reading, accepts: Accepts, depth: int) -> None:
-    """The best notes, with the places of the words and where their sections start."""
+def _fill(con: Connection, reading: _Reading, expression: str, accepts: Accepts, depth: int) -> list[int]:
+    """Adds the best notes, with the places of the words, and returns them."""
     _set_variants(con, reading)
     matches = reading.matches
-    for expression in filter(None, (reading.expression, reading.all_words)):
-        best = _best(con, _BEST, expression, accepts, depth)
-        for note, score in best:
-            if note not in matches.scores and con.noted[note][1]:
-                reading.aliased.append(note)
-            matches.scores[note], matches.found[note] = score, con.noted[note][0]
-        if (
-            expression is reading.all_words and len(best) <= FEW_WHOLE
-        ):  # more: words that are everywhere were not asked for
-            reading.whole = tuple(note for note, _ in best)
-    con.noted = {}
-    matches.starts = _starts(con, matches.scores)
+    best = _best(con, _BEST_NOTES, expression, accepts, depth)
+    noted = _noted(con, _PLACES, expression, best)
+    for note, score in best.items():
+        found, aliased = noted[note]
+        if aliased and note not in matches.scores:
+            reading.aliased.append(note)
+        matches.scores[note], matches.found[note] = score, found
+    return list(best)
 
 
-def _best(con: Connection, sql: str, expression: str, accepts: Accepts, depth: int) -> list[tuple[int, float]]:
-    """The best rows that may be answered, so many if there are; what SQL noted of them is there."""
+def _best(con: Connection, sql: str, expression: str, accepts: Accepts, depth: int) -> dict[int, float]:
+    """The best rows that may be answered, so many if there are, with what they score."""
     limit = depth
     while True:
-        con.noted = {}
-        rows = con.table("rowid, score, noted", sql, (expression, limit))
-        allowed = accepts([row for row, _, _ in rows])
+        rows = con.table("rowid, -score", sql, (expression, limit))
+        allowed = accepts([row for row, _ in rows])
         if len(rows) < limit or len(allowed) >= depth:
-            return [(row, score) for row, score, _ in rows if row in allowed][:depth]
+            return dict([(row, score) for row, score in rows if row in allowed][:depth])
         limit *= 4
 
 
-def _starts(con: Connection, notes: Iterable[int]) -> dict[int, list[int]]:
-    rows = con.table("id, sections", _STARTS, (json.dumps(list(notes)),))
-    return {note: list(map(int, starts.split(","))) for note, starts in rows}
+def _noted(con: Connection, sql: str, expression: str, rows: Iterable[int]) -> dict[int, Any]:
+    """What a function of SQL notes of these rows, which the expression finds."""
+    con.noted = noted = dict[int, Any]()
+    con.value(f"select count(noted) from ({sql})", (expression, json.dumps(list(rows))))
+    con.noted = {}
+    return noted
+
+
+def _add_starts(con: Connection, notes: Iterable[int], starts: dict[int, list[int]]) -> None:
+    """Where the sections of these notes start, for those not known yet."""
+    if unknown := [note for note in notes if note not in starts]:
+        starts |= dict(con.table("id, json('[' || sections || ']')", _STARTS, (json.dumps(unknown),)))
 
 
 def noting_places(con: Connection) -> Callable[..., None]:
@@ -348,12 +375,17 @@ def noting_places(con: Connection) -> Callable[..., None]:
 
 # ---- linking sentences --------------------------------------------------------------------------------
 
-_BEST_SAID = "select rowid, -rank as score, counts(said) as noted from said where said match ? order by rank limit ?"
+_BEST_SAID, _COUNTS = _BEST.format("said"), _NOTED.format("said", "counts")
+# The links of a sentence follow each other, and it has the number of the first.
 _TARGETS = f"""
-select l.said, l.source, l.target, f.path, n.file as meant from json_each(?) e
-  join links l on l.id >= e.value and l.id < e.value + 40 and l.said = e.value
-  join files f on f.id = l.source
-  left join names n on n.key = l.key || '.md' and n.kind = '{NAME}'"""
+select l.said, l.source, l.target, l.key,
+  (select count(*) from (select 1 from names where key = l.key || '.md' and kind = '{NAME}' limit 2)) as named,
+  (select min(file) from names where key = l.key || '.md' and kind = '{NAME}') as first
+from json_each(?) e
+  join links l on l.said = e.value and l.id >= e.value and l.id < coalesce((select o.id from links o
+    where o.id > e.value and o.id < e.value + 40 and o.said is not e.value order by o.id limit 1), e.value + 40)"""
+_NAMESAKES = f"""
+select f.id, f.path from names n join files f on f.id = n.file where n.key = ? || '.md' and n.kind = '{NAME}'"""
 
 
 def noting_counts(con: Connection) -> Callable[..., None]:
@@ -368,7 +400,7 @@ def noting_counts(con: Connection) -> Callable[..., None]:
 
 
 def _mentions(
-    con: Connection, reading: _Reading, accepts: Accepts, depth: int
+    con: Connection, reading: _Reading, accepts: Accepts, depth: int, starts: dict[int, list[int]]
 ) -> tuple[dict[int, float], dict[int, dict[int, int]], dict[int, int]]:
     """The best sentence in which another note links to each, and what all these sentences say of it. What a note
     that may not be seen says is not said."""
@@ -381,26 +413,28 @@ def _mentions(
         links.update(_links_of(con, [said for said in sentences if said not in links], accepts))
         return links.keys() & set(sentences)
 
-    for said, score in _best(con, _BEST_SAID, reading.sentences, seen, depth):
+    sentences = _best(con, _BEST_SAID, reading.sentences, seen, depth)
+    counts = _noted(con, _COUNTS, reading.sentences, sentences)
+    for said, score in sentences.items():
         for target in _linked_notes(con, links[said]):
             best[target] = max(best.get(target, 0.0), score)
             words = said_to[target]
-            for word, times in con.noted[said].items():
+            for word, times in counts[said].items():
                 words[word] = words.get(word, 0) + times
-    con.noted = {}
     allowed = accepts(list(best))
     told = {note: words for note, words in said_to.items() if note in allowed}
-    lengths = {note: starts[-1] for note, starts in (reading.matches.starts | _starts(con, told)).items()}
+    _add_starts(con, told, starts)
+    lengths = {note: starts[note][-1] for note in reading.matches.scores.keys() | told.keys()}
     return {note: score for note, score in best.items() if note in allowed}, told, lengths
 
 
-_Written = list[Any]  # said, source, target, the source's path, a note of that name or None
+_Written = tuple[Any, ...]  # said, source, target, its key, how many notes bear that name (none, one, more), the first
 
 
 def _links_of(con: Connection, sentences: list[int], accepts: Accepts) -> dict[int, list[_Written]]:
     """The links of these sentences, of those that may be seen."""
     found: defaultdict[int, list[_Written]] = defaultdict(list)
-    for row in con.table("said, source, target, path, meant", _TARGETS, (json.dumps(sentences),)):
+    for row in con.table("said, source, target, key, named, first", _TARGETS, (json.dumps(sentences),)):
         found[row[0]].append(row)
     allowed = accepts([rows[0][1] for rows in found.values()])
     return {said: rows for said, rows in found.items() if rows[0][1] in allowed}
@@ -408,28 +442,27 @@ def _links_of(con: Connection, sentences: list[int], accepts: Accepts) -> dict[i
 
 def _linked_notes(con: Connection, rows: list[_Written]) -> set[int]:
     """The notes these links lead to, without their source."""
-    if len(rows) == 1:
-        return {rows[0][4]} - {rows[0][1]} if rows[0][4] is not None else set()
-    candidates: defaultdict[str, list[int]] = defaultdict(list)
-    for _, _, target, _, file in rows:
-        if file is not None:
-            candidates[target].append(file)
-    source, source_path = rows[0][1], NotePath(rows[0][3])
+    source = rows[0][1]
+    if len(rows) == 1 and rows[0][4] < 2:
+        return {rows[0][5]} - {source, None}
+    candidates: dict[str, tuple[int, int, str]] = {}
+    for _, _, target, key, named, first in rows:
+        if named:
+            candidates[target] = named + candidates.get(target, (0,))[0], first, key
     meant: set[int] = set()
-    for target, files in candidates.items():
-        meant |= set(files) if len(files) == 1 else _resolved(con, target, source_path, files)
+    for target, (named, first, key) in candidates.items():
+        meant |= {first} if named == 1 else _resolved(con, target, source, key)
     return meant - {source}
 
 
-def _resolved(con: Connection, target: str, source: NotePath, files: list[int]) -> set[int]:
+def _resolved(con: Connection, target: str, source: int, key: str) -> set[int]:
     """Of several notes of one name the one the link means."""
     from notewright.notes.links.resolve import PlainNames, link_key, resolve
 
-    rows = con.rows("select id, path from files where id in (select value from json_each(?))", (json.dumps(files),))
-    paths = {NotePath(path): note for note, path in rows}
+    paths = {NotePath(path): note for note, path in con.table("id, path", _NAMESAKES, (key,))}
     names = PlainNames()
     names.known["name", link_key(target.strip())] = list(paths)  # all bear it; to cut each of hundreds takes 5 ms
-    chosen = resolve(target, source, names)
+    chosen = resolve(target, NotePath(str(con.value("select path from files where id = ?", (source,)))), names)
     return {paths[chosen]} if chosen is not None else set()
 
 
@@ -450,7 +483,7 @@ def _names(con: Connection, reading: _Reading, question: str, accepts: Accepts) 
             yield NameMatch(note, is_filename, known)
 
 
-def _named_by_words(con: Connection, question: str) -> list[list[Any]]:
+def _named_by_words(con: Connection, question: str) -> list[tuple[Any, ...]]:
     """Notes named by a run of words of the question."""
     words = [word.strip("?.,;:!\"'()[]“”‘’") for word in question.split()][:40]
     runs = {
@@ -467,7 +500,7 @@ def _named_by_words(con: Connection, question: str) -> list[list[Any]]:
     )
 
 
-def _keys_of(con: Connection, notes: list[int]) -> list[list[Any]]:
+def _keys_of(con: Connection, notes: list[int]) -> list[tuple[Any, ...]]:
     if not notes:
         return []
     sql = f"""select file, key from names where file in (select value from json_each(?))
@@ -478,8 +511,9 @@ def _keys_of(con: Connection, notes: list[int]) -> list[list[Any]]:
 # ---- neighbours ---------------------------------------------------------------------------------------
 
 _EDGES = f"""
-select distinct l.source, n.file from links l join names n on n.key = l.key || '.md' and n.kind = '{NAME}'
-  where l.source in (select value from json_each(?)) and n.file != l.source"""
+select l.source, n.file from (select distinct source, key from links
+    where source in (select value from json_each(?))) l
+  join names n on n.key = l.key || '.md' and n.kind = '{NAME}' where n.file != l.source"""
 _DEGREE = f"""
 select e.value as note, (select count(*) from links where source = e.value) + (
   select count(*) from names n join links l on l.key = substr(n.key, 1, length(n.key) - 3)
@@ -488,7 +522,7 @@ select e.value as note, (select count(*) from links where source = e.value) + (
 
 
 def neighbours(con: Connection, notes: Sequence[int]) -> list[tuple[int, int]]:
-    return [(source, target) for source, target in con.table("source, file", _EDGES, (json.dumps(notes),))]
+    return con.table("source, file", _EDGES, (json.dumps(notes),))
 
 
 def degrees(con: Connection, notes: Sequence[int], visible: Visibility = EVERYTHING) -> dict[int, int]:

@@ -106,15 +106,15 @@ class Connection:
     def rows(self, sql: str, bindings: Iterable[object] = ()) -> apsw.Cursor:
         return self.db.execute(sql, tuple(bindings))
 
-    def table(self, columns: str, sql: str, bindings: Iterable[object] = ()) -> list[list[Any]]:
+    def table(self, columns: str, sql: str, bindings: Iterable[object] = ()) -> list[tuple[Any, ...]]:
         """All rows of a statement with these columns, in one call of SQLite.
 
         Row by row every row would be a chance for another thread to take Python away, and eight searches at once
         would do nothing but take turns.
         """
-        found = self.value(f"select json_group_array(json_array({columns})) from ({sql})", bindings)
-        rows: list[list[Any]] = json.loads(found) if isinstance(found, str) else []
-        return rows
+        arrays = ", ".join(f"json_group_array({column})" for column in columns.split(", "))
+        found: Any = self.rows(f"select {arrays} from ({sql})", bindings).fetchone()  # aggregates always give one
+        return list(zip(*map(json.loads, found), strict=True))
 
     def value(self, sql: str, bindings: Iterable[object] = ()) -> object:
         """The first column of the first row, None without one."""
