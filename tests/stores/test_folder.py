@@ -17,6 +17,7 @@ from notewright.errors import Conflict, Exists, Forbidden, NoSpace, NotFound, Un
 from notewright.notes.path import NotePath
 from notewright.stores.base import version_of
 from notewright.stores.folder import atomic as writing_module
+from notewright.stores.folder.paths import Root
 from notewright.stores.folder.store import FolderStore
 
 
@@ -208,14 +209,37 @@ def test_an_unmounted_folder_is_unavailable_and_never_empty(small_disk: Path) ->
 def test_a_folder_that_was_moved_away_or_replaced_is_unavailable(tmp_path: Path) -> None:
     put(tmp_path / "notes/a.md")
     store = FolderStore(tmp_path / "notes")
+    assert store.read(A).data == OLD  # from now on by its full path
     os.rename(tmp_path / "notes", tmp_path / "elsewhere")
     assert_unavailable(store)
+    os.symlink("elsewhere", tmp_path / "notes")
+    assert_unavailable(store)
+    os.unlink(tmp_path / "notes")
     put(tmp_path / "notes/b.md")
+    assert_unavailable(store)
+    put(tmp_path / "notes/a.md")
     assert_unavailable(store)
     shutil.rmtree(tmp_path / "notes")
     os.rename(tmp_path / "elsewhere", tmp_path / "notes")
     assert store.healthy() and store.read(A).data == OLD
     store.close()
+
+
+def test_a_plain_note_is_opened_without_opening_the_folder_of_all_notes(
+    store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not store._root.able.openat2:
+        pytest.skip("this kernel opens names one by one")
+    put(tmp_path / "Deep/er/a.md")
+    note, folder = NotePath("Deep/er/a.md"), NotePath("Deep")
+    assert store.read(note).data == OLD  # which finds out that capitals count here
+    os.symlink("Deep", tmp_path / "Link")
+    linked = store.read(NotePath("Link/er/a.md"))
+    monkeypatch.setattr(Root, "enter", lambda _: pytest.fail("it is opened"))
+    assert store.read(note).data == linked.data == OLD
+    assert (store.stat(note).kind, store.stat(folder).kind) == ("file", "folder")
+    with pytest.raises(NotFound):
+        store.read(NotePath("Deep/b.md"))
 
 
 def assert_unavailable(store: FolderStore) -> None:

@@ -135,19 +135,18 @@ class Root:
 
     def open_directly(self, path: str, flags: int) -> int | None:
         """Open what is at a good path by its full name, through no symlink either, READ or LOOK: two system calls less
-        than from a descriptor of the root, whose own path had no symlinks when we began. None where that does not do;
-        FileNotFoundError. The root is looked at last, so it was the one we know when this was opened."""
+        than from a descriptor of the root, whose own path had no symlinks when we began. -1 where nothing is there,
+        None where that does not do. The root is looked at last, so it was the one we know when this was opened."""
         if not self.able.openat2:
             return None
-        try:
-            file = _openat2(_FROM_TOP, f"{self.path}/{path}", flags, _HOW_DIRECTLY)
-        except OSError as error:
-            if error.errno != errno.ENOENT or not self._is_there():
-                return None
-            raise
+        name = os.fsencode(f"{self.path}/{path}")
+        file: int = _syscall(_OPENAT2, _FROM_TOP, name, _HOW_DIRECTLY[flags], _HOW_SIZE)
+        if file < 0 and ctypes.get_errno() != errno.ENOENT:
+            return None
         if self._is_there():
             return file
-        os.close(file)
+        if file >= 0:
+            os.close(file)
         return None
 
     def _is_there(self) -> bool:
@@ -277,9 +276,9 @@ def refusal(error: OSError, path: str, *, writing: bool = False) -> Problem:
     return Unavailable(f"{path or 'the folder'} cannot be reached: {error.strerror}", path=path)
 
 
-def _openat2(root: int, path: str, flags: int, how: "dict[int, ctypes._CArgObject]" = _HOW) -> int:
+def _openat2(root: int, path: str, flags: int) -> int:
     while True:
-        got: int = _syscall(_OPENAT2, root, os.fsencode(path), how[flags], _HOW_SIZE)
+        got: int = _syscall(_OPENAT2, root, os.fsencode(path), _HOW[flags], _HOW_SIZE)
         if got >= 0:
             return got
         number = ctypes.get_errno()

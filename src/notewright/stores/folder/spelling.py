@@ -23,22 +23,17 @@ _MAX_LISTED = 256  # folders whose names are remembered
 class Spelling:
     def __init__(self, root: Root) -> None:
         self._root = root
-        self._folds: bool | None = None
+        self.ignores_case: bool | None = None  # None: not known yet
         self._listed: dict[str, tuple[int, frozenset[str]]] = {}  # folder → when it changed, its names
-
-    @property
-    def may_fold(self) -> bool:
-        """Whether the file system ignores case, for all that is known."""
-        return self._folds is not False
 
     def folds(self, root: int) -> bool:
         """Whether the file system ignores case. Found out by asking for a name that is there in the other case."""
-        if self._folds is None:
+        if self.ignores_case is None:
             try:
-                self._folds = _ignores_case(root)
+                self.ignores_case = _ignores_case(root)
             except OSError:  # it may not be listed, and will not be written to either
                 return False
-        return self._folds is True
+        return self.ignores_case is True
 
     def is_exact(self, root: int, path: str) -> bool:
         """Whether every name of the path is spelled so, or is not there at all as far as this can tell."""

@@ -80,8 +80,10 @@ class FolderStore(Store):
     def stat(self, path: NotePath, *, hidden: bool = False) -> Entry:
         self._check(path, hidden)
         if (file := self._open_directly(path, LOOK)) is not None:
-            with Opened(file):
+            try:
                 found = os.fstat(file)
+            finally:
+                os.close(file)
             if (entry := listing.plain_entry(path, found)) is not None:
                 return entry
         with self._inside(path, hidden) as root:
@@ -109,12 +111,13 @@ class FolderStore(Store):
 
     def _open_directly(self, path: NotePath, flags: int) -> int | None:
         """A descriptor, where nothing is out of the ordinary."""
-        if self._spelling.may_fold or (self._writer is not None and self._writer.alone.root() is not None):
+        has_lock = self._writer is not None and self._writer.alone.root() is not None
+        if has_lock or self._spelling.ignores_case is not False:
             return None
-        try:
-            return self._root.open_directly(path, flags)
-        except FileNotFoundError as error:
-            raise refusal(error, path) from error
+        file = self._root.open_directly(path, flags)
+        if file == -1:
+            raise missing(path)
+        return file
 
     def read(self, path: NotePath, *, hidden: bool = False) -> Stored:
         self._check(path, hidden)
