@@ -117,6 +117,7 @@ class LateLibrary(Library):
             self._failed = time.monotonic()
             opening.set_exception(error)
             return
+        self.workspaces = library.workspaces  # every call asks for them
         opening.set_result(library)
         try:
             for begin in self._beginnings:

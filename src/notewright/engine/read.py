@@ -144,8 +144,8 @@ def indexed_file(ws: Workspace, path: NotePath) -> Filed | None:
 def locate(ws: Workspace, raw: str) -> NotePath:
     """The file a person means: a path (`.md` optional), else a name, else an alias, case ignored."""
     path = NotePath.parse(raw.strip().strip("/"))
-    typed = dict.fromkeys((*_as_typed(raw), path, NotePath(with_md(path))))
-    spellings = [spelling for spelling in typed if ws.access.sees(spelling)]
+    typed = (path,) if path == raw == with_md(path) else (*_as_typed(raw), path, NotePath(with_md(path)))
+    spellings = [spelling for spelling in dict.fromkeys(typed) if ws.access.sees(spelling)]
     found: Sequence[NotePath] = ()
     if not ws.store.has_folders and ready.is_fresh(ws):
         for spelling in spellings:

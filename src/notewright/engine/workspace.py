@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from notewright.engine.access import Access
 from notewright.engine.indexing.first_listing import FirstListing
-from notewright.index.base import Index, Progress
+from notewright.index.base import Generation, Index, Progress
 from notewright.lazy_dataclass import dataclass, field, replace
 from notewright.ledger.base import Actor, Change, Ledger
 from notewright.locks import Coordination, NoCoordination
@@ -46,8 +46,9 @@ class IndexFollower:
     """Who keeps the index in step with the store (`engine/indexing/indexer.py`). This one does not: it is for tests and
     tools that file what they write themselves."""
 
-    def wait(self, seconds: float) -> None:
-        """Until the index is as fresh as the store, or Indexing."""
+    def wait(self, seconds: float) -> Generation | None:
+        """Until the index is as fresh as the store, or Indexing; which index that was, where it had to be asked."""
+        return None
 
     def wait_for_all(self, seconds: float) -> None:
         """The same for a plan that must know every link: Unavailable while the index is known to be behind."""

@@ -315,8 +315,9 @@ class Index(Names, Protocol):
         """Where to put such a file of another machine, about `total` notes: on leaving it takes the place of the index
         that answers, and is not whole before everything was looked at. Unavailable where it is not of this form."""
 
-    def steady(self) -> AbstractContextManager[None]:
-        """What this thread asks inside is answered from one moment, whatever is filed meanwhile."""
+    def steady(self, of: Generation | None = None) -> AbstractContextManager[None]:
+        """What this thread asks inside is answered from one moment, whatever is filed meanwhile. `of`: by this index,
+        for somebody who looks afterwards whether it still is the one that answers."""
 
     def generation(self) -> Generation:
         """Which index answers now. The same and whole before and after some questions: so were their answers."""
@@ -370,8 +371,9 @@ class Index(Names, Protocol):
     def links_from(self, paths: Sequence[str]) -> list[LinkRow]:
         """The links of these notes, by path and line."""
 
-    def links_toward(self, keys: Sequence[str]) -> list[LinkRow]:
-        """Links whose target's last segment (or whole slug) has one of these keys."""
+    def links_toward(self, keys: Sequence[str], *, slugs: bool = True) -> list[LinkRow]:
+        """Links whose target's last segment has one of these keys, or whose slugs, of the segment or the whole, are
+        among them."""
 
     def lines_of(self, links: Sequence[LinkRow]) -> "list[Excerpt]":
         """The line each of these stands in, of a long one the part around the link: for the few that are shown."""

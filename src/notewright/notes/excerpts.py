@@ -66,6 +66,8 @@ def line_around(text: str, start: int, end: int) -> Excerpt:
     left = first or max(start - side, 0)
     right = stop if stop >= 0 else min(last + side, len(text))
     piece = text[left:right]
+    if stop >= 0 and first and len(piece) <= LINE_CHARS and piece.isprintable() and piece.strip() == piece:
+        return Excerpt(piece, start - left, last - left, after=last < end)  # nearly every line
     whole = Excerpt(
         piece if piece.isprintable() else piece.translate(_LINE_ENDS),
         start - left,

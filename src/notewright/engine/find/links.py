@@ -58,16 +58,19 @@ class SeenNames:
     def __init__(self, names: Names, sees: PathTest | None) -> None:
         self._names, self._sees = names, sees
         self._known: dict[tuple[str, str], Sequence[NotePath]] = {}
+        self._learned: Mapping[str, Sequence[NotePath]] = {}
 
     def bearing(self, key: str) -> Sequence[NotePath]:
-        return self._once("bearing", key, self._names.bearing)
+        found = self._learned.get(key)
+        return self._once("bearing", key, self._names.bearing) if found is None else found
 
     def called(self, kind: OtherName, key: str) -> Sequence[NotePath]:
         return self._once(kind, key, lambda key: self._names.called(kind, key))
 
     def learn(self, keys: Iterable[str], found: Mapping[str, Sequence[NotePath]]) -> None:
         """What bears these keys, looked up together."""
-        self._known.update((("bearing", key), self._only_visible(found.get(key, ()))) for key in keys)
+        seen = found if self._sees is None else {key: self._only_visible(paths) for key, paths in found.items()}
+        self._learned = {**dict.fromkeys(keys, ()), **seen}
 
     def _once(self, kind: str, key: str, ask: Callable[[str], Sequence[NotePath]]) -> Sequence[NotePath]:
         found = self._known.get((kind, key))
@@ -85,7 +88,7 @@ def resolver(
     ws: Workspace, policy: LinkPolicy = OBSIDIAN, expected: Iterable[str] = ()
 ) -> Callable[[str, NotePath], Meaning]:
     """What a target written in a source means, remembered for as long as the answer is being made: of the source only
-    its folder matters, and its workspace where there are several. `expected` are targets that will be asked for."""
+    its folder may matter, and its workspace where there are several. `expected` are targets that will be asked for."""
     names = SeenNames(ws.index, ws.access.visibility.test)
     keys = list({link_key(target.strip()) for target in expected})
     if keys:
@@ -93,7 +96,10 @@ def resolver(
     known: dict[tuple[str, str], Meaning] = {}
 
     def asked(target: str, source: NotePath) -> Meaning:
-        place = (target, source if policy.roots or not target.strip() else source.folder)
+        if policy.roots or not target.strip():
+            place = (target, str(source))
+        else:
+            place = (target, source.folder if policy.by_folder else "")
         meant = known.get(place)
         if meant is None:
             if len(known) >= MOST_NAMES:
@@ -130,11 +136,13 @@ def _incoming(
 ) -> tuple[ResolvedLink, ...]:
     """Every link that leads to a note, by the note it stands in and its line; its `own` links to itself on request.
     Without `lines`, who only wants to know which notes link to it."""
-    means, sees = resolver(ws, policy), ws.access.sees
+    means, sees = resolver(ws, policy), ws.access.visibility.test
     found = [
         (row, meant)
-        for row in ws.index.links_toward(keys_toward(ws, path, policy))
-        if (own or row.source != path) and sees(row.source) and (meant := means(row.target, row.source)).path == path
+        for row in ws.index.links_toward(keys_toward(ws, path, policy), slugs=policy.other_names)
+        if (own or row.source != path)
+        and (sees is None or sees(row.source))
+        and (meant := means(row.target, row.source)).path == path
     ]
     return tuple(links_shown(ws, found, lines=lines))
 
@@ -169,24 +177,21 @@ def links_shown(ws: Workspace, found: list[tuple[LinkRow, Meaning]], *, lines: b
 @about_note
 def links(ws: Workspace, path: NotePath, direction: str = "both", depth: int = 1) -> LinkReport:
     """Links of a note; with a depth, of the notes they lead to as well, each note once."""
-
-    def spread(step: Callable[[Workspace, NotePath], tuple[ResolvedLink, ...]]) -> tuple[ResolvedLink, ...]:
-        return step(ws, path) if depth == 1 else tuple(_spread(path, depth, lambda one: step(ws, one)))
-
-    out = spread(_outgoing) if direction in ("both", "out") else ()
-    back = spread(_incoming) if direction in ("both", "in") else ()
-    return LinkReport(path, out, back)
+    ways = (_outgoing if direction in ("both", "out") else None, _incoming if direction in ("both", "in") else None)
+    if depth == 1:
+        return LinkReport(path, *(step(ws, path) if step else () for step in ways))
+    return LinkReport(path, *(tuple(_spread(ws, path, depth, step)) if step else () for step in ways))
 
 
 def _spread(
-    start: NotePath, depth: int, step: Callable[[NotePath], tuple[ResolvedLink, ...]]
+    ws: Workspace, start: NotePath, depth: int, step: Callable[[Workspace, NotePath], tuple[ResolvedLink, ...]]
 ) -> Iterator[ResolvedLink]:
     """Breadth first; the first level whole, the next ones as far as they lead to something new."""
     seen = {start}
     waiting = deque([(start, 1)])
     while waiting:
         path, level = waiting.popleft()
-        for link in step(path):
+        for link in step(ws, path):
             new = link.path is not None and link.path not in seen
             if level == 1 or new:
                 yield link

@@ -93,10 +93,10 @@ class Indexer(IndexFollower):
 
     # ---- what the engine asks -------------------------------------------------------------------------
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> Generation:
         """Until the index equals the store as of now or later than our start; Indexing when that takes too long."""
         deadline = time.monotonic() + seconds
-        while not (self._caught_up() and self._index.generation().whole):
+        while not (self._caught_up() and (asked := self._index.generation()).whole):
             self._wake.set()
             if self._stop.is_set() or time.monotonic() >= deadline:
                 now = self._index.progress()
@@ -108,6 +108,7 @@ class Indexer(IndexFollower):
                 )
             (self._stop if self._fresh.is_set() else self._fresh).wait(0.02)  # the latter ends it at once
         self._large.wait(self._stop, deadline)
+        return asked
 
     def _caught_up(self) -> bool:
         return self._fresh.is_set() or (not self._election.won and self._election.others_are_fresh())

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from notewright.engine.indexing.difference import LATER
 from notewright.engine.indexing.filing import BIGGEST_PARSED, COSTLY, LARGE
@@ -72,9 +72,9 @@ def with_problem(index: Index, problem: str) -> list[Filed]:
     return index.select(Selection(notes_only=False, problem=problem))[0]
 
 
-def unread(ws: Workspace) -> list[NotePath]:
-    """The notes this reader may see whose text is not in the index yet."""
-    return [path for path in ws.index.paths_with(LATER) if ws.access.sees(path)]
+def unread(ws: Workspace, noticed: Sequence[NotePath] | None = None) -> list[NotePath]:
+    """The notes this reader may see whose text is not in the index yet, or was not when that was `noticed`."""
+    return [path for path in (ws.index.paths_with(LATER) if noticed is None else noticed) if ws.access.sees(path)]
 
 
 def say_unread(paths: Iterable[NotePath]) -> str:

@@ -1,11 +1,23 @@
 """Is the index ready? Everyone who needs its answers asks here."""
 
+import threading
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
+from notewright.engine.indexing.difference import LATER
 from notewright.engine.workspace import Workspace
 from notewright.errors import Indexing
+from notewright.index.base import Index
+from notewright.notes.path import NotePath
 
+
+class Noticed(threading.local):
+    """What the snapshots of a call showed beside its answer, for a thread that wants to know."""
+
+    unread: dict[Index, list[NotePath]] | None = None  # notes whose texts were not in the index
+
+
+noticed = Noticed()
 T = TypeVar("T")
 P = ParamSpec("P")
 TRIES = 4  # to get a whole answer of one index
@@ -30,10 +42,11 @@ def snapshot(ws: Workspace, ask: Callable[[], T]) -> T:
     in between would show links as they were and names as they are. One that is deleted in between is waited for and
     asked again: an empty one would answer as if there were nothing."""
     for _ in range(TRIES):
-        wait(ws)
-        asked = ws.index.generation()
-        with ws.index.steady():
+        asked = ws.follower.wait(ws.limits.index_seconds) or ws.index.generation()
+        with ws.index.steady(asked):
             answer = ask()
+            if noticed.unread is not None:
+                noticed.unread[ws.index] = ws.index.paths_with(LATER)
         if asked.whole and ws.index.generation() == asked:
             return answer
     raise Indexing("the index is being built again", hint="try again in a moment", done=0, total=None)

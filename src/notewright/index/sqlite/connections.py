@@ -17,6 +17,7 @@ from notewright.sqlite_file import DAMAGE
 
 T = TypeVar("T")
 IDLE = 16  # connections kept open between questions
+READING = (*DAMAGE, apsw.SQLError, UnicodeDecodeError, JSONDecodeError)  # what a damaged index raises
 TRIES = 4  # to answer, each with a new index where the one before was damaged
 
 
@@ -55,25 +56,47 @@ class IndexConnections:
     @in_words
     def ask(self, question: Callable[[Connection], T]) -> T:
         """Answered by the index that stands now; one that turns out damaged is begun anew and asked again."""
+        if self.held.con is not None:
+            try:
+                return question(self.held.con)
+            except BaseException as error:
+                self._give_up(error)
         for _ in range(TRIES - 1):
-            identity = self.held.identity if self.held.con is not None else self.places.current()
+            identity = self.places.current()
             try:
                 return self._answer(identity, question)
-            except (*DAMAGE, apsw.SQLError, UnicodeDecodeError, JSONDecodeError) as error:
+            except READING as error:
                 if not _is_damage(error):
                     raise
                 self.places.discard(identity)
         return self._answer(self.places.current(), question)
 
-    def steady(self) -> "_Steady":
-        return _Steady(self)
+    @in_words
+    def ask_again(self, error: BaseException, question: Callable[[Connection], T]) -> T:
+        """What the connection of this thread failed to answer."""
+        self._give_up(error)
+        return self.ask(question)
+
+    def _give_up(self, error: BaseException) -> None:
+        """Nothing more is asked of the connection this thread held: `generation` tells whether the index was lost. What
+        is no damage is raised."""
+        con, self.held.con = self.held.con, None
+        if con is not None:
+            self._close(con, force=True)
+        if not isinstance(error, READING) or not _is_damage(error):
+            raise error
+        self.places.discard(self.held.identity)
+
+    def steady(self, of: Generation | None = None) -> "_Steady":
+        return _Steady(self, of)
 
     @in_words
-    def begin(self) -> tuple[Identity, Connection]:
+    def begin(self, of: Generation | None) -> tuple[Identity, Connection]:
         """A connection whose transaction has begun; the moment it shows is that of the first question."""
-        tries = TRIES
+        tries, known = TRIES, self._whole
         while True:
-            identity = self.places.current()
+            identity = known[0] if known is not None and known[1] is of else self.places.current()
+            known = None
             try:
                 con = self._borrow(identity)
                 con.db.execute("begin")
@@ -112,16 +135,13 @@ class IndexConnections:
         con.close(force=force)
 
     def _answer(self, identity: Identity, question: Callable[[Connection], T]) -> T:
-        held, self.held.con = self.held.con, None
-        con = held or self._borrow(identity)
+        con = self._borrow(identity)
         try:
             answer = question(con)
-        except BaseException:  # nothing more is asked of it; `generation` tells whether the index was lost
+        except BaseException:
             self._close(con, force=True)
             raise
-        if held is None:
-            self.give_back(identity, con)
-        self.held.con = held
+        self.give_back(identity, con)
         return answer
 
     def _borrow(self, identity: Identity) -> Connection:
@@ -179,16 +199,16 @@ class IndexConnections:
 class _Steady:
     """What this thread asks inside is answered from one moment. No generator: every small question passes here."""
 
-    __slots__ = ("_con", "_connections", "_identity")
+    __slots__ = ("_con", "_connections", "_identity", "_of")
 
-    def __init__(self, connections: IndexConnections) -> None:
-        self._connections = connections
+    def __init__(self, connections: IndexConnections, of: Generation | None) -> None:
+        self._connections, self._of = connections, of
 
     def __enter__(self) -> None:
         held = self._connections.held
         self._con = None
         if held.con is None:  # else inside another
-            self._identity, self._con = held.identity, held.con = self._connections.begin()
+            self._identity, self._con = held.identity, held.con = self._connections.begin(self._of)
 
     def __exit__(self, *_: object) -> None:
         con, held = self._con, self._connections.held

@@ -11,7 +11,6 @@ from notewright.index.base import (
     Body,
     Build,
     Filing,
-    Generation,
     IndexEdition,
     Needles,
     Progress,
@@ -40,7 +39,13 @@ def _question(
     """A method that asks this of the tables."""
 
     def ask(self: "SqliteIndex", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.ask(lambda con: answer(con, *args, **kwargs))
+        held = self.held.con
+        if held is None:
+            return self.ask(lambda con: answer(con, *args, **kwargs))
+        try:
+            return answer(held, *args, **kwargs)  # what most questions come to, with nothing in between
+        except BaseException as error:
+            return self._connections.ask_again(error, lambda con: answer(con, *args, **kwargs))
 
     return ask
 
@@ -53,17 +58,13 @@ class SqliteIndex:
     def __init__(self, folder: Path) -> None:
         self._connections = IndexConnections(folder)
         self.ask, self._write = self._connections.ask, self._connections.write
+        self.steady, self.generation = self._connections.steady, self._connections.generation
+        self.held = self._connections.held
         self._vocabulary = ("", Vocabulary())
         self._folder_counts = FolderCounts()
 
     def close(self) -> None:
         self._connections.close()
-
-    def steady(self) -> AbstractContextManager[None]:
-        return self._connections.steady()
-
-    def generation(self) -> Generation:
-        return self._connections.generation()
 
     def progress(self) -> Progress:
         built = self._connections.places.built()

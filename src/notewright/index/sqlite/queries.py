@@ -36,8 +36,11 @@ def _all_filed(rows: Iterable[tuple[Any, ...]]) -> list[Filed]:
 
 
 def paths_with(con: Connection, problem: str) -> list[NotePath]:
-    sql = "select path from files where problem is not null and problem = ? order by path"
-    return [NotePath(path) for (path,) in con.rows(sql, (problem,))]
+    known: dict[str, list[NotePath]] = con.remembered("problem")
+    if problem not in known:
+        sql = "select path from files where problem is not null and problem = ? order by path"
+        known[problem] = [NotePath(path) for (path,) in con.rows(sql, (problem,))]
+    return known[problem]
 
 
 def stamps(con: Connection) -> list[tuple[str, str]]:
@@ -56,7 +59,7 @@ def usage(con: Connection) -> tuple[int, int]:
 
 
 def bearing(con: Connection, key: str) -> list[NotePath]:
-    return _with_keys(con, NAME, key, key + ".md")
+    return bearing_each(con, (key,)).get(key, [])
 
 
 def called(con: Connection, kind: OtherName, key: str) -> list[NotePath]:
@@ -73,11 +76,25 @@ def _with_keys(con: Connection, kind: str, *keys: str) -> list[NotePath]:
 
 
 def bearing_each(con: Connection, keys: Sequence[str]) -> dict[str, list[NotePath]]:
+    known: dict[str, list[NotePath]] = con.remembered("bearing")
+    unknown = [key for key in keys if key not in known]
+    if len(unknown) == 1:
+        known[unknown[0]] = _with_keys(con, NAME, unknown[0], unknown[0] + ".md")
+    elif unknown:
+        found = _borne(con, unknown)
+        known.update((key, found.get(key, [])) for key in unknown)
+    return {key: paths for key in keys if (paths := known[key])}
+
+
+def _borne(con: Connection, keys: Sequence[str]) -> dict[str, list[NotePath]]:
+    each, values = "select value from json_each(?)", [json.dumps(keys)]
+    if len(keys) <= FEW_KEYS:
+        each, values = f"values {','.join(['(?)'] * len(keys))}", list(keys)
     rows = con.rows(
-        f"""select e.value, f.path from json_each(?) e
-        cross join names n on n.key in (e.value, e.value || '.md') and n.kind = '{NAME}'
+        f"""with each(key) as ({each}) select each.key, f.path from each
+        cross join names n on n.key in (each.key, each.key || '.md') and n.kind = '{NAME}'
         cross join files f on f.id = n.file order by f.path""",
-        (json.dumps(keys),),
+        values,
     )
     return _grouped(rows)
 
@@ -161,7 +178,11 @@ def select(con: Connection, selection: Selection) -> tuple[list[Filed], int]:
     page = _all_filed(rows)
     if (page or not selection.offset) and (selection.limit is None or len(page) < selection.limit):
         return page, selection.offset + len(page)  # it holds the last one
-    return page, con.number(f"select count(*) from files f where {where}", values)
+    known: dict[object, int] = con.remembered("count")
+    asked = (where, *values)
+    if asked not in known:
+        known[asked] = con.number(f"select count(*) from files f where {where}", values)
+    return page, known[asked]
 
 
 def _select_visible(con: Connection, selection: Selection, where: str, values: list[object]) -> tuple[list[Filed], int]:
@@ -263,18 +284,14 @@ def links_from(con: Connection, paths: Sequence[str]) -> list[LinkRow]:
     return _links(con, f"{_LINK} where l.source in ({sources}) order by f.path, l.id", (json.dumps(paths),))
 
 
-def links_toward(con: Connection, keys: Sequence[str]) -> list[LinkRow]:
+def links_toward(con: Connection, keys: Sequence[str], *, slugs: bool = True) -> list[LinkRow]:
     if len(keys) <= FEW_KEYS:
         given, values = ",".join(f"?{number}" for number in range(1, len(keys) + 1)), keys
     else:
         given, values = "select value from json_each(?1)", [json.dumps(keys)]
-    return _links(
-        con,
-        f"""{_LINK} where l.key in ({given}) or (l.slug is not l.key and l.slug in ({given}))
-          or (l.whole is not null and l.whole in ({given}))
-        order by f.path, l.id""",
-        values,
-    )
+    by_slug = f""" or (l.slug is not l.key and l.slug in ({given}))
+          or (l.whole is not null and l.whole in ({given}))"""
+    return _links(con, f"{_LINK} where l.key in ({given}){by_slug if slugs else ''} order by f.path, l.id", values)
 
 
 def _links(con: Connection, sql: str, values: Iterable[object]) -> list[LinkRow]:
@@ -295,10 +312,10 @@ def lines_of(con: Connection, links: Sequence[LinkRow]) -> "list[Excerpt]":
 
 
 def _texts(con: Connection, notes: set[int]) -> dict[int, str]:
-    wanted, values = "?", list[object](notes)
-    if len(notes) > 1:
-        wanted, values = "select value from json_each(?)", [json.dumps(list(notes))]
-    return dict(con.rows(f"select id, text from texts where id in ({wanted})", values))
+    if len(notes) <= FEW_KEYS:
+        return dict(con.rows(f"select id, text from texts where id in ({','.join('?' * len(notes))})", notes))
+    every = json.dumps(list(notes))
+    return dict(con.rows("select id, text from texts where id in (select value from json_each(?))", (every,)))
 
 
 # ---- what is in a note --------------------------------------------------------------------------------

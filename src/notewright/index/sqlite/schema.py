@@ -18,6 +18,7 @@ WEIGHTS = (1.6, 1.6, 0.4, 0.4, 0.0, 0.0, 0.4)  # their size is FTS5's k1 too: bo
 NAME, ALIASED, TITLED, SLUGGED = "n", "a", "t", "s"  # kinds of names; slugs carry their precedence: s0 to s3
 CACHE_KIB = 4_000
 BUSY_MS = 10_000
+MOST_REMEMBERED = 4_096  # answers of one kind, by a connection
 CHECKPOINT_PAGES = 2_000
 _TOKENIZER = "unicode61 remove_diacritics 2"
 
@@ -102,6 +103,8 @@ class Connection:
     variants: dict[str, tuple[str, ...]] = field(default_factory=dict)
     noted: dict[int, Any] = field(default_factory=dict)  # by functions of SQL, of the rows that were read
     learned: set[str] = field(default_factory=set)  # some words of the vocabulary; forgotten where a transaction fails
+    known: dict[str, dict[Any, Any]] = field(default_factory=dict)  # by kind of question, as of a version
+    _version: int = -1
 
     def rows(self, sql: str, bindings: Iterable[object] = ()) -> apsw.Cursor:
         return self.db.execute(sql, tuple(bindings))
@@ -124,6 +127,19 @@ class Connection:
     def number(self, sql: str, bindings: Iterable[object] = ()) -> int:
         value = self.value(sql, bindings)
         return value if isinstance(value, int) else 0
+
+    def remembered(self, kind: str) -> dict[Any, Any]:
+        """What was answered to one kind of question by the index as this transaction sees it: forgotten as soon as
+        anybody has filed anything. Outside of a transaction, or before its first question, nothing is kept."""
+        if self.db.txn_state() != apsw.SQLITE_TXN_READ:
+            return {}
+        version = self.db.data_version()
+        if version != self._version:
+            self._version, self.known = version, {}
+        known = self.known.get(kind)
+        if known is None or len(known) > MOST_REMEMBERED:
+            known = self.known[kind] = {}
+        return known
 
     def close(self, *, force: bool = False) -> None:
         """Forced: even while a statement is being read."""

@@ -47,6 +47,8 @@ class LinkPolicy:
 
     steps: tuple[Step, ...]
     roots: tuple[str, ...] = ()
+    one_bears: bool = False  # the steps find a file that alone bears a bare name, whatever else they look at
+    by_folder: bool = True  # where a link stands may decide what it means
     other_names: bool = False  # a note is linked by its aliases, title and slugs too
 
 
@@ -189,8 +191,8 @@ def _root(asking: Asking) -> str:
 
 # ---- policies -----------------------------------------------------------------------------------------
 
-OBSIDIAN = LinkPolicy((_itself, _explicitly_relative, _from_root, _exact_path, _path_suffix))
-STEM = LinkPolicy((_itself, _stem))
+OBSIDIAN = LinkPolicy((_itself, _explicitly_relative, _from_root, _exact_path, _path_suffix), one_bears=True)
+STEM = LinkPolicy((_itself, _stem), by_folder=False)
 STEM_OR_PATH = LinkPolicy((_itself, _bare_stem, _explicitly_relative, _from_root, _exact_path, _path_suffix))
 CAIRN = LinkPolicy(
     (
@@ -223,6 +225,8 @@ def meaning(target: str, source: NotePath, names: Names, policy: LinkPolicy = OB
     """The path a link means: the best that the first step found which decides."""
     target = target.strip()
     named = names.bearing(link_key(target)) if target else ()
+    if policy.one_bears and len(named) == 1 and "/" not in target:
+        return Meaning(named[0], False)
     asking = Asking(target, source, named, names, policy.roots)
     for step in policy.steps:
         found = step(asking)
