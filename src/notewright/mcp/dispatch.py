@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
 
 from notewright.engine.library import Library
@@ -77,6 +78,9 @@ class CallOutcome(Generic[T]):
         return cls(error=error, code=problem.code)
 
 
+_actor = lru_cache(maxsize=1_024)(Actor)  # the same for every call of a tool
+
+
 def run(
     connection: ClientConnection,
     actor: Actor,
@@ -126,7 +130,7 @@ class ToolCalls:
         """`client` is what the client calls itself, where the session does not know it; `initialized`: the era knows no
         handshake."""
         surface, session = self.surface(tool), connection.session
-        actor = Actor(connection.user, session.client if client is None else client, surface.name, tool)
+        actor = _actor(connection.user, session.client if client is None else client, surface.name, tool)
         if surface.handshake and not initialized and not session.initialized:
             return CallOutcome(error=RpcError(INTERNAL_ERROR, wire_format.NOT_INITIALIZED), code="protocol")
         return run(connection, actor, lambda call: perform(surface, call, tool, args), cancelled, report)

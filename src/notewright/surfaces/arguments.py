@@ -90,6 +90,8 @@ class Places:
             return self._anywhere(raw)
         if not rest:
             raise Invalid(f"{raw!r} is not a note", hint="name a note by its path", what="path")
+        if not self.several:
+            return NamedPath(ws, locate_note(ws, rest))
         with self.saying(ws):
             return NamedPath(ws, locate_note(ws, rest))
 

@@ -3,12 +3,16 @@
 import functools
 import logging
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import jsonschema_rs
 
 from notewright.engine.indexing.large_notes import say_unread, unread
+from notewright.engine.indexing.ready import noticed
 from notewright.errors import Internal, Invalid, Problem
+from notewright.index.base import Index
+from notewright.notes.path import NotePath
 from notewright.surfaces.base import (
     INVALID_PARAMS,
     Answer,
@@ -43,12 +47,14 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
         args = surface.coerce(tool.schema, args) if surface.coerce else args
         args = conforming(tool.schema, _validator(tool), args)
         call.stop_if_cancelled()
+        looks = tool.by_index and tool.annotations.get("readOnlyHint")
+        seen = noticed.unread = {} if looks else None
         given = tool.run(call, args)
         answer = given if isinstance(given, Answer) else Answer((given,))
         if surface.finish is not None and not answer.is_error:
             answer = surface.finish(call, answer)
-        looks = tool.by_index and tool.annotations.get("readOnlyHint")
-        return clean(_with_unread(call, answer) if looks else answer)
+        is_whole = seen is None or (len(seen) == len(call.used) and not any(seen.values()))
+        return clean(answer if is_whole else _with_unread(call, answer, seen or {}))
     except RpcError:
         raise
     except Exception as error:
@@ -58,12 +64,14 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
         if isinstance(problem, BadArgument):
             return clean(surface.style.bad_arguments(failed, problem))
         return clean(surface.style.problem(failed))
+    finally:
+        noticed.unread = None
 
 
-def _with_unread(call: Call, answer: Answer) -> Answer:
+def _with_unread(call: Call, answer: Answer, noticed: Mapping[Index, Sequence[NotePath]]) -> Answer:
     """While notes are not indexed yet, what a tool found says which: what they hold may be missing from it."""
     try:
-        left = [path for ws in call.used.values() for path in unread(ws)]
+        left = [path for ws in call.used.values() for path in unread(ws, noticed.get(ws.index))]
     except Problem:  # the call itself is done
         return answer
     if not left or answer.is_error:
@@ -108,9 +116,11 @@ def _has_surrogates(text: str) -> bool:
 
 def conforming(schema: Schema, validator: jsonschema_rs.Draft202012Validator, args: Args) -> Args:
     """The arguments, if the schema takes them; else BadArgument with the mistake to mend first."""
+    plain = True
     for name, value in args.items():
         if name.isascii() and isinstance(value, str) and value.isascii():
             continue
+        plain = False
         flaw = flaw_of((name, value))
         if flaw == "surrogate":
             name = well_formed(name)
@@ -119,7 +129,7 @@ def conforming(schema: Schema, validator: jsonschema_rs.Draft202012Validator, ar
             raise BadArgument(TOO_DEEP, flaw, "")
     try:
         if validator.is_valid(args):
-            return whole_numbers(args)
+            return args if plain else whole_numbers(args)
         faults = [_fault(schema, error) for error in validator.iter_errors(args)]
     except ValueError:  # nested deeper than the validator goes
         raise BadArgument(TOO_DEEP, "shape", "") from None

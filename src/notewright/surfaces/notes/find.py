@@ -148,10 +148,15 @@ def _describe_folder(raw: str, glob: str | None, folders: int, total: int) -> st
 
 def _render_entries(places: Places, levels: Sequence[tuple[Workspace, FolderListing]], sort: str) -> list[str]:
     """`path  date  size`, sorted over all workspaces."""
-    files = [(places.show(ws, filed.path), filed, at, ws.timezone) for ws, level in levels for filed, at in level.files]
+    files = [
+        (where, filed.path, at, filed.size, ws.timezone)
+        for ws, level in levels
+        for where in [f"{ws.name}/" if places.several else ""]
+        for filed, at in level.files
+    ]
     if len(levels) > 1 and sort != "name":
-        files.sort(key=lambda one: -one[1].size if sort == "size" else -one[2])
-    return [f"{path}  {day(at, zone)}  {words.size(filed.size)}" for path, filed, at, zone in files]
+        files.sort(key=lambda one: -one[3] if sort == "size" else -one[2])
+    return [f"{where}{path}  {day(at, zone)}  {words.size(size)}" for where, path, at, size, zone in files]
 
 
 def _list_workspaces(call: Call) -> str:
@@ -208,9 +213,8 @@ def _count_links(report: LinkReport, direction: str) -> str:
     """`3 links in, 2 out, 1 broken`, of what was asked for."""
     counts = {"in": len(report.incoming), "out": len(report.outgoing)}
     said = [f"{count} {way}" for way, count in counts.items() if direction in ("both", way)]
-    for status in ("broken", "ambiguous"):
-        number = sum(link.status == status for link in report.outgoing)
-        said += [f"{number} {status}"] if number else []
+    statuses = [link.status for link in report.outgoing]
+    said += [f"{statuses.count(status)} {status}" for status in ("broken", "ambiguous") if status in statuses]
     return f"links {', '.join(said)}"
 
 

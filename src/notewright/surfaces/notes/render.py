@@ -4,6 +4,8 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import tzinfo
+from functools import lru_cache
+from itertools import accumulate, takewhile
 
 from notewright.engine.changes.history import FileDiff
 from notewright.engine.find.context import ContextPack, Passage
@@ -46,12 +48,10 @@ def bounded(lines: Iterable[str], rest: str, last: Sequence[str] = ()) -> str:
 
 def paged(head: str, items: Sequence[str], page: OffsetPage, left: int, thing: str, many: str = "") -> str:
     """The items that fit below a head line, of `left` that there are from here on; then how to get the rest."""
-    room, kept = MOST_CHARS - LAST_LINES - len(head), 0
-    for item in items:
-        room -= len(item) + 1
-        if room < 0:
-            break
-        kept += 1
+    room, kept = MOST_CHARS - LAST_LINES - len(head), len(items)
+    if sum(map(len, items)) + kept > room:
+        ends = accumulate(len(item) + 1 for item in items)
+        kept = sum(1 for _ in takewhile(lambda end: end <= room, ends))
     rest = [f'[{amount(left - kept, thing, many)}: cursor="{page.cursor(kept)}"]'] if left > kept else []
     return "\n".join([head, *items[:kept], *rest])
 
@@ -76,6 +76,7 @@ def amount(number: int, thing: str, many: str = "") -> str:
     return f"1 {thing}" if number == 1 else f"{number:,} {many or thing + 's'}"
 
 
+@lru_cache(maxsize=2_048)  # a page of a listing has a hundred of them
 def size(count: int) -> str:
     return f"{count} B" if count < 1000 else f"{count / 1000:.1f} kB" if count < 1_000_000 else f"{count / 1e6:.1f} MB"
 
