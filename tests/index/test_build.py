@@ -49,6 +49,9 @@ def test_a_built_index_holds_what_one_filed_piece_by_piece_holds(tmp_path: Path)
     assert built.usage() == filed.usage() == (len(sizes), sum(sizes))
     for question in ("run n7", "学习", "naive"):
         assert paths(built, question) == paths(filed, question)
+    for index in (filed, built):
+        stems = index.ask(lambda con: dict(con.rows("select word, stem from vocabulary")))
+        assert (stems["running"], stems["see"], stems["学习"]) == ("run", None, None)  # its own is not written twice
 
 
 def test_what_is_filed_together_is_one_segment_of_the_full_text(tmp_path: Path) -> None:

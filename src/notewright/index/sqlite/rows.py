@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection, within_ns
 from notewright.index.sqlite.vocabulary import stems_of
 from notewright.notes.links.resolve import enumerate_slugs, slug_key
-from notewright.notes.mentions import mentions
 from notewright.notes.model import Note, tag_key
 from notewright.notes.path import path_key, without_md
 from notewright.notes.words import index_words
@@ -96,6 +95,8 @@ def prepared(row: Row) -> Row:
 def _links(note: Note) -> tuple[list[tuple[Any, ...]], list[tuple[int, str]]]:
     if not note.links:
         return [], []
+    from notewright.notes.mentions import mentions  # with half of the parser: who writes the rows needs neither
+
     sentences = {mention.link.start: mention.sentence for mention in mentions(note)}
     rows: list[tuple[Any, ...]] = []
     said: list[tuple[int, str]] = []
@@ -155,6 +156,7 @@ _TAG = "insert into tags values(?,?,?)"
 _LINK = "insert into links values(?,?,?,?,?,?,?,?,?,?,?,?)"
 _WORDS = "replace into words(rowid, title, alias, head, place, front, tag, body) values(?,?,?,?,?,?,?,?)"
 _SAID = "insert into said(rowid, sentence) values(?,?)"
+_LEARN = "insert into vocabulary(word, stem) values(?1, nullif(?2, ?1))"
 
 
 def insert_files(to: Connection, rows: Iterable[tuple[int, Row]]) -> None:
@@ -317,10 +319,10 @@ def learn(to: Connection, met: Iterable[str]) -> None:
     if len(to.learned) + len(unsure) > LEARNED:
         to.learned.clear()
     to.learned.update(list(unsure)[:LEARNED])
-    to.db.executemany("insert into vocabulary(word, stem) values(?,?)", zip(fresh, stems_of(to, fresh), strict=True))
+    to.db.executemany(_LEARN, zip(fresh, stems_of(to, fresh), strict=True))
 
 
 def learn_all(to: Connection) -> None:
     """The vocabulary of everything filed, in one go."""
     words = [word for (word,) in to.rows("select term from terms")]
-    to.db.executemany("insert into vocabulary(word, stem) values(?,?)", zip(words, stems_of(to, words), strict=True))
+    to.db.executemany(_LEARN, zip(words, stems_of(to, words), strict=True))

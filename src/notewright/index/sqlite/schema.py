@@ -38,7 +38,7 @@ create table links(
   id integer primary key, source integer not null, kind text not null, target text not null, subpath text not null,
   line integer not null, start integer not null, end integer not null,  -- start and end in the text
   key text not null, slug text not null, whole text, said integer);
-create table vocabulary(id integer primary key, word text not null, stem text not null);
+create table vocabulary(id integer primary key, word text not null, stem text);  -- null: it is its own, as most are
 create virtual table words using fts5({", ".join(COLUMNS)}, content='', contentless_delete=1,
   tokenize='{_TOKENIZER}');
 create virtual table said using fts5(sentence, content='', contentless_delete=1, tokenize='{_TOKENIZER}');
@@ -59,7 +59,7 @@ create index links_key on links(key, source);
 create index links_slug on links(slug) where slug is not key;
 create index links_whole on links(whole) where whole is not null;
 create unique index vocabulary_word on vocabulary(word);
-create index vocabulary_stem on vocabulary(stem);
+create index vocabulary_stem on vocabulary(stem) where stem is not null;
 insert into meta select 'files', count(*) from files;
 insert into meta select 'bytes', coalesce(sum(size), 0) from files;
 create trigger files_came after insert on files begin

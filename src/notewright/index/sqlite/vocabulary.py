@@ -78,7 +78,9 @@ class Vocabulary:
     def _stemmed(self, con: Connection, tokens: list[str]) -> dict[str, list[str]]:
         """For each of these words the words of the notes that have its stem."""
         stems = dict(zip(tokens, stems_of(con, tokens), strict=True))
-        sql = "select stem, word from vocabulary where stem in (select value from json_each(?)) order by word"
+        sql = """with asked as materialized (select value from json_each(?))
+            select stem, word from vocabulary where stem in asked union all
+            select word, word from vocabulary where word in asked and stem is null order by word"""
         found: defaultdict[str, list[str]] = defaultdict(list)
         for stem, word in con.table("stem, word", sql, (json.dumps(list(stems.values())),)):
             found[stem].append(word)
