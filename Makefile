@@ -12,6 +12,9 @@ PACKAGES  := rg:ripgrep strace:strace npm:npm node:nodejs chromium:chromium wrk:
              caddy:caddy nginx:nginx-light curl:curl systemd-analyze:systemd \
              mkfs.exfat:exfatprogs mount.exfat-fuse:exfat-fuse
 
+# A process that may not keep what it compiled compiles it again, and there are hundreds of them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help reference install serve serve-bucket test check format bench compare torture dist constraints clients bundle system clean
 
 help:

@@ -1,5 +1,6 @@
 """Where the shared exams are, for the tests that sit them; and what may be skipped."""
 
+import gc
 import logging
 import os
 import tempfile
@@ -154,6 +155,17 @@ LONG = (
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     found.prepare(items, torture=found.is_torture(config))
     items.sort(key=lambda item: item.path.name not in LONG)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays to the end: every garbage collection that looks through it does so in vain."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def left_out(reasons: Iterable[str]) -> list[str]:
