@@ -4,6 +4,9 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+from tests.conftest import write_files
+
 from notewright.engine.find.search import parse_query, search
 
 NOTES = {
@@ -30,6 +33,7 @@ def test_a_task_box_is_no_condition(workspace) -> None:
     assert search(ws, parse_query("[ ] Write tests covering the behaviour")).items[0].path == "Task.md"
 
 
+@pytest.mark.slow
 def test_the_one_note_with_all_of_the_words_is_on_the_first_page_whatever_else_is_named_after_one_of_them(
     workspace,
 ) -> None:
@@ -48,8 +52,9 @@ def test_the_one_note_with_all_of_the_words_is_on_the_first_page_whatever_else_i
 
 
 def test_times_that_no_clock_has_keep_no_note_from_being_found(workspace, tmp_path: Path) -> None:
-    ws = workspace({"A.md": "---\ncreated: 9999-12-31\n---\nold lantern\n", "B.md": "new lantern\n"})
+    write_files(tmp_path / "Main", {"B.md": "new lantern\n"})
     os.utime(tmp_path / "Main" / "B.md", (400_000_000_000, 400_000_000_000))
+    ws = workspace({"A.md": "---\ncreated: 9999-12-31\n---\nold lantern\n"})
     assert {hit.path for hit in search(ws, parse_query("lantern")).items} == {"A.md", "B.md"}
     far = replace(parse_query("lantern"), since_ns=10**21)
     assert [hit.path for hit in search(ws, far).items] == ["B.md"], "the last time that is kept"

@@ -35,6 +35,7 @@ def space(tmp_path: Path) -> Iterator[Workspace]:
     close_workspace(ws)
 
 
+@pytest.mark.slow
 def test_a_server_is_alive_at_once_and_ready_when_its_notes_are_indexed(tmp_path: Path) -> None:
     with watched(tmp_path) as server:
         alive = server.get("/healthz")
@@ -51,6 +52,7 @@ def test_a_server_is_alive_at_once_and_ready_when_its_notes_are_indexed(tmp_path
         }
 
 
+@pytest.mark.slow
 def test_strangers_may_ask_and_learn_no_name(tmp_path: Path) -> None:
     with watched(tmp_path) as server:
         server.token("anna")
@@ -110,6 +112,7 @@ def test_all_workspaces_must_be_ready(standings: Any, status: int, store: str) -
     assert len(words["workspaces"]) == len(standings or [])
 
 
+@pytest.mark.slow
 def test_a_library_that_cannot_be_opened_is_not_ready(tmp_path: Path) -> None:
     def broken() -> Any:
         raise Unavailable("no such disk")
@@ -134,14 +137,19 @@ def test_what_hangs_is_not_waited_for_and_costs_one_thread() -> None:
         began = time.monotonic()
         assert await asyncio.gather(*(glance.now() for _ in range(50))) == [None] * 50
         assert await glance.now() is None
-        assert time.monotonic() - began < 10 and len(asked) == 1
+        assert time.monotonic() - began < 10
+        until = time.monotonic() + 30
+        while not asked and time.monotonic() < until:  # on a busy machine a thread begins late
+            await asyncio.sleep(0.01)
+        assert len(asked) == 1
         held.set()
-        until = time.monotonic() + 20
         while (found := await glance.now()) is None and time.monotonic() < until:
             pass
         assert found == "found" == await glance.now() and len(asked) == 1  # and remembered for a moment
         await asyncio.sleep(0.25)
-        assert await glance.now() == "found" and len(asked) == 2
+        while (found := await glance.now()) is None and time.monotonic() < until:
+            pass
+        assert found == "found" and len(asked) == 2
         workers.close()
 
     asyncio.run(ask())
