@@ -21,7 +21,7 @@ help:
 	@echo "make install   .venv with the product, all extras and the development tools"
 	@echo "make serve     serve examples/notes over HTTP on loopback, port $(PORT) (PORT=… for another)"
 	@echo "make serve-bucket  the same notes in a bucket: SeaweedFS on this machine, until Ctrl-C"
-	@echo "make check     format, lint, types, quick tests: five minutes on two cores"
+	@echo "make check     format, lint, types, quick tests: a minute on two cores"
 	@echo "make test      every test once: under fifteen minutes"
 	@echo "make torture   the long versions (SEEDS=$(SEEDS))"
 	@echo "make bench     measure, and write docs/bench.md (SIZES=\"$(SIZES)\")"
@@ -50,10 +50,8 @@ check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not torture"
-	@echo "make check left out the tests marked slow (make test runs them) and torture (make torture)."
-	@test -e $(CLIENTS) || echo "It left out the tests with npm's OpenID provider and MCP clients too:" \
-	  "they are not installed (make clients, or make test, which installs them first)."
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not torture" --hypothesis-profile quick
+	@echo "make check left out the tests marked slow (servers, processes, buckets, browsers: make test) and torture."
 
 reference: install
 	$(BIN)/python tools/make_reference.py

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
-from tests import found
+from tests import found, quick
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
@@ -24,6 +24,7 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 NO_SKIPPING = os.environ.get("NOTEWRIGHT_CI") == "1"
 
 found.load_profiles()
+quick.watch()
 
 # No test reads or writes the history and the indexes of whoever runs it.
 _HOME = tempfile.TemporaryDirectory(prefix="notewright-tests-")
@@ -153,7 +154,7 @@ LONG = (
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    found.prepare(items, torture=found.is_torture(config))
+    found.prepare(items, times=found.times(config))
     items.sort(key=lambda item: item.path.name not in LONG)
 
 
@@ -181,6 +182,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(line)
     if deselected := terminalreporter.stats.get("deselected"):
         terminalreporter.write_line(f"left out, {len(deselected)} of the tests: not chosen by -m or -k")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    quick.forget()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    result = yield
+    if not any(item.iter_markers("slow")) and not any(item.iter_markers("torture")):
+        quick.refuse(item.path.name)
+    return result
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,8 +1,8 @@
 """Which examples laws are tried with, and those that once broke one.
 
-`make test` draws the same examples every time. `make torture` draws new ones, many more of them, and keeps what broke a
-law in `tests/cases/found.jsonl`: from then on it is tried by every run, before all others. Seeds of simulations are
-kept beside it. Commit the line together with what mends it.
+`make test` draws the same examples every time, `make check` a fifth of them. `make torture` draws new ones, many more
+of them, and keeps what broke a law in `tests/cases/found.jsonl`: from then on it is tried by every run, before all
+others. Seeds of simulations are kept beside it. Commit the line together with what mends it.
 """
 
 import ast
@@ -17,8 +17,9 @@ from hypothesis import HealthCheck, example, settings
 
 FOUND = Path(__file__).with_name("cases") / "found.jsonl"
 SEEDS = FOUND.with_name("seeds.txt")
-TORTURE = "torture"
+QUICK, TORTURE = "quick", "torture"
 TIMES = 50  # as many examples in make torture
+FEWER = 5  # times fewer in make check
 PREFIX = "Failing test case: "
 
 
@@ -26,6 +27,7 @@ def load_profiles() -> None:
     """A busy machine breaks no law, so nothing here looks at the clock."""
     patient: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "database": None}
     settings.register_profile("same", derandomize=True, **patient)
+    settings.register_profile(QUICK, derandomize=True, **patient)
     settings.register_profile(TORTURE, derandomize=False, print_blob=True, **patient)
     settings.load_profile("same")
 
@@ -37,7 +39,12 @@ def is_torture(config: pytest.Config) -> bool:
 # ---- trying -------------------------------------------------------------------------------------------
 
 
-def prepare(items: Sequence[pytest.Item], *, torture: bool, found: Path = FOUND) -> None:
+def times(config: pytest.Config) -> float:
+    """How many examples are drawn for each that a law asks for."""
+    return {QUICK: 1 / FEWER, TORTURE: TIMES}.get(config.getoption("--hypothesis-profile"), 1)
+
+
+def prepare(items: Sequence[pytest.Item], *, times: float, found: Path = FOUND) -> None:
     """Give every law the examples that were found for it, and in make torture more time."""
     kept, done = _read(found), set[int]()
     for item in items:
@@ -47,10 +54,10 @@ def prepare(items: Sequence[pytest.Item], *, torture: bool, found: Path = FOUND)
         done.add(id(law))
         for given in kept.get(_name(item), ()):
             example(**_values(given, item.module))(law)
-        if torture:
+        if times != 1:
             asked = law._hypothesis_internal_use_settings  # its own, if it has some
-            more = TIMES * (asked or settings()).max_examples
-            law._hypothesis_internal_use_settings = settings(asked, max_examples=more)
+            drawn = max(1, round(times * (asked or settings()).max_examples))
+            law._hypothesis_internal_use_settings = settings(asked, max_examples=drawn)
 
 
 def _read(found: Path) -> dict[str, list[dict[str, str]]]:

@@ -27,6 +27,8 @@ from notewright.errors import Exists, Invalid
 from notewright.notes.path import NotePath
 from notewright.stores.s3.store import S3Store
 
+pytestmark = pytest.mark.slow
+
 NOTES: dict[str, str | bytes] = {f"f/N {number}.md": f"note {number}\n" for number in range(12)} | {
     "Tea.md": "# Tea\n",
     "cup.png": bytes(range(256)),

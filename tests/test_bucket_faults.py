@@ -19,7 +19,9 @@ from notewright.surfaces.base import Call, Session
 from notewright.surfaces.notes.tools import SURFACE
 from notewright.surfaces.perform import perform
 
-FAULTS = ["429", "503", "drop_before", "drop_after", "truncate", pytest.param("hang", marks=pytest.mark.slow)]
+pytestmark = pytest.mark.slow
+
+FAULTS = ["429", "503", "drop_before", "drop_after", "truncate", "hang"]
 NAMED = re.compile(r"change \w{8}")  # in a refusal: this change may have happened all the same
 OpenWorkspace = Callable[..., Workspace]
 

@@ -22,6 +22,8 @@ from notewright.surfaces.base import Call, Session
 from notewright.surfaces.notes.tools import SURFACE
 from notewright.surfaces.perform import perform
 
+pytestmark = pytest.mark.slow
+
 GUIDE = (ROOT / "docs/guides/buckets.md").read_text()
 ACTIONS = {"GET": "s3:GetObject", "HEAD": "s3:GetObject", "PUT": "s3:PutObject", "DELETE": "s3:DeleteObject"}
 PRICES = {"AWS": (5.0, 0.4), "R2": (4.5, 0.36)}  # of a million: PUT or LIST, GET or HEAD

@@ -25,6 +25,8 @@ from notewright.engine.write import edit_note
 from notewright.notes.edits.edit import Append
 from notewright.notes.path import NotePath
 
+pytestmark = pytest.mark.slow
+
 NOTES = 300
 MANIFEST = ".notewright/index/snapshot.json"
 Open = Callable[..., Workspace]

@@ -46,6 +46,8 @@ from notewright.surfaces.notes.tools import SURFACE
 from notewright.surfaces.perform import perform
 from notewright.surfaces.second_brain.tools import surface as second_brain
 
+pytestmark = pytest.mark.slow
+
 Open = Callable[..., Workspace]
 
 
@@ -227,7 +229,6 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {  # what is wrong: variables, an
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["--http", "0"]], ids=["stdio", "http"])
 def test_serve_refuses_a_bucket_that_it_cannot_serve_before_anybody_is_welcomed(
     bucket: Bucket, tmp_path: Path, more: list[str]
@@ -432,7 +433,6 @@ def test_the_api_makes_workspaces_beneath_a_prefix(
     assert bucket.get("team/Tea.md") == b"tea\n"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("by", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 128 + signal.SIGTERM)])
 def test_make_serve_bucket_serves_the_example_notes_and_leaves_nothing(
     weed: Weed, tmp_path: Path, by: int, code: int

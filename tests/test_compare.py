@@ -26,6 +26,7 @@ def vault(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_our_own_answers_are_right_and_have_times(vault: Path) -> None:
     questions = truth.read_truth(vault).questions()
     assert all(questions.values())
@@ -41,6 +42,7 @@ def test_our_own_answers_are_right_and_have_times(vault: Path) -> None:
         running.close()
 
 
+@pytest.mark.slow
 def test_a_tool_that_answers_something_else_has_no_time_but_a_reason(vault: Path) -> None:
     questions = truth.read_truth(vault).questions()
     names = Tool("list", lambda at, path: {"folder": "Compare/Codes"}, NOTEWRIGHT_SERVER.tools["glob"].read)
@@ -85,6 +87,7 @@ def test_an_answer_is_right_or_there_is_a_reason(check: truth.Check, right: obje
     assert check(wrong)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_installed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Refused, match="npm is not installed here"):

@@ -98,6 +98,7 @@ def test_the_unit_gives_us_longer_to_stop_than_we_take() -> None:
     assert unit()["KillMode"] == ["mixed"]
 
 
+@pytest.mark.slow
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     text = replaced(UNIT.read_text(encoding="utf-8"), {"/opt/notewright/bin/notewright": NOTEWRIGHT})
     (tmp_path / "notewright.service").write_text(text, encoding="utf-8")
@@ -107,6 +108,7 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     assert (done.returncode, ours) == (0, []), done.stderr
 
 
+@pytest.mark.slow
 def test_systemd_finds_little_that_the_unit_lays_open() -> None:
     asked = ["security", "--offline=yes", "--threshold=20", "--no-pager", str(UNIT)]  # 20 is 2.0 of 10
     done = subprocess.run([program("systemd-analyze"), *asked], capture_output=True, text=True)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests import found
 from tests.conftest import ROOT
 
@@ -18,7 +19,7 @@ found.TIMES = 5
 found.load_profiles()
 
 def pytest_collection_modifyitems(config, items):
-    found.prepare(items, torture=found.is_torture(config), found=KEPT)
+    found.prepare(items, times=found.times(config), found=KEPT)
 
 def pytest_runtest_makereport(item, call):
     if call.excinfo is not None and found.is_torture(item.config):
@@ -53,14 +54,18 @@ def run(place: Path, *words: str, limit: int) -> tuple[int, list[str]]:
     return done.returncode, (place / "drawn").read_text(encoding="utf-8").splitlines()
 
 
+@pytest.mark.slow
 def test_examples_are_the_same_every_time_and_leave_nothing_behind(tmp_path: Path) -> None:
     first, second = (run(tmp_path, limit=100_001) for _ in range(2))
     assert first == second and first[0] == 0 and len(set(first[1])) > 20
     assert not (tmp_path / ".hypothesis" / "examples").exists() and not (tmp_path / "found.jsonl").exists()
 
 
-def test_torture_draws_more_and_others_and_keeps_what_it_finds_as_a_case(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_check_draws_fewer_torture_more_and_others_and_keeps_what_it_finds_as_a_case(tmp_path: Path) -> None:
     _, usual = run(tmp_path, limit=100_001)
+    ended, fewer = run(tmp_path, "--hypothesis-profile", "quick", limit=100_001)
+    assert ended == 0 and 0 < len(fewer) < len(usual) / 2
     ended, more = run(tmp_path, "--hypothesis-profile", "torture", limit=100_001)
     assert ended == 0 and len(more) > 2 * len(usual) and set(more) - set(usual)
     ended, _ = run(tmp_path, "--hypothesis-profile", "torture", "-m", "torture or hypothesis", limit=77)

@@ -24,6 +24,8 @@ from notewright.stores.base import OpId, Store, Swap, Swapped
 from notewright.stores.folder.store import FolderStore
 from notewright.stores.s3._plain_list import Place, sign
 
+pytestmark = pytest.mark.slow
+
 NOTES: dict[str, str | bytes] = {
     "Tea.md": "# Tea\n\nGreen.\n",
     "Drinks/Cup.md": "for [[Tea]]\r\n",

@@ -1,6 +1,7 @@
 """What is true of the project as a whole: sizes, pins, and words that may not stand in a tracked file."""
 
 import re
+import socket
 import subprocess
 import sys
 import tomllib
@@ -8,6 +9,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from tests import quick
 from tests.conftest import left_out
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -131,4 +133,15 @@ def test_what_was_skipped_is_counted_by_its_reason() -> None:
 def test_make_check_says_what_it_left_out_and_make_test_installs_it_first() -> None:
     makefile = (ROOT / "Makefile").read_text()
     assert re.search(r"^test: install system clients$", makefile, re.M)
-    assert "make check left out the tests marked slow" in makefile and "OpenID provider" in makefile
+    assert "make check left out the tests marked slow" in makefile
+
+
+def test_a_test_that_listens_or_starts_a_process_fails_until_it_is_marked_slow() -> None:
+    quick.refuse("test_any.py")
+    socket.create_server(("127.0.0.1", 0)).close()
+    with pytest.raises(AssertionError, match="listens on a port: mark it slow"):
+        quick.refuse("test_any.py")
+    quick.forget()
+    subprocess.run([sys.executable, "--version"], check=True, capture_output=True)
+    with pytest.raises(AssertionError, match="starts a process: mark it slow"):
+        quick.refuse("test_any.py")

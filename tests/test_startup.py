@@ -11,6 +11,8 @@ from tests.conftest import write_files
 
 from notewright.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 RUN = """
 import sys, threading
 opened = []
@@ -110,7 +112,6 @@ print("loaded:", *(name for name in sys.argv[4:] if name in sys.modules))
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "live"])
 def test_what_live_documents_need_is_loaded_where_there_are_some(tmp_path: Path, kind: str) -> None:
     write_files(tmp_path / "notes", {"Tea.md": "Green tea."})

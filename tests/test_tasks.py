@@ -6,6 +6,8 @@ import pytest
 from tests.tasks.agent import at_work
 from tests.tasks.everyday import TASKS, Task
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("task", TASKS, ids=[task.wanted for task in TASKS])
 def test_a_task_is_done_in_few_calls_and_bytes(task: Task, tmp_path: Path) -> None:

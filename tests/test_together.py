@@ -14,6 +14,8 @@ from tests.over_http import Http, client_of, on_the_web
 from notewright.config.load import CommandLine, load
 from notewright.config.settings import SURFACES
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 12
 Clients = dict[str, Http]
 
@@ -99,7 +101,6 @@ def test_what_one_surface_writes_the_next_call_of_every_other_reads_and_finds(cl
             assert f"From {word}" in FIND[reader](clients[reader], word), (writer, reader)
 
 
-@pytest.mark.slow
 def test_agents_of_all_surfaces_write_at_once_and_nothing_is_lost(clients: Clients, tmp_path: Path) -> None:
     def appends(surface: str) -> Callable[[], None]:
         def run() -> None:
@@ -135,7 +136,6 @@ def test_agents_of_all_surfaces_write_at_once_and_nothing_is_lost(clients: Clien
     assert len(changes) == len(APPEND) * ROUNDS * 2 + 3 * ROUNDS
 
 
-@pytest.mark.slow
 def test_links_stay_right_while_a_note_is_renamed_and_others_write(clients: Clients, tmp_path: Path) -> None:
     def renames() -> None:
         for number in range(ROUNDS):
@@ -165,7 +165,6 @@ def test_links_stay_right_while_a_note_is_renamed_and_others_write(clients: Clie
     assert clients["notes"]("links", path="/").split(", ")[0].endswith("0 broken links")
 
 
-@pytest.mark.slow
 def test_twenty_clients_of_one_surface_are_served_at_once(clients: Clients, tmp_path: Path) -> None:
     address = str(clients["notes"].client.base_url)
 

@@ -19,6 +19,8 @@ from notewright.server.auth.authenticate import GuardedRoute
 from notewright.surfaces.http_status import STATUS
 from notewright.surfaces.perform import as_problem
 
+pytestmark = pytest.mark.slow
+
 HERE = "/api/v1/workspaces/main"
 TABLE = OPERATIONS
 

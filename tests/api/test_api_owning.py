@@ -16,6 +16,8 @@ from tests.server.lines import over_http
 
 from notewright.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 ALL, ONE = "/api/v1/workspaces", "/api/v1/workspaces/main"
 
 
@@ -185,7 +187,6 @@ def test_a_command_is_seen_by_a_server_that_runs(
     capsys.readouterr()
 
 
-@pytest.mark.slow
 def test_the_whole_product_with_a_workspace_added_while_it_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

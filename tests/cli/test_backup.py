@@ -210,6 +210,7 @@ def test_a_zip_file_is_not_written_among_the_notes_nor_half(desk: Desk) -> None:
     assert sorted(path.name for path in desk.place.iterdir()) == ["notes", "state"]
 
 
+@pytest.mark.slow
 def test_export_to_standard_output_is_the_zip_file_alone(desk: Desk) -> None:
     words = [sys.executable, "-m", "notewright.cli", "export", "-", "--workspace", desk.root]
     done = subprocess.run([*words, "--state", desk.place / "state"], cwd=ROOT, capture_output=True, check=True)

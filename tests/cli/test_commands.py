@@ -321,6 +321,7 @@ def loaded_by(words: list[str], cwd: Path) -> set[str]:
     return set(done.stderr.partition("MODULES")[2].split())
 
 
+@pytest.mark.slow
 def test_help_loads_next_to_nothing(tmp_path: Path) -> None:
     loaded = loaded_by(["--help"], tmp_path)
     heavy = {
@@ -339,6 +340,7 @@ def test_help_loads_next_to_nothing(tmp_path: Path) -> None:
     assert loaded & heavy == set()
 
 
+@pytest.mark.slow
 def test_search_loads_no_server_and_no_printer(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     words = ["search", "x", "--workspace", str(tmp_path / "notes"), "--state", str(tmp_path / "state")]
@@ -376,6 +378,7 @@ def test_folders_may_have_names_that_are_no_text(vault: Vault, tmp_path: Path) -
     assert "from od\ufffdd" in vault.run("log")[0]
 
 
+@pytest.mark.slow
 def test_a_refusal_reaches_a_pipe_whole(vault: Vault) -> None:
     """As the program itself: it ends without Python's own flushing."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}

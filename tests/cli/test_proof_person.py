@@ -130,6 +130,7 @@ def test_notes_that_are_all_gone_are_told_at_once_and_believed_when_the_index_is
     assert person.json("search", "tea")["hits"] == []
 
 
+@pytest.mark.slow
 def test_a_read_only_disk_is_read_and_a_rename_on_it_refused(person: Person) -> None:
     with read_only(person.root):
         os.chdir(person.root)

@@ -51,6 +51,7 @@ def test_what_cannot_be_served_is_wrong_usage(tmp_path: Path, words: list[str]) 
     assert args.usage
 
 
+@pytest.mark.slow
 def test_the_obsidian_server_wants_its_variable() -> None:
     program = Path(sys.executable).parent / "obs-mcp"
     done = subprocess.run([program], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, timeout=60)

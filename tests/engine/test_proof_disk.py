@@ -19,6 +19,8 @@ from notewright.errors import Forbidden, NoSpace, Problem, Unavailable
 from notewright.ledger.base import Past
 from notewright.notes.path import NotePath
 
+pytestmark = pytest.mark.slow
+
 
 def texts(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -105,7 +107,6 @@ def test_a_full_disk_of_the_history_refuses_a_change_and_keeps_what_was_there(tm
             close_workspace(ws)
 
 
-@pytest.mark.slow
 def test_a_full_disk_of_the_index_refuses_no_write_and_it_catches_up(tmp_path: Path) -> None:
     write_files(tmp_path / "Main", {"Tea.md": "green\n"})
     with small_disk(tmp_path / "cache", 16_000):

@@ -20,6 +20,7 @@ def refuse(paths: object) -> list[Filing]:
     raise AssertionError("nothing was touched")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("total", [2, build.SMALL])  # in this process, and in a second one
 def test_the_old_index_answers_until_the_new_one_takes_its_place(tmp_path: Path, total: int) -> None:
     index = sqlite_index(tmp_path / "index", OLD)
@@ -34,6 +35,7 @@ def test_the_old_index_answers_until_the_new_one_takes_its_place(tmp_path: Path,
     assert not index.progress().wanting
 
 
+@pytest.mark.slow
 def test_a_built_index_holds_what_one_filed_piece_by_piece_holds(tmp_path: Path) -> None:
     texts: dict[str, str | None] = {
         f"n/{number}.md": f"---\ntags: [t{number % 3}]\n---\n# N{number}\n\nSee [[{number + 1}]]. Naïve 学习 running.\n"
@@ -71,6 +73,7 @@ def test_what_is_filed_together_is_one_segment_of_the_full_text(tmp_path: Path) 
     assert len(paths(index, "after", limit=200)) == 89
 
 
+@pytest.mark.slow
 def test_leaving_without_a_swap_leaves_no_trace(tmp_path: Path) -> None:
     index = sqlite_index(tmp_path / "index", OLD)
     with pytest.raises(RuntimeError), index.rebuilding(build.SMALL) as new:
@@ -158,6 +161,7 @@ def test_an_index_lost_during_a_build_makes_the_new_one_wanting(tmp_path: Path) 
     assert index.count() == (1, 0) and index.progress().wanting
 
 
+@pytest.mark.slow
 def test_a_second_process_that_dies_is_an_error_and_no_new_index(tmp_path: Path) -> None:
     index = sqlite_index(tmp_path / "index", OLD)
     with pytest.raises(Exception, match="process that writes"), index.rebuilding(build.SMALL) as new:
@@ -167,6 +171,7 @@ def test_a_second_process_that_dies_is_an_error_and_no_new_index(tmp_path: Path)
     assert index.count() == (2, 0)
 
 
+@pytest.mark.slow
 def test_the_second_process_ends_with_the_first(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "notewright.index.sqlite._filler", str(tmp_path / "index.db")]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -451,6 +451,7 @@ def test_what_is_filed_and_dropped_at_once_is_as_if_it_came_one_by_one(index: In
     single.close()
 
 
+@pytest.mark.slow
 def test_what_changed_at_once_is_filed_in_a_third_of_the_time_that_it_takes_one_by_one(tmp_path: Path) -> None:
     """In processor time, which other work on the machine does not change. FTS5 merges whole segments when what is
     removed and what is put come by turns: then it is half."""

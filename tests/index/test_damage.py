@@ -106,6 +106,7 @@ def test_it_wants_no_more_once_it_equals_the_store_it_was_compared_with(tmp_path
     index.close()
 
 
+@pytest.mark.slow
 def test_a_change_by_another_process_is_seen_by_the_next_question(tmp_path: Path) -> None:
     index = sqlite_index(tmp_path / "index", VAULT)
     code = (

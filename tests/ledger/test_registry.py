@@ -49,6 +49,7 @@ def test_revoking_twice_is_told(registry: SqliteAccounts) -> None:
     assert registry.tokens()[0].revoked == 1.0
 
 
+@pytest.mark.slow
 def test_every_change_is_felt_in_another_process(registry: SqliteAccounts, tmp_path: Path) -> None:
     felt = registry.pulse()
     other = f"""

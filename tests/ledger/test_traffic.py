@@ -248,6 +248,7 @@ def hammer(file: Path, go: str, calls: int, answers: "multiprocessing.SimpleQueu
     answers.put(passed)
 
 
+@pytest.mark.slow
 def test_processes_that_hammer_one_counter_get_exactly_as_many_as_there_are(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     answers, go = context.SimpleQueue(), tmp_path / "go"

@@ -20,6 +20,8 @@ from tests.server.lines import ENVELOPE, HELLO, Lines
 
 from notewright.mcp.stdio.leader_follower import LineReaders
 
+pytestmark = pytest.mark.slow
+
 ECHO = Path(__file__).with_name("echo.py")
 
 
@@ -284,7 +286,6 @@ def test_a_signal_ends_the_process_when_its_calls_are_done(server: Server, numbe
     assert server.process.stderr is not None and b"library closed" in server.process.stderr.read()
 
 
-@pytest.mark.slow
 def test_a_call_that_takes_too_long_does_not_keep_the_process(server: Server) -> None:
     server.greet()
     server.ask("tools/call", {"name": "slow", "arguments": {"seconds": 60}})

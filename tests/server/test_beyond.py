@@ -21,6 +21,8 @@ from notewright.app import compose
 from notewright.config.load import CommandLine, load
 from notewright.errors import Invalid
 
+pytestmark = pytest.mark.slow
+
 HEADERS = {"accept": "application/json"}
 
 
@@ -106,7 +108,6 @@ def test_nothing_is_open_to_others_before_there_is_a_token(place: Path, words: l
     assert f"notewright token add NAME --state {place / 'state'}" in done.stderr
 
 
-@pytest.mark.slow
 def test_the_names_of_this_machine_are_ours_and_those_of_others_are_not(place: Path) -> None:
     good = token(place, "add", "phone")
     with serving(place, host="0.0.0.0") as server:
@@ -148,7 +149,6 @@ def test_an_address_that_needs_a_token_is_refused_for_what_it_is(place: Path, ho
     assert str(refused.value).startswith(f"--http {host}:0 {words}. make an access token first: notewright token add")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_tokens_hold_at_once_in_a_running_server(place: Path, workers: str) -> None:
     first = token(place, "add", "phone")
@@ -165,7 +165,6 @@ def test_tokens_hold_at_once_in_a_running_server(place: Path, workers: str) -> N
         assert all("invalid_token" in answer.headers["www-authenticate"] for answer in answers)
 
 
-@pytest.mark.slow
 def test_this_machine_is_open_until_the_first_token_and_never_again(place: Path) -> None:
     with serving(place) as server:
         assert server.ask().status_code == 200
@@ -175,7 +174,6 @@ def test_this_machine_is_open_until_the_first_token_and_never_again(place: Path)
         assert server.ask().status_code == 401
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_the_configuration_is_read_again_on_sighup(place: Path, workers: str) -> None:
     with serving(place, "--workers", workers) as server:
@@ -191,7 +189,6 @@ def test_the_configuration_is_read_again_on_sighup(place: Path, workers: str) ->
         assert all(server.write("C").startswith("read_only") for _ in range(8))
 
 
-@pytest.mark.slow
 def test_a_worker_that_takes_the_place_of_another_has_the_new_configuration(place: Path) -> None:
     with serving(place, "--workers", "2") as server:
         (place / "c.toml").write_text('[workspaces.Main]\nlocation = "notes"\nread_only = true\n')

@@ -15,6 +15,8 @@ from notewright.config.load import CommandLine, load
 from notewright.config.settings import SURFACES
 from notewright.server.fast_path import FETCHING
 
+pytestmark = pytest.mark.slow
+
 READERS = 64
 LOOKING: dict[str, dict[str, dict[str, Any]]] = {  # every tool that changes nothing and asks the index alone
     "notes": {

@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
+import pytest
 from tests.conftest import write_files
 from tests.server.lines import NOTEWRIGHT, over_http
+
+pytestmark = pytest.mark.slow
 
 HELD_SECONDS = 3.0
 SOON_SECONDS = 1.5  # a loop that waits for the file waits until it is let go

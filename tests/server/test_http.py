@@ -18,6 +18,8 @@ from tests.mcp.echo import CAIRN, ECHO, NOTES, STRICT, Shelf
 from tests.over_http import http_app
 from tests.server.lines import ENVELOPE, HELLO
 
+pytestmark = pytest.mark.slow
+
 BOTH = {"accept": "application/json, text/event-stream"}
 
 

@@ -17,6 +17,8 @@ from notewright.server.listen.bounded_protocol import ConnectionLimits
 from notewright.server.listen.supervisor import WorkerSlot
 from notewright.server.listen.trusted_proxies import Proxies
 
+pytestmark = pytest.mark.slow
+
 QUICK = ConnectionLimits(head_seconds=0.6, body_seconds=0.6, idle_seconds=0.6, rest_seconds=0.6, reader_seconds=0.6)
 KINDS = [
     (bounded_protocol.BoundedH11, "asyncio"),
@@ -97,7 +99,6 @@ def test_who_says_nothing_is_shown_out_without_a_word(kind: dict[str, Any]) -> N
         assert heard(silent) == b""
 
 
-@pytest.mark.slow
 def test_blank_lines_do_not_keep_a_connection(kind: dict[str, Any]) -> None:
     with listening_to(Echo(), limits=QUICK, **kind) as port, connected(port) as client:
         client.sendall(GET)
@@ -126,7 +127,6 @@ def test_a_body_that_comes_by_the_byte_is_refused(kind: dict[str, Any]) -> None:
         assert heard(client).startswith(b"HTTP/1.1 408")
 
 
-@pytest.mark.slow
 def test_a_large_body_may_take_its_time_while_it_moves(kind: dict[str, Any]) -> None:
     steady = replace(QUICK, least=1000)
     with listening_to(Echo(), limits=steady, **kind) as port, connected(port) as client:
@@ -151,7 +151,6 @@ def test_a_body_that_nobody_wants_is_not_taken_for_ever(kind: dict[str, Any]) ->
 # ---- time between, and after --------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_an_idle_connection_is_closed_and_a_used_one_is_kept(kind: dict[str, Any]) -> None:
     patient = replace(QUICK, idle_seconds=1.5)
     with listening_to(Echo(), limits=patient, **kind) as port, connected(port) as client:
@@ -162,7 +161,6 @@ def test_an_idle_connection_is_closed_and_a_used_one_is_kept(kind: dict[str, Any
         assert heard(client) == b""
 
 
-@pytest.mark.slow
 def test_a_request_that_takes_long_is_waited_for(kind: dict[str, Any]) -> None:
     app = Echo()
     with listening_to(app, limits=QUICK, **kind) as port, connected(port) as client:
@@ -173,7 +171,6 @@ def test_a_request_that_takes_long_is_waited_for(kind: dict[str, Any]) -> None:
         assert app.gone.wait(30)
 
 
-@pytest.mark.slow
 def test_a_client_that_does_not_read_its_answer_is_cut_off(kind: dict[str, Any]) -> None:
     app = Echo()
     with listening_to(app, limits=QUICK, **kind) as port, connected(port) as client:
@@ -190,7 +187,6 @@ def test_a_client_that_does_not_read_its_answer_is_cut_off(kind: dict[str, Any])
         assert read < 256 << 20
 
 
-@pytest.mark.slow
 def test_a_client_that_reads_slowly_is_not(kind: dict[str, Any]) -> None:
     app = Echo()
     with listening_to(app, limits=QUICK, **kind) as port, connected(port) as client:
@@ -228,7 +224,6 @@ def test_beyond_so_many_connections_there_is_no_room_until_one_leaves(kind: dict
         assert until(lambda: b"503" not in _heard_of(port))
 
 
-@pytest.mark.slow
 def test_who_is_idle_makes_room_for_who_wants_something(kind: dict[str, Any]) -> None:
     app, few = Echo(), ConnectionLimits(connections=3, idle_seconds=4)  # looked at four times a second
     with listening_to(app, limits=few, **kind) as port, contextlib.ExitStack() as stack:
@@ -258,7 +253,6 @@ def test_requests_sent_ahead_are_answered_in_order(kind: dict[str, Any]) -> None
         assert told.index(b"http 1") < told.index(b"http 2") < told.index(b"http 3")
 
 
-@pytest.mark.slow
 def test_thousands_of_requests_sent_ahead_are_not_kept(kind: dict[str, Any]) -> None:
     """The first is never answered. What comes after it is refused, or not even read."""
     app = Echo()

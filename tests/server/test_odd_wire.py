@@ -10,6 +10,8 @@ import pytest
 from tests.server.guarded import Guarded, guarded
 from tests.server.lines import ENVELOPE, HELLO, NOTEWRIGHT, Lines
 
+pytestmark = pytest.mark.slow
+
 INVALID_PARAMS = -32602
 HALF = "\ud800"
 Ask = Callable[[dict[str, Any]], dict[str, Any]]

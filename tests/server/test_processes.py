@@ -17,6 +17,8 @@ from tests.server.listener import GET, answer, connected, heard, until
 from notewright.server.listen.supervisor import WorkerSlot, terminal_gone
 from notewright.server.listen.uvicorn_server import ARRIVING, AT_ONCE, HELD, _Behind
 
+pytestmark = pytest.mark.slow
+
 TEAM = Path(__file__).with_name("team.py")
 ONCE = GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
 
@@ -95,7 +97,6 @@ def test_both_workers_answer_and_clients_are_spread_over_them(folder: Path) -> N
         assert len(who) == 2 and min(who.values()) >= 5
 
 
-@pytest.mark.slow
 def test_a_worker_that_is_killed_is_replaced_and_the_other_goes_on_answering(folder: Path) -> None:
     with team(folder) as two:
         two.started()
@@ -109,8 +110,6 @@ def test_a_worker_that_is_killed_is_replaced_and_the_other_goes_on_answering(fol
         assert two.process.poll() is None
 
 
-@pytest.mark.slow
-@pytest.mark.slow
 def test_a_worker_that_is_killed_takes_with_it_only_those_whom_it_serves(folder: Path) -> None:
     """Who would have had to wait is still at the door, and is let in by another: nobody learns of the kill."""
     clients, answers, lost = 30, list[tuple[int, int]](), list[Exception]()
@@ -176,7 +175,6 @@ def refused(port: int) -> bool:
         return False
 
 
-@pytest.mark.slow
 def test_ctrl_c_at_the_terminal_is_a_stop_like_any_other(folder: Path) -> None:
     with team(folder) as two:
         two.started()
@@ -193,7 +191,6 @@ def test_workers_are_in_a_group_of_their_own_so_that_ctrl_c_reaches_them_once(fo
         assert all(os.getpgid(pid) != os.getpgid(two.process.pid) for pid in two.noted("begun"))
 
 
-@pytest.mark.slow
 def test_a_worker_that_does_not_end_is_ended(folder: Path) -> None:
     with team(folder, "hasty") as two:
         two.started()
@@ -217,7 +214,6 @@ def test_a_second_signal_ends_everything_at_once(folder: Path) -> None:
             assert two.ended()[0] == 1
 
 
-@pytest.mark.slow
 def test_sighup_reaches_every_worker(folder: Path) -> None:
     with team(folder) as two:
         two.started()
@@ -226,7 +222,6 @@ def test_sighup_reaches_every_worker(folder: Path) -> None:
         assert two.process.poll() is None and two.ask()
 
 
-@pytest.mark.slow
 def test_when_the_parent_is_killed_the_workers_end(folder: Path) -> None:
     with team(folder) as two:
         two.started()
@@ -258,7 +253,6 @@ def test_the_wish_to_start_a_worker_again_does_not_end_who_has_nothing_left_to_d
     assert done.stdout == "1 (0.0, 0.0)\n", done.stderr
 
 
-@pytest.mark.slow
 def test_one_that_cannot_begin_is_tried_again_less_and_less_often_while_the_other_serves(folder: Path) -> None:
     with team(folder, "half") as two:
         two.started(1)

@@ -23,6 +23,8 @@ from notewright.accounts.base import Grant
 from notewright.engine.library import new_token
 from notewright.server.auth.authenticate import GuardedRoute, Need
 
+pytestmark = pytest.mark.slow
+
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
 STRANGERS = ("nobody", "wrong", "expired", "revoked")
 SECRETS = (

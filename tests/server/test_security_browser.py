@@ -19,6 +19,8 @@ from notewright.app.compose_http import Site
 from notewright.engine.library import digest_of
 from notewright.server.auth.browser_session import LASTS, BrowserSessions
 
+pytestmark = pytest.mark.slow
+
 FORM = {**HTML, "content-type": "application/x-www-form-urlencoded"}
 BAD = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}"
 EVIL = "\"'><script>alert(1)<script><img src=x onerror=alert(1)>{{7*7}}"  # as a file may be called

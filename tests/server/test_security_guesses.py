@@ -25,6 +25,8 @@ from notewright.errors import Limited
 from notewright.server.auth.authenticate import GUESSES, FailedGuesses
 from notewright.server.auth.browser_session import BrowserSessions
 
+pytestmark = pytest.mark.slow
+
 MANY = GUESSES[0].calls
 
 

@@ -39,6 +39,8 @@ from notewright.engine.changes.history import list_changes
 from notewright.engine.workspace import Workspace
 from notewright.ledger.base import Past
 
+pytestmark = pytest.mark.slow
+
 HIDDEN = tuple(path for path in GARDEN if not Access(hide=HIDING + RULE).sees(path))
 CANARIES = (BY_RULE, BY_TOKEN, PATTERN, WORKSPACE, "Private/", "Hidden/")
 DULL = ("Tea", "Map", "Larder", "Attic/Larder", "Door", "shared", "", "**/*.md", ".*", BY_TOKEN[:-1], "Deep")
@@ -158,7 +160,6 @@ def tells(answer: str, asked: str = "") -> list[str]:
 # ---- tools --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SURFACES)
 def test_no_tool_answers_otherwise_because_of_what_is_hidden(twins: tuple[Guarded, Guarded], name: str) -> None:
     surface = next(surface for surface in surfaces() if surface.name == name)
@@ -183,7 +184,6 @@ def test_copies_of_what_is_hidden_are_in_no_list_and_cannot_be_read(twins: tuple
         assert not tells(full, json.dumps(args)), (tool, args)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SURFACES)
 def test_no_tool_tells_of_a_past_that_is_hidden(server: Guarded, name: str) -> None:
     surface = next(surface for surface in surfaces() if surface.name == name)
@@ -310,7 +310,6 @@ def test_an_export_holds_no_more_than_may_be_seen(server: Guarded) -> None:
     assert not tells(answer.whole)
 
 
-@pytest.mark.slow
 def test_a_hidden_place_takes_nothing_in_and_does_not_say_whether_it_is_taken(twins: tuple[Guarded, Guarded]) -> None:
     """For every way to write, a hidden note that is there is refused as one that is not."""
     before = [server.files() for server in twins]
@@ -331,7 +330,6 @@ def test_a_hidden_place_takes_nothing_in_and_does_not_say_whether_it_is_taken(tw
     assert [server.files() for server in twins] == before
 
 
-@pytest.mark.slow
 def test_who_writes_what_is_seen_learns_nothing_of_what_is_not(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Both servers are written to in the same way, and go on answering the same."""
     plain = {path: text for path, text in GARDEN.items() if path not in HIDDEN}
@@ -352,7 +350,6 @@ def test_who_writes_what_is_seen_learns_nothing_of_what_is_not(tmp_path_factory:
         assert seen == all_seen - {f"Garden/{path}" for path in HIDDEN} != all_seen
 
 
-@pytest.mark.slow
 def test_taking_back_a_rename_tells_nothing_of_the_hidden_links_it_rewrote(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

@@ -17,6 +17,8 @@ from tests.server.watched import eventually
 from notewright.engine.write import put
 from notewright.notes.path import NotePath
 
+pytestmark = pytest.mark.slow
+
 MODERN = {
     "accept": "application/json, text/event-stream",
     "content-type": "application/json",
@@ -89,7 +91,6 @@ def change(server: Guarded, path: str, text: str) -> None:
 LISTENING = [("GET", "/events?after=0", {**HTML}, None), ("POST", "/w/garden/mcp/notes", MODERN, WISH)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("method", "path", "headers", "wish"), LISTENING, ids=["page", "tools"])
 def test_what_happens_to_a_hidden_note_is_not_told(
     server: Guarded, method: str, path: str, headers: dict[str, str], wish: Any
@@ -104,7 +105,6 @@ def test_what_happens_to_a_hidden_note_is_not_told(
         assert BY_TOKEN not in stream.news
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("method", "path", "headers", "wish"), LISTENING, ids=["page", "tools"])
 def test_a_stream_ends_with_the_right_to_listen(
     server: Guarded, method: str, path: str, headers: dict[str, str], wish: Any
@@ -118,7 +118,6 @@ def test_a_stream_ends_with_the_right_to_listen(
         assert stream.heard == told
 
 
-@pytest.mark.slow
 def test_a_stream_ends_when_more_is_hidden_than_when_it_began(server: Guarded) -> None:
     headers, hidden = MODERN | server.bearer("gardener"), {"hide": ["Hidden/**", "Tea*"]}
     with streaming(server, "POST", "/w/garden/mcp/notes", headers, WISH) as stream:
@@ -129,7 +128,6 @@ def test_a_stream_ends_when_more_is_hidden_than_when_it_began(server: Guarded) -
         assert eventually(lambda: stream.ended, 10)
 
 
-@pytest.mark.slow
 def test_a_stream_goes_on_while_other_tokens_come_and_go(server: Guarded) -> None:
     with streaming(server, "POST", "/w/garden/mcp/notes", MODERN | server.bearer("gardener"), WISH) as stream:
         assert eventually(lambda: stream.heard)

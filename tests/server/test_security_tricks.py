@@ -13,6 +13,8 @@ import pytest
 from tests.server.guarded import CALL, HTML, JSON, WORKSPACE, Guarded, guarded
 from tests.server.lines import ENVELOPE
 
+pytestmark = pytest.mark.slow
+
 ID = WORKSPACE.lower()
 SENT = {**JSON, "content-type": "application/json"}
 WRITE = {**CALL, "params": {"name": "write", "arguments": {"path": "Garden/Planted", "content": "x"}}}

@@ -20,6 +20,8 @@ from notewright.ledger.base import Past
 from notewright.server.listen import bounded_protocol
 from notewright.server.listen.bounded_protocol import ConnectionLimits
 
+pytestmark = pytest.mark.slow
+
 SENT = {**JSON, "content-type": "application/json"}
 MOST = 1 << 20  # bytes of a request, as this server is told
 PATIENT = ConnectionLimits(head_seconds=1.0, body_seconds=1.0, rest_seconds=1.0)
@@ -147,7 +149,6 @@ def test_a_stranger_is_refused_before_what_they_send_is_read(server: Guarded) ->
         assert client.recv(1000).startswith(b"HTTP/1.1 401")
 
 
-@pytest.mark.slow
 def test_large_requests_of_one_caller_wait_outside_and_leave_others_room(tmp_path: Path) -> None:
     """However many connections somebody has: of large requests only as many are taken in as may run at once."""
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"x": "y" * 900_000}}).encode()
@@ -252,7 +253,6 @@ def test_who_calls_themselves_by_a_book_is_known_by_its_first_words(server: Guar
 # ---- slow and many ------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("part", ["head", "body"])
 def test_who_sends_by_the_byte_is_shown_out_and_keeps_nobody_waiting(wire: Guarded, part: str) -> None:
     head = f"POST /mcp/notes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {wire.tokens['owner']}\r\n".encode()
@@ -302,7 +302,6 @@ def test_a_head_of_any_size_is_not_kept(wire: Guarded) -> None:
     assert alive(wire)
 
 
-@pytest.mark.slow
 def test_open_pages_are_few_and_leave_room_for_calls(server: Guarded) -> None:
     ask = f"GET /events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.tokens['reader']}\r\n\r\n".encode()
     clients = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(120)]

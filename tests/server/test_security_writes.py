@@ -19,6 +19,8 @@ from notewright.engine.changes.history import list_changes
 from notewright.ledger.base import Past
 from notewright.server.auth.browser_session import BrowserSessions
 
+pytestmark = pytest.mark.slow
+
 TEXT = "---\ntags: [old]\n---\n# Head\n\nalpha beta\n"
 # How each tool that writes does so; `{}` is a note of its own for each of them.
 WRITES: list[tuple[str, str, dict[str, Any]]] = [
@@ -114,7 +116,6 @@ def _modern(server: Guarded, who: str, surface: str, tool: str, args: dict[str, 
     return answer.json()
 
 
-@pytest.mark.slow
 def test_whatever_a_reader_calls_no_byte_changes(server: Guarded) -> None:
     before, done = server.files(), changes(server)
     for surface in surfaces():
@@ -125,7 +126,6 @@ def test_whatever_a_reader_calls_no_byte_changes(server: Guarded) -> None:
     assert server.files() == before and changes(server) == done
 
 
-@pytest.mark.slow
 def test_who_may_write_in_one_place_writes_there_and_nowhere_else(server: Guarded) -> None:
     before = server.files()
     for surface in surfaces():

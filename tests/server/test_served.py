@@ -17,6 +17,8 @@ import pytest
 from tests.conftest import write_files
 from tests.server.lines import ENVELOPE, HELLO, NOTEWRIGHT, Lines, over_http
 
+pytestmark = pytest.mark.slow
+
 NOTES = {"Tea.md": "# Tea\n\nSteep it.\n", "Recipes/Bread.md": "See [[Tea]].\n", "Recipes/Broth.md": "Salt.\n"}
 BOTH = {"accept": "application/json, text/event-stream"}
 
@@ -106,7 +108,6 @@ def test_serving_a_folder_changes_no_byte_in_it(place: Path) -> None:
     assert everything() == before
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("wait", [0.0, 0.02, 0.05, 0.1, 0.2])
 def test_a_rename_that_was_begun_is_finished_by_this_process_or_the_next(place: Path, wait: float) -> None:
     write_files(place / "notes", {f"L/{number:03}.md": "About [[Tea]].\n" for number in range(150)})
@@ -142,7 +143,6 @@ def large(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
 def test_a_long_grep_says_how_far_it_is_and_stops_when_nobody_waits(large: Path) -> None:
     server = Served(large).greet()
     while "indexing" in server.text("grep", pattern="not in any note"):

@@ -69,6 +69,7 @@ def test_a_brief_call_is_not_kept_waiting_by_calls_that_hang(brief: bool) -> Non
     workers.close()
 
 
+@pytest.mark.slow
 @KINDS
 def test_a_brief_call_comes_between_long_ones_that_work_hard(brief: bool) -> None:
     workers = ThreadPool()

@@ -15,6 +15,8 @@ from notewright.errors import Invalid
 from notewright.server.listen import tls
 from notewright.server.listen.bounded_protocol import ConnectionLimits
 
+pytestmark = pytest.mark.slow
+
 
 def secure(folder: Path, name: str = "localhost") -> Config:
     cert, key = certificate(folder, name)

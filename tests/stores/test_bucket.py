@@ -36,6 +36,8 @@ from notewright.stores.s3.metadata import encode
 from notewright.stores.s3.settings import BucketSettings
 from notewright.stores.s3.store import DELETED, TOMBSTONE, S3Store
 
+pytestmark = pytest.mark.slow
+
 A = NotePath("a.md")
 OpenWorkspace = Callable[..., Workspace]
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,7 +133,6 @@ def test_writers_of_different_notes_do_not_wait_for_each_other(open_workspace: O
     assert max(gained) >= 5
 
 
-@pytest.mark.slow
 def test_a_rename_of_five_hundred_links_takes_at_most_thirty_two_rounds_longer_than_in_a_folder(
     open_workspace: OpenWorkspace, bucket: Bucket, tmp_path: Path
 ) -> None:
@@ -239,9 +240,7 @@ def to_kill(work: str, bucket: Bucket, tmp_path: Path, argument: str) -> list[st
     return [sys.executable, "-m", "tests.stores.bucket_workspace", *asked]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "away"), [pytest.param(10, 2, marks=pytest.mark.slow), pytest.param(60, 10, marks=pytest.mark.torture)]
-)
+@pytest.mark.parametrize(("seconds", "away"), [(10, 2), pytest.param(60, 10, marks=pytest.mark.torture)])
 def test_killed_writers_and_an_absent_bucket_lose_and_double_nothing(
     bucket: Bucket, tmp_path: Path, seconds: float, away: float
 ) -> None:
@@ -280,7 +279,6 @@ def test_killed_writers_and_an_absent_bucket_lose_and_double_nothing(
 WRITES = 203  # of a rename with 200 notes: one creates, one for each note with links, two remove
 
 
-@pytest.mark.slow
 def test_a_rename_of_two_hundred_notes_killed_now_and_then_is_finished_or_taken_back(
     bucket: Bucket, tmp_path: Path
 ) -> None:

@@ -64,10 +64,11 @@ def in_a_bucket_of_ceph(place: Path) -> Store:
 
 
 BUCKETS = {in_a_bucket: "bucket", in_a_bucket_of_ceph: "ceph_bucket"}
+ON_WEED = pytest.param(in_a_bucket, marks=pytest.mark.slow)
 ON_CEPH = pytest.param(in_a_bucket_of_ceph, marks=pytest.mark.torture)
 
 
-@pytest.fixture(params=[*STORES, in_a_bucket, ON_CEPH], ids=lambda make: make.__name__)
+@pytest.fixture(params=[*STORES, ON_WEED, ON_CEPH], ids=lambda make: make.__name__)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     bucket = BUCKETS.get(request.param)
     made: Store = request.getfixturevalue(bucket).open() if bucket else request.param(tmp_path)

@@ -168,6 +168,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=False, capture_output=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_and_leaves_everything_as_it_was(small_disk: Path) -> None:
     store = FolderStore(small_disk)
     version = put(small_disk / "a.md")
@@ -184,6 +185,7 @@ def test_a_full_disk_is_said_and_leaves_everything_as_it_was(small_disk: Path) -
     store.close()
 
 
+@pytest.mark.slow
 def test_what_was_staged_can_be_written_on_a_disk_that_is_full_by_then(small_disk: Path) -> None:
     store = FolderStore(small_disk)
     version = put(small_disk / "a.md")
@@ -199,6 +201,7 @@ def test_what_was_staged_can_be_written_on_a_disk_that_is_full_by_then(small_dis
     store.close()
 
 
+@pytest.mark.slow
 def test_an_unmounted_folder_is_unavailable_and_never_empty(small_disk: Path) -> None:
     put(small_disk / "a.md")
     store = FolderStore(small_disk)
@@ -292,6 +295,7 @@ def as_nobody(work: Callable[[Path], None]) -> None:
         shutil.rmtree(place)
 
 
+@pytest.mark.slow
 def test_what_permissions_forbid_is_forbidden() -> None:
     def work(place: Path) -> None:
         version = put(place / "a.md")

@@ -278,6 +278,7 @@ def besiege(store: FolderStore, tmp_path: Path, seconds: float) -> tuple[int, in
     return calls, turns[0]
 
 
+@pytest.mark.slow
 def test_nothing_gets_out_while_names_are_swapped_for_symlinks(notes: FolderStore, tmp_path: Path) -> None:
     calls, turns = besiege(notes, tmp_path, 0.8)
     assert calls > 50 and turns > 20

@@ -18,6 +18,8 @@ from notewright.stores.folder.paths import Abilities
 from notewright.stores.folder.store import FolderStore
 from notewright.stores.folder.sync import Sync
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[FolderStore]:

@@ -266,6 +266,7 @@ def test_a_save_just_before_a_deletion_stays(
 # ---- what the dead left -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_sweeping_clears_the_named_folders_and_the_root_and_no_other(store: FolderStore, tmp_path: Path) -> None:
     for name in ("f", "g"):
         put(tmp_path / name / "there.md")

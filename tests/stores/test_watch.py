@@ -147,6 +147,7 @@ def test_events_are_looked_at_step_by_step_however_many_come(
         assert looks[0] <= 5 + 1.5 * (time.monotonic() - began) / STEP_S
 
 
+@pytest.mark.slow
 def test_five_thousand_files_at_once_are_all_seen(store: FolderStore, tmp_path: Path) -> None:
     with listening(store.changes) as told:
         wanted = {f"{folder}/{number}.md" for folder in range(50) for number in range(100)}
@@ -208,6 +209,7 @@ def test_a_folder_that_goes_and_comes_back_is_told_as_everything(tmp_path: Path)
     store.close()
 
 
+@pytest.mark.slow
 def test_where_watching_is_impossible_it_says_so_and_looks_again_and_again(tmp_path: Path) -> None:
     put(tmp_path / "notes/a.md")
 

@@ -18,6 +18,8 @@ from notewright.ledger.base import Past
 from notewright.surfaces.base import Call, FailedCall, RpcError
 from notewright.surfaces.cairn.tools import SURFACE
 
+pytestmark = pytest.mark.slow  # its transcripts are quick
+
 
 @pytest.fixture
 def cairn(tmp_path: Path) -> Generator[OpenDesk, None, None]:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from tests.surfaces.cairn_desk import JAMIE, OpenDesk, desks
 
+pytestmark = pytest.mark.slow  # its transcripts are quick
+
 BASE = 1_771_941_600  # 2026-02-24T14:00:00Z
 
 

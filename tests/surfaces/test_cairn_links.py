@@ -19,6 +19,8 @@ from notewright.surfaces.base import Call, Cancelled
 from notewright.surfaces.cairn.tools import SURFACE
 from notewright.surfaces.perform import perform
 
+pytestmark = pytest.mark.slow  # its transcripts are quick
+
 
 @pytest.fixture
 def cairn(tmp_path: Path) -> Generator[OpenDesk, None, None]:

@@ -15,6 +15,8 @@ from notewright.notes.path import NotePath
 from notewright.surfaces.base import Call, FailedCall
 from notewright.surfaces.cairn.tools import SURFACE
 
+pytestmark = pytest.mark.slow  # its transcripts are quick
+
 
 @pytest.fixture
 def cairn(tmp_path: Path) -> Generator[OpenDesk, None, None]:

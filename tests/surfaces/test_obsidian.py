@@ -25,6 +25,8 @@ from notewright.surfaces.base import FailedCall, RpcError
 from notewright.surfaces.obsidian import tools as obsidian
 from notewright.surfaces.obsidian.tools import SURFACE
 
+pytestmark = pytest.mark.slow  # its transcripts are quick
+
 # Every tool with arguments that work on a note "A" with a section "H" and a line "x".
 CALLS: dict[str, dict[str, Any]] = {
     "read_note": {}, "append_note": {"text": "y"}, "update_note": {"content": "y"}, "delete_note": {},
@@ -533,7 +535,6 @@ def test_a_note_that_is_not_utf_8_is_shown_and_never_edited(vault: OpenVault) ->
     assert v.files() == {"B.md": b"# H\nx\n\xff\xfe"}
 
 
-@pytest.mark.slow
 def test_texts_may_be_large_but_not_larger_than_a_note_may_be(vault: OpenVault) -> None:
     v = vault()
     v.told("create_note", name="big", content="é" * 2_000_000)

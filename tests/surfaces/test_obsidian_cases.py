@@ -16,6 +16,8 @@ from notewright.surfaces.obsidian import change as obsidian_change
 from notewright.surfaces.obsidian import tools as obsidian
 from notewright.surfaces.obsidian.tools import SURFACE, TOOLS
 
+pytestmark = pytest.mark.slow  # its transcripts are quick
+
 LINKED = {"A": "See [[B]].", "B": "Hello"}
 SECTIONS = "# Intro\nHello\n# Other\nWorld"
 TAGS = {"one": tagged("vc"), "two": tagged("Person")}

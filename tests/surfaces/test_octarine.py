@@ -26,6 +26,8 @@ from notewright.surfaces.base import Answer, Call, RpcError, Surface
 from notewright.surfaces.octarine.tools import surface
 from notewright.surfaces.perform import perform
 
+pytestmark = pytest.mark.slow  # its transcripts are quick
+
 READ, WRITE, SEARCH, LIST = (
     "octarine_read_note",
     "octarine_write_note",
@@ -782,7 +784,6 @@ def test_a_folder_below_that_may_not_be_read_stays_closed(desk: Desk, work: Path
     assert refused == "PERMISSION_DENIED"
 
 
-@pytest.mark.slow
 def test_a_list_beyond_a_mebibyte_is_cut_at_an_entry(workspace: Callable[..., Workspace]) -> None:
     ws = workspace({f"{number:04}{'n' * 200}.md": "" for number in range(4000)}, name="Work")
     answer = desk_of(ws).call(LIST, workspace="Work")

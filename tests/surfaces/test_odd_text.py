@@ -27,6 +27,7 @@ DEEP = json.loads("[" * 600 + "]" * 600)
 EVERY = [replace(surface, guard=None) for surface in surfaces()]  # no limit to the calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("surface", EVERY, ids=lambda surface: surface.name)
 def test_no_text_in_any_argument_is_our_fault(vault: OpenVault, surface: Surface, word: str) -> None:

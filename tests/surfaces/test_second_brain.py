@@ -24,6 +24,8 @@ from notewright.surfaces.base import Answer, Call, RpcError, Surface
 from notewright.surfaces.perform import perform
 from notewright.surfaces.second_brain.tools import surface
 
+pytestmark = pytest.mark.slow  # its transcripts are quick
+
 SURFACE = surface(None)
 MB = 1_048_576
 
@@ -185,7 +187,6 @@ def test_dots_within_a_name_are_a_name(brain: Brain) -> None:
     assert brain("read", path="notes..md") == "x"
 
 
-@pytest.mark.slow
 def test_only_a_whole_read_is_bound_to_ten_megabytes(brain: Brain, root: Path) -> None:
     (root / "big.md").write_bytes(b"line\n" * (2 * MB + 1))
     said = brain.refused("read", path="big.md")
@@ -337,7 +338,6 @@ def test_what_edit_refuses(still: Brain, args: dict[str, Any], said: str) -> Non
     assert still("read", path="projects/old.md") == FILES["projects/old.md"]
 
 
-@pytest.mark.slow
 def test_an_edit_may_grow_a_file_to_ten_megabytes_and_no_further(brain: Brain, root: Path) -> None:
     (root / "big.md").write_bytes(b"x" * (10 * MB - 10) + b"END")
     time.sleep(0.2)  # what somebody else has just saved is not written over at once
@@ -415,7 +415,6 @@ def test_more_than_was_asked_for_is_cut_and_said(still: Brain) -> None:
     assert len(json.loads(answer.text)) == 3 and answer.meta is not None and answer.meta["total"] > 3
 
 
-@pytest.mark.slow
 def test_no_more_than_a_thousand_are_ever_given(workspace: Callable[..., Workspace]) -> None:
     files: dict[str, str | bytes] = {f"{number}.md": "x" for number in range(1001)}
     brain = Brain(workspace({**files, "many.md": "line\n" * 1001}, name="Brain"))
@@ -753,7 +752,6 @@ def test_a_glob_that_would_take_for_ever_does_not(workspace: Callable[..., Works
     assert time.monotonic() - started < 3
 
 
-@pytest.mark.slow
 def test_many_matching_lines_with_context_take_no_time(workspace: Callable[..., Workspace]) -> None:
     brain = Brain(workspace({"long.md": "needle\n" * 1_000_000}, name="Brain"))
     brain("glob", pattern="*")

@@ -29,6 +29,8 @@ from notewright.web.pages import activity, health
 from notewright.web.pages.connect import snippets
 from notewright.web.pages.health import Checks, grouped
 
+pytestmark = pytest.mark.slow
+
 PNG = b"\x89PNG\r\n\x1a\n and more"
 NOTES = {
     "Tea.md": "---\nsee: '[[Broth]]'\nodd: {a: 1}\n---\n# Tea\n\nSteep it. See [[Broth]] and [[Nowhere]].\n",
@@ -162,7 +164,6 @@ def test_a_place_that_makes_no_sense_breaks_nothing(page: httpx2.Client, place: 
     assert page.get(f"/?{place}").status_code == 200
 
 
-@pytest.mark.slow
 def test_older_changes_are_a_link_away_and_none_is_skipped(site: Site) -> None:
     agent = site.agent()
     names = [append(agent, "Tea.md", f"{number}\n") for number in range(120)]

@@ -18,6 +18,8 @@ from notewright.notes.path import NotePath
 from notewright.server.auth.authenticate import COOKIE
 from notewright.server.auth.browser_session import BrowserSessions
 
+pytestmark = pytest.mark.slow
+
 SECRET = "zanzibar"
 NOTES = {
     "Open.md": "Tea. See [[Hidden]].\n",

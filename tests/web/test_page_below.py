@@ -11,6 +11,8 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from tests.server.guarded import GARDEN, HTML, Answer, Guarded, guarded
 
+pytestmark = pytest.mark.slow
+
 BELOW = "/notes"
 PUBLIC = f"https://home.example{BELOW}"
 FORM = {**HTML, "content-type": "application/x-www-form-urlencoded", "sec-fetch-site": "same-origin"}

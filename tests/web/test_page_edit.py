@@ -11,6 +11,8 @@ from tests.over_http import client_of
 from tests.server.lines import over_http
 from tests.web.page_desk import Site, config_of, served, words
 
+pytestmark = pytest.mark.slow
+
 NOTES: dict[str, str | bytes] = {
     "Tea.md": "# Tea\n",
     "Closed/Box.md": "box\n",
@@ -113,7 +115,6 @@ def test_what_is_loaded_comes_compressed_to_those_who_take_it(site: Site) -> Non
     assert httpx2.get(address, headers=known).status_code == 304
 
 
-@pytest.mark.slow
 def test_every_worker_shows_the_editor_although_one_has_the_documents(tmp_path: Path) -> None:
     write_files(tmp_path / "Main", {"Tea.md": "# Tea\n"})
     words = [f"Main=live:{tmp_path / 'Main'}", "--state", str(tmp_path / "state"), "--workers", "2"]

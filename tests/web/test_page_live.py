@@ -19,6 +19,8 @@ from tests.web.page_desk import Site, append, config_of, csrf, served
 
 from notewright.engine.changes.history import undo
 
+pytestmark = pytest.mark.slow
+
 NOTES = {"Tea.md": "Steep it.\n", "Recipes/Broth.md": "Salt.\n"}
 STREAM = {"accept": "text/event-stream"}
 
@@ -205,7 +207,6 @@ def test_only_so_many_streams_are_open_and_a_closed_one_makes_room(site: Site, m
         assert status == 200
 
 
-@pytest.mark.slow
 def test_a_server_that_stops_ends_its_streams_at_once(tmp_path: Path) -> None:
     config = config_of(tmp_path, {"Main": NOTES})
     place = config.workspaces[0].location

@@ -172,6 +172,7 @@ def test_nothing_in_a_note_becomes_more_than_plain_markup(text: str) -> None:
     assert "before" in html and "after" in html
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     ["[" * 20_000, "![" * 10_000, "**a*" * 10_000, "- " * 10_000, "> " * 10_000, "|a\n|-\n" * 1_000, "%%" * 9_999],

@@ -133,6 +133,7 @@ print(made, flush=True)
 """
 
 
+@pytest.mark.slow
 def test_two_processes_together_do_not_pass_the_quota(workspace: MakeWorkspace, tmp_path: Path) -> None:
     close_workspace(workspace(SEVEN, quota_files=MOST))
     command = [sys.executable, "-c", WRITER, str(tmp_path)]

@@ -172,6 +172,7 @@ def test_a_pattern_that_explodes_elsewhere_is_linear_here(pattern: str) -> None:
     assert time.monotonic() - began < 2
 
 
+@pytest.mark.slow
 def test_a_pattern_that_must_backtrack_is_stopped_by_the_clock() -> None:
     matcher = compile_pattern(r"(?:a|a|aa)+(?<=b)c", "python-like", lines=False)
     began = time.monotonic()
@@ -269,6 +270,7 @@ def _by_re(pattern: str, text: str, flags: int) -> list[tuple[int, int]]:
     return expected
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(_PATTERNS, st.text(_LETTERS, max_size=12), st.booleans())
 def test_our_dialect_finds_what_a_backtracking_engine_finds(pattern: str, text: str, ignore_case: bool) -> None:
@@ -277,6 +279,7 @@ def test_our_dialect_finds_what_a_backtracking_engine_finds(pattern: str, text: 
     assert list(matcher.finditer(text, Patience.of(5))) == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(_EDGED, st.text(_LETTERS, max_size=12), st.booleans(), st.sampled_from(["re2", "python-like"]))
 def test_word_boundaries_are_those_of_every_script_wherever_they_stand(
@@ -296,6 +299,7 @@ def test_word_boundaries_of_javascript_are_those_of_ascii(pattern: str, text: st
     assert list(matcher.finditer(text, Patience.of(5))) == _in_javascript(pattern, text, "")
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(_PATTERNS, st.text(_LETTERS, max_size=12))
 def test_the_javascript_dialect_finds_what_a_javascript_engine_finds(pattern: str, text: str) -> None:
@@ -304,6 +308,7 @@ def test_the_javascript_dialect_finds_what_a_javascript_engine_finds(pattern: st
     assert list(matcher.finditer(text, Patience.of(5))) == _in_javascript(pattern, text, "")
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(_PATTERNS, st.text(_LETTERS, max_size=12), st.booleans())
 def test_every_text_that_matches_holds_the_needles(pattern: str, text: str, whole_word: bool) -> None:
@@ -314,6 +319,7 @@ def test_every_text_that_matches_holds_the_needles(pattern: str, text: str, whol
             assert any(member.casefold() in folded for member in group)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(_PATTERNS, st.lists(st.text(_LETTERS, max_size=10), max_size=4))
 def test_lines_of_joined_texts_are_those_that_match_alone(pattern: str, lines: list[str]) -> None:

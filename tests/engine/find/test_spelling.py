@@ -69,6 +69,7 @@ def indexed(ws: Workspace) -> set[str]:
     return {path for path in (*NOTES, "Tea.md", "Sub/Cup.md", "Sub/deep/Saucer.md") if ws.index.filed(path)}
 
 
+@pytest.mark.slow
 def test_a_note_changes_the_case_of_its_name_and_its_links_follow(vault: tuple[Workspace, Path]) -> None:
     ws, root = vault
     before = on_disk(root)
@@ -88,6 +89,7 @@ def test_a_note_changes_the_case_of_its_name_and_its_links_follow(vault: tuple[W
     assert indexed(ws) == set(NOTES)
 
 
+@pytest.mark.slow
 def test_a_folder_changes_the_case_of_its_name_with_all_that_is_in_it(vault: tuple[Workspace, Path]) -> None:
     ws, root = vault
     (root / "sub/.hidden").write_text("stays in it")
@@ -105,6 +107,7 @@ def test_a_folder_changes_the_case_of_its_name_with_all_that_is_in_it(vault: tup
     assert on_disk(root) == before
 
 
+@pytest.mark.slow
 def test_a_name_in_another_spelling_is_not_there_but_taken(vault: tuple[Workspace, Path]) -> None:
     ws, root = vault
     with pytest.raises(Exists, match="the same name in another spelling"):
@@ -119,6 +122,7 @@ def test_a_name_in_another_spelling_is_not_there_but_taken(vault: tuple[Workspac
     assert on_disk(root) == NOTES
 
 
+@pytest.mark.slow
 def test_a_folder_that_ignores_case_is_changed_only_under_the_names_it_has(tmp_path: Path) -> None:
     with ignoring_case(tmp_path / "notes"):
         (tmp_path / "notes/sub").mkdir()
@@ -135,6 +139,7 @@ def test_a_folder_that_ignores_case_is_changed_only_under_the_names_it_has(tmp_p
         store.close()
 
 
+@pytest.mark.slow
 def test_a_kernel_that_takes_both_names_for_one_file_is_helped_by_a_third_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,6 +94,7 @@ class Noting:
         return getattr(self._index, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hinted", [True, False])
 def test_many_outside_changes_are_filed_in_few_transactions_and_what_is_gone_in_the_first(
     workspace, tmp_path: Path, hinted: bool

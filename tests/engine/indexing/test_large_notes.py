@@ -26,6 +26,8 @@ from notewright.notes.links.resolve import OBSIDIAN
 from notewright.notes.parse import parser
 from notewright.notes.path import NotePath
 
+pytestmark = pytest.mark.slow
+
 BIG = "word [[Tea]] " * (LARGE // 13 + 1)
 VAULT = {"Tea.md": "green leaves\n", "Big.md": BIG, "Ink.md": "[[Tea]] and ink\n"}
 

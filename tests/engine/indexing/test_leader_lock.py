@@ -4,6 +4,8 @@ import multiprocessing
 import os
 from pathlib import Path
 
+import pytest
+
 from notewright.engine.indexing.leader_lock import LeaderLock
 from notewright.locks import FileLocks
 
@@ -32,6 +34,7 @@ def _catch_up_and_die(folder: Path) -> None:
     os._exit(0)
 
 
+@pytest.mark.slow
 def test_nothing_a_dead_process_said_is_believed_of_the_next(tmp_path: Path) -> None:
     dead = multiprocessing.get_context("spawn").Process(target=_catch_up_and_die, args=(tmp_path,))
     dead.start()

@@ -65,6 +65,7 @@ def written(root: Path, tree: dict[str, bytes]) -> dict[str, bytes]:
     return there
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(TREES, TREES)
 def test_a_restored_backup_has_the_same_bytes_names_and_times(
@@ -166,6 +167,7 @@ def test_a_copy_that_somebody_edited_is_not_handed_on(workspace: MakeWorkspace, 
     assert files(to / "2026-05-05") == files(tmp_path / "Main")
 
 
+@pytest.mark.slow
 def test_a_disk_without_hard_links_gets_copies(workspace: MakeWorkspace, tmp_path: Path) -> None:
     """Two file systems: the day before lies on another one, as nothing can be linked across."""
     ws, to = workspace(NOTES), tmp_path / "to"
@@ -386,6 +388,7 @@ def test_backups_are_neither_among_the_notes_nor_around_them(workspace: MakeWork
     assert files(tmp_path / "Main") == {"Tea.md": b"tea\n"} and not (tmp_path / "Main" / ".to").exists()
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_backup_and_leaves_the_old_ones(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws = workspace({"Tea.md": "tea\n"})
     with small_disk(tmp_path / "disk", 200):
@@ -400,6 +403,7 @@ def test_a_full_disk_ends_the_backup_and_leaves_the_old_ones(workspace: MakeWork
         assert back_up([ws], to, now=day(1)).success
 
 
+@pytest.mark.slow
 def test_a_disk_that_takes_no_writes_says_so_and_can_be_restored_from(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws, to = workspace({"Tea.md": "tea\n"}), tmp_path / "to"
     back_up([ws], to, now=day(0))
@@ -430,6 +434,7 @@ def test_of_two_backups_at_once_the_second_is_refused(workspace: MakeWorkspace, 
     assert results[0].success and back_up([ws], to, now=day(0)).files_skipped == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 20, 40])
 def test_a_backup_that_is_killed_leaves_the_old_ones_whole(tmp_path: Path, count: int) -> None:
     root, to = tmp_path / "notes", tmp_path / "to"

@@ -78,6 +78,7 @@ def test_a_zip_file_holds_every_file_with_its_bytes_and_time(workspace: MakeWork
     assert (done.files, done.size, done.skipped) == (6, sum(map(len, files(tmp_path / "Main").values())), ())
 
 
+@pytest.mark.slow
 def test_the_same_notes_make_the_same_zip_file_and_a_pipe_will_do(workspace: MakeWorkspace) -> None:
     ws = workspace(NOTES)
     pieces = list(zip_pieces(ws))

@@ -149,6 +149,7 @@ def test_what_is_much_becomes_several_changes(kept: Workspace, tmp_path: Path, m
     assert files(tmp_path / "Main") == before
 
 
+@pytest.mark.slow
 def test_what_stops_in_the_middle_says_how_to_take_back_the_part_that_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,8 @@ from notewright.server.auth import oauth
 from notewright.server.auth.authenticate import Refused
 from notewright.server.auth.oauth import BAD_SECONDS, GOOD_SECONDS, Issuer, RecentResults, Trust
 
+pytestmark = pytest.mark.slow
+
 HERE = "https://notes.example.com/mcp/notes"
 ASK = "/introspect"
 

@@ -28,6 +28,8 @@ from notewright.server.auth.jwks import (
     signing_keys,
 )
 
+pytestmark = pytest.mark.slow
+
 OAUTH, OPENID, JWKS = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration", "/jwks"
 SIGNERS = keys()
 KEY = Header("", "EdDSA", "OKP-1", typed=True)

@@ -22,6 +22,8 @@ from notewright.server.auth import oauth
 from notewright.server.auth.authenticate import Refused
 from notewright.server.auth.oauth import GOOD_SECONDS, Issuer, Trust
 
+pytestmark = pytest.mark.slow
+
 BASE = "https://notes.example.com"
 HERE = f"{BASE}/mcp/notes"
 Found = Principal | Refused | None

@@ -16,6 +16,8 @@ from notewright.engine.changes.history import list_changes
 from notewright.ledger.base import Past
 from notewright.server.live import frames
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LiveServer]:

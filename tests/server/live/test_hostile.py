@@ -20,6 +20,8 @@ from notewright.server.listen import bounded_protocol, uvicorn_server
 from notewright.server.listen.websocket_protocol import BoundedWebSocket
 from notewright.server.live import frames
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LiveServer]:

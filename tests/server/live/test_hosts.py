@@ -22,6 +22,8 @@ from notewright.notes.path import NotePath
 from notewright.server.live.rooms import Room, Rooms
 from notewright.stores.live.host_socket import reachable
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LiveServer]:

@@ -22,6 +22,8 @@ from notewright.server.auth.revalidate import Revalidation, Stays
 from notewright.server.live import tokens
 from notewright.server.live.tokens import DocumentToken, read_token
 
+pytestmark = pytest.mark.slow
+
 PEOPLE: dict[str, dict[str, Any]] = {
     "owner": {},
     "reader": {"read_only": True},

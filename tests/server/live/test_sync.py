@@ -10,6 +10,8 @@ from tests.server.live.parts import LiveServer, live_server
 
 from notewright.server.live import frames
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LiveServer]:

@@ -94,6 +94,7 @@ def _write_many(file: Path, who: str, count: int, most_bytes: int) -> None:
         audit.admin("backup", user=who, number=number, filling="x" * 300)
 
 
+@pytest.mark.slow
 def test_several_processes_share_it_and_nothing_is_lost_while_it_is_moved_away(tmp_path: Path) -> None:
     file, spawn = tmp_path / "audit.jsonl", multiprocessing.get_context("fork")
     at_work = [spawn.Process(target=_write_many, args=(file, f"p{who}", 300, 20_000)) for who in range(4)]
@@ -150,6 +151,7 @@ def _write_with_little_room(file: Path) -> None:
     audit.admin("backup", number=4)
 
 
+@pytest.mark.slow
 def test_a_line_that_was_torn_does_not_spoil_the_next(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     process = multiprocessing.get_context("fork").Process(target=_write_with_little_room, args=(file,))
@@ -217,6 +219,7 @@ WRITES: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 
 
+@pytest.mark.slow
 def test_every_write_over_http_is_in_it_once_with_who_and_where(tmp_path: Path) -> None:
     with watched(tmp_path) as server:
         token = server.token("anna")
@@ -242,6 +245,7 @@ def test_every_write_over_http_is_in_it_once_with_who_and_where(tmp_path: Path) 
     assert not any(word in text for word in ("grey", "white", "black", "pale", "seen", "refused", token))
 
 
+@pytest.mark.slow
 def test_who_comes_and_who_is_turned_away_is_in_it(tmp_path: Path) -> None:
     with watched(tmp_path) as server:
         reader = server.token("reader", read_only=True, surfaces=("notes",))
@@ -272,6 +276,7 @@ def test_who_comes_and_who_is_turned_away_is_in_it(tmp_path: Path) -> None:
     assert not any(word in json.dumps(told) for word in ("wrong", reader, "evil.example", "nw_"))
 
 
+@pytest.mark.slow
 def test_behind_a_trusted_proxy_the_address_is_that_of_the_client(tmp_path: Path) -> None:
     with watched(tmp_path, http_trusted_proxies="127.0.0.1") as server:
         token = server.token("anna")
@@ -287,6 +292,7 @@ def test_behind_a_trusted_proxy_the_address_is_that_of_the_client(tmp_path: Path
     }
 
 
+@pytest.mark.slow
 def test_turned_off_nothing_is_kept_and_everything_works(tmp_path: Path) -> None:
     with watched(tmp_path, audit_log="off") as server:
         with server.client("notes") as notes:
@@ -295,6 +301,7 @@ def test_turned_off_nothing_is_kept_and_everything_works(tmp_path: Path) -> None
         assert not (server.state / "audit.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_it_is_where_the_setting_says(tmp_path: Path) -> None:
     with watched(tmp_path, audit_log=str(tmp_path / "log" / "notes.jsonl")) as server:
         with server.client("notes") as notes:

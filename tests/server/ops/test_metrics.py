@@ -17,6 +17,8 @@ from notewright.config.load import CommandLine, load
 from notewright.server.ops import multiproc_metrics
 from notewright.server.ops.metrics import CUT_OFF, REASONS, Metrics, ScrapedNumbers, workspace_numbers
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:

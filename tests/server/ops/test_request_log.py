@@ -29,6 +29,8 @@ from notewright.server.ops.logs import JsonLines, TextLines
 from notewright.server.request_context import NOW, RequestContext
 from notewright.server.request_log import RequestLog
 
+pytestmark = pytest.mark.slow
+
 ID = re.compile(r"[0-9a-f]{16}")
 
 
