@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from notewright.engine.find.links import WRITTEN_AS_NAMES, all_links
@@ -25,8 +25,7 @@ from notewright.notes.parse.tags import property_tags
 from notewright.notes.path import NotePath, path_key, path_problem
 from notewright.stores.base import Store
 
-_Made = TypeVar("_Made")
-_kept: WeakKeyDictionary[Store, dict[tuple[object, ...], Any]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[Store, dict[tuple[str, ...], str]] = WeakKeyDictionary()  # by what is hidden
 _keeping = threading.Lock()
 
 
@@ -35,18 +34,13 @@ def full_path(ws: Workspace, path: NotePath) -> str:
     return ws.store.full_path(path)
 
 
-def is_tracked(ws: Workspace, what: str, make: Callable[[], _Made]) -> _Made:
+def kept_while_open(ws: Workspace, make: Callable[[], str]) -> str:
     """What `make` gave the first time, as long as these notes are open; readers who see other notes have their own."""
-    key = (what, ws.access.hide)
     with _keeping:
         known = _kept.setdefault(ws.store, {})
-        if key in known:
-            found: _Made = known[key]
-            return found
-    made = make()
-    with _keeping:
-        first: _Made = known.setdefault(key, made)
-        return first
+    if ws.access.hide not in known:
+        known.setdefault(ws.access.hide, make())
+    return known[ws.access.hide]
 
 
 # ---- names --------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from notewright.engine.dialects.obsidian import (
     by_name,
     described,
     full_path,
-    is_tracked,
+    kept_while_open,
     read_by_name,
     tags_of_properties,
     unresolved_links,
@@ -52,7 +52,7 @@ def context(ws: Workspace, patience: float) -> str:
         patient = with_timeout(ws, patience)
         return words.block(described(patient, words.OWN_TAG), tags_of_properties(patient))
 
-    return is_tracked(ws, CONTEXT, made)
+    return kept_while_open(ws, made)
 
 
 def begin(ws: Workspace) -> None:
