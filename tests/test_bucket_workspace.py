@@ -80,7 +80,7 @@ def test_a_bucket_is_read_written_searched_renamed_and_undone_as_a_folder_is(buc
     edit_note(ws, NotePath("Tea.md"), [Append("and more")])
     assert [hit.path for hit in search(ws, parse_query("green leaves")).items] == ["Tea.md"]
     moved = move(ws, NotePath("Tea.md"), "drinks/Chai")
-    assert moved.links == 2 and bucket.get("f/Cup.md") == b"for [[Chai]]\n"
+    assert moved.count == 2 and bucket.get("f/Cup.md") == b"for [[Chai]]\n"
     undo(ws, moved.change_id or "")
     assert bucket.get("f/Cup.md") == b"for [[Tea]]\n" and bucket.get("Tea.md").endswith(b"and more")
 

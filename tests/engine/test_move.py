@@ -52,7 +52,7 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(workspace, tmp_path: Path)
     planned = move(ws, TEA, "Coffee", dry_run=True)
     assert texts(tmp_path / "Main") == before
     done = move(ws, TEA, "Coffee")
-    assert (planned.files, planned.links, planned.new) == (done.files, done.links, done.new)
+    assert (planned.files, planned.count, planned.new) == (done.files, done.count, done.new)
     assert planned.change_id is None and done.change_id
 
 
@@ -128,7 +128,7 @@ def test_access_holds_for_moves_but_links_in_hidden_notes_follow_unnamed(workspa
     ws = workspace({"Tea.md": "", "Private/Diary.md": "[[Tea]]\n", "In/A.md": ""}, hide=("Private/**",))
     moved = move(ws, TEA, "Coffee")
     assert (tmp_path / "Main/Private/Diary.md").read_text() == "[[Coffee]]\n"
-    assert (moved.files, moved.links) == ((), 0)
+    assert (moved.files, moved.count) == ((), 0)
     with pytest.raises(Forbidden):
         move(ws, NotePath("Coffee.md"), "Private/Coffee")
     with pytest.raises(NotFound):

@@ -167,7 +167,7 @@ def headed(path: str, done: RenamedInside, args: argparse.Namespace) -> None:
     _renamed(done, (f"{path}#{args.old}", f"{path}#{args.new}"), "link", args)
 
 
-def _renamed(done: Moved | RenamedInside, names: tuple[str, str], thing: str, args: argparse.Namespace) -> None:
+def _renamed(done: RenamedInside, names: tuple[str, str], thing: str, args: argparse.Namespace) -> None:
     """`thing` is what was counted in each file: links follow, tags are renamed themselves."""
     files = [(path, count) for path, count in done.files if count]
     total = sum(count for _, count in files)

@@ -32,26 +32,23 @@ CANVASES = (".canvas", ".base")
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """What moved, and which notes' links followed (those the caller may see)."""
-
-    old: NotePath
-    new: NotePath
-    files: tuple[tuple[NotePath, int], ...]  # path afterwards, links changed in it
-    links: int
-    change_id: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class RenamedInside:
     """Which notes changed (those the caller may see), with how many links or tags in each."""
 
-    files: tuple[tuple[NotePath, int], ...]
+    files: tuple[tuple[NotePath, int], ...]  # as they are called afterwards
     change_id: str | None
 
     @property
     def count(self) -> int:
         return sum(count for _, count in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Moved(RenamedInside):
+    """What moved, and which notes' links followed."""
+
+    old: NotePath
+    new: NotePath
 
 
 class NotesRead:
@@ -111,7 +108,7 @@ def move(
     change_id = None if dry_run else commit_indexed(ws, make).id
     ((moves, rewritten),) = planned
     files = tuple((one.after, one.links) for one in rewritten if ws.access.sees(one.after))
-    return Moved(old, _top(old, moves), files, sum(count for _, count in files), change_id)
+    return Moved(files, change_id, old, _top(old, moves))
 
 
 def _refuse(ws: Workspace, old: NotePath, moves: Mapping[NotePath, NotePath], portable: bool) -> None:

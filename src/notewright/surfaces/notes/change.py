@@ -7,7 +7,7 @@ from notewright.engine.changes.history import FileDiff, Undone, undo_since
 from notewright.engine.changes.history import undo as undo_change
 from notewright.engine.changes.plan import Drop, Put
 from notewright.engine.daily import append_daily, daily_note, parse_date, today
-from notewright.engine.move import Moved, RenamedInside, nearest_tags, rename_heading, rename_tag, tagged
+from notewright.engine.move import RenamedInside, nearest_tags, rename_heading, rename_tag, tagged
 from notewright.engine.move import move as move_note
 from notewright.engine.read import exists, folder_path, read
 from notewright.engine.workspace import Workspace
@@ -194,9 +194,7 @@ def move(call: Call, args: Args) -> str:
     return _counted(places, ws, first, report, "link", dry_run)
 
 
-def _counted(
-    places: Places, ws: Workspace, first: str, report: Moved | RenamedInside, thing: str, dry_run: bool
-) -> str:
+def _counted(places: Places, ws: Workspace, first: str, report: RenamedInside, thing: str, dry_run: bool) -> str:
     """The outcome, each file with how much changed in it, and the line that takes it back."""
     counts = sorted((path, count) for path, count in report.files if count)
     lines = [first, *(f"{places.show(ws, path)}: {words.amount(count, thing)}" for path, count in counts)]

@@ -249,8 +249,8 @@ def undo_line(change_id: str | None) -> str:
 
 def moved(report: Moved, shown: tuple[str, str], dry_run: bool) -> str:
     verb = "Would move" if dry_run else "Moved"
-    where = f"{amount(report.links, 'link')} in {amount(len(report.files), 'file')}"
-    links = f"; {where} {'would follow' if dry_run else 'followed'}" if report.links else "; no links to rewrite"
+    where = f"{amount(report.count, 'link')} in {amount(len(report.files), 'file')}"
+    links = f"; {where} {'would follow' if dry_run else 'followed'}" if report.count else "; no links to rewrite"
     return f"{verb} {shown[0]} to {shown[1]}{links}."
 
 
