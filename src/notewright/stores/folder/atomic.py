@@ -231,7 +231,7 @@ class AtomicWriter:
                         self._discard(folder, pending, path)
             for touched in [name for name, sync in pending.touched.items() if sync is None]:
                 with self._maybe(root, touched, errno.ELOOP) as folder:
-                    pending.touched[touched] = None if folder is None else Sync(folder)
+                    pending.touched[touched] = None if folder is None else Sync(os.dup(folder))
             for sync in filter(None, pending.touched.values()):
                 sync.wait()
             self._remove_folders(root, [*pending.made, *emptied])
@@ -262,8 +262,10 @@ class AtomicWriter:
         if pending is None:
             os.fsync(folder)
         else:
-            alone = last and not pending.laid and not pending.touched
-            pending.touched[path.folder] = Sync(folder) if alone else None
+            alone, earlier = last and not pending.laid and not pending.touched, pending.touched.get(path.folder)
+            if earlier is not None:  # this came after it
+                earlier.wait()
+            pending.touched[path.folder] = Sync(os.dup(folder)) if alone else None
 
     def _entered(self, root: int, path: NotePath, made: list[str]) -> Opened:
         """The folder a path is in, open for a while. Those that were missing are made, and told."""

@@ -102,21 +102,17 @@ def write_temp(folder: int, name: str, data: bytes, like: int | None) -> Sync:
     # A new note gets what umask and the folder's defaults say; one that replaces another is private until dressed.
     laid = os.open(name, LAY, 0o666 if like is None else 0o600, dir_fd=folder)
     try:
-        try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(laid, left) :]
-            if like is not None:
-                copy_metadata(laid, like)
-        finally:
-            os.close(laid)
-        # By a descriptor that cannot write: the kernel closes its own of it a little later than it is waited for, and
-        # what somebody may still write to is not removed (`lease`).
-        laid = os.open(name, READ, dir_fd=folder)
-        try:
-            return Sync(laid)
-        finally:
-            os.close(laid)
+        left = memoryview(data)
+        while left:
+            left = left[os.write(laid, left) :]
+        if like is not None:
+            copy_metadata(laid, like)
+    except BaseException:
+        os.close(laid)
+        os.unlink(name, dir_fd=folder)
+        raise
+    try:
+        return Sync(laid)
     except BaseException:
         os.unlink(name, dir_fd=folder)
         raise
