@@ -16,8 +16,8 @@ from notewright.engine.write import create, edit_note
 from notewright.errors import Unavailable
 from notewright.notes.edits.edit import Append
 from notewright.notes.path import NotePath
-from notewright.stores.folder import paths, sync
-from notewright.stores.folder.sync import Sync
+from notewright.stores.folder import _sync, paths
+from notewright.stores.folder._sync import Sync
 
 LOG = NotePath("f/Log.md")
 TEXT = "# Log\n\n" + "\n\n".join(f"paragraph {number} of many words #tag" for number in range(30)) + "\n"
@@ -117,7 +117,7 @@ def test_the_row_and_the_bytes_are_synced_together_then_come_the_name_and_the_fo
         lambda: edit_note(ws, LOG, [Append("more\n")]),
         lambda: create(ws, NotePath("f/New.md"), b"new\n"),
     ):
-        monkeypatch.setattr(sync, "_able", [True] if asynchronous else [])
+        monkeypatch.setattr(_sync, "_able", [True] if asynchronous else [])
         done = order(ws, monkeypatch, act)
         assert done == ["+.notewright", "recorded", ".notewright", "named", "+f", "indexed", "f", "recorded"]
 

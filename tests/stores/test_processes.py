@@ -14,9 +14,9 @@ from notewright.errors import Busy, Conflict
 from notewright.notes.path import NotePath
 from notewright.stores.base import version_of
 from notewright.stores.folder import paths
+from notewright.stores.folder._sync import Sync
 from notewright.stores.folder.paths import Abilities
 from notewright.stores.folder.store import FolderStore
-from notewright.stores.folder.sync import Sync
 
 pytestmark = pytest.mark.slow
 

@@ -16,9 +16,9 @@ from notewright.stores.base import version_of
 from notewright.stores.folder import atomic as writing_module
 from notewright.stores.folder import exchange as swap
 from notewright.stores.folder import paths
+from notewright.stores.folder._sync import Sync
 from notewright.stores.folder.paths import Abilities, Root, refusal
 from notewright.stores.folder.store import FolderStore
-from notewright.stores.folder.sync import Sync
 
 THEIRS = b"theirs " * 300
 

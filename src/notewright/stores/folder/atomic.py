@@ -16,11 +16,11 @@ from notewright.errors import Exists, Forbidden
 from notewright.notes.path import NotePath
 from notewright.stores.base import OpId, Stored, Version, changed, version_of
 from notewright.stores.folder import exchange
+from notewright.stores.folder._sync import Sync
 from notewright.stores.folder.leftovers import Leftover, Leftovers
 from notewright.stores.folder.listing import file_entry, stamp_of
 from notewright.stores.folder.lock import Alone
 from notewright.stores.folder.paths import PREFIX, READ, Opened, Root
-from notewright.stores.folder.sync import Sync
 from notewright.stores.folder.temp_names import (
     TempName,
     copy_metadata,

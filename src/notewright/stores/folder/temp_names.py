@@ -25,8 +25,8 @@ import time
 from dataclasses import dataclass
 
 from notewright.stores.base import OpId, Version, version_of
+from notewright.stores.folder._sync import Sync
 from notewright.stores.folder.paths import LAY, PREFIX, READ
-from notewright.stores.folder.sync import Sync
 
 NOTHING = "0" * 12  # the place of a version where there is none
 _PIECE_BYTES = 1 << 16  # read at a time: a buffer is made for each

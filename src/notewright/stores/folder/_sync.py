@@ -6,16 +6,17 @@ forked and has none of its parent's threads) a sync is made at once.
 """
 
 import ctypes
+import errno
 import os
 import struct
 
 _HELD = 256  # bytes; struct aiocb has 168 where pointers have 8
 _NOTIFY, _NOBODY = 44, 1  # where it says who is told of the end, and that it is nobody
 _IDLE_S = 60  # how long a thread waits for more
-_IN_PROGRESS = 115
 _libc = ctypes.CDLL(None, use_errno=True)
-_able = [True] if hasattr(_libc, "gnu_get_libc_version") and ctypes.sizeof(ctypes.c_void_p) == 8 else []
-os.register_at_fork(after_in_child=_able.clear)
+_is_known = hasattr(_libc, "aio_init") and hasattr(_libc, "aio_fsync") and ctypes.sizeof(ctypes.c_void_p) == 8
+_able = [True] if _is_known else []
+_begun = list[bool]()  # it has threads
 if _able:
     _libc.aio_init(struct.pack("8i", 4, 16, 0, 0, 0, 0, _IDLE_S, 0))
 _under_way: "set[Sync]" = set()  # the library writes into them
@@ -34,6 +35,9 @@ class Sync:
             struct.pack_into("i", self._begun, _NOTIFY, _NOBODY)
             if _libc.aio_fsync(os.O_SYNC, self._begun) == 0:
                 _under_way.add(self)
+                if not _begun:
+                    _begun.append(True)
+                    os.register_at_fork(after_in_child=_able.clear)
                 return
             self._begun = None
         try:
@@ -44,12 +48,13 @@ class Sync:
 
     def wait(self) -> None:
         """Until it is on disk; OSError where it is not."""
-        failed, begun, self._begun = 0, self._begun, None
-        if begun is not None:
-            waited = (ctypes.c_void_p * 1)(ctypes.addressof(begun))
-            while (failed := _libc.aio_error(begun)) == _IN_PROGRESS:
+        failed = 0
+        if self._begun is not None:
+            waited = (ctypes.c_void_p * 1)(ctypes.addressof(self._begun))
+            while (failed := _libc.aio_error(self._begun)) == errno.EINPROGRESS:
                 _libc.aio_suspend(waited, 1, None)
-            _libc.aio_return(begun)
+            _libc.aio_return(self._begun)
+            self._begun = None
             _under_way.discard(self)
         file, self._file = self._file, -1
         if file >= 0:
