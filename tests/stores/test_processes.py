@@ -190,6 +190,21 @@ def test_a_process_killed_at_any_call_leaves_notes_old_or_new_and_nothing_beside
     assert 15 < call < 199
 
 
+def test_a_child_that_was_forked_after_a_sync_does_not_wait_for_threads_it_does_not_have(
+    store: FolderStore, tmp_path: Path
+) -> None:
+    store.stage(A, NEW, op="parent")
+    store.settle("parent")
+
+    def work() -> None:
+        store.stage(A, NEW, op="child")
+        store.write(A, NEW, seen=None, op="child")
+        store.settle("child")
+
+    assert in_child(work) == 0
+    assert (tmp_path / A).read_bytes() == NEW
+
+
 def test_what_a_killed_process_left_is_cleared_up_after_a_listing_too(store: FolderStore, tmp_path: Path) -> None:
     put(tmp_path / "deep/f/a.md")
 
