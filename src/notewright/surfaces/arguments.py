@@ -2,10 +2,11 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
+from typing import Concatenate, ParamSpec, TypeVar
 
 from notewright.engine.read import Reading, folder_path, name_similarity, read_literally
 from notewright.engine.read import locate as locate_note
@@ -15,6 +16,8 @@ from notewright.notes.path import NotePath
 from notewright.notes.times import parse_time
 from notewright.surfaces.base import Args, Call
 
+P = ParamSpec("P")
+T = TypeVar("T")
 MAX_PATH_CHARS = 4_096  # characters of a path; more is not quoted back
 
 
@@ -44,6 +47,13 @@ class Places:
     def saying(self, ws: Workspace) -> "_Saying":
         """Problems met inside name their paths as this caller knows them."""
         return _Saying(self, ws)
+
+    def asked(self, ws: Workspace, ask: Callable[Concatenate[Workspace, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What `ask` says, with problems named in the same way."""
+        if not self.several:
+            return ask(ws, *args, **kwargs)
+        with self.saying(ws):
+            return ask(ws, *args, **kwargs)
 
     def prefixed(self, ws: Workspace, problem: Problem) -> Problem:
         details = problem.details
@@ -90,10 +100,7 @@ class Places:
             return self._anywhere(raw)
         if not rest:
             raise Invalid(f"{raw!r} is not a note", hint="name a note by its path", what="path")
-        if not self.several:
-            return NamedPath(ws, locate_note(ws, rest))
-        with self.saying(ws):
-            return NamedPath(ws, locate_note(ws, rest))
+        return NamedPath(ws, self.asked(ws, locate_note, rest))
 
     def read(self, raw: str) -> tuple[Workspace, Reading] | None:
         """The note whose whole path this is; None for what is to be located."""
@@ -101,8 +108,7 @@ class Places:
             ws, rest = self.split(raw)
         except NotFound:
             return None
-        with self.saying(ws):
-            found = read_literally(ws, rest)
+        found = self.asked(ws, read_literally, rest)
         return (ws, found) if found is not None else None
 
     def _anywhere(self, raw: str) -> NamedPath:
@@ -137,8 +143,7 @@ class Places:
         if not raw.strip().strip("/"):
             return [(ws, "") for ws in self.call.workspaces]
         ws, rest = self.split(raw)
-        with self.saying(ws):
-            return [(ws, folder_path(ws, rest))]
+        return [(ws, self.asked(ws, folder_path, rest))]
 
 
 class _Saying:

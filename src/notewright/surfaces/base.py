@@ -84,14 +84,15 @@ class Session:
         self._shown: dict[str, LastShown] = {}
         self._own: dict[tuple[str, str], tuple[Workspace, Actor, Workspace]] = {}  # by id and tool
 
-    def own(self, workspace: Workspace, actor: Actor) -> Workspace:
-        """The workspace as this client uses it by this tool: the same value at the next call, while nothing changes."""
+    def own(self, workspace: Workspace, actor: Actor, *, keep: bool) -> Workspace:
+        """The workspace as this client uses it by this tool; to `keep`, for as long as it is the same one."""
         kept = self._own.get((workspace.id, actor.tool))
         if kept is not None and kept[0] is workspace and kept[1] is actor:
             return kept[2]
         shown = workspace.shown if workspace.live is None else self.shown(workspace.id)
         own = replace(workspace, actor=actor, limits=_for_a_call(workspace.limits), shown=shown)
-        self._own[workspace.id, actor.tool] = (workspace, actor, own)
+        if keep:
+            self._own[workspace.id, actor.tool] = (workspace, actor, own)
         return own
 
     def shown(self, workspace: str) -> ShownVersions:
@@ -168,7 +169,8 @@ class Call:
     def _use(self, workspace: Workspace) -> Workspace:
         own = self.used.get(workspace.id)
         if own is None:
-            own = self.used[workspace.id] = self.session.own(workspace, self.actor)
+            keep = self.transport == "stdio"  # over HTTP there are thousands of sessions
+            own = self.used[workspace.id] = self.session.own(workspace, self.actor, keep=keep)
         return own
 
     def counting(self, what: str) -> Callable[[int], None]:

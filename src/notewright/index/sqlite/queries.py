@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 TELLING = 4  # characters of a piece of a path that few paths hold; `.md` they all do
 TEXTS_AT_ONCE = 1_000  # links whose lines are cut from texts read together
 _new = tuple.__new__  # of a row: half the time of calling its type
+MANY_KEYS = 500  # are not worth remembering: somebody looks through all links
 FEW_KEYS = 8  # are given one by one: a list as JSON costs as much as the statement
 
 # ---- files and names ----------------------------------------------------------------------------------
@@ -76,7 +77,7 @@ def _with_keys(con: Connection, kind: str, *keys: str) -> list[NotePath]:
 
 
 def bearing_each(con: Connection, keys: Sequence[str]) -> dict[str, list[NotePath]]:
-    known: dict[str, list[NotePath]] = con.remembered("bearing")
+    known: dict[str, list[NotePath]] = con.remembered("bearing") if len(keys) <= MANY_KEYS else {}
     unknown = [key for key in keys if key not in known]
     if len(unknown) == 1:
         known[unknown[0]] = _with_keys(con, NAME, unknown[0], unknown[0] + ".md")

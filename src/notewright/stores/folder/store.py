@@ -12,7 +12,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ from notewright.stores.base import (
     version_of,
 )
 from notewright.stores.folder import listing
-from notewright.stores.folder.paths import LOOK, PREFIX, READ, Abilities, Opened, Root, leads_nowhere, refusal
+from notewright.stores.folder.paths import LOOK, PREFIX, READ, Abilities, Root, leads_nowhere, refusal
 from notewright.stores.folder.spelling import Spelling
 
 if TYPE_CHECKING:  # who only reads loads nothing of writing and watching
@@ -122,9 +122,14 @@ class FolderStore(Store):
     def read(self, path: NotePath, *, hidden: bool = False) -> Stored:
         self._check(path, hidden)
         if (file := self._open_directly(path, READ)) is not None:
-            with Opened(file), suppress(OSError):
-                if (stored := self._read(file, path, last=False)) is not None:
-                    return stored
+            try:
+                stored = self._read(file, path, last=False)
+            except OSError:
+                stored = None
+            finally:
+                os.close(file)
+            if stored is not None:
+                return stored
         with self._inside(path, hidden) as root:
             until = time.monotonic() + PATIENCE_S
             while True:

@@ -176,8 +176,7 @@ def links(call: Call, args: Args) -> str:
         return _broken_links(places, args["path"])
     place = places.locate(args["path"])
     ws = place.ws
-    with places.saying(ws):
-        report = links_of(ws, place.path, direction, args.get("depth", 1))
+    report = places.asked(ws, links_of, place.path, direction, args.get("depth", 1))
     lines = [f"{places.show(ws, place.path)}: {_count_links(report, direction)}"]
     lines += [words.link("←", places.show(ws, one.source), one, f"L{one.line}") for one in report.incoming]
     lines += [_render_outgoing(places, place, one) for one in report.outgoing]
