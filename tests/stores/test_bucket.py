@@ -111,6 +111,38 @@ def test_many_are_read_and_written_at_the_same_time(bucket: Bucket) -> None:
     assert bucket.proxy.most_at_once >= 24
 
 
+def test_what_is_read_for_the_index_alone_is_not_remembered_and_can_be_written(bucket: Bucket) -> None:
+    bucket.put("a.md", b"one")
+    store = bucket.open()
+    (found,) = store.read_many([A], keep=False)
+    assert isinstance(found, Stored)
+    bucket.proxy.reset()
+    store.write(A, b"two", seen=found.version, op="1")
+    assert bucket.proxy.counts.total() == 2  # it is asked for, and put
+    with pytest.raises(Conflict):
+        store.write(A, b"three", seen=found.version, op="2")
+    assert bucket.get("a.md") == b"two"
+
+
+def test_what_a_look_for_changes_keeps_is_small_and_tells_what_came_went_and_changed(bucket: Bucket) -> None:
+    for number in range(60):
+        bucket.put(f"Projects/Garden {number % 4}/A note of some length, number {number}.md", b"%d" % number)
+    store, stop = bucket.open(), threading.Event()
+    kept = store._stamps()
+    assert kept is not None and len(kept) < 60 * 50 and kept == store._stamps()
+    hints = store.changes(stop)
+    assert next(hints) is None
+    bucket.put("Projects/Garden 1/A note of some length, number 1.md", b"another")
+    bucket.put("New.md", b"new")
+    obstore.delete(bucket.outside, f"{bucket.prefix}/Projects/Garden 2/A note of some length, number 2.md")
+    seen = set[str]()
+    while len(seen) < 3:
+        seen |= next(hints) or set()
+    stop.set()
+    names = {f"Projects/Garden {number}/A note of some length, number {number}.md" for number in (1, 2)}
+    assert seen == names | {"New.md"}
+
+
 def test_sixty_four_readers_wait_for_nobody(open_workspace: OpenWorkspace, bucket: Bucket) -> None:
     ws = open_workspace({f"n{i}.md": b"begin\n" for i in range(64)})
     bucket.proxy.latency, bucket.proxy.gate = 0.02, 64

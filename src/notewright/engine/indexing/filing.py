@@ -38,7 +38,7 @@ def read_for_index(
         return _unparsed(entry, f"it is larger than {BIGGEST_PARSED >> 20} MiB")
     if entry.size > LARGE and not large:
         return Filing(path, "", "", entry.size, entry.modified_ns, None, LATER)
-    (stored,) = (stored,) if stored is not None else store.read_many([path])
+    (stored,) = (stored,) if stored is not None else store.read_many([path], keep=False)
     if isinstance(stored, Problem):
         return None if isinstance(stored, NotFound) else _unparsed(entry, stored.message)
     entry = stored.entry
@@ -62,7 +62,7 @@ def read_many_for_index(store: Store, entries: Iterable[Entry], *, large: bool =
     """Filings of what is still there, read a batch at a time; large notes one by one."""
     for batch in batches(entries):
         paths = [entry.path for entry in batch if _is_small_note(entry)]
-        read = dict(zip(paths, store.read_many(paths), strict=True))
+        read = dict(zip(paths, store.read_many(paths, keep=False), strict=True))
         for entry in batch:
             filed = read_for_index(store, entry, large=large, stored=read.get(entry.path))
             if filed is not None:

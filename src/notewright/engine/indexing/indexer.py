@@ -427,12 +427,11 @@ class Indexer(IndexFollower):
     def _build(self, about: int, report: Callable[[int, int | None], None]) -> None:
         """Listed when changes are already written down for it: what comes between would be in neither."""
         with self._index.rebuilding(about) as build:
-            entries = [entry for entry in self._store.entries() if entry.kind != "folder"]
             done = 0
-            for batch in batches(entries):
+            for batch in batches(self._store.entries()):
                 build.file(read_many_for_index(self._store, batch, large=False))
                 done += len(batch)
-                report(done, len(entries))
+                report(done, max(done, about))
                 if self._stop.is_set():
                     return
             self._built = True
