@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection, within_ns
 from notewright.index.sqlite.vocabulary import stems_of
 from notewright.notes.links.resolve import enumerate_slugs, slug_key
+from notewright.notes.mentions import mentions
 from notewright.notes.model import Note, tag_key
 from notewright.notes.path import path_key, without_md
 from notewright.notes.words import index_words
@@ -95,8 +96,6 @@ def prepared(row: Row) -> Row:
 def _links(note: Note) -> tuple[list[tuple[Any, ...]], list[tuple[int, str]]]:
     if not note.links:
         return [], []
-    from notewright.notes.mentions import mentions  # with half of the parser: who writes the rows needs neither
-
     sentences = {mention.link.start: mention.sentence for mention in mentions(note)}
     rows: list[tuple[Any, ...]] = []
     said: list[tuple[int, str]] = []
