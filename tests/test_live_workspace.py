@@ -245,6 +245,19 @@ def test_a_text_taken_back_while_nobody_has_it_open_stays_taken_back(
     assert str(ann.text) == ws.store.read(A).data.decode() == "# A\n\nfirst\n"
 
 
+def test_a_change_that_another_process_made_is_taken_in_once(opened: Open, root: Path) -> None:
+    ws, other = opened(), opened(live=False)
+    ann = Person(open_note(ws))
+    edit_note(other, A, [Replace("first", "first second")])
+    until(lambda: str(ann.text) == "# A\n\nfirst second\n")
+    buffer = (root / A).read_text()
+    (root / A).write_text(buffer + "third\n")
+    until(lambda: "third" in str(ann.text))
+    (root / A).write_text(buffer)
+    until(lambda: (root / A).read_text() != buffer)
+    assert str(ann.text) == (root / A).read_text() == buffer + "third\n", "an old buffer, not the change once more"
+
+
 # The folder document
 
 

@@ -239,6 +239,8 @@ class Document:
             del self._rebased[key]  # done: the same text again is another change
         self.file, self.held, self.is_ours = stored, stored.version, ours
         self.remember(stored.version, state)
+        if op is not None and op not in self.ops:
+            self.ops.append(op)
         self._log.put_together(self.id, stored.version, state, update, op)
         if update:
             self._tell(update, None)

@@ -41,7 +41,8 @@ _TRIES = 5
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 Ask = Literal["recall", "rebase"]
 Save = Callable[[NotePath, bytes, Stored, list[Any]], None]
-Origin = Callable[[NotePath, Version], tuple[str, Version | None] | None]
+Made = tuple[str, Version | None]  # a change, and the version it made another of
+Origin = Callable[[NotePath, Version], Made | None]
 
 
 class LiveDocuments:
@@ -311,26 +312,26 @@ class LiveDocuments:
         if file is not None and stored.version == file.version:
             document.file = stored
             return
+        made = self._origin(stored.entry.path, stored.version)
+        op = made[0] if made else None
         if text != now:
-            merged = document.merged(base or self._base(document, stored, text), text)
-            document.holds(stored, merged.theirs, ours=False, merged=merged)
+            merged = document.merged(base or self._base(document, stored, text, made), text)
+            document.holds(stored, merged.theirs, ours=False, merged=merged, op=op)
             if merged.text != text:
                 document.must_save()
         else:
-            document.holds(stored, document.doc.get_update(), ours=False)
+            document.holds(stored, document.doc.get_update(), ours=False, op=op)
 
-    def _base(self, document: Document, stored: Stored, text: str) -> Version | None:
-        """Of which text this one was made."""
+    def _base(self, document: Document, stored: Stored, text: str, made: Made | None) -> Version | None:
+        """Of which text this one was made; `made`: by the last change of one of our processes."""
         if document.last_text() == stored.version:  # a save of ours
             return stored.version
-        made = self._origin(stored.entry.path, stored.version)
-        if made is not None and made[0] not in document.ops:  # it saw the file: what it wrote is no old buffer
-            of = [made[1], document.held]
-        elif document.file is None and document.known(stored.version):  # put back while nobody had it open
-            of = [document.held]
-        else:
-            of = [stored.version]
-        return next(filter(None, map(document.known, of)), None) or document.nearest(text)
+        is_ours = made is not None and made[0] not in document.ops
+        base = document.known(made[1]) if made is not None and is_ours else None
+        if base is None and (known := document.known(stored.version)) is not None:
+            # Nobody's old buffer: a change of ours saw the file, or it was put back while nobody had it open.
+            base = document.known(document.held) if is_ours or document.file is None else known
+        return base or document.nearest(text)
 
     def _is_missing(self, document: Document, path: NotePath) -> None:
         now, since = time.monotonic(), document.missing_since
@@ -447,7 +448,6 @@ class LiveDocuments:
         with document.lock:
             assert document.path is not None
             stored = self._folder.write(document.path, data, seen=seen, op=op, settled=document.is_ours)
-            document.ops.append(op)
             document.holds(stored, document.state_at(stored.version), ours=True, op=op)
             document.saving = None
             return stored

@@ -145,7 +145,6 @@ class LiveStore(Store):
         stored = self._folder.write(path, whole, seen=seen, op=op, settled=document.is_ours)
         if move_from is not None:
             self._documents.places.moved(move_from, path)
-        document.ops.append(op)
         document.holds(stored, merged.state, ours=True, merged=merged, op=op)
         if merged.text != text:
             document.show(version_of(data), merged.theirs)  # what its writer knows
