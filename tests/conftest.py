@@ -142,7 +142,7 @@ def refuse_missing_service(report: Report) -> Report:
     return report
 
 
-# A file is run by one process: those that take a minute begin first, else all wait for the last of them.
+# A file is run by one process: those that take long begin first, else all wait for the last of them.
 LONG = (
     "test_bench.py",
     "test_dist.py",
@@ -150,6 +150,8 @@ LONG = (
     "test_bucket.py",
     "test_hostile.py",
     "test_security_hidden.py",
+    "test_page_browser.py",
+    "test_edit_browser.py",
 )
 
 

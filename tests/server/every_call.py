@@ -1,5 +1,7 @@
 """Every tool, prompt and resource of every surface, called with arguments made from its own schema."""
 
+import itertools
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,8 +19,17 @@ def surfaces() -> list[Surface]:
     return [compose.surface_named(name, Config((), "", "")) for name in SURFACES]
 
 
-def calls(tool: Tool, word: str, dull: str = "Tea") -> Iterator[Args]:
-    """Calls with the word in every place where a word may stand: in all at once, and in each beside dull ones."""
+def calls(tool: Tool, *words: str, dull: str = "Tea") -> Iterator[Args]:
+    """Calls with each word in every place where one may stand: in all at once, and in each beside dull ones. No call
+    comes twice: half of them are the same for every word, or for every way to place it."""
+    made = set[str]()
+    for args in itertools.chain.from_iterable(_calls(tool, word, dull) for word in words):
+        if (written := json.dumps(args, sort_keys=True)) not in made:
+            made.add(written)
+            yield args
+
+
+def _calls(tool: Tool, word: str, dull: str) -> Iterator[Args]:
     shapes: Mapping[str, Any] = tool.schema.get("properties", {})
     needed = tool.schema.get("required", [])
     yield {name: _value(name, shapes[name], word) for name in needed}

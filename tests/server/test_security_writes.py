@@ -120,9 +120,8 @@ def test_whatever_a_reader_calls_no_byte_changes(server: Guarded) -> None:
     before, done = server.files(), changes(server)
     for surface in surfaces():
         for tool in surface.tools:
-            for word in ("Tea", "Recipes/Broth.md", "Inbox/New", server.change):
-                for args in calls(tool, word):
-                    server.call("reader", surface.name, tool.name, args)
+            for args in calls(tool, "Tea", "Recipes/Broth.md", "Inbox/New", server.change):
+                server.call("reader", surface.name, tool.name, args)
     assert server.files() == before and changes(server) == done
 
 
