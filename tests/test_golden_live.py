@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.over_http import client_of, on_the_web
-from tests.test_golden import FILES, NAMES, played
+from tests.test_golden import OVER_HTTP, played
 from tests.transcript import Transcript, Wire
 
 from notewright.config.load import CommandLine, load
@@ -52,15 +52,14 @@ MERGES = re.compile(  # what is refused on a folder and merged into a document: 
 )
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
+CALLS = [(path, name) for path, name in OVER_HTTP if ">" in MERGES.sub("", path.read_text())]
+
+
+@pytest.mark.parametrize("path", [path for path, _ in CALLS], ids=[name for _, name in CALLS])
 def test_a_transcript_is_the_same_on_live_documents(
     path: Path, tmp_path: Path, everything_open: list[NotePath]
 ) -> None:
-    if Transcript.read(path).stdio_only:
-        return
     expected = MERGES.sub("", path.read_text())
-    if ">" not in expected:
-        return
     (tmp_path / path.parent.name).mkdir()
     kept = tmp_path / path.parent.name / path.name
     kept.write_text(expected)
