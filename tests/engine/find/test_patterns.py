@@ -172,13 +172,12 @@ def test_a_pattern_that_explodes_elsewhere_is_linear_here(pattern: str) -> None:
     assert time.monotonic() - began < 2
 
 
-@pytest.mark.slow
 def test_a_pattern_that_must_backtrack_is_stopped_by_the_clock() -> None:
     matcher = compile_pattern(r"(?:a|a|aa)+(?<=b)c", "python-like", lines=False)
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(OutOfTime):
         list(matcher.finditer("a" * 60, Patience.of(0.3)))
-    assert time.monotonic() - began < 3
+    assert time.process_time() - began < 3
 
 
 @pytest.mark.parametrize("dialect", ["re2", "python-like", "javascript"])
