@@ -38,11 +38,11 @@ _NOTHING = nullcontext(None)
 
 @dataclass(frozen=True, slots=True)
 class _Laid:
-    """A file laid beside a note, and which file it was dressed like: its number and when it last changed."""
+    """A file laid beside a note, and the state of the file it was dressed like, looked at before that."""
 
     name: TempName
     version: Version
-    like: tuple[int, int] | None
+    like: tuple[int, ...] | None
 
 
 @dataclass
@@ -81,9 +81,9 @@ class AtomicWriter:
             pending.wait()
             with self._entered(root, path, pending.made) as folder, self._old(folder, path) as old:
                 self._discard(folder, pending, path)
-                laid = temp_name(path.name, op, version)
+                laid, like = temp_name(path.name, op, version), None if old is None else _state(os.fstat(old))
                 pending.laying = write_temp(folder, str(laid), data, old)
-                pending.laid[path] = _Laid(laid, version, None if old is None else _state(os.fstat(old)))
+                pending.laid[path] = _Laid(laid, version, like)
 
     def write(
         self, root: int, path: NotePath, data: bytes, seen: Version | None, op: OpId, *, settled: bool, moves: bool
@@ -409,9 +409,10 @@ def _may_be_changed(folder: int, name: str, before: os.stat_result | None) -> bo
     return before is None or _state(now) != _state(before)
 
 
-def _state(found: os.stat_result) -> tuple[int, int]:
-    """Other numbers when it is another file, or its bytes, mode, owner or attributes changed."""
-    return found.st_ino, found.st_ctime_ns
+def _state(found: os.stat_result) -> tuple[int, ...]:
+    """Other numbers when it is another file, or its bytes, mode, owner or attributes changed: times alone do not tell
+    two changes within a tick of the clock."""
+    return found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_mode, found.st_uid, found.st_gid
 
 
 def _dress(folder: int, name: str, old: int) -> None:
