@@ -10,6 +10,7 @@ from notewright.engine.find.ranking import (
     name_rarity,
     rarity,
     spread,
+    unreachable,
 )
 from notewright.index.base import Occurrences
 
@@ -51,3 +52,12 @@ def test_what_others_say_adds_most_where_the_note_is_silent() -> None:
 def test_neighbours_share_by_the_root_of_their_number() -> None:
     after = spread({1: 10.0}, {1: 0.0, 2: 10.0}, {1: 4, 2: 4})
     assert after == {1: 10.0, 2: pytest.approx(0.5)}
+
+
+def test_a_note_is_out_of_reach_only_if_no_degree_could_bring_it_onto_the_page() -> None:
+    scores, given = {1: 10.0, 2: 9.0, 3: 8.5, 4: 8.0}, {3: 4.0, 4: 20.0, 5: 80.0, 6: 91.0}
+    assert unreachable(scores, given, 2) == {3, 5}, "a tenth of what their neighbours have is too little"
+    assert unreachable(scores, given, 5) == set(), "there is room for all"
+    for degree in (1, 2, 50):
+        after = spread(scores, given, dict.fromkeys(given, degree))
+        assert not {3, 5} & set(sorted(after, key=after.__getitem__, reverse=True)[:2])

@@ -281,11 +281,19 @@ def neighbour_scores(scores: Mapping[int, float], links: Iterable[tuple[int, int
     return given
 
 
+def unreachable(scores: Mapping[int, float], given: Mapping[int, float], page: int) -> set[int]:
+    """The notes that are not among the first so many, whatever their degree: neighbours only ever add to a score."""
+    if len(scores) < page:
+        return set()
+    last = nlargest(page, scores.values())[-1]
+    return {note for note, neighbours in given.items() if scores.get(note, 0.0) + SPREAD * neighbours < last}
+
+
 def spread(scores: Mapping[int, float], given: Mapping[int, float], degrees: Mapping[int, int]) -> dict[int, float]:
-    """Each note's score with a share of what its neighbours have; one without a score of its own may come in."""
+    """Each note's score with a share of what its neighbours have, where its degree is known; one without a score of its
+    own may come in."""
     after = dict(scores)
     for note, neighbours in given.items():
         degree = degrees.get(note, 0)
-        if degree:
-            after[note] = scores.get(note, 0.0) + SPREAD * neighbours / math.sqrt(degree)
+        after[note] = scores.get(note, 0.0) + (SPREAD * neighbours / math.sqrt(degree) if degree else 0.0)
     return after

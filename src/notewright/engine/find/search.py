@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from heapq import nlargest
 
-from notewright.engine.find.ranking import Ranking, lift, neighbour_scores, rank, spread
+from notewright.engine.find.ranking import PAGE, Ranking, lift, neighbour_scores, rank, spread, unreachable
 from notewright.engine.find.snippets import shown_section, words_of
 from notewright.engine.indexing.ready import snapshot
 from notewright.engine.workspace import Workspace
@@ -97,8 +97,11 @@ def _ranked(index: Index, query: Query, evidence: SearchEvidence) -> Ranking:
     strangers = nlargest(STRANGERS if every else STRANGERS * 4, unmatched, key=given.__getitem__)
     strangers = [note for note in strangers if met is None or note in met]
     linked = [note for note in best if note in given]
-    degrees = index.degrees([*linked, *strangers], query.visible)
-    kept = [*linked, *[note for note in strangers if note in degrees][:STRANGERS]]
+    low = unreachable(scores, given, max(query.offset + query.limit, PAGE))
+    # Nobody needs the degree of a note too low for the page, except that where some are hidden only others have one.
+    degrees = index.degrees([note for note in (*linked, *strangers) if note not in low or not every], query.visible)
+    shown = strangers if every else [note for note in strangers if note in degrees]
+    kept = [*linked, *shown[:STRANGERS]]
     after = spread(scores, {note: given[note] for note in kept}, degrees)
     return Ranking(lift(after, evidence.whole), sections)
 
