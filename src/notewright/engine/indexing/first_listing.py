@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from notewright.index.base import Visibility, with_parents
 from notewright.notes.path import NotePath, path_key
 
+TOGETHER = 10  # names that are folded in one call
+
 
 class FirstListing:
     """Paths to be asked for by name, and the folders with their notes, without a look at each while notes are parsed.
@@ -13,8 +15,10 @@ class FirstListing:
 
     def __init__(self, paths: Iterable[NotePath]) -> None:
         self._paths = list(paths)
-        names = "\n".join([path.rpartition("/")[2] for path in self._paths])
-        self._keys = f"\n{path_key.__wrapped__(names)}\n"  # itself it would remember this long text
+        names = [path.rpartition("/")[2] for path in self._paths]
+        # Some at a time: one call for all would keep every other thread waiting, and most are ASCII, which is quicker.
+        some = ("\n".join(names[at : at + TOGETHER]) for at in range(0, len(names), TOGETHER))
+        self._keys = "\n".join(("", *map(path_key.__wrapped__, some), ""))  # itself it would remember these texts
         self._folders = _counted(self._paths)
 
     def __len__(self) -> int:
