@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,13 +30,15 @@ def over_the_web(words: list[str], surface: str) -> Iterator[Wire]:
 
 @pytest.fixture
 def everything_open(monkeypatch: pytest.MonkeyPatch) -> list[NotePath]:
-    """Whoever asks whether a note is open finds that it is. Which were."""
+    """Whoever asks whether a note is open finds that it is, from the first call on: who reads all notes for the index
+    before that opens none, or that call would wait for the log of each. Which were."""
     asked = LiveDocuments.opened
     found: list[NotePath] = []
 
     def opened(documents: LiveDocuments, path: NotePath) -> Document | None:
         document = asked(documents, path)
-        if document is None and path.is_note and not path.is_hidden:
+        is_call = not threading.current_thread().name.startswith("notewright-")
+        if document is None and (is_call or found) and path.is_note and not path.is_hidden:
             with contextlib.suppress(Problem):
                 document = documents.open(documents.id_of(path))
                 found.append(path)
@@ -45,6 +48,7 @@ def everything_open(monkeypatch: pytest.MonkeyPatch) -> list[NotePath]:
     return found
 
 
+NO_NOTE = ("octarine/limits", "second_brain/finding")  # ask for no note by its name
 MERGES = re.compile(  # what is refused on a folder and merged into a document: left out of the transcripts
     r"""^\$ keep\ saving .*? ^\$ stop\ saving\n  # somebody saves the file all the time
     | ^> [^\n]* \n ! \ conflict: [^\n]* changed\ since\ version .*? \n\n""",  # a version that was shown earlier
@@ -65,4 +69,5 @@ def test_a_transcript_is_the_same_on_live_documents(
     kept.write_text(expected)
     (tmp_path / "served").mkdir()
     assert played(kept, tmp_path / "served", over_the_web).split("\n") == expected.split("\n")
-    assert everything_open or Transcript.read(path).settings.get("read_only"), "nothing was live"
+    name = f"{path.parent.name}/{path.stem}"
+    assert everything_open or name in NO_NOTE or Transcript.read(path).settings.get("read_only"), "nothing was live"
