@@ -9,6 +9,8 @@ from tests.engine.shelf import shelf_of_folder
 
 from notewright.engine.find.grep import Grep, grep
 
+pytestmark = pytest.mark.slow
+
 VAULTS = (
     "interconnected-1000",
     "iron-vault-docs",
