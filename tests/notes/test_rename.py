@@ -269,6 +269,8 @@ def test_a_tag_takes_its_children_along() -> None:
     note = parse(NotePath("a.md"), "---\ntags: [Old, old/x, older]\n---\n#old #OLD/y #older `#old`\n")
     after = "---\ntags: [new, new/x, older]\n---\n#new #new/y #older `#old`\n"
     assert texts(rename_tag([note], "#old", "new")) == {"a.md": after}
+    only = "---\ntags: [new, old/x, older]\n---\n#new #OLD/y #older `#old`\n"
+    assert texts(rename_tag([note], "old", "new", nested=False)) == {"a.md": only}
 
 
 @pytest.mark.parametrize("new", ["new tag", "old", "123", "", "a#b"])

@@ -9,7 +9,7 @@ from notewright.notes.edits.sections import section_of
 from notewright.notes.edits.splices import Splice, spliced
 from notewright.notes.links.names import Names
 from notewright.notes.links.rename import Rewritten, as_written
-from notewright.notes.links.resolve import resolve
+from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, resolve
 from notewright.notes.links.syntax import definition_end, destination, is_reference
 from notewright.notes.model import Link, Note, tag_key
 from notewright.notes.parse.headings import find_section, heading_key
@@ -19,7 +19,9 @@ from notewright.notes.parse.tags import is_tag
 _NOT_IN_LINKS = re.compile(r"(?:[:#|^\\\[\]\s]|%%)+")
 
 
-def rename_heading(note: Note, old: str, new: str, names: Names, notes: Iterable[Note]) -> tuple[Rewritten, ...]:
+def rename_heading(
+    note: Note, old: str, new: str, names: Names, notes: Iterable[Note], policy: LinkPolicy = OBSIDIAN
+) -> tuple[Rewritten, ...]:
     """The texts that change when a heading of `note` gets a new text. `notes` are those that may link to it."""
     heading = section_of(note, old).heading
     new, place = new.strip(), note.text.find(heading.text, heading.start, heading.end)
@@ -40,7 +42,7 @@ def rename_heading(note: Note, old: str, new: str, names: Names, notes: Iterable
                 return subpath
         raise Exists(f"{note.path} has a heading {new!r} already", hint="choose another text", path=note.path)
 
-    return relinked(note, own, links_into(note, names, notes), followed)
+    return relinked(note, own, links_into(note, names, notes, policy), followed)
 
 
 def _with_new_part(note: Note, index: int, renamed: int, subpath: str, new: str) -> str:
@@ -68,19 +70,20 @@ def _in_link(heading: str) -> str:
     return _NOT_IN_LINKS.sub(" ", heading).strip()
 
 
-def rename_tag(notes: Iterable[Note], old: str, new: str) -> tuple[Rewritten, ...]:
-    """The texts that change when a tag and those below it get a new name. Case is ignored."""
+def rename_tag(notes: Iterable[Note], old: str, new: str, *, nested: bool = True) -> tuple[Rewritten, ...]:
+    """The texts that change when a tag, and with `nested` those below it, get a new name. Case is ignored."""
     old, new = old.strip().removeprefix("#"), new.strip().removeprefix("#")
     if not is_tag(new) or new == old:
         raise Invalid(f"{new!r} cannot be a new tag", hint="use letters, digits, - _ and /", what="to")
-    return tuple(made for made in (_retagged(note, old, new) for note in notes) if made is not None)
+    return tuple(made for made in (_retagged(note, old, new, nested) for note in notes) if made is not None)
 
 
-def _retagged(note: Note, old: str, new: str) -> Rewritten | None:
+def _retagged(note: Note, old: str, new: str, nested: bool) -> Rewritten | None:
     key, depth, splices = tag_key(old), old.count("/") + 1, set()
     for tag in note.tags:
         head = "/".join(tag.name.split("/")[:depth])
-        if tag_key(head) == key and note.text.startswith(head, tag.start) and tag.end > tag.start:
+        whole = len(head) == len(tag.name)
+        if tag_key(head) == key and (whole or nested) and note.text.startswith(head, tag.start) and tag.end > tag.start:
             splices.add(Splice(tag.start, tag.start + len(head), new))
     return Rewritten(note.path, note.path, spliced(note.text, splices), len(splices)) if splices else None
 
@@ -88,14 +91,14 @@ def _retagged(note: Note, old: str, new: str) -> Rewritten | None:
 # ---- links to a place in a note -----------------------------------------------------------------------
 
 
-def links_into(note: Note, names: Names, notes: Iterable[Note]) -> list[tuple[Note, Link]]:
+def links_into(note: Note, names: Names, notes: Iterable[Note], policy: LinkPolicy) -> list[tuple[Note, Link]]:
     """Every link with a subpath that leads to the note, its own included."""
     others = [other for other in notes if other.path != note.path]
     return [
         (other, link)
         for other in (note, *others)
         for link in other.links
-        if link.subpath and resolve(link.target, other.path, names) == note.path
+        if link.subpath and resolve(link.target, other.path, names, policy) == note.path
     ]
 
 
