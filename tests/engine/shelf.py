@@ -21,7 +21,7 @@ class ShelfIndex:
         self.texts, self.files = texts, files
         self.looked_at: list[str] = []
 
-    def steady(self) -> AbstractContextManager[None]:
+    def steady(self, of: Generation | None = None) -> AbstractContextManager[None]:
         return nullcontext()
 
     def generation(self) -> Generation:

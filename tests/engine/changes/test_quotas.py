@@ -186,7 +186,7 @@ def test_a_move_that_makes_links_longer_does_not_pass_the_quota(workspace: MakeW
     for dry_run in (True, False):
         with pytest.raises(Quota):
             move(ws, NotePath("B.md"), "Bread", dry_run=dry_run)
-    assert move(ws, NotePath("B.md"), "Bun").links == 1
+    assert move(ws, NotePath("B.md"), "Bun").count == 1
 
 
 def test_a_full_workspace_still_takes_what_does_not_make_it_larger(workspace: MakeWorkspace) -> None:

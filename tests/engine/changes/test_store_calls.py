@@ -92,7 +92,7 @@ def test_a_new_note_asks_for_its_folder_and_its_name_and_writes(ws: Workspace, p
 
 def test_a_rename_reads_and_writes_each_linking_note_once(ws: Workspace) -> None:
     with at_most(ws, 2 * 50 + 10) as counted:
-        assert move(counted, NotePath("Target.md"), "f/g/Other").links == 50
+        assert move(counted, NotePath("Target.md"), "f/g/Other").count == 50
     assert "[[Other]]" in read(ws, NotePath("f/7.md")).text
 
 
