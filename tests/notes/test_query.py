@@ -1,5 +1,7 @@
 """The search language."""
 
+import time
+
 import pytest
 from tools.note_structure import satisfies
 
@@ -99,3 +101,14 @@ def test_brackets_of_markdown_in_a_pasted_sentence_are_words_and_no_condition(qu
     terms = parse_terms(query)
     assert terms.words
     assert not terms.properties
+
+
+@pytest.mark.parametrize("piece", ["[^ ", "[x: ", '[a:"', '["', "[1 ", "( ", "-tag:"])
+def test_a_query_is_read_in_time_that_grows_with_its_length(piece: str) -> None:
+    def seconds(times: int) -> float:
+        began = time.process_time()
+        parse_terms(piece * times)
+        return time.process_time() - began
+
+    short, long = (min(seconds(times) for _ in range(3)) for times in (4_000, 16_000))
+    assert long < 8 * short + 0.05  # sixteen times as long where every bracket looks through the rest

@@ -13,12 +13,13 @@ from notewright.lazy_dataclass import dataclass
 
 MAX_CONDITIONS = 64
 MAX_DEPTH = 16
-_MARKDOWN = r"\[(?:[^ ]|\d+|\^[^\]]*)\]"
+MAX_VALUE_CHARS = 1_000  # of a property that is asked for: more is words, and is not looked through for every bracket
+_MARKDOWN = r"\[(?:[^ ]|\d+|\^[^\[\]]*)\]"
 _TOKEN = re.compile(
     r"""\s+|(?P<open>-?\()|(?P<close>\))"""
     r"""|(?P<minus>-)?(?:(?P<field>tag|path|file|content|line|section|block):[ ]?)?"""
     r"""(?:"(?P<phrase>(?:[^"\\]|\\.)*)(?:"|$)"""
-    rf"""|(?!{_MARKDOWN})\[(?P<key>[^\[\]:"]+|"[^"]*")(?::(?P<value>"[^"]*"|[^\]]*))?\](?![(:])"""
+    rf"""|(?!{_MARKDOWN})\[(?P<key>[^\[\]:"]+|"[^"]*")(?::(?P<value>"[^"]*"|[^\]]{{0,{MAX_VALUE_CHARS}}}))?\](?![(:])"""
     r"""|(?P<word>[^\s()"]+))"""
     r"""|(?P<stray>.)""",
     re.IGNORECASE | re.DOTALL,
