@@ -50,7 +50,7 @@ check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not torture" --hypothesis-profile quick
+	$(BIN)/pytest -n 5 --dist loadfile --no-loadscope-reorder -m "not slow and not torture" --hypothesis-profile quick
 	@echo "make check left out the tests marked slow (servers, processes, buckets, browsers: make test) and torture."
 
 reference: install
