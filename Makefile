@@ -21,7 +21,7 @@ help:
 	@echo "make install   .venv with the product, all extras and the development tools"
 	@echo "make serve     serve examples/notes over HTTP on loopback, port $(PORT) (PORT=… for another)"
 	@echo "make serve-bucket  the same notes in a bucket: SeaweedFS on this machine, until Ctrl-C"
-	@echo "make check     format, lint, types, quick tests: a minute on two cores"
+	@echo "make check     format, lint, types, quick tests: little more than a minute on two cores"
 	@echo "make test      every test once: under fifteen minutes"
 	@echo "make torture   the long versions (SEEDS=$(SEEDS))"
 	@echo "make bench     measure, and write docs/bench.md (SIZES=\"$(SIZES)\")"
