@@ -265,7 +265,7 @@ def delete_marked(
         make()
     change_id = None if dry_run else commit_indexed(ws, make).id
     files = tuple(sorted(one for one in changed if ws.access.sees(one)))
-    return Deleted(path, places[0], files, files, change_id)
+    return Deleted(places[0], files, files, change_id)
 
 
 # ---- inside notes -------------------------------------------------------------------------------------

@@ -31,13 +31,10 @@ class Written:
     version: Version
     created: bool
     change_id: str | None  # None: it was so already
-    size: int = 0
-    before: bytes | None = None  # what it replaced
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    path: NotePath
     trash: NotePath | None
     linked_from: tuple[NotePath, ...]
     files: tuple[NotePath, ...]  # other notes that were changed
@@ -154,7 +151,7 @@ def create(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> 
         if exists(ws, path):
             raise _taken(path) from None
         raise  # a folder is in the way, and it says so
-    return Written(path, version_of(data), True, done.id, len(data))
+    return Written(path, version_of(data), True, done.id)
 
 
 def _is_indexed(ws: Workspace, path: NotePath) -> bool:
@@ -206,9 +203,9 @@ def _replace(ws: Workspace, step: Put, summary: str) -> Written:
     path, data, old = step.path, step.data or b"", step.old
     assert old is not None
     if data == old.data:
-        return Written(path, old.version, False, None, len(data), old.data)
+        return Written(path, old.version, False, None)
     done = commit(ws, Plan((step,), summary or f"overwrote {path}"))
-    return Written(path, done.versions.get(path) or version_of(data), False, done.id, len(data), old.data)
+    return Written(path, done.versions.get(path) or version_of(data), False, done.id)
 
 
 def same_version(given: str, current: Version) -> bool:
@@ -288,9 +285,9 @@ def delete(ws: Workspace, path: NotePath, *, trash: bool = True, dry_run: bool =
 
     if dry_run:
         make()
-        return Deleted(path, places[0], linked, (), None)
+        return Deleted(places[0], linked, (), None)
     done = commit_latest(ws, make)
-    return Deleted(path, places[0], linked, (), done.id)
+    return Deleted(places[0], linked, (), done.id)
 
 
 def trash_place(ws: Workspace, path: NotePath) -> NotePath:
@@ -324,7 +321,7 @@ def change_path(ws: Workspace, path: NotePath, new: NotePath, change: Callable[[
         old = ws.store.read(path)
         data = old.data if change is None else change(text_of(path, old.data)).encode()
         admit(ws, new, len(data))
-        written[:] = [Written(new, version_of(data), False, None, len(data), old.data)]
+        written[:] = [Written(new, version_of(data), False, None)]
         moved = Put(new, None if data == old.data else data, None, source=path)
         return Plan((moved, Drop(path, old)), f"moved {path} to {new}")
 

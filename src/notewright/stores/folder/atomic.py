@@ -37,8 +37,8 @@ _NOTHING = nullcontext(None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Laid:
-    """A file laid beside a note, and the state of the file it was dressed like, looked at before that."""
+class _TempFile:
+    """A temp file, and the state of the file its metadata was copied from, looked at before that."""
 
     name: TempName
     version: Version
@@ -49,7 +49,7 @@ class _Laid:
 class _Op:
     """What one change set has laid beside, made and touched so far."""
 
-    laid: dict[NotePath, _Laid] = field(default_factory=dict)
+    laid: dict[NotePath, _TempFile] = field(default_factory=dict)
     made: list[str] = field(default_factory=list)
     touched: dict[str, Sync | None] = field(default_factory=dict)  # folders, where it has begun with their sync
     laying: Sync | None = None  # of the file that was laid last
@@ -83,7 +83,7 @@ class AtomicWriter:
                 self._discard(folder, pending, path)
                 laid, like = temp_name(path.name, op, version), None if old is None else _state(os.fstat(old))
                 pending.laying = write_temp(folder, str(laid), data, old)
-                pending.laid[path] = _Laid(laid, version, like)
+                pending.laid[path] = _TempFile(laid, version, like)
 
     def write(
         self, root: int, path: NotePath, data: bytes, seen: Version | None, op: OpId, *, settled: bool, moves: bool
@@ -120,7 +120,7 @@ class AtomicWriter:
                 raise Exists(f"{path} already exists", path=path)
             if current != seen:
                 raise changed(path, current)
-            laid = self._lay(folder, path, data, version, op, old, before)
+            laid = self._temp_file(folder, path, data, version, op, old, before)
             found = self._publish(folder, path, laid, version, seen, before)
             return Stored(data, version, file_entry(path, found))
 
@@ -166,7 +166,7 @@ class AtomicWriter:
         else:
             self._asides.keep(Leftover(path.folder, str(laid), path.name))
 
-    def _lay(
+    def _temp_file(
         self,
         folder: int,
         path: NotePath,
@@ -176,13 +176,13 @@ class AtomicWriter:
         old: int | None,
         before: os.stat_result | None,
     ) -> TempName:
-        """What was staged for this, dressed as the old file is now; or laid now."""
+        """What was staged for this, with the metadata that the old file has now; or written now."""
         pending = self._ops.get(op)
         staged = pending.laid.get(path) if pending else None
         if pending and staged and staged.version == version:
             del pending.laid[path]
             if old is not None and before is not None and staged.like != _state(before):
-                _dress(folder, str(staged.name), old)
+                _copy_metadata_again(folder, str(staged.name), old)
             return staged.name
         if pending:
             self._discard(folder, pending, path)
@@ -415,7 +415,7 @@ def _state(found: os.stat_result) -> tuple[int, ...]:
     return found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_mode, found.st_uid, found.st_gid
 
 
-def _dress(folder: int, name: str, old: int) -> None:
+def _copy_metadata_again(folder: int, name: str, old: int) -> None:
     file = os.open(name, READ, dir_fd=folder)
     try:
         if copy_metadata(file, old):

@@ -99,7 +99,7 @@ def is_living(laid: TempName, folder: int) -> bool:
 def write_temp(folder: int, name: str, data: bytes, like: int | None) -> Sync:
     """Write bytes under a new name, with mode, owner and attributes `like` those of an open file: durable when the sync
     that is begun here has ended well."""
-    # A new note gets what umask and the folder's defaults say; one that replaces another is private until dressed.
+    # A new note gets what umask and the folder say; one that replaces another is private until its mode is copied.
     laid = os.open(name, LAY, 0o666 if like is None else 0o600, dir_fd=folder)
     try:
         left = memoryview(data)
