@@ -13,15 +13,15 @@ from tests.api.api_site import config_of, eventually, served
 from tests.bucket import READ_KEY, READ_SECRET, Bucket
 from tests.conftest import ROOT, write_files
 from tests.engine.parts import desk
-from tests.engine.transfer.keeping import day, files, folder_desk, times
+from tests.engine.transfer.keeping import back_up, day, files, folder_desk, restore_to, times
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.cli.main import main
 from notewright.config.load import Config, WorkspaceConfig
-from notewright.engine.transfer.backup import BackupResult, back_up
+from notewright.engine.transfer.backup import BackupResult
 from notewright.engine.transfer.backup_bucket import BESIDE, UNFINISHED, BackupBucket
 from notewright.engine.transfer.manifest import NAME
-from notewright.engine.transfer.restore import backups, restore, restore_to
+from notewright.engine.transfer.restore import backups, restore
 from notewright.engine.write import create
 from notewright.errors import Exists, Invalid
 from notewright.notes.path import NotePath

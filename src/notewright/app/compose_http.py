@@ -100,7 +100,7 @@ class Site:
         self.turned_live: Callable[[], Awaitable[None]] | None = None  # puts a new application in the place of this one
         self._shelf: OpenWorkspaces | None = None
         self._schedule: Schedule | None = None
-        self._last: float | None = None  # the last good backup in a bucket
+        self._last: float | None = None  # the last good backup
         self._ask_again = 0.0
 
     def _open(self) -> OpenWorkspaces:
@@ -144,9 +144,7 @@ class Site:
         to = self.config["backup.to"]
         if not to:
             return None
-        if not is_bucket(to):
-            return last_good_backup(to)
-        if time.monotonic() >= self._ask_again:
+        if not is_bucket(to) or time.monotonic() >= self._ask_again:
             self._ask_again = time.monotonic() + ASK_AGAIN_SECONDS
             with contextlib.suppress(Problem), contextlib.closing(open_backups(to, self.config)) as place:
                 self._last = last_good_backup(place)

@@ -25,7 +25,7 @@ from notewright.stores.folder.store import FolderStore
 if TYPE_CHECKING:  # few need pycrdt, and a search loads no backups, no accounts and nothing that fills an index
     from notewright.accounts.sqlite import SqliteAccounts
     from notewright.engine.indexing.index_snapshot import IndexSnapshot
-    from notewright.engine.transfer.manifest import BackupPlace, Destination
+    from notewright.engine.transfer.manifest import BackupPlace
     from notewright.index.base import Index
     from notewright.ledger.base import Change, Ledger
     from notewright.stores.base import Store
@@ -238,15 +238,14 @@ def _backups_at(location: str, config: Config) -> WorkspaceConfig:
     return WorkspaceConfig("backups", "backups", location, endpoint=endpoint, region=region)
 
 
-def open_destination(location: str, config: Config) -> Destination:
-    """A folder or bucket to copy files to, to be closed."""
+def open_destination(location: str, config: Config) -> Store:
+    """A folder or bucket to copy files to, to be closed. The folder is made."""
     if not is_bucket(location):
-        from notewright.engine.transfer.backup_folder import NewFolder
+        from notewright.engine.transfer.manifest import problems
 
-        return NewFolder(location)
-    from notewright.engine.transfer.backup_bucket import NewBucket
-
-    return NewBucket(open_store(WorkspaceConfig("copy", "copy", location), config))
+        with problems(location):
+            os.makedirs(location, exist_ok=True)
+    return open_store(WorkspaceConfig("copy", "copy", location), config)
 
 
 def carry_history(ws: Workspace, store: Store, config: Config) -> int | None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,7 +21,7 @@ from notewright.engine.transfer.backup import BackupResult, back_up
 from notewright.engine.transfer.export import Exported, export_to, export_zip
 from notewright.engine.transfer.import_files import ImportReport, import_files
 from notewright.engine.transfer.import_sources import StoreSource
-from notewright.engine.transfer.manifest import BackupPlace, Destination, Manifest
+from notewright.engine.transfer.manifest import BackupPlace, Manifest
 from notewright.engine.transfer.restore import Restored, backups, restore_to
 from notewright.engine.transfer.restore import restore as restore_backup
 from notewright.engine.workspace import Workspace
@@ -54,8 +55,10 @@ def _restore(args: argparse.Namespace, source: BackupPlace) -> Restored:
     how: dict[str, Any] = {"date": args.date, "dry_run": args.dry_run}
     if args.into:
         paths = [path.removeprefix("./") for path in args.paths]
-        with _destination(args, args.into) as into, printing.progress("Restoring") as report:
-            return restore_to(into, source, workspace=args.workspace, paths=paths, report=report, **how)
+        into = _destination(args, args.into)
+        make = partial(opening.open_destination, into, configured(args))
+        with printing.progress("Restoring") as report:
+            return restore_to(into, make, source, workspace=args.workspace, paths=paths, report=report, **how)
     with open_chosen(args, indexed=False) as ws, printing.progress("Restoring") as report:
         paths = [strip_root(ws, path) for path in args.paths]
         return restore_backup(ws, source, paths=paths, exact=args.exact, report=report, **how)
@@ -70,8 +73,9 @@ def export(args: argparse.Namespace) -> int:
             done = export_zip(ws, sys.stdout.buffer)
             sys.stdout.buffer.flush()
         elif is_bucket(args.file):
-            with _destination(args, args.file) as to:
-                done = export_to(ws, to)
+            to = _destination(args, args.file)
+            with closing(opening.open_destination(to, configured(args))) as store:
+                done = export_to(ws, store)
         else:
             with _new_file(args.file, ws) as out:
                 done = export_zip(ws, out)
@@ -103,17 +107,17 @@ def _import_source(args: argparse.Namespace) -> Iterator[str | StoreSource]:
         yield StoreSource(store, place.location)
 
 
-@contextmanager
-def _destination(args: argparse.Namespace, given: str) -> Iterator[Destination]:
+def _destination(args: argparse.Namespace, given: str) -> str:
+    """The location of a folder or bucket to copy files to."""
     with usage(args):
-        place = bucket_location(given) if is_bucket(given) else given
         if not is_bucket(given):
             refuse_not_yet(given)
-        elif place.endswith(".zip"):
+            return os.path.realpath(Path(given).expanduser())
+        place = bucket_location(given)
+        if place.endswith(".zip"):
             hint = f"write {place.removesuffix('.zip')}: the notes are objects there"
             raise Invalid("no zip file is written to a bucket", hint=hint, what="file")
-    with closing(opening.open_destination(place, configured(args))) as to:
-        yield to
+        return place
 
 
 def _place(args: argparse.Namespace, given: str | None, config: Config, flag: str) -> BackupPlace:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import ROOT, MakeWorkspace, write_files
-from tests.engine.transfer.keeping import day
+from tests.engine.transfer.keeping import back_up, day, restore_backup
 
 from notewright.accounts.base import Grant
 from notewright.app.open_workspaces import OpenWorkspaces
@@ -28,9 +28,7 @@ from notewright.engine.dialects.cairn import patch_or_create, write_stamped
 from notewright.engine.dialects.octarine import replace_with_copy
 from notewright.engine.library import Library, Principal
 from notewright.engine.move import move
-from notewright.engine.transfer.backup import back_up
 from notewright.engine.transfer.import_files import import_files
-from notewright.engine.transfer.restore import restore
 from notewright.engine.workspace import IndexFollower, Workspace
 from notewright.engine.write import create, delete, edit_note, put
 from notewright.errors import Indexing, Problem, Quota
@@ -175,9 +173,9 @@ def test_a_restore_that_does_not_fit_is_refused_as_a_whole(workspace: MakeWorksp
         create(ws, NotePath(f"New {number}.md"), b"x")
     for dry_run in (True, False):
         with pytest.raises(Quota):
-            restore(ws, tmp_path / "to", dry_run=dry_run)
+            restore_backup(ws, tmp_path / "to", dry_run=dry_run)
     assert len(there(tmp_path / "Main")) == 7
-    restore(ws, tmp_path / "to", paths=["There 1.md"])
+    restore_backup(ws, tmp_path / "to", paths=["There 1.md"])
     assert len(there(tmp_path / "Main")) == 8
 
 

@@ -8,14 +8,18 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from tests.engine.parts import desk
 
-from notewright.engine.transfer.backup import back_up
+from notewright.engine.transfer import backup, restore
+from notewright.engine.transfer.backup import BackupResult
 from notewright.engine.transfer.backup_folder import BackupFolder
-from notewright.engine.transfer.restore import restore_to
+from notewright.engine.transfer.manifest import BackupPlace, Manifest
+from notewright.engine.transfer.restore import Restored
 from notewright.engine.workspace import Workspace
 from notewright.stores.folder.store import FolderStore
 
@@ -41,6 +45,33 @@ def times(folder: Path) -> dict[str, int]:
 def folder_desk(folder: Path, **values: object) -> Workspace:
     """A workspace on a real folder, its history in memory."""
     return desk(FolderStore(folder), **values)
+
+
+def kept_in(place: Path | str | BackupPlace) -> BackupPlace:
+    """A folder of backups by its name."""
+    return place if isinstance(place, BackupPlace) else BackupFolder(place)
+
+
+def back_up(shelf: Sequence[Workspace], to: Path | str | BackupPlace, **how: Any) -> BackupResult:
+    return backup.back_up(shelf, kept_in(to), **how)
+
+
+def backups(place: Path | str | BackupPlace) -> list[Manifest]:
+    return restore.backups(kept_in(place))
+
+
+def restore_backup(ws: Workspace, place: Path | str | BackupPlace, **how: Any) -> Restored:
+    return restore.restore(ws, kept_in(place), **how)
+
+
+def restore_to(into: Path, place: Path | str | BackupPlace, **how: Any) -> Restored:
+    """Plain files in a folder."""
+
+    def make() -> FolderStore:
+        into.mkdir(parents=True, exist_ok=True)
+        return FolderStore(into)
+
+    return restore.restore_to(str(into), make, kept_in(place), **how)
 
 
 def deaths(folder: Path, to: Path) -> int:

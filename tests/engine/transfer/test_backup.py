@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from tests.conftest import ROOT, MakeWorkspace, write_files
 from tests.engine.mounting import read_only, small_disk
 from tests.engine.parts import desk
-from tests.engine.transfer.keeping import day, files, folder_desk, times
+from tests.engine.transfer.keeping import back_up, backups, day, files, folder_desk, restore_to, times
 
-from notewright.engine.transfer.backup import BackupResult, back_up
+from notewright.engine.transfer.backup import BackupResult
 from notewright.engine.transfer.backup_folder import BackupFolder
 from notewright.engine.transfer.backup_schedule import Schedule, backup_due, next_backup
-from notewright.engine.transfer.restore import backups, restore_to
 from notewright.engine.workspace import Workspace
 from notewright.errors import Busy, Exists, Forbidden, Invalid, NoSpace, NotFound, Unavailable
 from notewright.notes.path import path_problem
@@ -514,7 +513,7 @@ def test_a_backup_is_due_if_its_day_has_none(now: str, dates: list[str], is_due:
 @pytest.mark.parametrize("at", ["2", "24:00", "02:60", "", "02:00:00", "noon"])
 def test_a_time_that_is_none_is_refused_before_anything_starts(at: str) -> None:
     with pytest.raises(Invalid, match="time of day"):
-        Schedule(lambda: [], "nowhere", at=at)
+        Schedule(lambda: [], lambda: BackupFolder("nowhere"), at=at)
 
 
 class Clock:
@@ -532,7 +531,7 @@ def scheduled(ws: Workspace, to: Path, clock: Clock, made: "list[str]", seen: th
         made.append(result.date)
         seen.release()
 
-    return Schedule(lambda: [ws], to, clock=clock, told=told, longest_wait=0.01)
+    return Schedule(lambda: [ws], lambda: BackupFolder(to), clock=clock, told=told, longest_wait=0.01)
 
 
 def test_of_many_processes_one_makes_the_backup_each_day(workspace: MakeWorkspace, tmp_path: Path) -> None:
@@ -568,7 +567,7 @@ def test_a_backup_that_lasts_past_the_next_time_does_not_skip_it(workspace: Make
         made.append(result.date)
         seen.release()
 
-    schedule = Schedule(shelf, to, clock=clock, told=told)
+    schedule = Schedule(shelf, lambda: BackupFolder(to), clock=clock, told=told)
     schedule.start()
     try:
         assert seen.acquire(timeout=30) and seen.acquire(timeout=30)
@@ -586,7 +585,7 @@ def test_closing_gives_up_a_backup_that_is_being_made(workspace: MakeWorkspace, 
         return [ws]
 
     ws, to = workspace(NOTES), tmp_path / "to"
-    schedule = Schedule(shelf, to, clock=Clock(day(0)))
+    schedule = Schedule(shelf, lambda: BackupFolder(to), clock=Clock(day(0)))
     schedule.start()
     assert begun.wait(30)
     ending = threading.Thread(target=schedule.close)
@@ -607,7 +606,7 @@ def test_a_schedule_survives_what_goes_wrong_and_tries_again(workspace: MakeWork
 
     schedule = Schedule(
         shelf,
-        tmp_path / "disk" / "to",
+        lambda: BackupFolder(tmp_path / "disk" / "to"),
         clock=clock,
         told=lambda result: (made.append(result.date), seen.release())[0],
         longest_wait=0.01,

@@ -9,14 +9,22 @@ from pathlib import Path
 import pytest
 from tests.conftest import MakeWorkspace, write_files
 from tests.engine.mounting import small_disk
-from tests.engine.transfer.keeping import day, files, folder_desk, times
+from tests.engine.transfer.keeping import (
+    back_up,
+    backups,
+    day,
+    files,
+    folder_desk,
+    restore_backup,
+    restore_to,
+    times,
+)
 
 from notewright.engine.changes import batch_write
 from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.find.search import parse_query, search
-from notewright.engine.transfer.backup import back_up
-from notewright.engine.transfer.restore import backups, last_good_backup, restore_to
-from notewright.engine.transfer.restore import restore as restore_backup
+from notewright.engine.transfer.backup_folder import BackupFolder
+from notewright.engine.transfer.restore import last_good_backup
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import change_text
 from notewright.errors import Busy, Conflict, Exists, Invalid, NoSpace, NotFound, ReadOnly
@@ -266,10 +274,10 @@ def test_a_note_changed_after_a_restore_stands_in_the_way_of_its_undo(kept: Work
 
 def test_the_last_good_backup_is_the_newest_without_errors(workspace: MakeWorkspace, tmp_path: Path) -> None:
     ws, to = workspace({"A.md": "a"}), tmp_path / "to"
-    assert last_good_backup(to) is None
+    assert last_good_backup(BackupFolder(to)) is None
     for number in (1, 2):
         back_up([ws], to, now=datetime(2026, 5, number, 2, tzinfo=UTC))
-    assert last_good_backup(to) == datetime(2026, 5, 2, 2, tzinfo=UTC).timestamp()
+    assert last_good_backup(BackupFolder(to)) == datetime(2026, 5, 2, 2, tzinfo=UTC).timestamp()
     manifest = to / "2026-05-02" / ".notewright-backup.json"
     manifest.write_text(manifest.read_text().replace('"errors": []', '"errors": ["A.md cannot be read"]'))
-    assert last_good_backup(to) == datetime(2026, 5, 1, 2, tzinfo=UTC).timestamp()
+    assert last_good_backup(BackupFolder(to)) == datetime(2026, 5, 1, 2, tzinfo=UTC).timestamp()

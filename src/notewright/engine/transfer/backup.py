@@ -6,28 +6,28 @@ named in `errors`.
 """
 
 import logging
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from notewright.engine.transfer.backup_folder import THIS_FILE_ONLY, BackupFolder, problems
 from notewright.engine.transfer.manifest import (
     AT_ONCE,
+    THIS_FILE_ONLY,
     BackedUpFile,
     BackupPlace,
     Manifest,
     NewBackup,
     WorkspacePart,
-    readable_manifests,
+    problems,
+    refuse_overlap,
     run_each,
 )
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, Problem
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, Store, Stored, parents, version_of
+from notewright.stores.base import Entry, Stored, parents, version_of
 
 log = logging.getLogger(__name__)
 
@@ -63,46 +63,25 @@ class BackupResult:
 
 def back_up(
     shelf: Sequence[Workspace],
-    to: str | os.PathLike[str] | BackupPlace,
+    backups: BackupPlace,
     *,
     now: datetime | None = None,
     keep_days: int = 30,
     report: Report = lambda done, total: None,
     check: Callable[[list[str]], None] = lambda dates: None,
 ) -> BackupResult:
-    """Back up these workspaces to a place, or a folder by its name, for today (UTC). Busy while another backup goes
-    there.
+    """Back up these workspaces for today (UTC). Busy while another backup goes there.
 
     `check` is given the days there are while nobody else can add one, and raises where no backup is wanted.
     """
     moment = (now or datetime.now(UTC)).astimezone(UTC)
     if keep_days < 1:
         raise Invalid("backups must be kept for a day at least", hint="keep_days = 30", what="keep_days")
-    backups = backup_place(to)
-    refuse_overlap(shelf, backups.overlap, backups.name)
-    backups.make()
+    for ws in shelf:
+        refuse_overlap(ws.store, ws.name, backups.name, backups.objects, "the place for backups")
     with backups.alone():
         check(backups.dates())
         return _make_backup(shelf, backups, moment, keep_days, report)
-
-
-def backup_place(given: str | os.PathLike[str] | BackupPlace) -> BackupPlace:
-    return BackupFolder(given) if isinstance(given, str | os.PathLike) else given
-
-
-def refuse_overlap(
-    shelf: Iterable[Workspace],
-    overlap: Callable[[Store], str | None],
-    place: str,
-    what: str = "the place for backups",
-) -> None:
-    """Neither among the notes nor around them: Invalid."""
-    for ws in shelf:
-        if found := overlap(ws.store):
-            inside, around = f"{what} is inside the workspace {ws.name}", f"the workspace {ws.name} lies in {what}"
-            raise Invalid(
-                f"{inside if found == 'inside' else around} ({place})", hint="choose one beside it", what="to"
-            )
 
 
 def _make_backup(
@@ -111,14 +90,13 @@ def _make_backup(
     today = moment.date().isoformat()
     day = backups.begin(today)
     try:
-        before = next(readable_manifests(backups), None)
-        others = _find_others(shelf, before) if before and before.date == today else []
+        others = _find_others(shelf, day.before) if day.before and day.before.date == today else []
         several = len(shelf) + len(others) > 1
-        runs = [_WorkspaceBackup(ws, ws.id if several else "", day, before, report, backups.at_once) for ws in shelf]
+        runs = [_WorkspaceBackup(ws, ws.id if several else "", day, report) for ws in shelf]
         for done, run in enumerate(runs):
             run.go(sum(len(earlier.files) for earlier in runs[:done]))
         errors = tuple(error for run in runs for error in run.describe_errors(several))
-        parts = [run.part for run in runs] + [_carry_part(part, day, today) for part in others]
+        parts = [run.part for run in runs] + [_carry_part(part, day) for part in others]
         stamp = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
         made = Manifest(today, stamp, tuple(sorted(parts, key=lambda part: part.id)), errors)
         day.finish(made)
@@ -141,11 +119,11 @@ def _find_others(shelf: Sequence[Workspace], today: Manifest) -> list[WorkspaceP
     return [part for part in today.parts if part.id not in asked]
 
 
-def _carry_part(part: WorkspacePart, day: NewBackup, today: str) -> WorkspacePart:
+def _carry_part(part: WorkspacePart, day: NewBackup) -> WorkspacePart:
     """A workspace of an earlier backup of the same day, once more."""
     moved = replace(part, folder=part.id)
     for path, kept in part.files.items():
-        if not day.carry(today, part.place(path), moved.place(path), kept):
+        if not day.carry(part.place(path), moved.place(path), kept):
             raise Invalid(f"today's backup of {path} is not as it was made", hint="remove it, or choose another folder")
     for path, real in part.links.items():
         day.point(moved.place(path), moved.place(real))
@@ -188,9 +166,7 @@ class _WorkspaceBackup:
     ws: Workspace
     folder: str
     day: NewBackup
-    before: Manifest | None
     report: Report
-    at_once: int
     files: dict[NotePath, BackedUpFile] = field(default_factory=dict)
     links: dict[NotePath, str] = field(default_factory=dict)
     new: dict[NotePath, int] = field(default_factory=dict)  # copied, with their sizes
@@ -201,9 +177,8 @@ class _WorkspaceBackup:
     def __post_init__(self) -> None:
         id, location = self.ws.id, _location(self.ws)
         self.part = WorkspacePart(id, self.ws.name, location, self.folder, self.files, self.links)
-        same = [part for part in self.before.parts if part.is_same(id, location)] if self.before else []
+        same = [part for part in self.day.before.parts if part.is_same(id, location)] if self.day.before else []
         self.base = min(same, key=lambda part: part.id != id, default=WorkspacePart("", "", "", ""))  # as it was before
-        self.base_date = self.before.date if self.before else ""
 
     def go(self, done_before: int) -> None:
         """Read everything, then what changed meanwhile: when nothing did, all of it is as it was at one moment."""
@@ -244,7 +219,7 @@ class _WorkspaceBackup:
     def _take_all(self, changed: list[Entry]) -> Iterator[None]:
         """Several at once where either end is a bucket: then they wait for the service."""
         in_bucket = self.ws.store.objects is not None
-        return run_each(self._take, changed, max(self.at_once, AT_ONCE if in_bucket else 1))
+        return run_each(self._take, changed, max(self.day.backups.at_once, AT_ONCE if in_bucket else 1))
 
     def _forget(self, path: NotePath) -> None:
         """As if it had not been read."""
@@ -283,12 +258,11 @@ class _WorkspaceBackup:
             return False
         path, place, old = entry.path, self.part.place(entry.path), self.base.files.get(entry.path)
         is_same = old is not None and old.stamp == entry.stamp != ""
-        if old is not None and is_same and self.day.link(self.base_date, self.base.place(path), place, old):
+        if old is not None and is_same and self.day.link(self.base.place(path), place, old):
             self.files[path] = old
             return True
-        if not self.day.copies_from(self.ws.store) or (version := self._indexed_version(entry)) is None:
-            return False
-        if not self.day.copy_from(self.ws.store, entry, place):
+        version = self._indexed_version(entry)
+        if version is None or not self.day.copy_from(self.ws.store, entry, place):
             return False
         self.files[path] = BackedUpFile(version, entry.size, entry.modified_ns, entry.stamp)
         if old is None or old.sha256 != version:
@@ -308,7 +282,7 @@ class _WorkspaceBackup:
         stamp = entry.stamp if self.ws.store.objects is not None else ""
         kept = BackedUpFile(version_of(stored.data), len(stored.data), entry.modified_ns, stamp)
         old = self.base.files.get(path)
-        if not (old == kept and self.day.link(self.base_date, self.base.place(path), place, old)):
+        if not (old == kept and self.day.link(self.base.place(path), place, old)):
             # what was only touched is copied too: a link has one time
             self.day.put(place, stored.data, modified_ns=entry.modified_ns, mode=entry.mode)
         self.files[path] = kept
@@ -320,7 +294,7 @@ class _WorkspaceBackup:
         for path, kept in self.base.files.items() if self.errors else ():
             if path in self.files or path in self.links or self.errors.keys().isdisjoint(("", path, *parents(path))):
                 continue
-            if self.day.carry(self.base_date, self.base.place(path), self.part.place(path), kept):
+            if self.day.carry(self.base.place(path), self.part.place(path), kept):
                 self.files[path] = kept
                 self.stale.add(path)
 

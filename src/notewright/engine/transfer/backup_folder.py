@@ -13,51 +13,37 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from notewright.engine.changes.batch_write import UnreadableFile
 from notewright.engine.transfer.manifest import (
+    DATE,
     NAME,
     BackedUpFile,
     BackupPlace,
-    Destination,
     Manifest,
     NewBackup,
     dump_manifest,
     parse_manifest,
+    problems,
 )
-from notewright.errors import Busy, Exists, Forbidden, NoSpace, NotFound, Unavailable
+from notewright.errors import Busy, Exists, NotFound, Problem
 from notewright.locks import EXCLUSIVE, SHARED, lock_file
-from notewright.notes.path import NotePath
-from notewright.stores.base import Store, version_of
+from notewright.stores.base import version_of
 
 log = logging.getLogger(__name__)
 
 LOCK = ".notewright-backup.lock"
 _GRAINS_NS = (1, 100, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000)  # how finely file systems keep a time
-_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _LEFT = re.compile(r"\.(\d{4}-\d\d-\d\d)\.(partial|old|gone)", re.ASCII)
 _NO_LINKS = {errno.EPERM, errno.EACCES, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+_NO_LINKS |= {errno.EMLINK}
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF}
 _NO_FILE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO}
-# The destination does not take this file (its name, its size, a twin on a disk without capitals) but may take others.
-THIS_FILE_ONLY = {errno.EEXIST, errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL}
-THIS_FILE_ONLY |= {errno.EFBIG, errno.EISDIR, errno.ENOTDIR}
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
-def folder_overlap(store: Store, place: str) -> str | None:
-    """`inside` where a folder lies among these notes, `around` where they lie in it."""
-    if store.objects is not None:
-        return None
-    home, place = os.path.realpath(store.full_path(NotePath(""))), os.path.realpath(place)
-    if not os.path.isdir(home):
-        return None  # not in a folder of this machine
-    common = os.path.commonpath((home, place))
-    return "inside" if common == home else "around" if common == place else None
 
 
 class BackupFolder(BackupPlace):
@@ -65,32 +51,19 @@ class BackupFolder(BackupPlace):
 
     def __init__(self, place: str | os.PathLike[str]) -> None:
         self.path = Path(os.path.realpath(Path(place).expanduser()))
+        super().__init__(str(self.path))
 
-    @property
-    def name(self) -> str:
-        return str(self.path)
-
-    def overlap(self, store: Store) -> str | None:
-        return folder_overlap(store, str(self.path))
-
-    def make(self) -> None:
-        """Be there, for the owner's eyes. The folder above must be: it may be a disk that is not mounted."""
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """The only one who changes backups here, in any process; what a dead one left is tidied up. Or Busy. The folder
+        above must be there: it may be a disk that is not mounted."""
         if not self.path.parent.is_dir():
             hint = "make the folder it is in, or mount its disk"
             raise NotFound(f"{self.path.parent} is not there", hint=hint, what="folder")
         with problems(self.path):
-            self.path.mkdir(mode=0o700, exist_ok=True)
-
-    def check(self) -> None:
-        """NotFound where there is no such folder."""
-        if not self.path.is_dir():
-            raise NotFound(f"{self.path} is not a folder", hint="name the folder of the backups", what="folder")
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """The only one who changes backups here, in any process; what a dead one left is tidied up. Or Busy."""
+            self.path.mkdir(mode=0o700, exist_ok=True)  # for the owner's eyes
         with self._locked(EXCLUSIVE, os.O_RDWR | os.O_CREAT):
-            self._tidy_up()
+            self.tidy_up()
             yield
 
     def still(self) -> AbstractContextManager[None]:
@@ -115,21 +88,22 @@ class BackupFolder(BackupPlace):
             if handle is not None:
                 os.close(handle)
 
-    def _tidy_up(self) -> None:
-        for name in self._names():
-            left = _LEFT.fullmatch(name)
-            if left and left[2] == "old" and not (self.path / left[1]).exists():
-                os.rename(self.path / name, self.path / left[1])  # died between taking it away and the new one
-            elif left:
-                shutil.rmtree(self.path / name, ignore_errors=True)
-
-    def _names(self) -> list[str]:
+    def tidy_up(self) -> None:
+        """Remove what is no backup and is not becoming one."""
         with problems(self.path):
-            return sorted(os.listdir(self.path))
+            for left in filter(None, map(_LEFT.fullmatch, os.listdir(self.path))):
+                if left[2] == "old" and not (self.path / left[1]).exists():
+                    os.rename(self.path / left[0], self.path / left[1])  # died between taking it away and the new one
+                else:
+                    shutil.rmtree(self.path / left[0], ignore_errors=True)
 
     def dates(self) -> list[str]:
         """The days there is a backup of, oldest first. Folders without a manifest are not ours."""
-        return [name for name in self._names() if _DATE.fullmatch(name) and (self.path / name / NAME).is_file()]
+        if not self.path.is_dir():
+            raise NotFound(f"{self.path} is not a folder", hint="name the folder of the backups", what="folder")
+        with problems(self.path):
+            names = sorted(os.listdir(self.path))
+        return [name for name in names if DATE.fullmatch(name) and (self.path / name / NAME).is_file()]
 
     def manifest(self, date: str) -> Manifest:
         with problems(self.path / date):
@@ -158,16 +132,25 @@ class BackupFolder(BackupPlace):
             shutil.rmtree(away)
 
 
-class PlainFolder:
-    """Copies in a folder that holds nothing else, with their times and modes. What the system refuses is an OSError."""
+class NewDay(NewBackup):
+    """A backup being built beside its place. `finish` puts it there, `abandon` leaves everything as it was. Exists
+    where a folder that is not ours has the name of the day."""
 
-    def __init__(self, root: Path, folder_mode: int = 0o777) -> None:
-        self.root, self._folder_mode = root, folder_mode
+    backups: BackupFolder
+
+    def __init__(self, backups: BackupFolder, date: str) -> None:
+        super().__init__(backups, date)
+        there = backups.path / date
+        if os.path.lexists(there) and date not in backups.dates():
+            hint = "rename it, or choose another folder for backups"
+            raise Exists(f"{there} is in the way and is no backup of ours", hint=hint, path=date)
+        self._root = backups.path / f".{date}.partial"
         self._folders = {""}
         self._new: set[str] = set()  # places whose bytes are not on the disk yet
+        with problems(self._root):
+            os.mkdir(self._root, 0o700)
 
     def put(self, place: str, data: bytes, *, modified_ns: int, mode: int | None = None) -> None:
-        """A new file."""
         target = self._room(place)
         with os.fdopen(os.open(target, _NEW, 0o600), "wb") as file:
             try:
@@ -176,142 +159,71 @@ class PlainFolder:
             except OSError:
                 os.unlink(target)
                 raise
-        if mode is not None:
-            with suppress(OSError):  # some disks know no modes
-                os.chmod(target, stat.S_IMODE(mode) | 0o600)
-        os.utime(target, ns=(modified_ns, modified_ns))
+        copy_mode_and_time(target, mode, modified_ns)
         self._new.add(place)
 
-    def point(self, place: str, real: str) -> None:
-        """A symlink to another file of the folder, for who browses it; a disk that cannot goes without."""
-        with suppress(OSError):
-            os.symlink(os.path.relpath(real, os.path.dirname(place) or "."), self._room(place))
+    def link(self, old: str, place: str, kept: BackedUpFile) -> bool:
+        assert self.before is not None
+        source = self.backups.path / self.before.date / old
+        if not _is_as_left(source, kept):
+            return False
+        try:
+            os.link(source, self._room(place), follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return False
+        return True
 
-    def sync(self) -> None:
-        """Durable, all of it."""
-        with problems(self.root):
-            for place in sorted(self._new):
-                _sync(self.root / place)
-            for folder, _, _ in os.walk(self.root, topdown=False):
-                _sync(folder)
+    def point(self, place: str, real: str) -> None:
+        make_symlink(self._root, place, real)
 
     def _room(self, place: str) -> Path:
         """Where a file goes, its folder made."""
         folder = place.rpartition("/")[0]
         if folder not in self._folders:
-            os.makedirs(self.root / folder, mode=self._folder_mode, exist_ok=True)
+            os.makedirs(self._root / folder, mode=0o700, exist_ok=True)
             self._folders.add(folder)
-        return self.root / place
-
-
-class NewDay(PlainFolder, NewBackup):
-    """A backup being built beside its place. `finish` puts it there, `abandon` leaves everything as it was. Exists
-    where a folder that is not ours has the name of the day."""
-
-    def __init__(self, backups: BackupFolder, date: str) -> None:
-        there = backups.path / date
-        if os.path.lexists(there) and date not in backups.dates():
-            hint = "rename it, or choose another folder for backups"
-            raise Exists(f"{there} is in the way and is no backup of ours", hint=hint, path=date)
-        super().__init__(backups.path / f".{date}.partial", 0o700)
-        self._backups, self._date = backups, date
-        self._links = True
-        with problems(self.root):
-            os.mkdir(self.root, 0o700)
-
-    def link(self, date: str, old: str, place: str, kept: BackedUpFile) -> bool:
-        """The file of an earlier day once more. False where it is not as it was left there, or cannot be linked."""
-        source = self._backups.path / date / old
-        if not self._links or not _is_as_left(source, kept):
-            return False
-        target = self._room(place)
-        try:
-            os.link(source, target, follow_symlinks=False)
-        except OSError as error:
-            if error.errno != errno.EMLINK and error.errno not in _NO_LINKS:
-                raise
-            self._links = error.errno == errno.EMLINK
-            return False
-        return True
-
-    def carry(self, date: str, old: str, place: str, kept: BackedUpFile) -> bool:
-        try:
-            with problems(place, but_for=THIS_FILE_ONLY):
-                if not self.link(date, old, place, kept):
-                    data, _ = self._backups.read(date, old, kept)
-                    self.put(place, data, modified_ns=kept.modified_ns)
-        except (UnreadableFile, OSError):
-            return False
-        return True
+        return self._root / place
 
     def drop(self, place: str) -> None:
         self._new.discard(place)
-        with suppress(FileNotFoundError), problems(place, but_for=(errno.ENOENT,)):
-            os.unlink(self.root / place)
+        with problems(place):
+            (self._root / place).unlink(missing_ok=True)
 
     def finish(self, manifest: Manifest) -> None:
         """Durable, and in its place: what was there for the day gives way, whole to whole."""
-        there, old = self._backups.path / self._date, self._backups.path / f".{self._date}.old"
-        with problems(self.root):
+        there = self.backups.path / self.date
+        with problems(self._root):
             self.put(NAME, dump_manifest(manifest), modified_ns=time.time_ns())
-            self.sync()
+            for place in sorted(self._new):
+                _sync(self._root / place)
+            for folder, _, _ in os.walk(self._root, topdown=False):
+                _sync(folder)
             if there.exists():
-                os.rename(there, old)
-            try:
-                os.rename(self.root, there)
-            except OSError:
-                if old.exists():
-                    os.rename(old, there)
-                raise
-            _sync(self._backups.path)
-        shutil.rmtree(old, ignore_errors=True)
+                os.rename(there, self.backups.path / f".{self.date}.old")
+            os.rename(self._root, there)
+            _sync(self.backups.path)
+        self.backups.tidy_up()
 
     def abandon(self) -> None:
-        shutil.rmtree(self.root, ignore_errors=True)
+        with suppress(Problem):
+            self.backups.tidy_up()
 
 
-class NewFolder(PlainFolder, Destination):
-    """A folder that is new or empty."""
-
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        super().__init__(Path(os.path.realpath(Path(folder).expanduser())))
-
-    @property
-    def name(self) -> str:
-        return str(self.root)
-
-    def overlap(self, store: Store) -> str | None:
-        return folder_overlap(store, self.name)
-
-    def make(self) -> None:
-        with problems(self.root):
-            self.root.mkdir(parents=True, exist_ok=True)
-            if any(self.root.iterdir()):
-                hint = "name a new folder, or restore into the workspace"
-                raise Exists(f"{self.root} is not empty", hint=hint, path=str(self.root))
-
-    def put(self, place: str, data: bytes, *, modified_ns: int, mode: int | None = None) -> None:
-        try:
-            with problems(self.root / place, but_for=(errno.EEXIST,)):
-                super().put(place, data, modified_ns=modified_ns, mode=mode)
-        except FileExistsError:
-            words = "this folder takes it for another file with a name like it"
-            raise UnreadableFile("exists", words) from None
+def copy_mode_and_time(target: str | Path, mode: int | None, modified_ns: int) -> None:
+    if mode is not None:
+        with suppress(OSError):  # some disks know no modes
+            os.chmod(target, stat.S_IMODE(mode) | 0o600)
+    os.utime(target, ns=(modified_ns, modified_ns))
 
 
-@contextmanager
-def problems(place: str | Path, *, but_for: Collection[int] = ()) -> Iterator[None]:
-    """What the system says is a Problem, except for these errors."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in but_for:
-            raise
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise NoSpace(f"there is no space for {place}", hint="free some, or choose another folder") from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise Forbidden(f"the file system does not let us use {place}", hint="whose folder is it?") from error
-        raise Unavailable(f"{place} cannot be used: {(error.strerror or str(error)).lower()}") from error
+def make_symlink(root: str | Path, place: str, real: str) -> None:
+    """A symlink to another file of a folder, for who browses it; a disk that cannot goes without."""
+    target = Path(root, place)
+    with suppress(OSError):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(os.path.relpath(real, os.path.dirname(place) or "."))
 
 
 def _is_as_left(source: Path, kept: BackedUpFile) -> bool:

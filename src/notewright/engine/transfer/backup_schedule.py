@@ -5,14 +5,13 @@ then makes one. So no process needs to know of another, and one that dies is rep
 """
 
 import logging
-import os
 import re
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
-from notewright.engine.transfer.backup import BackupResult, back_up, backup_place
+from notewright.engine.transfer.backup import BackupResult, back_up
 from notewright.engine.transfer.manifest import BackupPlace
 from notewright.engine.workspace import Workspace
 from notewright.errors import Busy, Invalid, Problem
@@ -55,13 +54,13 @@ class _NotNow(Exception):
 
 
 class Schedule:
-    """Makes the daily backup from a thread of its own, until closed. `shelf` is asked for workspaces each time; `to` is
-    a folder, or opens the place."""
+    """Makes the daily backup from a thread of its own, until closed. Each time `shelf` is asked for workspaces and `to`
+    for the place, open."""
 
     def __init__(
         self,
         shelf: Callable[[], Sequence[Workspace]],
-        to: str | os.PathLike[str] | Callable[[], BackupPlace],
+        to: Callable[[], BackupPlace],
         *,
         at: str = "02:00",
         keep_days: int = 30,
@@ -118,8 +117,7 @@ class Schedule:
             if self._stop.is_set():
                 raise _NotNow
 
-        place = self._to() if callable(self._to) else backup_place(self._to)
-        with closing(place):
+        with closing(self._to()) as place:
             result = back_up(
                 self._shelf(),
                 place,

@@ -1,19 +1,22 @@
-"""A workspace as one zip file, or as plain files in a bucket: every file its caller may see."""
+"""Files copied out: a workspace as one zip file, or as plain files in an empty place. Every file its caller may see."""
 
+import secrets
 import struct
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from notewright.engine.changes.batch_write import SkippedFile, UnreadableFile
-from notewright.engine.transfer.backup import refuse_overlap
-from notewright.engine.transfer.manifest import Destination, FetchedFile, OutgoingFile, Putting, copy_out
+from notewright.engine.transfer.backup_bucket import MAX_KEY_BYTES
+from notewright.engine.transfer.backup_folder import copy_mode_and_time
+from notewright.engine.transfer.manifest import AT_ONCE, refuse_overlap, run_each
 from notewright.engine.workspace import Workspace
-from notewright.errors import NotFound, Problem
+from notewright.errors import Exists, Forbidden, NotFound, Problem
 from notewright.notes.path import NotePath
+from notewright.stores.base import Store
 
 _FIRST, _LAST = (1980, 1, 1, 0, 0, 0), (2107, 12, 31, 23, 59, 58)  # all a zip file can say of a time
 _UNIX = 3
@@ -29,14 +32,70 @@ class Exported:
     skipped: tuple[SkippedFile, ...] = ()
 
 
-def export_to(ws: Workspace, to: Destination) -> Exported:
+class FetchedFile(NamedTuple):
+    data: bytes
+    modified_ns: int
+    mode: int | None = None
+
+
+Fetch = Callable[[], FetchedFile | None]  # may raise UnreadableFile; None: it is gone meanwhile
+Put = Callable[[str, FetchedFile], None]  # may raise UnreadableFile, where this one cannot be there
+
+
+def copy_files(
+    files: Iterable[tuple[str, Fetch]], put: Put, at_once: int
+) -> Iterator[tuple[str, int] | SkippedFile | None]:
+    """Copy the files, in no order: name and size of each, why it was left out, or None for what is gone."""
+
+    def copy(file: tuple[str, Fetch]) -> tuple[str, int] | SkippedFile | None:
+        name, fetch = file
+        try:
+            found = fetch()
+            if found is not None:
+                put(name, found)
+        except UnreadableFile as left_out:
+            return left_out.skipped(name)
+        return None if found is None else (name, len(found.data))
+
+    return run_each(copy, files, at_once)
+
+
+def empty_place(store: Store) -> tuple[Put, int]:
+    """What puts new files there, with mode and time where there are such, and how many at once. Forbidden where nothing
+    can be written, Exists where something is there."""
+    objects, op = store.objects, f"copy-{secrets.token_hex(8)}"
+    if objects is None:
+        if store.children("", hidden=True):
+            hint, root = "name a new folder, or restore into the workspace", store.full_path(NotePath("")).rstrip("/")
+            raise Exists(f"{root} is not empty", hint=hint, path=root)
+    elif objects.refuses_writes:
+        raise Forbidden(f"{objects.location}: {objects.refuses_writes}", hint="choose another place")
+    elif there := next((one.key for one in objects.below() if not one.key.startswith(".notewright/")), None):
+        raise Exists(f"{objects.location} is not empty: {there}", hint="name an empty prefix", path=there)
+
+    def put(name: str, found: FetchedFile) -> None:
+        path = NotePath(name)
+        place = store.full_path(path)
+        if objects is not None and len(place.encode()) > MAX_KEY_BYTES:
+            raise UnreadableFile("bad_name", "its name is too long for a bucket")
+        try:
+            store.write(path, found.data, seen=None, op=op)
+        except Exists as problem:
+            folded = "this folder takes it for another file with a name like it"
+            raise UnreadableFile("exists", problem.message if objects is not None else folded) from None
+        if objects is None:
+            copy_mode_and_time(place, found.mode, found.modified_ns)
+
+    return put, 1 if objects is None else AT_ONCE
+
+
+def export_to(ws: Workspace, store: Store) -> Exported:
     """Copy the files to an empty place."""
-    refuse_overlap([ws], to.overlap, to.name, "the place to export to")
-    to.make()
+    assert store.objects is not None
+    refuse_overlap(ws.store, ws.name, store.objects.location, store.objects, "the place to export to")
     done = Exported()
-    for _ in _export(ws, to, done):
+    for _ in _export(ws, *empty_place(store), done):
         pass
-    to.sync()
     return done
 
 
@@ -71,11 +130,11 @@ class _Pieces(list[bytes]):
 def _pack(ws: Workspace, out: BinaryIO, done: Exported) -> Iterator[None]:
     """Yields after each file."""
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        yield from _export(ws, _NewZip(archive), done)
+        yield from _export(ws, partial(_put_into_zip, archive), 1, done)
 
 
-def _export(ws: Workspace, to: Putting, done: Exported) -> Iterator[None]:
-    for outcome in copy_out(list(_outgoing(ws, done)), to, to.at_once):
+def _export(ws: Workspace, put: Put, at_once: int, done: Exported) -> Iterator[None]:
+    for outcome in copy_files(list(_outgoing(ws, done)), put, at_once):
         if isinstance(outcome, SkippedFile):
             done.skipped += (outcome,)
         elif outcome is not None:
@@ -84,11 +143,11 @@ def _export(ws: Workspace, to: Putting, done: Exported) -> Iterator[None]:
             yield
 
 
-def _outgoing(ws: Workspace, done: Exported) -> Iterator[OutgoingFile]:
+def _outgoing(ws: Workspace, done: Exported) -> Iterator[tuple[str, Fetch]]:
     seen = (entry for entry in ws.store.entries() if ws.access.sees(entry.path))
     for entry in sorted(seen, key=lambda entry: entry.path):
         if entry.kind != "symlink":
-            yield OutgoingFile(entry.path, partial(_fetch, ws, entry.path))
+            yield entry.path, partial(_fetch, ws, entry.path)
         elif entry.real and ws.access.sees(entry.real):
             done.skipped += (SkippedFile(entry.path, "symlink", f"it is a symlink to {entry.real}"),)
 
@@ -103,21 +162,15 @@ def _fetch(ws: Workspace, path: NotePath) -> FetchedFile | None:
     return FetchedFile(stored.data, stored.entry.modified_ns, stored.entry.mode)
 
 
-class _NewZip:
-    at_once = 1
-
-    def __init__(self, archive: zipfile.ZipFile) -> None:
-        self._archive = archive
-
-    def put(self, place: str, data: bytes, *, modified_ns: int, mode: int | None = None) -> None:
-        """Name and time. The time is said twice: to two seconds in UTC, as all can read, and exactly, as most can."""
-        seconds = modified_ns // 1_000_000_000
-        info = zipfile.ZipInfo(place, _civil(seconds))
-        info.compress_type = zipfile.ZIP_DEFLATED
-        info.create_system, info.external_attr = _UNIX, _FILE
-        if -(1 << 31) <= seconds < 1 << 31:
-            info.extra = struct.pack("<HHBl", 0x5455, 5, 1, seconds)
-        self._archive.writestr(info, data)
+def _put_into_zip(archive: zipfile.ZipFile, name: str, found: FetchedFile) -> None:
+    """Name and time. The time is said twice: to two seconds in UTC, as all can read, and exactly, as most can."""
+    seconds = found.modified_ns // 1_000_000_000
+    info = zipfile.ZipInfo(name, _civil(seconds))
+    info.compress_type = zipfile.ZIP_DEFLATED
+    info.create_system, info.external_attr = _UNIX, _FILE
+    if -(1 << 31) <= seconds < 1 << 31:
+        info.extra = struct.pack("<HHBl", 0x5455, 5, 1, seconds)
+    archive.writestr(info, found.data)
 
 
 def _civil(seconds: int) -> tuple[int, int, int, int, int, int]:

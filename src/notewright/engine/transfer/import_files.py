@@ -7,15 +7,13 @@ set, or a few where it is much, so that undo takes it back.
 import os
 import unicodedata
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NoReturn
 
 from notewright.engine.changes.batch_write import BatchResult, IncomingFile, SkippedFile, UnreadableFile, write_files
 from notewright.engine.changes.quotas import room
-from notewright.engine.transfer.backup import Report, refuse_overlap
-from notewright.engine.transfer.backup_bucket import bucket_overlap
-from notewright.engine.transfer.backup_folder import folder_overlap
+from notewright.engine.transfer.backup import Report
 from notewright.engine.transfer.import_sources import Source, SourceFile, StoreSource, source_files
+from notewright.engine.transfer.manifest import refuse_overlap
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import refuse_twin
 from notewright.errors import Invalid, Problem, ReadOnly
@@ -52,9 +50,9 @@ def import_files(
         raise ReadOnly("this workspace is read-only", hint="ask its owner to allow writing")
     if isinstance(source, str | os.PathLike) and os.path.isdir(os.path.expanduser(source)):
         place = os.path.expanduser(os.fspath(source))
-        refuse_overlap([ws], lambda store: folder_overlap(store, place), place, "the folder to import")
+        refuse_overlap(ws.store, ws.name, place, None, "the folder to import")
     if isinstance(source, StoreSource):
-        refuse_overlap([ws], partial(bucket_overlap, source.store), source.name, "the bucket to import")
+        refuse_overlap(ws.store, ws.name, source.name, source.store.objects, "the bucket to import")
     folder = _folder(ws, into)
     ws.follower.may_write()
     admission = _Admission(ws, folder, overwrite)

@@ -1,19 +1,24 @@
-"""What a backup says of itself: which files of which workspaces it holds, and what their bytes must be. And what places
-must be able to do: those that backups are kept in, and those that files are copied out to."""
+"""What a backup says of itself: which files of which workspaces it holds, and what their bytes must be. And what a
+folder or bucket of backups must be able to do."""
 
+import errno
 import json
 import logging
+import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
 
-from notewright.engine.changes.batch_write import SkippedFile, UnreadableFile
-from notewright.errors import Invalid, NotFound, Unavailable
+from notewright.engine.changes.batch_write import UnreadableFile
+from notewright.errors import Forbidden, Invalid, NoSpace, NotFound, Unavailable
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Store
+from notewright.stores.objects import Objects
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +26,10 @@ NAME = ".notewright-backup.json"  # begins with a dot, so it is never in the pla
 _MARK = "notewright-backup"
 _FORMAT = 1
 AT_ONCE = 32  # objects of a bucket that are read or written at the same time
+# The destination does not take this file (its name, its size, a twin on a disk without capitals) but may take others.
+THIS_FILE_ONLY = {errno.EEXIST, errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL}
+THIS_FILE_ONLY |= {errno.EFBIG, errno.EISDIR, errno.ENOTDIR}
+DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 
@@ -78,6 +87,14 @@ class Manifest:
     @property
     def workspaces(self) -> tuple[str, ...]:
         return tuple(part.name for part in self.parts)
+
+    def with_files(self, change: Callable[[str, BackedUpFile], BackedUpFile]) -> "Manifest":
+        """The same with each file changed, which is told with its place."""
+        parts = (
+            replace(part, files={path: change(part.place(path), kept) for path, kept in part.files.items()})
+            for part in self.parts
+        )
+        return replace(self, parts=tuple(parts))
 
 
 def dump_manifest(manifest: Manifest) -> bytes:
@@ -142,23 +159,32 @@ def _parse_file(entry: Mapping[str, Any]) -> BackedUpFile:
 # ---- what a place for backups can do ------------------------------------------------------------------
 
 
-class NewBackup(Protocol):
-    """The backup of a day that is being made. Calls may come from several threads; places are paths in the backup. What
-    has a body here can be left out."""
+class NewBackup(ABC):
+    """The backup of a day that is being made, and the newest one `before` it, which may be of the same day. Calls may
+    come from several threads; places are paths in the backup."""
 
+    def __init__(self, backups: "BackupPlace", date: str) -> None:
+        self.backups, self.date = backups, date
+        self.before = next(readable_manifests(backups), None)
+
+    @abstractmethod
     def put(self, place: str, data: bytes, *, modified_ns: int, mode: int | None = None) -> None: ...
 
-    def link(self, date: str, old: str, place: str, kept: BackedUpFile) -> bool:
-        """The file of an earlier day once more. False where it is not as it was left there, or cannot be had."""
-        ...
+    @abstractmethod
+    def link(self, old: str, place: str, kept: BackedUpFile) -> bool:
+        """The file of the backup before once more. False where it is not as it was left there, or cannot be had."""
 
-    def carry(self, date: str, old: str, place: str, kept: BackedUpFile) -> bool:
+    def carry(self, old: str, place: str, kept: BackedUpFile) -> bool:
         """The same, as a copy if need be; False where it is not there as it was."""
-        ...
-
-    def copies_from(self, store: Store) -> bool:
-        """Whether `copy_from` may be tried at all."""
-        return False
+        assert self.before is not None
+        try:
+            with problems(place, but_for=THIS_FILE_ONLY):
+                if not self.link(old, place, kept):
+                    data, _ = self.backups.read(self.before.date, old, kept)
+                    self.put(place, data, modified_ns=kept.modified_ns)
+        except (UnreadableFile, OSError):
+            return False
+        return True
 
     def copy_from(self, store: Store, entry: Entry, place: str) -> bool:
         """A file of the workspace, copied inside the service. False where it has to be read and `put`."""
@@ -168,68 +194,55 @@ class NewBackup(Protocol):
         """A symlink to another file of the backup, for who browses it, where there are symlinks."""
         return None
 
+    @abstractmethod
     def drop(self, place: str) -> None:
         """Not this one after all."""
-        ...
 
+    @abstractmethod
     def finish(self, manifest: Manifest) -> None:
         """Durable, and in its place."""
-        ...
 
     def abandon(self) -> None:
         """Without it the next backup of the day goes on with what is there."""
         return None
 
 
-class BackupPlace(Protocol):
+class BackupPlace(ABC):
     """A folder or bucket of dated backups, each whole by itself (`backup_folder.py`, `backup_bucket.py`)."""
 
     at_once: int = 1  # files that are worth taking at the same time
+    objects: Objects | None = None
 
-    @property
-    def name(self) -> str:
-        """As people write it."""
-        ...
+    def __init__(self, name: str) -> None:
+        self.name = name  # as people write it
 
-    def overlap(self, store: Store) -> str | None:
-        """`inside` where the backups would lie among these notes, `around` the other way round."""
-        ...
-
-    def make(self) -> None:
-        """Be there."""
-        ...
-
-    def check(self) -> None:
-        """NotFound where there is no such place."""
-        return None
-
+    @abstractmethod
     def alone(self) -> AbstractContextManager[None]:
-        """The only one who changes backups here, or Busy."""
-        ...
+        """The only one who changes backups here, or Busy. The place is made if it is not there."""
 
+    @abstractmethod
     def still(self) -> AbstractContextManager[None]:
         """Nobody changes backups here meanwhile, or Busy; others may read too."""
-        ...
 
+    @abstractmethod
     def dates(self) -> list[str]:
-        """The days there is a whole backup of, oldest first."""
-        ...
+        """The days there is a whole backup of, oldest first. NotFound where there is no such place."""
 
+    @abstractmethod
     def manifest(self, date: str) -> Manifest:
         """What the backup of a day holds; Invalid where that cannot be read."""
-        ...
 
+    @abstractmethod
     def read(self, date: str, place: str, kept: BackedUpFile) -> tuple[bytes, int | None]:
         """The bytes of a file, and its mode; UnreadableFile where they are not those that were kept."""
-        ...
 
+    @abstractmethod
     def begin(self, date: str) -> NewBackup:
         """Exists where something that is not ours has the name of the day."""
-        ...
 
+    @abstractmethod
     def remove(self, date: str) -> None:
         """Remove one day: only what has a manifest of ours, and never half of it."""
-        ...
 
     def close(self) -> None:
         return None
@@ -244,77 +257,44 @@ def readable_manifests(place: BackupPlace) -> Iterator[Manifest]:
             log.warning("%s", problem)
 
 
-# ---- what a place that files are copied out to can do --------------------------------------------------
+# ---- what all of them need ------------------------------------------------------------------------------
 
 
-class FetchedFile(NamedTuple):
-    data: bytes
-    modified_ns: int
-    mode: int | None = None
+def refuse_overlap(store: Store, workspace: str, place: str, objects: Objects | None, what: str) -> None:
+    """Invalid for a folder or prefix (`objects`) that lies among the notes of a workspace, or around them."""
+    if objects is not None or store.objects is not None:
+        if objects is None or store.objects is None:
+            return
+        if (objects.service, objects.bucket) != (store.objects.service, store.objects.bucket):
+            return
+        ours, notes = objects.prefix, store.objects.prefix
+    else:
+        ours, notes = os.path.realpath(place), os.path.realpath(store.full_path(NotePath("")))
+        if not os.path.isdir(notes):
+            return  # not in a folder of this machine
+    ours, notes = (f"{path.rstrip('/')}/" if path else "" for path in (ours, notes))
+    if ours.startswith(notes):
+        words = f"{what} is inside the workspace {workspace}"
+    elif notes.startswith(ours):
+        words = f"the workspace {workspace} lies in {what}"
+    else:
+        return
+    raise Invalid(f"{words} ({place})", hint="choose one beside it", what="to")
 
 
-@dataclass(frozen=True, slots=True)
-class OutgoingFile:
-    """A file that is to be copied out. `fetch` may raise UnreadableFile, and is None where it is gone meanwhile."""
-
-    name: str
-    fetch: Callable[[], FetchedFile | None]
-
-
-class Putting(Protocol):
-    """What takes new files, one call for each; `at_once` of them at the same time."""
-
-    at_once: int = 1
-
-    def put(self, place: str, data: bytes, *, modified_ns: int, mode: int | None = None) -> None:
-        """A new file; UnreadableFile where this one cannot be there."""
-        ...
-
-
-class Destination(Putting, Protocol):
-    """An empty place for files: a folder or a prefix of a bucket."""
-
-    @property
-    def name(self) -> str:
-        """As people write it."""
-        ...
-
-    def overlap(self, store: Store) -> str | None:
-        """`inside` where it lies among these notes, `around` the other way round."""
-        ...
-
-    def make(self) -> None:
-        """Be there. Exists where it is not empty."""
-        ...
-
-    def point(self, place: str, real: str) -> None:
-        """A symlink to another file of it, where there are symlinks."""
-        return None
-
-    def sync(self) -> None:
-        """Durable, all of it."""
-        return None
-
-    def close(self) -> None:
-        return None
-
-
-def copy_out(
-    files: Iterable[OutgoingFile], to: Putting | None, at_once: int
-) -> Iterator[tuple[str, int] | SkippedFile | None]:
-    """Copy the files, in no order: name and size of each, why it was left out, or None for what is gone. Without a
-    destination they are only looked at."""
-
-    def copy(file: OutgoingFile) -> tuple[str, int] | SkippedFile | None:
-        try:
-            found = file.fetch()
-            if found is not None and to is not None:
-                to.put(file.name, found.data, modified_ns=found.modified_ns, mode=found.mode)
-        except UnreadableFile as left_out:
-            return left_out.skipped(file.name)
-        return None if found is None else (file.name, len(found.data))
-
-    return run_each(copy, files, at_once)
+@contextmanager
+def problems(place: str | Path, *, but_for: Collection[int] = ()) -> Iterator[None]:
+    """What the system says is a Problem, except for these errors."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in but_for:
+            raise
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise NoSpace(f"there is no space for {place}", hint="free some, or choose another folder") from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise Forbidden(f"the file system does not let us use {place}", hint="whose folder is it?") from error
+        raise Unavailable(f"{place} cannot be used: {(error.strerror or str(error)).lower()}") from error
 
 
 def run_each(call: Callable[[_Item], _Answer], items: Iterable[_Item], at_once: int) -> Iterator[_Answer]:

@@ -6,32 +6,23 @@ believed only where their bytes are those that were backed up.
 """
 
 import difflib
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 from notewright.engine.changes.batch_write import BatchResult, IncomingFile, SkippedFile, write_files
-from notewright.engine.transfer.backup import Report, backup_place
-from notewright.engine.transfer.backup_folder import NewFolder
-from notewright.engine.transfer.manifest import (
-    BackupPlace,
-    Destination,
-    FetchedFile,
-    Manifest,
-    OutgoingFile,
-    WorkspacePart,
-    copy_out,
-    readable_manifests,
-)
+from notewright.engine.transfer.backup import Report
+from notewright.engine.transfer.backup_folder import make_symlink
+from notewright.engine.transfer.export import FetchedFile, copy_files, empty_place
+from notewright.engine.transfer.manifest import BackupPlace, Manifest, WorkspacePart, readable_manifests
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound, ReadOnly, Unavailable
 from notewright.notes.path import NotePath, with_md
+from notewright.stores.base import Store
 
-BackupSource = str | os.PathLike[str] | BackupPlace  # a folder by its name
 _LINKED = "a symlink is there now, and those are not written through"
 
 
@@ -45,25 +36,23 @@ class Restored(BatchResult):
         return {"date": self.date, **super().record(), "unchanged": len(self.unchanged)}
 
 
-def last_good_backup(source: BackupSource) -> float | None:
+def last_good_backup(place: BackupPlace) -> float | None:
     """When the newest backup without errors was made, in seconds since 1970; None if there is none."""
-    with suppress(Unavailable):  # the folder comes with the first backup
-        for manifest in readable_manifests(backup_place(source)):
+    with suppress(NotFound, Unavailable):  # the folder comes with the first backup
+        for manifest in readable_manifests(place):
             if not manifest.errors:
                 return datetime.fromisoformat(manifest.made).timestamp()
     return None
 
 
-def backups(source: BackupSource) -> list[Manifest]:
+def backups(place: BackupPlace) -> list[Manifest]:
     """The backups in a place, newest first; those whose list cannot be read are left out."""
-    place = backup_place(source)
-    place.check()
     return list(readable_manifests(place))
 
 
 def restore(
     ws: Workspace,
-    source: BackupSource,
+    place: BackupPlace,
     *,
     date: str | None = None,
     paths: Sequence[str] = (),
@@ -75,7 +64,6 @@ def restore(
     shall be `exact`. In change sets, so that undo takes it back."""
     if ws.access.read_only:
         raise ReadOnly("this workspace is read-only", hint="allow writing, or restore into another folder")
-    place = backup_place(source)
     with _open_backup(place, date) as manifest:
         # One that was backed up alone may have had another name.
         part = manifest.parts[0] if len(manifest.parts) == 1 else _find_part(manifest, ws.id, ws.name)
@@ -102,8 +90,9 @@ def restore(
 
 
 def restore_to(
-    to: str | os.PathLike[str] | Destination,
-    source: BackupSource,
+    into: str,
+    make: Callable[[], Store],
+    place: BackupPlace,
     *,
     date: str | None = None,
     workspace: str | None = None,
@@ -111,32 +100,27 @@ def restore_to(
     dry_run: bool = False,
     report: Report = lambda done, total: None,
 ) -> Restored:
-    """Copy a backup into an empty folder or prefix: the same bytes, and in a folder the same times. Of several
-    workspaces the one named, else each into a folder of its own."""
-    place, target = backup_place(source), NewFolder(to) if isinstance(to, str | os.PathLike) else to
-    place.check()
-    if f"{target.name}/".startswith(f"{place.name}/"):
-        raise Invalid(f"{target.name} is inside the folder of backups", hint="choose a folder elsewhere", what="into")
+    """Copy a backup into an empty folder or prefix, which `make` opens: the same bytes, and in a folder the same times.
+    Of several workspaces the one named, else each into a folder of its own."""
+    if f"{into}/".startswith(f"{place.name}/"):
+        raise Invalid(f"{into} is inside the folder of backups", hint="choose a folder elsewhere", what="into")
     created, skipped = list[str](), list[SkippedFile]()
-    with _open_backup(place, date) as manifest:
+    with _open_backup(place, date) as manifest, ExitStack() as opened:
         parts = manifest.parts if workspace is None else (_find_part(manifest, workspace),)
         todo = _find_files(parts, paths)
-        if not dry_run:
-            target.make()
+        store = None if dry_run else opened.enter_context(closing(make()))
+        put, at_once = empty_place(store) if store else (lambda name, found: None, 1)
         files = [
-            OutgoingFile(_target_name(parts, part, path), partial(_fetch, place, manifest.date, part, path))
-            for part, path in todo
+            (_target_name(parts, part, path), partial(_fetch, place, manifest.date, part, path)) for part, path in todo
         ]
-        at_once = max(place.at_once, target.at_once)
-        for count, outcome in enumerate(copy_out(files, None if dry_run else target, at_once), 1):
+        for count, outcome in enumerate(copy_files(files, put, max(place.at_once, at_once)), 1):
             if isinstance(outcome, SkippedFile):
                 skipped.append(outcome)
             elif outcome is not None:
                 created.append(outcome[0])
             report(count, len(todo))
-        if not dry_run:
-            _make_links(target, parts, {path for _, path in todo} if paths else None)
-            target.sync()
+        if store is not None and store.objects is None:
+            _make_links(store, parts, {path for _, path in todo} if paths else None)
     return Restored(created=tuple(sorted(created)), skipped=tuple(skipped), date=manifest.date)
 
 
@@ -152,7 +136,6 @@ def _fetch(place: BackupPlace, date: str, part: WorkspacePart, path: NotePath) -
 @contextmanager
 def _open_backup(place: BackupPlace, date: str | None) -> Iterator[Manifest]:
     """The backup of that day, or the newest, which nobody changes meanwhile."""
-    place.check()
     with place.still():
         dates = place.dates()
         if not dates:
@@ -202,9 +185,10 @@ def _target_name(parts: Sequence[WorkspacePart], part: WorkspacePart, path: str)
     return path if len(parts) == 1 else f"{part.id}/{path}"
 
 
-def _make_links(target: Destination, parts: Sequence[WorkspacePart], only: set[NotePath] | None) -> None:
+def _make_links(store: Store, parts: Sequence[WorkspacePart], only: set[NotePath] | None) -> None:
     """Symlinks as they were, where all they lead to is there again; a folder that cannot hold them goes without."""
+    root = store.full_path(NotePath(""))
     for part in parts:
         for path, real in part.links.items():
             if only is None or path in only or NotePath(real) in only:
-                target.point(_target_name(parts, part, path), _target_name(parts, part, real))
+                make_symlink(root, _target_name(parts, part, path), _target_name(parts, part, real))
