@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +45,6 @@ class MoveResult:
     failed: tuple[SkippedFile, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Copied:
-    """A file in the new place: its stamps here and there. `sha256` is "" where the service copied it."""
-
-    source: str
-    target: str
-    sha256: str
-    verified: bool = False
-
-
 class MoveJournal:
     """What this move has done, one JSON list for each step. A last line that was cut off is as if it was not written:
     the file it tells of is compared again."""
@@ -67,8 +57,9 @@ class MoveJournal:
         except BlockingIOError:
             raise Busy("this move is under way already", hint="wait for it") from None
         self._file = os.fdopen(handle, "a", encoding="utf-8")
-        self.copied: dict[NotePath, _Copied] = {}
-        self.planned: dict[str, set[str]] = {}  # hashes and ETags that we meant to write
+        self.copied: dict[NotePath, tuple[str, str]] = {}  # the same in both places: its stamps here and there
+        self._last: dict[NotePath, tuple[str, str]] = {}
+        self.planned: dict[str, set[str]] = {}  # hashes and stamps of what is ours in the new place
         self.is_complete = False  # all of it came once: from then on the new place has a life of its own
         head, *lines = _lines(file) or [[]]
         if head[2:] != [source] and ["end", ""] in lines:
@@ -86,16 +77,14 @@ class MoveJournal:
             self.write([[_MARK, _FORMAT, source]])
 
     def plan(self, wanted: Iterable[tuple[str, str]]) -> None:
+        """What is about to be there, by its hash or ETag: who finds it may write over it."""
         self._record(["plan", path, mark] for path, mark in wanted)
 
-    def done(self, files: Iterable[tuple[str, _Copied]]) -> None:
-        self._record(["done", path, one.source, one.target, one.sha256] for path, one in files)
-
-    def verified(self, paths: Iterable[str]) -> None:
-        self._record(["same", path] for path in paths)
-
-    def gone(self, paths: Iterable[str]) -> None:
-        self._record(["gone", path] for path in paths)
+    def done(self, files: Iterable[tuple[Entry, Entry]]) -> None:
+        """These were compared, here and there."""
+        self._record(
+            line for old, new in files for line in (["done", old.path, old.stamp, new.stamp], ["same", old.path])
+        )
 
     def complete(self) -> None:
         self._record([["end", ""]])
@@ -115,13 +104,12 @@ class MoveJournal:
         if what == "plan":
             self.planned.setdefault(path, set()).add(rest[0])
         elif what == "done":
-            self.copied[key] = _Copied(rest[0], rest[1], rest[2])
-        elif what == "same" and key in self.copied:
-            self.copied[key] = replace(self.copied[key], verified=True)
+            self._last[key] = rest[0], rest[1]
+            self.planned.setdefault(path, set()).update(rest[1:])
+        elif what == "same" and key in self._last:
+            self.copied[key] = self._last[key]
         elif what == "end":
             self.is_complete = True
-        elif what == "gone":
-            self.copied.pop(key, None)
 
     def close(self) -> None:
         self._file.close()
@@ -194,63 +182,69 @@ class _Move:
     left_out: list[SkippedFile] = field(default_factory=list)
     failed: dict[NotePath, tuple[str, str]] = field(default_factory=dict)  # with the stamp it failed for
     tries: dict[NotePath, int] = field(default_factory=dict)
+    written: dict[NotePath, tuple[str, str] | None] = field(
+        default_factory=dict
+    )  # hash and stamp; None: by the service
     new: dict[NotePath, int] = field(default_factory=dict)  # copied by this run, with their sizes
 
     def round(self) -> bool:
         """Bring the new place to what the old one is now; whether anything was different."""
-        wanted, self.left_out = _list(self.source)
+        self.wanted, self.left_out = _list(self.source)
         there, _ = _list(self.target)
-        self.wanted = wanted
         if not self.journal.is_complete:
-            _refuse_strangers(there.keys() - wanted.keys() - self.journal.copied.keys() - self.journal.planned.keys())
-        gone = self._gone(wanted, there)
-        self.failed = {path: told for path, told in self.failed.items() if path in wanted}
-        todo = [entry for entry in wanted.values() if not self._is_done(entry, there.get(entry.path))]
+            _refuse_strangers(there.keys() - self.wanted.keys() - self.journal.planned.keys())
+        gone = self._gone(there)
+        self.failed = {path: told for path, told in self.failed.items() if path in self.wanted}
+        todo = [entry for entry in self.wanted.values() if not self._is_done(entry, there.get(entry.path))]
         for batch in _batches(todo):
             self._copy(batch, there)
             self._report()
-        self._verify(wanted)
+        self._verify()
         return bool(gone or todo)
 
-    def _gone(self, wanted: dict[NotePath, Entry], there: dict[NotePath, Entry]) -> list[NotePath]:
-        """Take back the copies of what is gone from the old place. Once the move was complete they are only named: the
-        new place may be served, and the old one taken apart."""
-        gone = [path for path in self.journal.copied if path not in wanted]
-        known = [*gone, *self.journal.planned]
-        if known and not wanted:
+    def _gone(self, there: dict[NotePath, Entry]) -> list[NotePath]:
+        """Take back the copies of what is gone from the old place, unless somebody has changed them. Once the move was
+        complete they are only named: the new place may be served, and the old one taken apart."""
+        known = self.journal.copied if self.journal.is_complete else self.journal.planned
+        if known and not self.wanted:
             hint = "is it mounted? nothing was removed"
-            raise Conflict("the old place is empty now", hint=hint, path=known[0], current=None)
+            raise Conflict("the old place is empty now", hint=hint, path=next(iter(known)), current=None)
+        gone = [path for path in there if path in known and path not in self.wanted]
         if self.journal.is_complete:
-            self.left_out += [SkippedFile(path, "gone", GONE) for path in gone if path in there]
+            self.left_out += [SkippedFile(path, "gone", GONE) for path in gone]
             return []
-        self._remove(path for path in gone if path in there)
-        self.journal.gone(gone)
-        return gone
+        ours = [now for now in (self.target.read(path, hidden=True) for path in gone) if self._is_ours(now)]
+        for now in ours:
+            self.target.delete(now.entry.path, seen=now.version, op=_OP, settled=True, hidden=True)
+        return [now.entry.path for now in ours]
 
     def fail_unverified(self) -> None:
         """After the last round: what is not known to be the same has not come."""
         for path, entry in self.wanted.items():
-            known = self.journal.copied.get(path)
-            if path not in self.failed and (known is None or not known.verified):
+            if path not in self.failed and not self._is_same(entry):
                 self._fail(entry, UNVERIFIED)
 
     def result(self) -> MoveResult:
         failed = tuple(SkippedFile(path, "failed", why) for path, (_, why) in sorted(self.failed.items()))
-        same = sum(one.verified for path, one in self.journal.copied.items() if path in self.wanted)
+        same = sum(map(self._is_same, self.wanted.values()))
         return MoveResult(same, len(self.new), sum(self.new.values()), tuple(self.left_out), failed)
 
     def _report(self) -> None:
         """Each file counts twice: copied, and found to be the same."""
-        known = [one for path, one in self.journal.copied.items() if path in self.wanted]
-        self.report(len(known) + sum(one.verified for one in known), 2 * len(self.wanted))
+        same = sum(map(self._is_same, self.wanted.values()))
+        self.report(2 * same + len(self.written), 2 * len(self.wanted))
+
+    def _is_same(self, entry: Entry) -> bool:
+        return self.journal.copied.get(entry.path, ("", ""))[0] == entry.stamp
 
     def _is_done(self, entry: Entry, there: Entry | None) -> bool:
         if self.failed.get(entry.path, ("",))[0] == entry.stamp:
             return True
-        known = self.journal.copied.get(entry.path)
-        if known is None or known.source != entry.stamp:
-            return False
-        return self.journal.is_complete or (there is not None and known.target == there.stamp)
+        is_left = there is not None and self.journal.copied.get(entry.path, ("", ""))[1] == there.stamp
+        return self._is_same(entry) and (self.journal.is_complete or is_left)
+
+    def _is_ours(self, now: Stored) -> bool:
+        return not self.journal.planned.get(now.entry.path, set()).isdisjoint((now.version, now.entry.stamp))
 
     def _fail(self, entry: Entry, why: str) -> None:
         self.failed[entry.path] = entry.stamp, why
@@ -267,7 +261,9 @@ class _Move:
                 continue  # the next round knows where it is
             if isinstance(stored, Problem):
                 self._fail(entry, _for_one_file(stored))
-            elif (swap := self._swap(stored, there.get(entry.path))) is not None:
+                continue
+            self.wanted[entry.path] = stored.entry
+            if (swap := self._swap(stored, entry.path in there)) is not None:
                 swaps.append((swap, stored))
         self.journal.plan((swap.path, stored.version) for swap, stored in swaps)
         self._write(swaps)
@@ -278,123 +274,104 @@ class _Move:
         if ours is None or theirs is None or ours.service != theirs.service:
             return list(batch)
         known = self.journal.copied if self.journal.is_complete else {}
-        free = [
-            entry
-            for entry in batch
-            if (self._is_ours(there[entry.path]) if entry.path in there else entry.path not in known)
-        ]
+        free = []
+        for entry in batch:
+            now = there.get(entry.path)
+            planned = self.journal.planned.get(entry.path, ())
+            if now.stamp in planned if now is not None else entry.path not in known:
+                free.append(entry)
         self.journal.plan((entry.path, entry.stamp) for entry in free)
         copied = ours.each(lambda entry: ours.copy(theirs, entry.path, entry.path), free)
-        done = {entry.path: entry for entry, is_there in zip(free, copied, strict=True) if is_there}
-        self.journal.done((path, _Copied(entry.stamp, entry.stamp, "")) for path, entry in done.items())
-        self.new |= {path: entry.size for path, entry in done.items()}
+        done = {entry.path: entry.size for entry, is_there in zip(free, copied, strict=True) if is_there}
+        self.new |= done
+        self.written |= dict.fromkeys(done)
         return [entry for entry in batch if entry.path not in done]
 
-    def _swap(self, stored: Stored, there: Entry | None) -> Swap | None:
+    def _swap(self, stored: Stored, is_there: bool) -> Swap | None:
         """What brings a file to the new place; None where it is there, or something else is."""
         path = stored.entry.path
-        if there is None and self.journal.is_complete and path in self.journal.copied:
+        now = None
+        if is_there:
+            with suppress(NotFound):
+                now = self.target.read(path, hidden=True)
+        elif self.journal.is_complete and path in self.journal.copied:
             self._fail(stored.entry, "it was deleted in the new place, and changed in the old one")
             return None
-        if there is None:
-            return Swap(path, stored.data, None)
-        try:
-            now = self.target.read(path, hidden=True)
-        except NotFound:
+        if now is None:
             return Swap(path, stored.data, None)
         if now.version == stored.version:
-            self.journal.done([(path, _Copied(stored.entry.stamp, now.entry.stamp, now.version))])
+            self.journal.done([(stored.entry, now.entry)])
             return None
-        if self._is_ours(now.entry) or now.version in self.journal.planned.get(path, ()):
+        if self._is_ours(now):
             return Swap(path, stored.data, now.version, settled=True)
         self._fail(stored.entry, "another file of that name is in the new place, and stays as it is")
         return None
-
-    def _is_ours(self, there: Entry) -> bool:
-        known = self.journal.copied.get(there.path)
-        is_as_left = known is not None and known.target == there.stamp
-        return is_as_left or there.stamp in self.journal.planned.get(there.path, ())
 
     def _write(self, swaps: Sequence[tuple[Swap, Stored]]) -> None:
         left = list(swaps)
         while left:
             outcomes = self.target.write_many([swap for swap, _ in left], op=_OP, hidden=True)
-            done = []
             for (_, stored), outcome in zip(left, outcomes, strict=False):  # a folder stops at a problem
                 if isinstance(outcome, Problem):
                     self._fail(stored.entry, _for_one_file(outcome))
                 elif outcome is not None:
-                    stamp = self._with_time(outcome, stored.entry.modified_ns)
-                    done.append((stored.entry.path, _Copied(stored.entry.stamp, stamp, stored.version)))
-                    self.new[stored.entry.path] = len(stored.data)
-            self.journal.done(done)
+                    stamp = self._with_time(outcome.entry, stored.entry.modified_ns)
+                    self.written[outcome.entry.path] = stored.version, stamp
+                    self.new[outcome.entry.path] = len(stored.data)
             left = left[len(outcomes) :]
 
-    def _with_time(self, written: Stored, modified_ns: int) -> str:
+    def _with_time(self, written: Entry, modified_ns: int) -> str:
         """A file keeps the time it was changed, an object cannot; the stamp it has then."""
-        path = written.entry.path
         if self.target.objects is not None:
-            return written.entry.stamp
+            return written.stamp
         with suppress(OSError):
-            os.utime(self.target.full_path(path), ns=(modified_ns, modified_ns), follow_symlinks=False)
-        return self.target.stat(path, hidden=True).stamp
-
-    def _remove(self, paths: Iterable[NotePath]) -> None:
-        """What is gone from the old place, unless somebody has changed it in the new one."""
-        for path in paths:
-            now = self.target.read(path, hidden=True)
-            if self._is_ours(now.entry):
-                self.target.delete(path, seen=now.version, op=_OP, settled=True, hidden=True)
+            os.utime(self.target.full_path(written.path), ns=(modified_ns, modified_ns), follow_symlinks=False)
+        return self.target.stat(written.path, hidden=True).stamp
 
     # Comparing
 
-    def _verify(self, wanted: dict[NotePath, Entry]) -> None:
-        """Read back what was copied and is not known to be the same yet. What is not is copied again."""
-        pending = {path: one for path, one in self.journal.copied.items() if path in wanted and not one.verified}
-        if not pending:
+    def _verify(self) -> None:
+        """Read back what was copied; of what the service copied the ETags tell. What is not the same is copied again in
+        the next round."""
+        if not self.written:
             return
         there, _ = _list(self.target)
-        by_etag = [path for path, one in pending.items() if not one.sha256]
-        same = [path for path in by_etag if path in there and there[path].stamp == wanted[path].stamp]
-        self.journal.verified(same)
-        for batch in _batches([wanted[path] for path in pending if path not in set(same)]):
-            self._compare(batch, there)
+        inside = [self.wanted[path] for path, wrote in self.written.items() if wrote is None and path in there]
+        same = {entry.path: (entry, there[entry.path]) for entry in inside if there[entry.path].stamp == entry.stamp}
+        self.journal.done(same.values())
+        for batch in _batches([self.wanted[path] for path in self.written if path not in same]):
+            self._compare(batch)
             self._report()
+        self.written.clear()
 
-    def _compare(self, batch: Sequence[Entry], there: dict[NotePath, Entry]) -> None:
-        found = self.target.read_many([entry.path for entry in batch], hidden=True)
-        for entry, now in zip(batch, found, strict=True):
-            known = self.journal.copied[entry.path]
-            if isinstance(now, Problem):
-                if not isinstance(now, NotFound):
-                    raise now
+    def _compare(self, batch: Sequence[Entry]) -> None:
+        same = []
+        for entry, now in zip(batch, self.target.read_many([one.path for one in batch], hidden=True), strict=True):
+            if isinstance(now, NotFound):
                 self._fail(entry, "it is not in the new place under this name")
                 continue
-            expected = known.sha256 or self._version_of_source(entry)
-            if expected is None:
-                self._copy_again(entry, now)  # it changed while the service copied it
-            elif now.version == expected:
-                self.journal.done([(entry.path, _Copied(known.source, now.entry.stamp, now.version))])
-                self.journal.verified([entry.path])
-            elif known.sha256 and now.entry.stamp != known.target:
+            if isinstance(now, Problem):
+                raise now
+            wrote = self.written[entry.path]
+            expected = self._version_of_source(entry) if wrote is None else wrote[0]
+            if now.version == expected:
+                same.append((entry, now.entry))
+            elif wrote is not None and now.entry.stamp != wrote[1]:
                 self._fail(entry, "it was changed in the new place, and stays so")
             else:
-                self._try_again(entry, now)
+                self.journal.plan([(entry.path, now.version)])  # it is ours, so it may be written over
+                self._count_try(entry, 0 if expected is None else 1)
+        self.journal.done(same)
 
     def _version_of_source(self, entry: Entry) -> str | None:
-        """None where it is no longer what was listed."""
+        """None where it is no longer what was listed: it changed while the service copied it."""
         with suppress(NotFound):
             stored = self.source.read(entry.path, hidden=True)
             return stored.version if stored.entry.stamp == entry.stamp else None
         return None
 
-    def _copy_again(self, entry: Entry, now: Stored) -> None:
-        self.journal.plan([(entry.path, now.version)])  # it is ours, so it may be written over
-        self.journal.gone([entry.path])
-
-    def _try_again(self, entry: Entry, now: Stored) -> None:
-        self.tries[entry.path] = self.tries.get(entry.path, 0) + 1
-        self._copy_again(entry, now)
+    def _count_try(self, entry: Entry, more: int) -> None:
+        self.tries[entry.path] = self.tries.get(entry.path, 0) + more
         if self.tries[entry.path] >= MAX_TRIES:
             self._fail(entry, "its bytes in the new place are not those of the old one")
 
