@@ -56,15 +56,14 @@ def import_files(
     folder = _folder(ws, into)
     ws.follower.may_write()
     admission = _Admission(ws, folder, overwrite)
-    with source_files(source) as coming:
-        came = write_files(
-            ws,
-            map(admission.judge, coming),
-            summary=lambda count: f"imported {count} file{'' if count == 1 else 's'}" + _where(source, folder),
-            overwrite=overwrite,
-            dry_run=dry_run,
-            report=lambda done: report(done, None),
-        )
+    came = write_files(
+        ws,
+        map(admission.judge, source_files(source)),
+        summary=lambda count: f"imported {count} file{'' if count == 1 else 's'}" + _where(source, folder),
+        overwrite=overwrite,
+        dry_run=dry_run,
+        report=lambda done: report(done, None),
+    )
     return ImportReport(**vars(came), dry_run=dry_run)
 
 
@@ -94,9 +93,9 @@ class _Admission:
     def __init__(self, ws: Workspace, folder: str, overwrite: bool) -> None:
         self.ws, self.folder, self.overwrite = ws, folder, overwrite
         self.there: dict[NotePath, Entry | None] = {entry.path: entry for entry in ws.store.entries()}  # None: arrived
-        self.names = _Names(ws)
+        self.kinds: dict[str, dict[str, str]] = {}  # file or folder, by the key of its name and its spellings
         for path in self.there:
-            self.names.add(path)
+            self._add_name(path)
         self.room = room(ws)
 
     def judge(self, one: SourceFile) -> SourceFile:
@@ -121,7 +120,7 @@ class _Admission:
         self._refuse_taken(path)
         self._refuse_over_quota(path, one.size)
         self.there[path] = None
-        self.names.add(path)
+        self._add_name(path)
         return replace(one, path=path)
 
     def _path(self, name: str) -> NotePath:
@@ -139,7 +138,7 @@ class _Admission:
 
     def _refuse_taken(self, path: NotePath) -> None:
         if path not in self.there:
-            return self.names.refuse_twin(path)
+            return self._refuse_twin(path)
         there = self.there[path]
         if there is None:
             raise UnreadableFile("twice", "it is in there twice; the first one was taken")
@@ -156,24 +155,17 @@ class _Admission:
                 raise UnreadableFile("quota", f"the workspace may hold no more {unit}")
         self.room = {unit: None if left is None else left - more[unit] for unit, left in self.room.items()}
 
-
-class _Names:
-    """The names there are, to tell a new one from another spelling of an old one."""
-
-    def __init__(self, ws: Workspace) -> None:
-        self._ws = ws
-        self._kinds: dict[str, dict[str, str]] = {}  # file or folder, by the name's key and its spellings
-
-    def add(self, path: NotePath) -> None:
+    def _add_name(self, path: NotePath) -> None:
         for place in (path, *parents(path)):
-            spellings = self._kinds.setdefault(path_key(place), {})
+            spellings = self.kinds.setdefault(path_key(place), {})
             if place in spellings:
                 break
             spellings[place] = "file" if place == path else "folder"
 
-    def refuse_twin(self, path: NotePath) -> None:
+    def _refuse_twin(self, path: NotePath) -> None:
+        """A new name must be no other spelling of one that is there."""
         for place in (*reversed(parents(path)), path):
-            spellings = self._kinds.get(path_key(place), {})
+            spellings = self.kinds.get(path_key(place), {})
             for there, kind in spellings.items():
                 if kind == ("folder" if place == path else "file"):
                     self._refuse(there, f"{there} is a {kind}")
@@ -183,6 +175,6 @@ class _Names:
 
     def _refuse(self, there: str, words: str) -> NoReturn:
         """A name the caller may not see is not told."""
-        if self._ws.access.sees(there):
+        if self.ws.access.sees(there):
             raise UnreadableFile("exists", words)
         raise UnreadableFile("not_allowed", "writing there is not allowed")

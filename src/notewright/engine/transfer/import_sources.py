@@ -10,7 +10,7 @@ import re
 import stat
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
@@ -27,7 +27,6 @@ UNCHECKED_BYTES = 1 << 20  # bytes below which that is not looked at
 _READ = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}  # the others unpack a piece of any size at once
 _ENCRYPTED, _UTF8 = 0x1 | 0x40 | 0x2000, 0x800
 _UNSPEAKABLE = re.compile("[\ud800-\udfff]")
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -43,56 +42,45 @@ Source = str | os.PathLike[str] | BinaryIO | StoreSource
 SourceFile = IncomingFile | SkippedFile  # under its name in the source
 
 
-@contextmanager
-def source_files(source: Source) -> Iterator[Iterator[SourceFile]]:
+def source_files(source: Source) -> Iterator[SourceFile]:
     """The files of a folder, zip file or bucket. Invalid for what is none, NotFound for nothing, TooLarge for too
     much."""
     if isinstance(source, StoreSource):
-        yield _store_files(source.store)
-        return
+        return _store_files(source.store)
     if isinstance(source, str | os.PathLike):
         place = os.path.realpath(os.path.expanduser(source))
         if os.path.isdir(place):
-            yield _folder_files(place)
-            return
+            return _folder_files(place)
         if not os.path.exists(place):
             raise NotFound(f"{os.fspath(source)} is not there", hint="name a folder or a zip file", what="file")
         source = place
-    with _open_zip(source) as archive:
-        yield _zip_files(archive)
+    return _zip_files(source)
 
 
 # ---- a zip file ---------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _open_zip(source: str | BinaryIO) -> Iterator[zipfile.ZipFile]:
+def _zip_files(source: str | BinaryIO) -> Iterator[SourceFile]:
     try:
         archive = zipfile.ZipFile(source)
     except (zipfile.BadZipFile, ValueError, RuntimeError, OverflowError, EOFError, OSError) as error:
         raise Invalid(f"that is no zip file that can be read: {error}", hint="pack it again", what="source") from None
+    total, count = 0, len(archive.infolist())
     with archive:
-        count = len(archive.infolist())
         if count > MOST_ENTRIES:
             words = f"the zip file has {count:,} entries; the most is {MOST_ENTRIES:,}"
             raise TooLarge(words, hint="split it", size=count, limit=MOST_ENTRIES)
-        yield archive
-
-
-def _zip_files(archive: zipfile.ZipFile) -> Iterator[SourceFile]:
-    total = 0
-    for info in archive.infolist():
-        name = _name(info)
-        if info.is_dir():
-            continue
-        if (against := _against(info)) is not None:
-            yield SkippedFile(name, *against)
-            continue
-        total += info.file_size
-        if total > MOST_BYTES:
-            words = f"the zip file holds more than {MOST_BYTES:,} bytes"
-            raise TooLarge(words, hint="split it", size=total, limit=MOST_BYTES)
-        yield IncomingFile(NotePath(name), info.file_size, partial(_unpack, archive, info))
+        for info in archive.infolist():
+            if info.is_dir():
+                continue
+            if (against := _against(info)) is not None:
+                yield SkippedFile(_name(info), *against)
+                continue
+            total += info.file_size
+            if total > MOST_BYTES:
+                words = f"the zip file holds more than {MOST_BYTES:,} bytes"
+                raise TooLarge(words, hint="split it", size=total, limit=MOST_BYTES)
+            yield IncomingFile(NotePath(_name(info)), info.file_size, partial(_unpack, archive, info))
 
 
 def _name(info: zipfile.ZipInfo) -> str:
@@ -152,43 +140,35 @@ def _fetch(store: Store, path: NotePath) -> bytes:
 # ---- a folder -----------------------------------------------------------------------------------------
 
 
-def _folder_files(root: str) -> Iterator[SourceFile]:
-    """Every file beneath, folder by folder. No symlink is followed."""
-    left = [""]
-    while left:
-        folder = left.pop()
-        try:
-            with _enter(root, folder) as handle, os.scandir(handle) as names:
-                entries = [_entry(root, folder, each) for each in sorted(names, key=lambda each: each.name)]
-        except OSError as error:
-            yield SkippedFile(folder or ".", "unreadable", _describe(error))
-            continue
-        for one in entries:
-            if isinstance(one, str):
-                left.append(one)
-            else:
-                yield one
-
-
-def _entry(root: str, folder: str, each: "os.DirEntry[str]") -> SourceFile | str:
-    """What arrives, or the path of a folder to look into."""
-    path = f"{folder}/{each.name}" if folder else each.name
-    if _UNSPEAKABLE.search(each.name):
-        shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        return SkippedFile(shown, "bad_name", "its name is not text")
-    if each.is_symlink():
-        return SkippedFile(path, "symlink", "it is a symlink")
-    if each.is_dir(follow_symlinks=False):
-        return SkippedFile(f"{path}/", "dotted", "it begins with a dot") if each.name.startswith(".") else path
-    if not each.is_file(follow_symlinks=False):
-        return SkippedFile(path, "special", "it is not a regular file")
-    size = each.stat(follow_symlinks=False).st_size
-    return IncomingFile(NotePath(path), size, partial(_read, root, folder, each.name, size))
-
-
-def _read(root: str, folder: str, name: str, size: int) -> bytes:
+def _folder_files(name: str, inside: int | None = None, path: str = "") -> Iterator[SourceFile]:
+    """Every file beneath a folder `inside` an open one; `path` is that of the folder, with a slash. No symlink is
+    followed, whatever anybody puts there meanwhile. A file is to be fetched before the next one is asked for."""
     try:
-        with _enter(root, folder) as handle, open(os.open(name, _FILE, dir_fd=handle), "rb") as file:
+        with ExitStack() as opened:
+            folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=inside)
+            opened.callback(os.close, folder)
+            for each in sorted(opened.enter_context(os.scandir(folder)), key=lambda each: each.name):
+                if _UNSPEAKABLE.search(each.name):
+                    shown = f"{path}{each.name}".encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+                    yield SkippedFile(shown, "bad_name", "its name is not text")
+                elif each.is_symlink():
+                    yield SkippedFile(path + each.name, "symlink", "it is a symlink")
+                elif each.is_file(follow_symlinks=False):
+                    size = each.stat(follow_symlinks=False).st_size
+                    yield IncomingFile(NotePath(path + each.name), size, partial(_read, folder, each.name, size))
+                elif not each.is_dir(follow_symlinks=False):
+                    yield SkippedFile(path + each.name, "special", "it is not a regular file")
+                elif each.name.startswith("."):
+                    yield SkippedFile(f"{path}{each.name}/", "dotted", "it begins with a dot")
+                else:
+                    yield from _folder_files(each.name, folder, f"{path}{each.name}/")
+    except OSError as error:
+        yield SkippedFile(path.rstrip("/") or ".", "unreadable", _describe(error))
+
+
+def _read(folder: int, name: str, size: int) -> bytes:
+    try:
+        with open(os.open(name, _FILE, dir_fd=folder), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise UnreadableFile("special", "it is not a regular file any more")
             data = file.read(size + 1)
@@ -197,20 +177,6 @@ def _read(root: str, folder: str, name: str, size: int) -> bytes:
     if len(data) > size:
         raise UnreadableFile("unreadable", "it grew while it was read")
     return data
-
-
-@contextmanager
-def _enter(root: str, folder: str) -> Iterator[int]:
-    """A folder beneath the root, open; through no symlink, whatever anybody put there meanwhile."""
-    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for name in folder.split("/") if folder else ():
-            inner = os.open(name, _FOLDER, dir_fd=handle)
-            os.close(handle)
-            handle = inner
-        yield handle
-    finally:
-        os.close(handle)
 
 
 def _describe(error: OSError) -> str:
