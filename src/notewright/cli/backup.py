@@ -220,8 +220,9 @@ def _print_restored(done: Restored, args: argparse.Namespace) -> None:
 
 def _print_exported(done: Exported, args: argparse.Namespace) -> None:
     skipped = [asdict(one) for one in done.skipped]
-    document = {"file": args.file, "files": done.files, "bytes": done.size, "skipped": skipped}
-    summary = f"{printing.amount(done.files, 'file')}, {done.size:,} bytes"
+    files, size = len(done.sizes), sum(done.sizes.values())
+    document = {"file": args.file, "files": files, "bytes": size, "skipped": skipped}
+    summary = f"{printing.amount(files, 'file')}, {size:,} bytes"
     if args.file == "-":
         print("\n".join([*_left_out(done.skipped), summary]), file=sys.stderr)
     else:

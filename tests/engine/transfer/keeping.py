@@ -92,7 +92,7 @@ def deaths(folder: Path, to: Path) -> int:
             os._exit(0)
         ended = os.waitpid(child, 0)[1]
         assert files(to / "2026-05-04") == yesterday, f"step {count} hurt the day before"
-        with BackupFolder(to).alone():
+        with BackupFolder(to).locked(alone=True):
             now, before = files(to / "2026-05-05"), now
         assert now in (before, new), f"step {count} left neither the old nor the new"
         assert restore_to(folder.parent / f"out {count}", to, date="2026-05-05").skipped == ()

@@ -21,7 +21,7 @@ from tests.engine.transfer.keeping import back_up, backups, day, files, folder_d
 
 from notewright.engine.transfer.backup import BackupResult
 from notewright.engine.transfer.backup_folder import BackupFolder
-from notewright.engine.transfer.backup_schedule import Schedule, backup_due, next_backup
+from notewright.engine.transfer.backup_schedule import Schedule, backup_due, last_due
 from notewright.engine.workspace import Workspace
 from notewright.errors import Busy, Exists, Forbidden, Invalid, NoSpace, NotFound, Unavailable
 from notewright.notes.path import path_problem
@@ -473,7 +473,7 @@ def test_a_death_between_the_old_and_the_new_of_a_day_brings_the_old_back(tmp_pa
     back_up([folder_desk(root)], to, now=day(0))
     os.rename(to / "2026-05-04", to / ".2026-05-04.old")
     write_files(to, {".2026-05-04.partial/Tea.md": "half"})
-    with BackupFolder(to).alone():
+    with BackupFolder(to).locked(alone=True):
         assert files(to / "2026-05-04") == {"Tea.md": b"tea\n"}
         assert sorted(os.listdir(to)) == [".notewright-backup.lock", "2026-05-04"]
 
@@ -482,17 +482,17 @@ def test_a_death_between_the_old_and_the_new_of_a_day_brings_the_old_back(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("now", "next_one"),
+    ("now", "last_one"),
     [
-        ("2026-05-04T01:59:59+00:00", "2026-05-04T02:00:00+00:00"),
-        ("2026-05-04T02:00:00+00:00", "2026-05-05T02:00:00+00:00"),
-        ("2026-12-31T23:00:00+00:00", "2027-01-01T02:00:00+00:00"),
-        ("2026-05-04T11:00:00+10:00", "2026-05-04T02:00:00+00:00"),
-        ("2026-05-04T13:00:00+10:00", "2026-05-05T02:00:00+00:00"),
+        ("2026-05-04T01:59:59+00:00", "2026-05-03T02:00:00+00:00"),
+        ("2026-05-04T02:00:00+00:00", "2026-05-04T02:00:00+00:00"),
+        ("2027-01-01T01:00:00+00:00", "2026-12-31T02:00:00+00:00"),
+        ("2026-05-04T11:00:00+10:00", "2026-05-03T02:00:00+00:00"),
+        ("2026-05-04T13:00:00+10:00", "2026-05-04T02:00:00+00:00"),
     ],
 )
-def test_the_next_backup_is_at_its_time_in_utc(now: str, next_one: str) -> None:
-    assert next_backup("02:00", datetime.fromisoformat(now)).isoformat() == next_one
+def test_a_backup_is_due_at_its_time_in_utc(now: str, last_one: str) -> None:
+    assert last_due("02:00", datetime.fromisoformat(now)).isoformat() == last_one
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ named in `errors`.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -27,7 +26,7 @@ from notewright.engine.transfer.manifest import (
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, Problem
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, Stored, parents, version_of
+from notewright.stores.base import Entry, Stored, parents
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +78,7 @@ def back_up(
         raise Invalid("backups must be kept for a day at least", hint="keep_days = 30", what="keep_days")
     for ws in shelf:
         refuse_overlap(ws.store, ws.name, backups.name, backups.objects, "the place for backups")
-    with backups.alone():
+    with backups.locked(alone=True):
         check(backups.dates())
         return _make_backup(shelf, backups, moment, keep_days, report)
 
@@ -179,47 +178,35 @@ class _WorkspaceBackup:
         self.part = WorkspacePart(id, self.ws.name, location, self.folder, self.files, self.links)
         same = [part for part in self.day.before.parts if part.is_same(id, location)] if self.day.before else []
         self.base = min(same, key=lambda part: part.id != id, default=WorkspacePart("", "", "", ""))  # as it was before
+        self.in_bucket = self.ws.store.objects is not None
+        # Several at once where either end is a bucket: then they wait for the service.
+        self.at_once = max(self.day.backups.at_once, AT_ONCE if self.in_bucket else 1)
 
     def go(self, done_before: int) -> None:
         """Read everything, then what changed meanwhile: when nothing did, all of it is as it was at one moment."""
         for turn in range(MAX_ROUNDS):
-            listed = self._list()
-            if "" in self.errors or (not self._catch_up(listed, done_before) and turn):
+            try:
+                listed = {entry.path: entry for entry in self.ws.store.entries()}
+            except Problem as problem:
+                self.errors[""], listed = problem.message, {}
                 break
-        for entry in listed:
-            if entry.path not in self.stamps:
-                self.errors[entry.path] = "it went away again and again while it was read"
+            gone = self.stamps.keys() - listed.keys()
+            changed = [entry for path, entry in listed.items() if self.stamps.get(path) != entry.stamp]
+            if turn and not gone and not changed:
+                break
+            for path in (*gone, *(entry.path for entry in changed)):
+                self._forget(path)
+            total = done_before + len(listed)
+            for count, _ in enumerate(run_each(self._take, changed, self.at_once), 1):
+                self.report(total - len(changed) + count, total)
+        for path in listed.keys() - self.stamps.keys():
+            self.errors[path] = "it went away again and again while it was read"
         for odd in self.ws.store.oddities():
             self.errors[odd.path] = odd.why
         held = len(self.base.files)
         if not listed and "" not in self.errors and held >= FEW_FILES:  # a disk that is not mounted looks like this
             self.errors[""] = f"it is empty, and held {held} files when it was last backed up"
         self._keep_what_could_not_be_read()
-
-    def _list(self) -> list[Entry]:
-        try:
-            return list(self.ws.store.entries())
-        except Problem as problem:
-            self.errors[""] = problem.message
-            return []
-
-    def _catch_up(self, listed: list[Entry], done_before: int) -> bool:
-        """Whether anything was different from what was read so far."""
-        gone = self.stamps.keys() - {entry.path for entry in listed}
-        for path in gone:
-            self._forget(path)
-        changed = [entry for entry in listed if self.stamps.get(entry.path) != entry.stamp]
-        total = done_before + len(listed)
-        for entry in changed:
-            self._forget(entry.path)
-        for count, _ in enumerate(self._take_all(changed), 1):
-            self.report(total - len(changed) + count, total)
-        return bool(gone or changed)
-
-    def _take_all(self, changed: list[Entry]) -> Iterator[None]:
-        """Several at once where either end is a bucket: then they wait for the service."""
-        in_bucket = self.ws.store.objects is not None
-        return run_each(self._take, changed, max(self.day.backups.at_once, AT_ONCE if in_bucket else 1))
 
     def _forget(self, path: NotePath) -> None:
         """As if it had not been read."""
@@ -230,64 +217,60 @@ class _WorkspaceBackup:
             self.day.drop(self.part.place(path))
 
     def _take(self, entry: Entry) -> None:
-        path = entry.path
+        path, place = entry.path, self.part.place(entry.path)
         if entry.kind == "symlink":
             self.links[path], self.stamps[path] = entry.real or "", entry.stamp
-            return self.day.point(self.part.place(path), self.part.place(entry.real or ""))
-        if self._is_taken_unread(entry):
-            self.stamps[path] = entry.stamp
-            return
-        try:
-            stored = self.ws.store.read(path)
-        except NotFound:
-            return  # the next listing knows where it is
-        except Problem as problem:
-            self.errors[path], self.stamps[path] = problem.message, entry.stamp
-            return
-        self.stamps[path] = stored.entry.stamp
-        try:
-            with problems(self.part.place(path), but_for=THIS_FILE_ONLY):
-                self._store(path, stored)
-        except OSError as error:
-            self.errors[path] = f"the backup cannot hold it: {(error.strerror or str(error)).lower()}"
-
-    def _is_taken_unread(self, entry: Entry) -> bool:
-        """An object of a bucket with the ETag it had in the backup before, or one that the service itself copies and
-        whose hash the index knows."""
-        if self.ws.store.objects is None:
-            return False
-        path, place, old = entry.path, self.part.place(entry.path), self.base.files.get(entry.path)
-        is_same = old is not None and old.stamp == entry.stamp != ""
-        if old is not None and is_same and self.day.link(self.base.place(path), place, old):
-            self.files[path] = old
-            return True
-        version = self._indexed_version(entry)
-        if version is None or not self.day.copy_from(self.ws.store, entry, place):
-            return False
-        self.files[path] = BackedUpFile(version, entry.size, entry.modified_ns, entry.stamp)
-        if old is None or old.sha256 != version:
-            self.new[path] = entry.size
-        return True
-
-    def _indexed_version(self, entry: Entry) -> str | None:
-        """The hash of these very bytes, if the index knows it."""
-        with suppress(Problem):
-            filed = self.ws.index.filed(entry.path)
-            if filed is not None and filed.version and filed.stamp == entry.stamp:
-                return filed.version
-        return None
-
-    def _store(self, path: NotePath, stored: Stored) -> None:
-        entry, place = stored.entry, self.part.place(path)
-        stamp = entry.stamp if self.ws.store.objects is not None else ""
-        kept = BackedUpFile(version_of(stored.data), len(stored.data), entry.modified_ns, stamp)
-        old = self.base.files.get(path)
-        if not (old == kept and self.day.link(self.base.place(path), place, old)):
-            # what was only touched is copied too: a link has one time
-            self.day.put(place, stored.data, modified_ns=entry.modified_ns, mode=entry.mode)
+            return self.day.point(place, self.part.place(entry.real or ""))
+        kept = self._copy_unread(entry, place) if self.in_bucket else None
+        if kept is None:
+            try:
+                stored = self.ws.store.read(path)
+            except NotFound:
+                return  # the next listing knows where it is
+            except Problem as problem:
+                self.errors[path], self.stamps[path] = problem.message, entry.stamp
+                return
+            self.stamps[path] = stored.entry.stamp
+            try:
+                with problems(place, but_for=THIS_FILE_ONLY):
+                    kept = self._copy(stored, place)
+            except OSError as error:
+                self.errors[path] = f"the backup cannot hold it: {(error.strerror or str(error)).lower()}"
+                return
+        self.stamps.setdefault(path, entry.stamp)
         self.files[path] = kept
+        old = self.base.files.get(path)
         if old is None or old.sha256 != kept.sha256:
             self.new[path] = kept.size
+
+    def _copy_unread(self, entry: Entry, place: str) -> BackedUpFile | None:
+        """An object of a bucket with the ETag it had in the backup before, or one that the service itself copies and
+        whose hash the index knows."""
+        old = self.base.files.get(entry.path)
+        if (
+            old is not None
+            and old.stamp == entry.stamp != ""
+            and self.day.link(self.base.place(entry.path), place, old)
+        ):
+            return old
+        try:
+            filed = self.ws.index.filed(entry.path)
+        except Problem:
+            return None
+        if filed is None or not filed.version or filed.stamp != entry.stamp:
+            return None
+        kept = BackedUpFile(filed.version, entry.size, entry.modified_ns, entry.stamp)
+        return kept if self.day.copy_from(self.ws.store, entry, place) else None
+
+    def _copy(self, stored: Stored, place: str) -> BackedUpFile:
+        entry = stored.entry
+        stamp = entry.stamp if self.in_bucket else ""
+        kept = BackedUpFile(stored.version, len(stored.data), entry.modified_ns, stamp)
+        old = self.base.files.get(entry.path)
+        if old is None or old != kept or not self.day.link(self.base.place(entry.path), place, old):
+            # what was only touched is copied too: a link has one time
+            self.day.put(place, stored.data, modified_ns=entry.modified_ns, mode=entry.mode)
+        return kept
 
     def _keep_what_could_not_be_read(self) -> None:
         """A file that failed, or a folder it is in, stays as it was in the backup before."""

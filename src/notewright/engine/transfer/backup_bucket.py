@@ -11,7 +11,7 @@ import errno
 import hashlib
 import secrets
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from notewright.engine.changes.batch_write import UnreadableFile
@@ -47,25 +47,19 @@ class BackupBucket(BackupPlace):
         self._store, self.objects = store, store.objects
         super().__init__(self.objects.location)
 
-    def alone(self) -> AbstractContextManager[None]:
-        """Among the processes of this machine; other machines are kept out by the store's lease."""
-        if self.objects.refuses_writes:
+    @contextmanager
+    def locked(self, *, alone: bool = False) -> Iterator[None]:
+        """Among the processes of this machine; other machines are kept out by the store's lease. A lock on a note
+        excludes only one on everything."""
+        if alone and self.objects.refuses_writes:
             hint = "choose another place for backups"
             raise Forbidden(f"{self.name}: {self.objects.refuses_writes}", hint=hint)
-        return self._held(None)
-
-    def still(self) -> AbstractContextManager[None]:
-        """A lock on a note excludes only one on everything."""
-        return self._held(NotePath(f"reader-{secrets.token_hex(4)}"))
-
-    @contextmanager
-    def _held(self, note: NotePath | None) -> Iterator[None]:
+        note = None if alone else NotePath(f"reader-{secrets.token_hex(4)}")
         with ExitStack() as lock:
             try:
                 lock.enter_context(self._store.lock(note, timeout=0.1))
             except Busy:
-                hint = "try again when it is done"
-                raise Busy(f"somebody is using the backups in {self.name} just now", hint=hint) from None
+                raise self.busy() from None
             yield
 
     def dates(self) -> list[str]:

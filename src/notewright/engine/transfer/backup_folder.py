@@ -14,7 +14,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from notewright.engine.changes.batch_write import UnreadableFile
@@ -29,7 +29,7 @@ from notewright.engine.transfer.manifest import (
     parse_manifest,
     problems,
 )
-from notewright.errors import Busy, Exists, NotFound, Problem
+from notewright.errors import Exists, NotFound, Problem
 from notewright.locks import EXCLUSIVE, SHARED, lock_file
 from notewright.stores.base import version_of
 
@@ -54,39 +54,37 @@ class BackupFolder(BackupPlace):
         super().__init__(str(self.path))
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """The only one who changes backups here, in any process; what a dead one left is tidied up. Or Busy. The folder
-        above must be there: it may be a disk that is not mounted."""
-        if not self.path.parent.is_dir():
-            hint = "make the folder it is in, or mount its disk"
-            raise NotFound(f"{self.path.parent} is not there", hint=hint, what="folder")
-        with problems(self.path):
-            self.path.mkdir(mode=0o700, exist_ok=True)  # for the owner's eyes
-        with self._locked(EXCLUSIVE, os.O_RDWR | os.O_CREAT):
-            self.tidy_up()
+    def locked(self, *, alone: bool = False) -> Iterator[None]:
+        """Among all processes. Who is `alone` tidies up what a dead one left."""
+        if alone:
+            self._make()
+        elif not (self.path / LOCK).exists():  # on a disk that cannot be written to, perhaps
             yield
-
-    def still(self) -> AbstractContextManager[None]:
-        """Nobody changes backups here meanwhile. Busy while somebody does; others may read too."""
-        there = (self.path / LOCK).exists()  # not on a disk that cannot be written to, perhaps
-        return self._locked(SHARED, os.O_RDONLY) if there else nullcontext()
-
-    @contextmanager
-    def _locked(self, kind: int, flags: int) -> Iterator[None]:
+            return
         handle = None
         try:
             with problems(self.path, but_for={errno.EWOULDBLOCK, *_NO_LOCKS}):
-                handle = lock_file(self.path / LOCK, kind, 0, flags | os.O_NOFOLLOW)
+                flags = os.O_RDWR | os.O_CREAT if alone else os.O_RDONLY
+                handle = lock_file(self.path / LOCK, EXCLUSIVE if alone else SHARED, 0, flags | os.O_NOFOLLOW)
         except BlockingIOError:
-            hint = "try again when it is done"
-            raise Busy(f"somebody is using the backups in {self.path} just now", hint=hint) from None
+            raise self.busy() from None
         except OSError:
             log.warning("%s cannot be locked: make sure that only one backup runs", self.path)
         try:
+            if alone:
+                self.tidy_up()
             yield
         finally:
             if handle is not None:
                 os.close(handle)
+
+    def _make(self) -> None:
+        """For the owner's eyes. The folder above must be there: it may be a disk that is not mounted."""
+        if not self.path.parent.is_dir():
+            hint = "make the folder it is in, or mount its disk"
+            raise NotFound(f"{self.path.parent} is not there", hint=hint, what="folder")
+        with problems(self.path):
+            self.path.mkdir(mode=0o700, exist_ok=True)
 
     def tidy_up(self) -> None:
         """Remove what is no backup and is not becoming one."""

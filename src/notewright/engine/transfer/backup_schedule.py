@@ -23,11 +23,6 @@ LOOK_AGAIN = timedelta(minutes=1)  # while another process makes it
 MAX_WAIT_SECONDS = 60.0  # seconds; a machine that slept, or whose clock was set, is noticed then
 
 
-def next_backup(at: str, now: datetime) -> datetime:
-    """The next time (UTC) a clock shows `at`, after `now`."""
-    return last_due(at, now) + timedelta(days=1)
-
-
 def last_due(at: str, now: datetime) -> datetime:
     """The last time a clock showed `at` (HH:MM, UTC), `now` included."""
     hour, minute = _parse_clock(at)
@@ -85,28 +80,27 @@ class Schedule:
             self._thread.join(timeout)
 
     def _run(self) -> None:
-        when = self._now()
+        seen = None  # when the backup was due that is there
+        failed, again = self._now(), self._now()
         while not self._stop.is_set():
-            now = self._now()
-            if now < when:
-                self._stop.wait(min(self._longest_wait, max(0.0, (when - now).total_seconds())))
-                when = min(when, next_backup(self._at, self._now()))  # the clock may have been set back
-            else:
-                when = self._look()
-
-    def _look(self) -> datetime:
-        """Make the backup if it is missing; when to look again, counted from now: it may take past the next time."""
-        began = self._now()
-        try:
-            self._make(began)
-        except _NotNow:
-            pass
-        except Busy:
-            return began + LOOK_AGAIN
-        except Exception as error:
-            log.error("the backup could not be made: %s", error, exc_info=not isinstance(error, Problem))
-            return began + RETRY
-        return next_backup(self._at, began)
+            now = self._now()  # it may jump, and a backup may last past the next time
+            due = last_due(self._at, now)
+            if due == seen or failed <= now < again:
+                left = (due + timedelta(days=1) - now).total_seconds()
+                self._stop.wait(min(self._longest_wait, left))
+                continue
+            try:
+                self._make(now)
+            except _NotNow:
+                pass
+            except Busy:
+                failed, again = now, now + LOOK_AGAIN
+                continue
+            except Exception as error:
+                log.error("the backup could not be made: %s", error, exc_info=not isinstance(error, Problem))
+                failed, again = now, now + RETRY
+                continue
+            seen = due
 
     def _make(self, now: datetime) -> None:
         def refuse_unless_due(dates: list[str]) -> None:

@@ -4,7 +4,7 @@ import secrets
 import struct
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import BinaryIO, NamedTuple, cast
@@ -25,11 +25,10 @@ _FILE = 0o100644 << 16
 
 @dataclass
 class Exported:
-    """What was exported, and what was not though its caller may see it."""
+    """What was copied out, and what was left out."""
 
-    files: int = 0
-    size: int = 0  # bytes of the files
-    skipped: tuple[SkippedFile, ...] = ()
+    sizes: dict[str, int] = field(default_factory=dict)  # of each file, in bytes
+    skipped: list[SkippedFile] = field(default_factory=list)
 
 
 class FetchedFile(NamedTuple):
@@ -42,20 +41,17 @@ Fetch = Callable[[], FetchedFile | None]  # may raise UnreadableFile; None: it i
 Put = Callable[[str, FetchedFile], None]  # may raise UnreadableFile, where this one cannot be there
 
 
-def copy_files(
-    files: Iterable[tuple[str, Fetch]], put: Put, at_once: int
-) -> Iterator[tuple[str, int] | SkippedFile | None]:
-    """Copy the files, in no order: name and size of each, why it was left out, or None for what is gone."""
+def copy_files(files: Iterable[tuple[str, Fetch]], put: Put, at_once: int, done: Exported) -> Iterator[None]:
+    """Copy the files, in no order; yields after each."""
 
-    def copy(file: tuple[str, Fetch]) -> tuple[str, int] | SkippedFile | None:
+    def copy(file: tuple[str, Fetch]) -> None:
         name, fetch = file
         try:
-            found = fetch()
-            if found is not None:
+            if (found := fetch()) is not None:
                 put(name, found)
+                done.sizes[name] = len(found.data)
         except UnreadableFile as left_out:
-            return left_out.skipped(name)
-        return None if found is None else (name, len(found.data))
+            done.skipped.append(left_out.skipped(name))
 
     return run_each(copy, files, at_once)
 
@@ -93,26 +89,27 @@ def export_to(ws: Workspace, store: Store) -> Exported:
     """Copy the files to an empty place."""
     assert store.objects is not None
     refuse_overlap(ws.store, ws.name, store.objects.location, store.objects, "the place to export to")
+    put, at_once = empty_place(store)
     done = Exported()
-    for _ in _export(ws, *empty_place(store), done):
+    for _ in copy_files(list(_outgoing(ws, done)), put, at_once, done):
         pass
     return done
 
 
 def export_zip(ws: Workspace, out: BinaryIO) -> Exported:
-    """Write the zip file to `out`, which need not be able to go back: one file of it is in memory at a time."""
+    """Write the zip file to `out`: one file of it is in memory at a time."""
     done = Exported()
-    for _ in _pack(ws, out, done):
-        pass
+    out.writelines(zip_pieces(ws, done))
     return done
 
 
-def zip_pieces(ws: Workspace) -> Iterator[bytes]:
-    """The same zip file in pieces, made as they are asked for."""
-    pieces = _Pieces()
-    for _ in _pack(ws, cast(BinaryIO, pieces), Exported()):
-        yield from filter(None, pieces)
-        pieces.clear()
+def zip_pieces(ws: Workspace, done: Exported | None = None) -> Iterator[bytes]:
+    """The zip file in pieces, made as they are asked for."""
+    done, pieces = done or Exported(), _Pieces()
+    with zipfile.ZipFile(cast(BinaryIO, pieces), "w", zipfile.ZIP_DEFLATED) as archive:
+        for _ in copy_files(list(_outgoing(ws, done)), partial(_put_into_zip, archive), 1, done):
+            yield from filter(None, pieces)
+            pieces.clear()
     yield from filter(None, pieces)
 
 
@@ -127,29 +124,13 @@ class _Pieces(list[bytes]):
         return None
 
 
-def _pack(ws: Workspace, out: BinaryIO, done: Exported) -> Iterator[None]:
-    """Yields after each file."""
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        yield from _export(ws, partial(_put_into_zip, archive), 1, done)
-
-
-def _export(ws: Workspace, put: Put, at_once: int, done: Exported) -> Iterator[None]:
-    for outcome in copy_files(list(_outgoing(ws, done)), put, at_once):
-        if isinstance(outcome, SkippedFile):
-            done.skipped += (outcome,)
-        elif outcome is not None:
-            done.files += 1
-            done.size += outcome[1]
-            yield
-
-
 def _outgoing(ws: Workspace, done: Exported) -> Iterator[tuple[str, Fetch]]:
     seen = (entry for entry in ws.store.entries() if ws.access.sees(entry.path))
     for entry in sorted(seen, key=lambda entry: entry.path):
         if entry.kind != "symlink":
             yield entry.path, partial(_fetch, ws, entry.path)
         elif entry.real and ws.access.sees(entry.real):
-            done.skipped += (SkippedFile(entry.path, "symlink", f"it is a symlink to {entry.real}"),)
+            done.skipped.append(SkippedFile(entry.path, "symlink", f"it is a symlink to {entry.real}"))
 
 
 def _fetch(ws: Workspace, path: NotePath) -> FetchedFile | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from notewright.engine.changes.batch_write import UnreadableFile
-from notewright.errors import Forbidden, Invalid, NoSpace, NotFound, Unavailable
+from notewright.errors import Busy, Forbidden, Invalid, NoSpace, NotFound, Unavailable
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Store
 from notewright.stores.objects import Objects
@@ -217,12 +217,9 @@ class BackupPlace(ABC):
         self.name = name  # as people write it
 
     @abstractmethod
-    def alone(self) -> AbstractContextManager[None]:
-        """The only one who changes backups here, or Busy. The place is made if it is not there."""
-
-    @abstractmethod
-    def still(self) -> AbstractContextManager[None]:
-        """Nobody changes backups here meanwhile, or Busy; others may read too."""
+    def locked(self, *, alone: bool = False) -> AbstractContextManager[None]:
+        """Nobody changes backups here meanwhile, or Busy. Others may read too, unless somebody wants to be `alone` and
+        change them: then the place is made if it is not there."""
 
     @abstractmethod
     def dates(self) -> list[str]:
@@ -243,6 +240,9 @@ class BackupPlace(ABC):
     @abstractmethod
     def remove(self, date: str) -> None:
         """Remove one day: only what has a manifest of ours, and never half of it."""
+
+    def busy(self) -> Busy:
+        return Busy(f"somebody is using the backups in {self.name} just now", hint="try again when it is done")
 
     def close(self) -> None:
         return None

@@ -16,7 +16,7 @@ from typing import Any
 from notewright.engine.changes.batch_write import BatchResult, IncomingFile, SkippedFile, write_files
 from notewright.engine.transfer.backup import Report
 from notewright.engine.transfer.backup_folder import make_symlink
-from notewright.engine.transfer.export import FetchedFile, copy_files, empty_place
+from notewright.engine.transfer.export import Exported, FetchedFile, copy_files, empty_place
 from notewright.engine.transfer.manifest import BackupPlace, Manifest, WorkspacePart, readable_manifests
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound, ReadOnly, Unavailable
@@ -104,7 +104,7 @@ def restore_to(
     Of several workspaces the one named, else each into a folder of its own."""
     if f"{into}/".startswith(f"{place.name}/"):
         raise Invalid(f"{into} is inside the folder of backups", hint="choose a folder elsewhere", what="into")
-    created, skipped = list[str](), list[SkippedFile]()
+    done = Exported()
     with _open_backup(place, date) as manifest, ExitStack() as opened:
         parts = manifest.parts if workspace is None else (_find_part(manifest, workspace),)
         todo = _find_files(parts, paths)
@@ -113,15 +113,12 @@ def restore_to(
         files = [
             (_target_name(parts, part, path), partial(_fetch, place, manifest.date, part, path)) for part, path in todo
         ]
-        for count, outcome in enumerate(copy_files(files, put, max(place.at_once, at_once)), 1):
-            if isinstance(outcome, SkippedFile):
-                skipped.append(outcome)
-            elif outcome is not None:
-                created.append(outcome[0])
+        for count, _ in enumerate(copy_files(files, put, max(place.at_once, at_once), done), 1):
             report(count, len(todo))
         if store is not None and store.objects is None:
             _make_links(store, parts, {path for _, path in todo} if paths else None)
-    return Restored(created=tuple(sorted(created)), skipped=tuple(skipped), date=manifest.date)
+    skipped = tuple(sorted(done.skipped, key=lambda one: one.path))
+    return Restored(created=tuple(sorted(done.sizes)), skipped=skipped, date=manifest.date)
 
 
 def _fetch(place: BackupPlace, date: str, part: WorkspacePart, path: NotePath) -> FetchedFile:
@@ -136,7 +133,7 @@ def _fetch(place: BackupPlace, date: str, part: WorkspacePart, path: NotePath) -
 @contextmanager
 def _open_backup(place: BackupPlace, date: str | None) -> Iterator[Manifest]:
     """The backup of that day, or the newest, which nobody changes meanwhile."""
-    with place.still():
+    with place.locked():
         dates = place.dates()
         if not dates:
             raise NotFound(f"there is no backup in {place.name}", hint="is it the right place?", what="backup")
