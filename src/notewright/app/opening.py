@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from notewright.config.load import Config, WorkspaceConfig
-from notewright.config.locations import bucket_location, is_bucket, refuse_not_yet
+from notewright.config.locations import folder_or_bucket, is_bucket
 from notewright.engine.access import Access
 from notewright.engine.indexing.difference import UnchangedIndex, is_unchanged
 from notewright.engine.workspace import IndexFollower, Limits, Workspace
@@ -223,14 +223,11 @@ def close_workspace(ws: Workspace) -> None:
 
 def open_backups(location: str, config: Config) -> BackupPlace:
     """The folder or bucket that backups are kept in, to be closed; refused as a workspace there would be."""
-    if not is_bucket(location):
-        from notewright.engine.transfer.backup_folder import BackupFolder
-
-        refuse_not_yet(location)
-        return BackupFolder(location)
     from notewright.engine.transfer.backup_bucket import BackupBucket
+    from notewright.engine.transfer.backup_folder import BackupFolder
 
-    return BackupBucket(open_store(_backups_at(bucket_location(location), config), config))
+    place = folder_or_bucket(location)
+    return BackupBucket(open_store(_backups_at(place, config), config)) if is_bucket(place) else BackupFolder(place)
 
 
 def _backups_at(location: str, config: Config) -> WorkspaceConfig:

@@ -15,7 +15,7 @@ from notewright.cli import printing
 from notewright.cli.arguments import configured, usage
 from notewright.cli.commands import open_chosen, strip_root
 from notewright.config.load import Config, WorkspaceConfig
-from notewright.config.locations import bucket_location, is_bucket, refuse_not_yet
+from notewright.config.locations import folder_or_bucket, is_bucket
 from notewright.engine.changes.batch_write import BatchResult, SkippedFile
 from notewright.engine.transfer.backup import BackupResult, back_up
 from notewright.engine.transfer.export import Exported, export_to, export_zip
@@ -100,21 +100,17 @@ def _import_source(args: argparse.Namespace) -> Iterator[str | StoreSource]:
     if not is_bucket(args.source):
         yield args.source
         return
-    config = configured(args)
     with usage(args):
-        place = WorkspaceConfig("import", "import", bucket_location(args.source), read_only=True)
-    with closing(opening.open_store(place, config)) as store:
+        place = WorkspaceConfig("import", "import", folder_or_bucket(args.source), read_only=True)
+    with closing(opening.open_store(place, configured(args))) as store:
         yield StoreSource(store, place.location)
 
 
 def _destination(args: argparse.Namespace, given: str) -> str:
     """The location of a folder or bucket to copy files to."""
     with usage(args):
-        if not is_bucket(given):
-            refuse_not_yet(given)
-            return os.path.realpath(Path(given).expanduser())
-        place = bucket_location(given)
-        if place.endswith(".zip"):
+        place = folder_or_bucket(given)
+        if is_bucket(place) and place.endswith(".zip"):
             hint = f"write {place.removesuffix('.zip')}: the notes are objects there"
             raise Invalid("no zip file is written to a bucket", hint=hint, what="file")
         return place
@@ -122,16 +118,12 @@ def _destination(args: argparse.Namespace, given: str) -> str:
 
 def _place(args: argparse.Namespace, given: str | None, config: Config, flag: str) -> BackupPlace:
     """The folder or bucket of the backups, of the flag or else of the configuration, to be closed."""
-    place = given or config["backup.to"]
     with usage(args):
-        if not place:
+        if not (place := given or config["backup.to"]):
             hint = f"name a folder with {flag}, or set backup.to in the configuration"
             raise Invalid("no folder for backups was given", hint=hint, what="to")
-        if is_bucket(str(place)):
-            place = bucket_location(str(place))
-        else:
-            refuse_not_yet(str(place))
-    return opening.open_backups(str(place), config)
+        place = folder_or_bucket(str(place))
+    return opening.open_backups(place, config)
 
 
 @contextmanager

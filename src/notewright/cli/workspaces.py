@@ -16,10 +16,9 @@ from notewright.cli import printing
 from notewright.cli.arguments import choose_workspace, configured, usage
 from notewright.config.load import CHANGEABLE, Config, WorkspaceConfig, with_settings
 from notewright.config.locations import (
-    bucket_location,
+    folder_or_bucket,
     is_bucket,
     refuse_inside,
-    refuse_not_yet,
     refuse_overlap,
     split_location,
 )
@@ -165,11 +164,10 @@ def _elsewhere(old: WorkspaceConfig, location: str) -> WorkspaceConfig:
 
 def _new_place(raw: str) -> str:
     """A bucket, or a folder that may be made: the one it is in must be there."""
-    if is_bucket(raw):
-        return bucket_location(raw)
-    refuse_not_yet(raw)
-    place = os.path.realpath(Path(raw).expanduser())
-    if not os.path.isdir(os.path.dirname(place)) or (os.path.exists(place) and not os.path.isdir(place)):
+    place = folder_or_bucket(raw)
+    if is_bucket(place) or os.path.isdir(place):
+        return place
+    if not os.path.isdir(os.path.dirname(place)) or os.path.exists(place):
         hint = "name a folder, and make the one it is in"
         raise NotFound(f"{raw!r} cannot be the new place", hint=hint, what="folder")
     return place

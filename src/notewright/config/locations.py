@@ -72,6 +72,14 @@ def refuse_not_yet(location: str) -> None:
         raise Invalid(f"{location[:200]!r}: {what} are not in this version", hint=hint, what="location")
 
 
+def folder_or_bucket(raw: str) -> str:
+    """A place that need not be there yet: a bucket as `bucket_location` spells it, or a folder by its whole path."""
+    if is_bucket(raw):
+        return bucket_location(raw)
+    refuse_not_yet(raw)
+    return os.path.realpath(Path(raw).expanduser())
+
+
 def _last_segment(location: str, here: Path) -> str:
     location = split_live(location)[0]
     location = location if is_bucket(location) else os.path.abspath(here / Path(location).expanduser())

@@ -116,8 +116,6 @@ class BackupFolder(BackupPlace):
                 mode, data = os.fstat(file.fileno()).st_mode, file.read(kept.size + 1)
         except OSError:
             raise UnreadableFile("damaged", f"{place} is not in the backup of {date} any more") from None
-        if not stat.S_ISREG(mode):
-            raise UnreadableFile("damaged", f"{place} is no file in the backup of {date}")
         if version_of(data) != kept.sha256:
             raise UnreadableFile("damaged", "its bytes in the backup are not those that were backed up")
         return data, mode

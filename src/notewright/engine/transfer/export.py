@@ -2,10 +2,10 @@
 
 import secrets
 import struct
+import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import BinaryIO, NamedTuple, cast
 
@@ -18,7 +18,7 @@ from notewright.errors import Exists, Forbidden, NotFound, Problem
 from notewright.notes.path import NotePath
 from notewright.stores.base import Store
 
-_FIRST, _LAST = (1980, 1, 1, 0, 0, 0), (2107, 12, 31, 23, 59, 58)  # all a zip file can say of a time
+_FIRST, _LAST = 315_532_800, 4_354_819_198  # 1980 to 2107: all a zip file can say of a time
 _UNIX = 3
 _FILE = 0o100644 << 16
 
@@ -146,17 +146,9 @@ def _fetch(ws: Workspace, path: NotePath) -> FetchedFile | None:
 def _put_into_zip(archive: zipfile.ZipFile, name: str, found: FetchedFile) -> None:
     """Name and time. The time is said twice: to two seconds in UTC, as all can read, and exactly, as most can."""
     seconds = found.modified_ns // 1_000_000_000
-    info = zipfile.ZipInfo(name, _civil(seconds))
+    info = zipfile.ZipInfo(name, time.gmtime(max(_FIRST, min(_LAST, seconds)))[:6])
     info.compress_type = zipfile.ZIP_DEFLATED
     info.create_system, info.external_attr = _UNIX, _FILE
     if -(1 << 31) <= seconds < 1 << 31:
         info.extra = struct.pack("<HHBl", 0x5455, 5, 1, seconds)
     archive.writestr(info, found.data)
-
-
-def _civil(seconds: int) -> tuple[int, int, int, int, int, int]:
-    try:
-        when = datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):
-        return _FIRST
-    return max(_FIRST, min(_LAST, (when.year, when.month, when.day, when.hour, when.minute, when.second)))

@@ -8,6 +8,7 @@ service the objects are copied by the service, and their ETags are compared.
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -181,11 +182,12 @@ class _Move:
     wanted: dict[NotePath, Entry] = field(default_factory=dict)  # what the last round found in the old place
     left_out: list[SkippedFile] = field(default_factory=list)
     failed: dict[NotePath, tuple[str, str]] = field(default_factory=dict)  # with the stamp it failed for
-    tries: dict[NotePath, int] = field(default_factory=dict)
+    tries: Counter[NotePath] = field(default_factory=Counter)  # of a file whose copy was not the same
     written: dict[NotePath, tuple[str, str] | None] = field(
         default_factory=dict
     )  # hash and stamp; None: by the service
     new: dict[NotePath, int] = field(default_factory=dict)  # copied by this run, with their sizes
+    steps: int = 0  # each file counts twice: copied, and found to be the same
 
     def round(self) -> bool:
         """Bring the new place to what the old one is now; whether anything was different."""
@@ -196,9 +198,10 @@ class _Move:
         gone = self._gone(there)
         self.failed = {path: told for path, told in self.failed.items() if path in self.wanted}
         todo = [entry for entry in self.wanted.values() if not self._is_done(entry, there.get(entry.path))]
+        self.steps = 2 * (len(self.wanted) - len(todo))
         for batch in _batches(todo):
             self._copy(batch, there)
-            self._report()
+            self._report(len(batch))
         self._verify()
         return bool(gone or todo)
 
@@ -229,10 +232,9 @@ class _Move:
         same = sum(map(self._is_same, self.wanted.values()))
         return MoveResult(same, len(self.new), sum(self.new.values()), tuple(self.left_out), failed)
 
-    def _report(self) -> None:
-        """Each file counts twice: copied, and found to be the same."""
-        same = sum(map(self._is_same, self.wanted.values()))
-        self.report(2 * same + len(self.written), 2 * len(self.wanted))
+    def _report(self, more: int) -> None:
+        self.steps += more
+        self.report(self.steps, 2 * len(self.wanted))
 
     def _is_same(self, entry: Entry) -> bool:
         return self.journal.copied.get(entry.path, ("", ""))[0] == entry.stamp
@@ -274,12 +276,12 @@ class _Move:
         if ours is None or theirs is None or ours.service != theirs.service:
             return list(batch)
         known = self.journal.copied if self.journal.is_complete else {}
-        free = []
-        for entry in batch:
-            now = there.get(entry.path)
-            planned = self.journal.planned.get(entry.path, ())
-            if now.stamp in planned if now is not None else entry.path not in known:
-                free.append(entry)
+        free = [
+            entry
+            for entry in batch
+            if ((now := there.get(entry.path)) is None and entry.path not in known)
+            or (now is not None and now.stamp in self.journal.planned.get(entry.path, ()))
+        ]
         self.journal.plan((entry.path, entry.stamp) for entry in free)
         copied = ours.each(lambda entry: ours.copy(theirs, entry.path, entry.path), free)
         done = {entry.path: entry.size for entry, is_there in zip(free, copied, strict=True) if is_there}
@@ -339,9 +341,10 @@ class _Move:
         inside = [self.wanted[path] for path, wrote in self.written.items() if wrote is None and path in there]
         same = {entry.path: (entry, there[entry.path]) for entry in inside if there[entry.path].stamp == entry.stamp}
         self.journal.done(same.values())
+        self._report(len(same))
         for batch in _batches([self.wanted[path] for path in self.written if path not in same]):
             self._compare(batch)
-            self._report()
+            self._report(len(batch))
         self.written.clear()
 
     def _compare(self, batch: Sequence[Entry]) -> None:
@@ -360,7 +363,9 @@ class _Move:
                 self._fail(entry, "it was changed in the new place, and stays so")
             else:
                 self.journal.plan([(entry.path, now.version)])  # it is ours, so it may be written over
-                self._count_try(entry, 0 if expected is None else 1)
+                self.tries[entry.path] += expected is not None
+                if self.tries[entry.path] >= MAX_TRIES:
+                    self._fail(entry, "its bytes in the new place are not those of the old one")
         self.journal.done(same)
 
     def _version_of_source(self, entry: Entry) -> str | None:
@@ -369,11 +374,6 @@ class _Move:
             stored = self.source.read(entry.path, hidden=True)
             return stored.version if stored.entry.stamp == entry.stamp else None
         return None
-
-    def _count_try(self, entry: Entry, more: int) -> None:
-        self.tries[entry.path] = self.tries.get(entry.path, 0) + more
-        if self.tries[entry.path] >= MAX_TRIES:
-            self._fail(entry, "its bytes in the new place are not those of the old one")
 
 
 def _for_one_file(problem: Problem) -> str:
