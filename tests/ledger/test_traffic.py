@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from notewright.accounts import limits_files
-from notewright.accounts.limits import MAX_NOTED, MemoryRateLimits, RateLimits, Window
+from notewright.accounts.limits import MAX_NOTED, RateLimits, Window
 from notewright.accounts.limits_files import FileRateLimits
-from notewright.errors import Limited, Unavailable
+from notewright.errors import Limited
 
 MINUTE = [Window(3, 60, "minute")]
 BRAIN = [Window(3, 60, "minute"), Window(5, 3600, "hour")]
@@ -25,15 +25,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-@pytest.fixture(autouse=True)
-def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A place of this test's own for what is kept in memory."""
-    place = tmp_path / "memory"
-    place.mkdir()
-    monkeypatch.setattr(limits_files, "MEMORY", place)
-    return place
 
 
 @pytest.fixture
@@ -48,7 +39,7 @@ Make = Callable[..., RateLimits]
 def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Make:
     def made(most: int = 10_000) -> RateLimits:
         if request.param == "memory":
-            return MemoryRateLimits(clock, most)
+            return RateLimits(clock, most)
         return FileRateLimits(tmp_path / "state" / "traffic", clock, most)
 
     return made
@@ -327,7 +318,6 @@ def test_names_are_not_written_down(tmp_path: Path) -> None:
     traffic = FileRateLimits(tmp_path / "traffic")
     traffic.count("ann@example.org", MINUTE)
     traffic.touch("secret-session-id", idle=60)
-    traffic.close()
     written = [str(file).encode() + (file.read_bytes() if file.is_file() else b"") for file in tmp_path.rglob("*")]
     assert len(written) > 3
     assert not any(b"ann@example" in one or b"secret-session" in one for one in written)
@@ -371,7 +361,7 @@ def test_counts_that_are_damaged_or_gone_shut_nobody_out_and_stop_nobody(
 
 
 def test_where_nothing_can_be_written_each_counts_for_itself(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    traffic = FileRateLimits.open(tmp_path)
+    traffic = FileRateLimits(tmp_path / "traffic")
     shutil.rmtree(traffic.folder)
     traffic.folder.touch()
     for _ in range(3):
@@ -379,68 +369,3 @@ def test_where_nothing_can_be_written_each_counts_for_itself(tmp_path: Path, cap
     refusal(traffic, "ann", MINUTE)
     assert traffic.touch("s", idle=60) and traffic.once("s", "context") and not traffic.once("s", "context")
     assert caplog.text.count("counted by each worker for itself") == 1
-
-
-def test_it_is_kept_in_memory_for_its_owner_s_eyes_and_shared_by_all_of_one_state(tmp_path: Path, memory: Path) -> None:
-    here, there = (FileRateLimits.open(tmp_path / "state") for _ in range(2))
-    other = FileRateLimits.open(tmp_path / "other")
-    here.count("ann", [Window(1, 60, "minute")])
-    refusal(there, "ann", [Window(1, 60, "minute")])
-    other.count("ann", [Window(1, 60, "minute")])
-    assert sorted(place.stat().st_mode & 0o777 for place in memory.iterdir()) == [0o700, 0o700]
-    assert not (tmp_path / "state" / "traffic").exists()
-
-
-def test_whoever_leaves_last_leaves_nothing_behind(tmp_path: Path, memory: Path) -> None:
-    here, there = (FileRateLimits.open(tmp_path / "state") for _ in range(2))
-    here.count("ann", [Window(1, 60, "minute")])
-    here.close()
-    refusal(there, "ann", [Window(1, 60, "minute")])
-    there.close()
-    assert list(memory.iterdir()) == []
-    FileRateLimits.open(tmp_path / "state").count("ann", [Window(1, 60, "minute")])
-
-
-def come_and_go(state: Path, memory: Path, answers: "multiprocessing.SimpleQueue[int]") -> None:
-    limits_files.MEMORY = memory
-    for _ in range(30):
-        traffic = FileRateLimits.open(state)
-        traffic.count("ann", [Window(1_000_000, 3600, "hour")])
-        assert memory in traffic.folder.parents
-        traffic.close()
-    answers.put(1)
-
-
-@pytest.mark.slow
-def test_processes_that_come_and_go_at_once_always_find_each_other_in_memory(tmp_path: Path, memory: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    answers = context.SimpleQueue()
-    crowd = [context.Process(target=come_and_go, args=(tmp_path / "state", memory, answers)) for _ in range(3)]
-    for process in crowd:
-        process.start()
-    for process in crowd:
-        process.join(60)
-        assert process.exitcode == 0
-    assert list(memory.iterdir()) == []
-
-
-@pytest.mark.parametrize("trouble", ["nothing there", "open to others", "a file in its place"])
-def test_without_such_memory_it_is_kept_in_the_state_directory(tmp_path: Path, memory: Path, trouble: str) -> None:
-    FileRateLimits.open(tmp_path / "state")
-    (place,) = memory.iterdir()
-    shutil.rmtree(place)
-    if trouble == "nothing there":
-        memory.rmdir()
-    elif trouble == "open to others":
-        place.mkdir()
-        place.chmod(0o777)
-    else:
-        place.touch()
-    FileRateLimits.open(tmp_path / "state").count("ann", MINUTE)
-    assert (tmp_path / "state" / "traffic").exists()
-
-
-def test_a_place_that_cannot_be_used_is_refused_in_words(tmp_path: Path) -> None:
-    (tmp_path / "state").write_text("a file")
-    with pytest.raises(Unavailable, match="call counts cannot be kept"):
-        FileRateLimits.open(tmp_path / "state")

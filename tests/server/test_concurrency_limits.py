@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from notewright.accounts.limits import MemoryRateLimits
+from notewright.accounts.limits import RateLimits
 from notewright.config.load import Config
 from notewright.errors import Limited
 from notewright.server.concurrency_limits import ConcurrencyLimits
@@ -70,7 +70,7 @@ def test_one_caller_does_not_wait_for_another() -> None:
 
 def test_beyond_a_long_line_calls_are_refused_and_do_not_count() -> None:
     async def test() -> None:
-        traffic = MemoryRateLimits()
+        traffic = RateLimits()
         calls = Calls(ConcurrencyLimits(traffic, per_minute=8, at_once=2, waiting=4))
         tasks = [asyncio.create_task(calls.call("ann")) for _ in range(6)]
         await settled()
@@ -144,7 +144,7 @@ def test_nothing_is_kept_of_those_who_have_gone() -> None:
 
 def test_a_surface_that_counts_for_itself_is_not_counted_twice() -> None:
     async def test() -> None:
-        turns = ConcurrencyLimits(MemoryRateLimits(), per_minute=2, at_once=4)
+        turns = ConcurrencyLimits(RateLimits(), per_minute=2, at_once=4)
         for _ in range(5):
             async with turns.turn("ann", counted=False):
                 pass
@@ -160,7 +160,7 @@ def test_a_surface_that_counts_for_itself_is_not_counted_twice() -> None:
 
 def test_zero_is_no_limit() -> None:
     async def test() -> None:
-        calls = Calls(ConcurrencyLimits(MemoryRateLimits()))
+        calls = Calls(ConcurrencyLimits(RateLimits()))
         tasks = [asyncio.create_task(calls.call("ann")) for _ in range(500)]
         await settled()
         assert calls.running == 500
@@ -179,7 +179,7 @@ def test_workers_share_what_may_run_at_once_but_for_the_twenty_of_every_client(
     async def test() -> None:
         said = {"http.calls_at_once": at_once, "http.workers": workers, "rate_limits": False}
         config = Config((), "", "")
-        calls = Calls(ConcurrencyLimits.of(replace(config, values={**config.values, **said}), MemoryRateLimits()))
+        calls = Calls(ConcurrencyLimits.of(replace(config, values={**config.values, **said}), RateLimits()))
         tasks = [asyncio.create_task(calls.call("ann")) for _ in range(60)]
         await settled()
         assert calls.running == share

@@ -20,7 +20,7 @@ from jwt.algorithms import RSAAlgorithm
 from tests.server.guarded import HTML, JSON, Answer, Guarded, guarded
 from tests.server.site import Site, site
 
-from notewright.accounts.limits import MemoryRateLimits
+from notewright.accounts.limits import RateLimits
 from notewright.errors import Limited
 from notewright.server.auth.authenticate import GUESSES, FailedGuesses
 from notewright.server.auth.browser_session import BrowserSessions
@@ -217,7 +217,7 @@ def test_a_forged_token_opens_nothing(tmp_path: Path, key: rsa.RSAPrivateKey) ->
 
 
 def test_who_goes_on_guessing_leaves_no_more_behind_than_the_first_refusal() -> None:
-    guesses = FailedGuesses(MemoryRateLimits())
+    guesses = FailedGuesses(RateLimits())
     with pytest.raises(Limited):
         for _ in range(MANY + 1):
             guesses.count("192.0.2.1")

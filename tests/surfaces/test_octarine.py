@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import write_files
 
 from notewright import errors
-from notewright.accounts.limits import MemoryRateLimits
+from notewright.accounts.limits import RateLimits
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.config.octarine import Octarine
@@ -850,7 +850,7 @@ def test_whole_numbers_may_be_written_with_a_point(still: Desk) -> None:
 @pytest.mark.parametrize(("tool", "calls"), [(READ, 1000), (WRITE, 100), (SEARCH, 50), (LIST, 500)])
 def test_each_tool_has_its_own_limit_and_says_when_to_come_back(desk: Desk, tool: str, calls: int) -> None:
     now = [100.0]
-    desk.surface = surface(MemoryRateLimits(lambda: now[0]), Octarine())
+    desk.surface = surface(RateLimits(lambda: now[0]), Octarine())
     for _ in range(calls):
         desk.refused(tool)  # what is refused for another reason counts too
     now[0] += 18.5
@@ -869,11 +869,11 @@ def test_each_tool_has_its_own_limit_and_says_when_to_come_back(desk: Desk, tool
 
 def test_the_limits_can_be_set_or_lifted(desk: Desk) -> None:
     now = [0.0]
-    desk.surface = surface(MemoryRateLimits(lambda: now[0]), Octarine(window_seconds=2.0, max_requests=3))
+    desk.surface = surface(RateLimits(lambda: now[0]), Octarine(window_seconds=2.0, max_requests=3))
     codes = [desk.refused(READ)[0] for _ in range(4)]
     assert codes[2:] == ["INVALID_WORKSPACE_NAME", "RATE_LIMIT_EXCEEDED"]
     assert desk.refused(READ)[1] == {"limit": 3, "window": 2, "retryAfter": 2}
-    for lifted in (surface(MemoryRateLimits(), Octarine(rate_limits=False)), surface(None, Octarine())):
+    for lifted in (surface(RateLimits(), Octarine(rate_limits=False)), surface(None, Octarine())):
         desk.surface = lifted
         assert {desk.refused(SEARCH)[0] for _ in range(60)} == {"INVALID_QUERY"}
 

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import write_files
 
 from notewright import errors
-from notewright.accounts.limits import MemoryRateLimits
+from notewright.accounts.limits import RateLimits
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.changes.history import list_changes, undo
@@ -551,7 +551,7 @@ def test_a_long_answer_is_cut_at_an_entry(workspace: Callable[..., Workspace]) -
 
 def test_calls_are_counted_in_three_windows(still: Brain) -> None:
     now = [0.0]
-    brain = Brain(still.ws, surface(MemoryRateLimits(lambda: now[0])))
+    brain = Brain(still.ws, surface(RateLimits(lambda: now[0])))
     for _ in range(100):
         brain.refused("read")  # what fails counts too
         now[0] += 0.125
@@ -566,7 +566,7 @@ def test_calls_are_counted_in_three_windows(still: Brain) -> None:
 
 def test_hours_and_days_are_held_too(still: Brain) -> None:
     now = [0.0]
-    brain = Brain(still.ws, surface(MemoryRateLimits(lambda: now[0])))
+    brain = Brain(still.ws, surface(RateLimits(lambda: now[0])))
     for _ in range(1000):
         brain.refused("read")
         now[0] += 1
@@ -582,7 +582,7 @@ def test_hours_and_days_are_held_too(still: Brain) -> None:
 
 def test_over_http_the_status_says_it(still: Brain) -> None:
     now = [0.0]
-    brain = Brain(still.ws, surface(MemoryRateLimits(lambda: now[0])))
+    brain = Brain(still.ws, surface(RateLimits(lambda: now[0])))
     call = brain.caller("read", transport="http")
     for _ in range(100):
         perform(brain.surface, call, "read", {"path": "README.md"})

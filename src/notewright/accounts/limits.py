@@ -1,6 +1,6 @@
-"""What several processes must remember together about who calls: how often, in which session, and what was said once.
+"""What is remembered about who calls: how often, in which session, and what was said once.
 
-Traffic is no truth. It may be lost with the file it is in, and costs a caller nothing but a count that begins anew.
+Traffic is no truth. It may be lost at any moment, and costs a caller nothing but a count that begins anew.
 """
 
 import math
@@ -9,12 +9,12 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from notewright.errors import Limited
 
 MAX_NOTED = 200  # digests of one session
 MAX_REMEMBERED = 10_000  # callers, and sessions; more are forgotten, the longest unused first
+AHEAD_SECONDS = 1.0  # a call that lies further in the future was counted before somebody set the clock back
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,43 +24,6 @@ class Window:
     calls: int
     seconds: float
     name: str  # "minute"
-
-
-class RateLimits(Protocol):
-    """Any thread may call; several processes may share one. Callers and sessions are known by any text."""
-
-    def count(self, caller: str, windows: Sequence[Window]) -> None:
-        """Let one more call through, or Limited with the seconds until the first free place.
-
-        A call that is refused does not count; one that fails later does. All count here, so a surface puts its own name
-        before the caller's.
-        """
-
-    def touch(self, session: str, *, idle: float, age: float = 0.0) -> bool:
-        """Whether a session lives, which is used with that: not ended, and last used `idle` seconds ago at most.
-
-        `age` is for one that nobody has used yet: how long ago it was made.
-        """
-
-    def once(self, session: str, what: str) -> bool:
-        """True the first time it is asked in this session, and never again."""
-
-    def marked(self, session: str, what: str) -> bool:
-        """Whether `once` was asked."""
-
-    def note(self, session: str, what: str, digest: str) -> None:
-        """Remember a SHA-256 (or nothing, "") under a name; of a session the last MAX_NOTED."""
-
-    def noted(self, session: str, what: str) -> str | None:
-        """What was remembered last under this name."""
-
-    def end(self, session: str) -> None:
-        """It lives no more, and will not again."""
-
-    def forget(self, session: str) -> None:
-        """As if it had never been."""
-
-    def close(self) -> None: ...
 
 
 def limited(window: Window, wait: float) -> Limited:
@@ -84,8 +47,8 @@ class _Session:
     notes: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
 
-class MemoryRateLimits:
-    """The traffic of one process."""
+class RateLimits:
+    """The traffic of one process, in memory. Any thread may call. Callers and sessions are known by any text."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = MAX_REMEMBERED) -> None:
         self._clock = clock
@@ -95,11 +58,18 @@ class MemoryRateLimits:
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
 
     def count(self, caller: str, windows: Sequence[Window]) -> None:
+        """Let one more call through, or Limited with the seconds until the first free place.
+
+        A call that is refused does not count; one that fails later does. All count here, so a surface puts its own name
+        before the caller's.
+        """
         now = self._clock()
         with self._lock:
             made = self._calls.setdefault(caller, deque())
             self._calls.move_to_end(caller)
             longest = max(window.seconds for window in windows)
+            if made and made[-1] > now + AHEAD_SECONDS:
+                made.clear()
             while made and made[0] <= now - longest:
                 made.popleft()
             for window in windows:
@@ -110,6 +80,10 @@ class MemoryRateLimits:
                 self._calls.popitem(last=False)
 
     def touch(self, session: str, *, idle: float, age: float = 0.0) -> bool:
+        """Whether a session lives, which is used with that: not ended, and last used `idle` seconds ago at most.
+
+        `age` is for one that nobody has used yet: how long ago it was made.
+        """
         now = self._clock()
         with self._lock:
             known = self._sessions.get(session)
@@ -120,6 +94,7 @@ class MemoryRateLimits:
             return True
 
     def once(self, session: str, what: str) -> bool:
+        """True the first time it is asked in this session, and never again."""
         with self._lock:
             marks = self._session_of(session).marks
             first = what not in marks
@@ -127,11 +102,13 @@ class MemoryRateLimits:
             return first
 
     def marked(self, session: str, what: str) -> bool:
+        """Whether `once` was asked."""
         with self._lock:
             known = self._sessions.get(session)
             return known is not None and what in known.marks
 
     def note(self, session: str, what: str, digest: str) -> None:
+        """Remember a SHA-256 (or nothing, "") under a name; of a session the last MAX_NOTED."""
         with self._lock:
             notes = self._session_of(session).notes
             notes[what] = digest
@@ -140,20 +117,20 @@ class MemoryRateLimits:
                 notes.popitem(last=False)
 
     def noted(self, session: str, what: str) -> str | None:
+        """What was remembered last under this name."""
         with self._lock:
             known = self._sessions.get(session)
             return None if known is None else known.notes.get(what)
 
     def end(self, session: str) -> None:
+        """It lives no more, and will not again."""
         with self._lock:
             self._session_of(session).ended = True
 
     def forget(self, session: str) -> None:
+        """As if it had never been."""
         with self._lock:
             self._sessions.pop(session, None)
-
-    def close(self) -> None:
-        return None
 
     def _session_of(self, session: str) -> _Session:
         kept = self._sessions.setdefault(session, _Session(self._clock()))

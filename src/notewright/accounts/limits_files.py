@@ -1,11 +1,9 @@
 """The traffic of several processes in one folder of small files.
 
 A caller is a file of call times, eight bytes each, so that the call before which a window began is found by one read,
-however many calls the window holds. A session is a folder of empty files: when it was used, that it ended, and what was
-said once, which is whoever could create the file; one file holds what is noted in it, the newest at its end. Nothing
+however many calls the window holds. A session is a folder, changed when the session was used last: that it ended and
+what was said once are empty files in it, made by whoever was first, and what is noted is a file for each name. Nothing
 waits for the disk, and a power cut may take all of it. Where the folder cannot be used each process counts for itself.
-
-The folder is in memory where the system has a place for that (`/dev/shm`).
 """
 
 import contextlib
@@ -15,31 +13,27 @@ import logging
 import os
 import random
 import shutil
-import stat
 import struct
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from notewright.accounts.limits import MAX_NOTED, MAX_REMEMBERED, MemoryRateLimits, Window, limited
-from notewright.errors import Unavailable
-from notewright.locks import EXCLUSIVE, SHARED, lock_file, locked_file
+from notewright.accounts.limits import AHEAD_SECONDS, MAX_NOTED, MAX_REMEMBERED, RateLimits, Window, limited
+from notewright.locks import EXCLUSIVE, locked_file
 
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MEMORY = Path("/dev/shm")
 SWEEP = 256  # calls of this process between two looks at how many callers and sessions are remembered
-AHEAD_SECONDS = 1.0  # a call that lies further in the future was counted before somebody set the clock back
 WAIT_SECONDS = 0.25  # for another process that counts a call of the same caller, which takes microseconds
+DIGEST_BYTES = 32  # of what is noted
 _TIME = struct.Struct("d")
-_NOTE = struct.Struct("16s32s")  # the digest of a name, and the one that is noted under it
 
 
 def _or_alone(method: Callable[Concatenate["FileRateLimits", P], T]) -> Callable[Concatenate["FileRateLimits", P], T]:
-    """On the folder that all share; where that cannot be used, by what this process knows for itself."""
+    """In the folder that all share; where that cannot be used, by what this process knows for itself."""
 
     @functools.wraps(method)
     def call(limits: "FileRateLimits", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -49,7 +43,7 @@ def _or_alone(method: Callable[Concatenate["FileRateLimits", P], T]) -> Callable
             if not limits.troubled:
                 log.warning("calls are counted by each worker for itself: %s", error)
             limits.troubled = True
-            alone: Callable[P, T] = getattr(limits.alone, method.__name__)
+            alone: Callable[P, T] = getattr(super(FileRateLimits, limits), method.__name__)
             return alone(*args, **kwargs)
         limits.troubled = False
         return found
@@ -57,56 +51,22 @@ def _or_alone(method: Callable[Concatenate["FileRateLimits", P], T]) -> Callable
     return call
 
 
-class FileRateLimits:
+class FileRateLimits(RateLimits):
     """Counts in `folder`, together with all processes that have one on the same folder."""
 
-    def __init__(
-        self,
-        folder: Path,
-        clock: Callable[[], float] = time.time,
-        most: int = MAX_REMEMBERED,
-        present: int | None = None,
-    ) -> None:
-        """`present` is the open file by which the last one to leave knows that it is the last."""
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time, most: int = MAX_REMEMBERED) -> None:
+        super().__init__(clock, most)
         self.folder = folder
-        self._present = present
-        self._clock = clock
-        self._most = most
-        self.alone = MemoryRateLimits(clock, most)
         self.troubled = False
         self._counted = random.randrange(SWEEP)  # so that not all processes sweep at once
-        self._calls, self._sessions = folder / "calls", folder / "sessions"
-        try:
-            for place in (self._calls, self._sessions):
+        self._callers, self._shared = folder / "calls", folder / "sessions"
+        with contextlib.suppress(OSError):  # said by the first call
+            for place in (self._callers, self._shared):
                 place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            words = f"the call counts cannot be kept in {folder}: {error}"
-            raise Unavailable(words, hint="look at the state directory") from error
-
-    @classmethod
-    def open(cls, state: Path) -> "FileRateLimits":
-        """The traffic of all who share the state directory, which is made if it is not there."""
-        for _ in range(10):
-            with contextlib.suppress(OSError, Unavailable):  # or somebody is just tidying up there
-                place = _in_memory(state)
-                return cls(place, present=lock_file(place / "present", SHARED))
-        return cls(state / "traffic")
-
-    def close(self) -> None:
-        """Whoever leaves last leaves nothing behind: memory is not to be filled with what nobody needs."""
-        if self._present is None:
-            return
-        os.close(self._present)
-        self._present = None
-        with contextlib.suppress(OSError), locked_file(self.folder / "present", EXCLUSIVE, 0):
-            shutil.rmtree(self._calls)
-            shutil.rmtree(self._sessions)
-            (self.folder / "present").unlink()
-            self.folder.rmdir()
 
     @_or_alone
     def count(self, caller: str, windows: Sequence[Window]) -> None:
-        with locked_file(self._calls / _digest(caller), EXCLUSIVE, WAIT_SECONDS) as handle:
+        with locked_file(self._callers / _digest(caller), EXCLUSIVE, WAIT_SECONDS) as handle:
             now, made = self._clock(), os.fstat(handle).st_size // _TIME.size
             longest = max(window.seconds for window in windows)
             if made and not now - longest < _call_time(handle, made - 1) <= now + AHEAD_SECONDS:
@@ -122,80 +82,76 @@ class FileRateLimits:
             os.pwrite(handle, _TIME.pack(now), made * _TIME.size)
         self._counted += 1
         if self._counted % SWEEP == 0:
-            _drop_longest_unused(self._calls, self._most // 2)  # a page of memory each
-            _drop_longest_unused(self._sessions, self._most)
+            _drop_longest_unused(self._callers, self._most // 2)  # a page of memory each
+            _drop_longest_unused(self._shared, self._most)
 
     @_or_alone
     def touch(self, session: str, *, idle: float, age: float = 0.0) -> bool:
-        folder, now = self._sessions / _digest(session), self._clock()
+        folder, now = self._shared / _digest(session), self._clock()
         try:
-            used = os.stat(folder / "used").st_mtime
+            used = os.stat(folder).st_mtime
         except FileNotFoundError:
             used = now - age
         if now - used > idle or (folder / "ended").exists():
             return False
-        _use(folder, now)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        os.utime(folder, (now, now))
         return True
 
     @_or_alone
     def once(self, session: str, what: str) -> bool:
-        folder = self._sessions / _digest(session)
-        if not folder.exists():
-            _use(folder, self._clock())
-        return _create(folder / _digest(what))
+        try:
+            os.close(self._open(session, _digest(what), os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
 
     @_or_alone
     def marked(self, session: str, what: str) -> bool:
-        return (self._sessions / _digest(session) / _digest(what)).exists()
+        return (self._shared / _digest(session) / _digest(what)).exists()
 
     @_or_alone
     def note(self, session: str, what: str, digest: str) -> None:
-        folder = self._sessions / _digest(session)
-        if not folder.exists():
-            _use(folder, self._clock())
-        with locked_file(folder / "notes", EXCLUSIVE, WAIT_SECONDS) as handle:
-            end = os.fstat(handle).st_size
-            if end >= 2 * MAX_NOTED * _NOTE.size:
-                notes = [*_NOTE.iter_unpack(os.pread(handle, end, 0))]
-                last = sorted({key: place for place, (key, _) in enumerate(notes)}.values())[-MAX_NOTED:]
-                kept = b"".join(_NOTE.pack(*notes[place]) for place in last)
-                os.pwrite(handle, kept, 0)
-                os.ftruncate(handle, end := len(kept))
-            os.pwrite(handle, _NOTE.pack(bytes.fromhex(_digest(what)), bytes.fromhex(digest)), end)
+        handle = self._open(_notes(session), _digest(what), os.O_WRONLY)
+        try:
+            is_new = os.fstat(handle).st_size == 0
+            os.pwrite(handle, bytes.fromhex(digest).ljust(DIGEST_BYTES, b"\0"), 0)
+            os.utime(handle, ns=(time.time_ns(),) * 2)  # the system's own times are too coarse to tell which is older
+        finally:
+            os.close(handle)
+        if is_new:
+            _drop_longest_unused(self._shared / _digest(_notes(session)), MAX_NOTED)
 
     @_or_alone
     def noted(self, session: str, what: str) -> str | None:
         try:
-            notes = (self._sessions / _digest(session) / "notes").read_bytes()
+            found = (self._shared / _digest(_notes(session)) / _digest(what)).read_bytes()
         except FileNotFoundError:
             return None
-        key = bytes.fromhex(_digest(what))
-        whole = len(notes) - len(notes) % _NOTE.size
-        found = [value for name, value in _NOTE.iter_unpack(notes[:whole]) if name == key]
-        return (found[-1].hex() if any(found[-1]) else "") if found else None
+        return (found.hex() if any(found) else "") if found else None
 
     @_or_alone
     def end(self, session: str) -> None:
-        folder = self._sessions / _digest(session)
-        _use(folder, self._clock())
-        _create(folder / "ended")
+        os.close(self._open(session, "ended"))
 
     @_or_alone
     def forget(self, session: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self._sessions / _digest(session))
+        for name in (session, _notes(session)):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(self._shared / _digest(name))
+
+    def _open(self, session: str, name: str, flags: int = 0) -> int:
+        """A file of a session, which is made if it is not there, and used with that."""
+        folder, now = self._shared / _digest(session), self._clock()
+        folder.mkdir(mode=0o700, exist_ok=True)
+        handle = os.open(folder / name, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.utime(folder, (now, now))
+        return handle
 
 
-def _in_memory(state: Path) -> Path:
-    """A folder of our own in memory, the same for everybody who shares `state`; OSError where there is none."""
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    known = state.stat()
-    place = MEMORY / f"notewright-{os.geteuid()}-{known.st_dev:x}-{known.st_ino:x}"
-    place.mkdir(mode=0o700, exist_ok=True)
-    found = place.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise PermissionError(f"{place} is somebody else's")
-    return place
+def _notes(session: str) -> str:
+    """What is noted in a session lies apart from its marks: of those none is ever dropped for a newer one."""
+    return f"notes of {session}"
 
 
 def _digest(name: str) -> str:
@@ -207,25 +163,8 @@ def _call_time(handle: int, number: int) -> float:
     return float(_TIME.unpack(os.pread(handle, _TIME.size, number * _TIME.size))[0])
 
 
-def _create(file: Path) -> bool:
-    """Whether it was not there before."""
-    try:
-        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    except FileExistsError:
-        return False
-    return True
-
-
-def _use(folder: Path, now: float) -> None:
-    used = folder / "used"
-    if not used.exists():
-        folder.mkdir(exist_ok=True, mode=0o700)
-        _create(used)
-    os.utime(used, (now, now))
-
-
 def _drop_longest_unused(folder: Path, most: int) -> None:
-    """Keep the number of callers or sessions within its bound; when it is passed a quarter goes."""
+    """Keep the number of callers, sessions or notes within its bound; when it is passed a quarter goes."""
     names = os.listdir(folder)
     if len(names) <= most:
         return
@@ -237,7 +176,7 @@ def _drop_longest_unused(folder: Path, most: int) -> None:
             kept.unlink(missing_ok=True)
 
 
-def _last_used(kept: Path) -> float:
+def _last_used(kept: Path) -> int:
     with contextlib.suppress(OSError):
-        return os.stat(kept / "used" if kept.is_dir() else kept).st_mtime
-    return 0.0
+        return os.stat(kept).st_mtime_ns
+    return 0

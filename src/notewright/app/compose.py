@@ -6,6 +6,7 @@ import importlib
 import logging
 import os
 import shlex
+import shutil
 import socket
 import sys
 import time
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlsplit
 
 from notewright.accounts.base import Accounts
-from notewright.accounts.limits import MemoryRateLimits, RateLimits
+from notewright.accounts.limits import RateLimits
 from notewright.app.open_workspaces import OpenWorkspaces
 from notewright.app.opening import open_registry, places_beside, refuse_unreachable, user
 from notewright.config.load import Config, count_in
@@ -93,11 +94,10 @@ def issuer_of(config: Config) -> "Issuer | None":
 
 def _work_together(config: Config, reread: Reread, door: socket.socket) -> int:
     """Several processes at one door. What they count they count together, and that is set up before any of them."""
-    counts = Path(config.state) / "metrics" / str(os.getpid())
-    count_in(counts)
     from notewright.server.ops import multiproc_metrics
 
-    multiproc_metrics.clear_folder(counts)
+    counts = multiproc_metrics.empty_folder(Path(config.state))
+    count_in(counts)
     now = [config]
 
     def work(seat: supervisor.WorkerSlot) -> int:
@@ -112,9 +112,12 @@ def _work_together(config: Config, reread: Reread, door: socket.socket) -> int:
             return  # the workers say what is wrong
         now[0] = asked  # for those that take the place of others
 
-    workers = config["http.workers"]
     forget = partial(multiproc_metrics.forget_worker, counts)
-    return supervisor.Supervisor(workers, work, sockets=[door], died=forget, reloading=reloading).run()
+    supervised = supervisor.Supervisor(config["http.workers"], work, sockets=[door], died=forget, reloading=reloading)
+    try:
+        return supervised.run()
+    finally:
+        shutil.rmtree(counts, ignore_errors=True)
 
 
 def refuse_strangers(config: Config, registry: Accounts) -> None:
@@ -172,7 +175,7 @@ def _level(name: str) -> int:
 def surface_named(name: str, config: Config, traffic: RateLimits | None = None) -> Surface:
     """A surface of the configuration, loaded now; call limits as configured, counted in `traffic`."""
     module = importlib.import_module(f"notewright.surfaces.{name}.tools")
-    limiter = (traffic or MemoryRateLimits()) if config["rate_limits"] else None
+    limiter = (traffic or RateLimits()) if config["rate_limits"] else None
     if name == "second_brain":
         surface: Surface = module.surface(limiter)
     elif name == "octarine":

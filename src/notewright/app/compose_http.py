@@ -15,7 +15,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from notewright.accounts.base import Accounts
-from notewright.accounts.limits import MemoryRateLimits, RateLimits
+from notewright.accounts.limits import RateLimits
 from notewright.accounts.limits_files import FileRateLimits
 from notewright.api import routes as api
 from notewright.api.request import SiteContext
@@ -86,7 +86,7 @@ class Site:
         self.audit = AuditLog(audit_file(config["audit_log"], config.state) if config.state else None)
         self.library = LateLibrary(opened or self._open)
         self.workers = ThreadPool(threads=THREADS)
-        self.traffic: RateLimits = MemoryRateLimits() if counts is None else FileRateLimits.open(Path(config.state))
+        self.traffic = RateLimits() if counts is None else FileRateLimits(counts)
         self.sessions = Sessions(self.registry.secret("sessions"), traffic=self.traffic)
         self.operations = Operations(
             self.library,
@@ -116,7 +116,6 @@ class Site:
         self._end_backups()
         self.library.close()
         self.workers.close()
-        self.traffic.close()
         self.registry.close()
 
     def reconfigure(self, config: Config) -> None:

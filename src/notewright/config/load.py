@@ -163,7 +163,7 @@ def user_folders() -> UserFolders:
 
 def count_in(folder: str | Path) -> None:
     """From here on this process and its children count what they do in files of this folder, so that any of them can
-    tell the sum. prometheus_client is told so by a variable, and asks for it when it is loaded."""
+    tell the sum. prometheus_client is told so by a variable."""
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
 
 

@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from notewright.accounts.limits import MemoryRateLimits, RateLimits
+from notewright.accounts.limits import RateLimits
 from notewright.engine.workspace import ShownVersions
 from notewright.notes.path import NotePath
 from notewright.server.signed_text import seal, unseal
@@ -80,7 +80,7 @@ class Sessions:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._key = key or os.urandom(32)
-        self._traffic = traffic or MemoryRateLimits(clock, most)
+        self._traffic = traffic or RateLimits(clock, most)
         self._idle = idle
         self._most = most
         self._clock = clock
