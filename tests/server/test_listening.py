@@ -3,7 +3,6 @@
 import contextlib
 import socket
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,6 @@ from tests.server.listener import GET, Echo, answer, ask, connected, heard, list
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from notewright.errors import Invalid
-from notewright.server.listen import bounded_protocol
 from notewright.server.listen.bounded_protocol import ConnectionLimits
 from notewright.server.listen.supervisor import WorkerSlot
 from notewright.server.listen.trusted_proxies import Proxies
@@ -20,17 +18,12 @@ from notewright.server.listen.trusted_proxies import Proxies
 pytestmark = pytest.mark.slow
 
 QUICK = ConnectionLimits(head_seconds=0.6, body_seconds=0.6, idle_seconds=0.6, rest_seconds=0.6, reader_seconds=0.6)
-KINDS = [
-    (bounded_protocol.BoundedH11, "asyncio"),
-    (bounded_protocol.PROTOCOL, "auto"),
-    (bounded_protocol.PROTOCOL, "asyncio"),
-]
 
 
-@pytest.fixture(params=KINDS, ids=["h11", "as installed", "as installed on asyncio"])
-def kind(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
-    protocol, loop = request.param
-    yield {"http": protocol, "loop": loop}
+@pytest.fixture(params=["auto", "asyncio"])
+def kind(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """uvloop where it is installed, and the loop that is there always."""
+    return {"loop": request.param}
 
 
 def head(size: int) -> bytes:

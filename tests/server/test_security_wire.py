@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.server.guarded import HTML, JSON, Guarded, guarded, serving
+from tests.server.guarded import HTML, JSON, Guarded, guarded
 from tests.server.lines import ENVELOPE
 from tests.server.watched import eventually
 
 from notewright.config.settings import SURFACES
 from notewright.engine.changes.history import list_changes
 from notewright.ledger.base import Past
-from notewright.server.listen import bounded_protocol
 from notewright.server.listen.bounded_protocol import ConnectionLimits
 
 pytestmark = pytest.mark.slow
@@ -31,19 +30,6 @@ PATIENT = ConnectionLimits(head_seconds=1.0, body_seconds=1.0, rest_seconds=1.0)
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     with guarded(tmp_path_factory.mktemp("guarded"), limits=PATIENT) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def plain(server: Guarded) -> Iterator[int]:
-    """The same behind the other of the two parsers."""
-    with serving(server.site.app(), PATIENT, http=bounded_protocol.BoundedH11) as port:
-        yield port
-
-
-@pytest.fixture(params=["as installed", "h11"])
-def wire(request: pytest.FixtureRequest, server: Guarded, plain: int) -> Guarded:
-    port = plain if request.param == "h11" else server.port
-    return Guarded(port, server.site, server.app, server.place, server.tokens, server.change)
 
 
 def alive(server: Guarded) -> bool:
@@ -79,44 +65,44 @@ DOUBTFUL = {
 
 
 @pytest.mark.parametrize("case", DOUBTFUL)
-def test_where_a_request_ends_is_never_in_doubt(wire: Guarded, case: str) -> None:
+def test_where_a_request_ends_is_never_in_doubt(server: Guarded, case: str) -> None:
     """A proxy in front of us may think otherwise, and let the second one through unseen."""
     for path in (b"/mcp/notes", b"/sign-in"):
         head = b"POST " + path + b" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"
-        heard = wire.raw(head % wire.tokens["owner"].encode() + DOUBTFUL[case], 3)
+        heard = server.raw(head % server.tokens["owner"].encode() + DOUBTFUL[case], 3)
         assert re.findall(rb"HTTP/1\.1 (\d+)", heard) == [b"400"], heard
 
 
-def test_two_names_are_none(wire: Guarded) -> None:
+def test_two_names_are_none(server: Guarded) -> None:
     for hosts in (("localhost", "evil.example"), ("evil.example", "localhost"), ("localhost", "localhost")):
         lines = "".join(f"Host: {host}\r\n" for host in hosts)
-        heard = wire.raw(f"GET /healthz HTTP/1.1\r\n{lines}Connection: close\r\n\r\n".encode())
+        heard = server.raw(f"GET /healthz HTTP/1.1\r\n{lines}Connection: close\r\n\r\n".encode())
         assert re.match(rb"HTTP/1\.1 4(00|21)", heard), hosts
 
 
-def test_what_a_refused_request_still_sends_is_not_the_next_one(wire: Guarded) -> None:
+def test_what_a_refused_request_still_sends_is_not_the_next_one(server: Guarded) -> None:
     for path in ("/metrics", "/mcp/notes", "/nothing", "/api/v1/tokens"):
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(SECOND)}\r\n\r\n".encode()
-        heard = wire.raw(head + SECOND + b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 3)
+        heard = server.raw(head + SECOND + b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 3)
         assert re.findall(rb"HTTP/1\.1 (\d+)", heard) == [b"401", b"200"], heard
 
 
-def test_what_comes_behind_a_body_is_no_header(wire: Guarded) -> None:
+def test_what_comes_behind_a_body_is_no_header(server: Guarded) -> None:
     """No proxy looks there."""
-    token = wire.tokens["owner"]
+    token = server.tokens["owner"]
     for more in (f"Authorization: Bearer {token}", "Host: evil.example", "Origin: https://evil.example", "X-A: b"):
         head = "POST /metrics HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
-        heard = wire.raw(f"{head}2\r\n{{}}\r\n0\r\n{more}\r\n\r\n".encode(), 3)
+        heard = server.raw(f"{head}2\r\n{{}}\r\n0\r\n{more}\r\n\r\n".encode(), 3)
         assert heard.startswith(b"HTTP/1.1 401"), (more, heard)
 
 
 @pytest.mark.parametrize("start", [b"0\r\nX: ", b"0\r\n", b"1;"], ids=["a long one", "many", "words on a piece"])
-def test_headers_behind_a_body_are_bounded(wire: Guarded, start: bytes) -> None:
+def test_headers_behind_a_body_are_bounded(server: Guarded, start: bytes) -> None:
     unit = b"X: abcdefgh\r\n" * 5000 if start == b"0\r\n" else b"a" * 65_000
     head = b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-    heard = wire.raw(head + start + unit * 20, 5)
+    heard = server.raw(head + start + unit * 20, 5)
     assert re.match(rb"HTTP/1\.1 4(00|31)", heard), heard[:200]
-    assert alive(wire)
+    assert alive(server)
 
 
 # ---- large --------------------------------------------------------------------------------------------
@@ -254,14 +240,14 @@ def test_who_calls_themselves_by_a_book_is_known_by_its_first_words(server: Guar
 
 
 @pytest.mark.parametrize("part", ["head", "body"])
-def test_who_sends_by_the_byte_is_shown_out_and_keeps_nobody_waiting(wire: Guarded, part: str) -> None:
-    head = f"POST /mcp/notes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {wire.tokens['owner']}\r\n".encode()
+def test_who_sends_by_the_byte_is_shown_out_and_keeps_nobody_waiting(server: Guarded, part: str) -> None:
+    head = f"POST /mcp/notes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.tokens['owner']}\r\n".encode()
     sent = head * 100 if part == "head" else b"x" * 10_000
     before = b"" if part == "head" else head + b"Content-Type: application/json\r\nContent-Length: 10000\r\n\r\n"
     answers: list[bytes] = []
 
     def send() -> None:
-        with socket.create_connection(("127.0.0.1", wire.port), timeout=20) as client:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
             client.sendall(before)
             began = time.monotonic()
             client.settimeout(0.1)
@@ -282,13 +268,13 @@ def test_who_sends_by_the_byte_is_shown_out_and_keeps_nobody_waiting(wire: Guard
     slow = [threading.Thread(target=send) for _ in range(20)]
     for each in slow:
         each.start()
-    assert all(alive(wire) for _ in range(20))
+    assert all(alive(server) for _ in range(20))
     for each in slow:
         each.join(20)
     assert len(answers) == 20 and all(heard.startswith((b"HTTP/1.1 408", b"cut off")) for heard in answers), answers
 
 
-def test_a_head_of_any_size_is_not_kept(wire: Guarded) -> None:
+def test_a_head_of_any_size_is_not_kept(server: Guarded) -> None:
     for bomb in (
         b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"".join(b"X-%d: y\r\n" % number for number in range(50_000)),
         b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 500_000,
@@ -297,9 +283,9 @@ def test_a_head_of_any_size_is_not_kept(wire: Guarded) -> None:
         b"\r\n" * 100_000,
         b"A" * 500_000,
     ):
-        heard = wire.raw(bomb, 5)
+        heard = server.raw(bomb, 5)
         assert not heard or re.match(rb"HTTP/1\.1 4(00|14|31)", heard), heard[:100]
-    assert alive(wire)
+    assert alive(server)
 
 
 def test_open_pages_are_few_and_leave_room_for_calls(server: Guarded) -> None:

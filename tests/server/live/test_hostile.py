@@ -242,10 +242,8 @@ def test_one_who_sends_without_end_is_slowed_down(server: LiveServer, monkeypatc
         assert time.monotonic() - began > 0.8
 
 
-@pytest.mark.parametrize("protocol", ["h11", "httptools"])
-def test_both_http_parsers_hand_over_and_count_connections(tmp_path: Path, protocol: str) -> None:
-    kinds = {"h11": bounded_protocol.BoundedH11, "httptools": bounded_protocol.BoundedHttpTools}
-    with live_server(tmp_path, listening={"http": kinds[protocol]}, http__max_connections=2) as server:
+def test_the_http_parser_hands_over_and_counts_connections(tmp_path: Path) -> None:
+    with live_server(tmp_path, http__max_connections=2) as server:
         for number in range(1, 4):  # each has the one place there is, as soon as the one before has gone
             with when_there_is_room(server) as client:
                 client.sync().type("x")

@@ -1,4 +1,4 @@
-"""uvicorn's two HTTP protocols, with bounds: how large a head may be, and how long a client may keep us waiting.
+"""uvicorn's HTTP protocol (httptools), with bounds: how large a head may be, and how long a client may keep us waiting.
 
 What a client owes us is looked at from outside, about once a second, by what has come since: no timer is set and
 cleared for a request. A refusal is written only where no answer is under way, and the connection is kept for a moment
@@ -11,20 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import h11
-from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-try:
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-    QUICK = True
-except ImportError:  # httptools is not everywhere, and h11 is
-    QUICK = False
-
-PIECE = 8 << 10  # bytes that a parser is given at a time, so that a head cannot come through whole, however large
+PIECE = 8 << 10  # bytes that the parser is given at a time, so that a head cannot come through whole, however large
 AHEAD = 8  # requests that may come before the first is answered
-AHEAD_BYTES = 64 << 10  # of them
 LINGER = 1.0  # seconds
 EVER = 1 << 50  # more bytes than anybody sends
 
@@ -64,43 +54,26 @@ class BoundedSocket(asyncio.Protocol):
         """Has the client kept us waiting for too long?"""
 
 
-class Bounded(asyncio.Protocol):
-    """What both have in common. The other base is one of uvicorn's."""
+class Bounded(HttpToolsProtocol):
+    """A connection with a client."""
 
     limits: ConnectionLimits
     left: Callable[[], None]  # told when the connection has gone
     refused: Callable[[int], None]  # told the status of each refusal
     no_room: bool  # this client is to be told so, and is gone in a moment
-    transport: asyncio.Transport
-    flow: FlowControl
-    loop: asyncio.AbstractEventLoop
-    cycle: Any
     ws_protocol_class: Any
 
     _refused = False
     _upgraded = False  # to a WebSocket, which has the transport now
     _received = 0  # bytes
     _resumed = 0  # times
+    _part: Part = ""  # of a request, of which we have something but not all
     _head = 0  # bytes of a head that has not come whole
+    _came = False  # something of a body, in the last piece
+    _running: Any = None  # the request that is being answered, or was last; `cycle` is the one that came last
     _state: tuple[Waits, object] = ("", None)
     _since = 0.0
     _then = 0
-
-    def part(self) -> Part:
-        """Of which part of a request we have something but not all."""
-        return ""
-
-    def running(self) -> Any:
-        """The request that is being answered, or was last; `cycle` is the one that came last."""
-        return self.cycle
-
-    def ahead(self) -> int:
-        """Bytes that came after the request that is being answered, and that no parser has taken."""
-        return 0
-
-    def behind(self) -> bool:
-        """Whether what came last, in the middle of a body, was nothing of it: more headers, or words on its pieces."""
-        return False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -113,10 +86,11 @@ class Bounded(asyncio.Protocol):
                 self.transport.abort()
             if self._refused or self.transport.is_closing():
                 return
-            piece = data[start : start + PIECE]
+            piece, self._came = data[start : start + PIECE], False
             super().data_received(piece)
             self._received += len(piece)
-            self._head = self._head + len(piece) if self.part() == "head" or self.behind() else 0
+            of_a_head = self._part == "head" or (self._part == "body" and not self._came)  # more headers, behind a body
+            self._head = self._head + len(piece) if of_a_head else 0
             if self._head > self.limits.head_bytes + PIECE:  # a piece may have begun with the end of something else
                 self.refuse(431, "The head of the request is too large")
 
@@ -125,7 +99,7 @@ class Bounded(asyncio.Protocol):
         self._let_go()
         self.left()
 
-    def handle_websocket_upgrade(self, *request: Any) -> None:
+    def handle_websocket_upgrade(self) -> None:
         """The connection goes on as a WebSocket, which is counted and looked after in our place. Not while an answer
         is under way, into which the handshake would be written."""
         if self._refused or self.no_room:
@@ -140,7 +114,7 @@ class Bounded(asyncio.Protocol):
             return socket
 
         self.ws_protocol_class, self._upgraded = taken_over, True
-        super().handle_websocket_upgrade(*request)  # type: ignore[misc]
+        super().handle_websocket_upgrade()
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -174,7 +148,7 @@ class Bounded(asyncio.Protocol):
 
     def _let_go(self) -> bool:
         """Tell the application that its client has gone; whether it was in the middle of an answer."""
-        running = self.running()
+        running = self._running
         if running is None or running.response_complete:
             return False
         running.disconnected = True
@@ -185,20 +159,13 @@ class Bounded(asyncio.Protocol):
         """Has the client kept us waiting for too long?"""
         waits = self._waits()
         if waits == "" and self.flow.read_paused:
-            self._listen_again()
+            self.flow.resume_reading()  # uvicorn stops when somebody sends ahead, and would not see that they have gone
         state = waits, self.cycle
         moved = self._received if waits != "reader" else self._resumed * EVER - self.transport.get_write_buffer_size()
         if state == self._state and now - self._since >= self.limits.seconds(waits) and not self._moves(waits, moved):
             self._give_up(waits)
         elif state != self._state or now - self._since >= self.limits.seconds(waits):
             self._state, self._since, self._then = state, now, moved
-
-    def _listen_again(self) -> None:
-        """uvicorn stops reading when somebody sends ahead; who does not read does not see that they have gone."""
-        if self.ahead() > AHEAD_BYTES:
-            self.refuse(400, "Too much was sent before it was asked for")
-        else:
-            self.flow.resume_reading()
 
     def _moves(self, waits: Waits, moved: int) -> bool:
         if waits == "body" and self.flow.read_paused:
@@ -208,7 +175,7 @@ class Bounded(asyncio.Protocol):
     def _waits(self) -> Waits:
         if self.transport.get_write_buffer_size():
             return "reader"
-        part, answering = self.part(), self.cycle is not None and not self.cycle.response_complete
+        part, answering = self._part, self.cycle is not None and not self.cycle.response_complete
         if self.cycle is None:
             return "head"
         if part == "body":
@@ -218,78 +185,44 @@ class Bounded(asyncio.Protocol):
     def _give_up(self, waits: Waits) -> None:
         if waits == "reader":
             self.transport.abort()
-        elif waits == "body" or (waits == "head" and self.part() == "head"):
+        elif waits == "body" or (waits == "head" and self._part == "head"):
             self.refuse(408, "The request did not come in time")
         else:
             self.transport.close()
 
+    # What the parser and uvicorn call
 
-class BoundedH11(Bounded, H11Protocol):
-    def ahead(self) -> int:
-        return len(self.conn.trailing_data[0])
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self._running = cycle  # uvicorn forgets it when the next request comes, and would not tell it of the end
+        super()._start_asgi_task(cycle, app)
 
-    def part(self) -> Part:
-        if self.conn.their_state is h11.SEND_BODY:
-            return "body"
-        return "head" if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0] else ""
+    def on_message_begin(self) -> None:
+        self._part, self._head = "head", 0
+        super().on_message_begin()
 
-    def send_400_response(self, msg: str) -> None:
-        large = len(self.conn.trailing_data[0]) > self.limits.head_bytes
-        self.refuse(431 if large else 400, msg)
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._part == "head":  # uvicorn takes what comes behind a body for headers, which no proxy looks at
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._part = "body"
+        if self._head + PIECE > self.limits.head_bytes and self._size_of_head() > self.limits.head_bytes:
+            self.refuse(431, "The head of the request is too large")
+        if self._refused or len(self.pipeline) >= AHEAD:
+            raise _Enough  # ends the parser too
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._came = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._part = ""
+        super().on_message_complete()
+
+    def _size_of_head(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
 
-PROTOCOL: type[asyncio.Protocol] = BoundedH11
-
-if QUICK:
-
-    class BoundedHttpTools(Bounded, HttpToolsProtocol):
-        _part: Part = ""
-        _came = False  # something of a body
-
-        def part(self) -> Part:
-            return self._part
-
-        _running: Any = None
-
-        def running(self) -> Any:
-            return self._running
-
-        def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-            self._running = cycle  # uvicorn forgets it when the next request comes, and would not tell it of the end
-            super()._start_asgi_task(cycle, app)
-
-        def on_message_begin(self) -> None:
-            self._part, self._head = "head", 0
-            super().on_message_begin()
-
-        def on_header(self, name: bytes, value: bytes) -> None:
-            if self._part == "head":  # uvicorn takes what comes behind a body for headers, which no proxy looks at
-                super().on_header(name, value)
-
-        def on_headers_complete(self) -> None:
-            self._part = "body"
-            if self._head + PIECE > self.limits.head_bytes and self._size_of_head() > self.limits.head_bytes:
-                self.refuse(431, "The head of the request is too large")
-            if self._refused or len(self.pipeline) >= AHEAD:
-                raise _Enough  # ends the parser too
-            super().on_headers_complete()
-
-        def on_body(self, body: bytes) -> None:
-            self._came = True
-            super().on_body(body)
-
-        def behind(self) -> bool:
-            came, self._came = self._came, False
-            return self._part == "body" and not came
-
-        def on_message_complete(self) -> None:
-            self._part = ""
-            super().on_message_complete()
-
-        def _size_of_head(self) -> int:
-            return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-
-    class _Enough(Exception):
-        """This client is not listened to any longer."""
-
-    PROTOCOL = BoundedHttpTools
+class _Enough(Exception):
+    """This client is not listened to any longer."""

@@ -24,7 +24,7 @@ from uvicorn.importer import import_from_string
 
 from notewright.errors import Problem
 from notewright.server.listen import supervisor
-from notewright.server.listen.bounded_protocol import PROTOCOL, Bounded, BoundedSocket, ConnectionLimits
+from notewright.server.listen.bounded_protocol import Bounded, BoundedSocket, ConnectionLimits
 from notewright.server.listen.reload import ReloadFailed
 from notewright.server.listen.supervisor import WorkerSlot
 from notewright.server.listen.tls import Tls
@@ -54,7 +54,7 @@ def settings(tls: Tls | None = None, *, websockets: bool = False) -> dict[str, A
 
     Without `websockets` a request for one is answered as any other, and what speaks them is not loaded."""
     return {
-        "http": PROTOCOL,
+        "http": Bounded,
         "ws": WEBSOCKET if websockets else "none",
         "ws_max_size": MAX_FRAME_BYTES,
         "ws_per_message_deflate": False,  # what people type is small, and a window for each connection is not
@@ -66,7 +66,6 @@ def settings(tls: Tls | None = None, *, websockets: bool = False) -> dict[str, A
         "proxy_headers": False,  # else uvicorn believes everybody on this machine, and a variable of the environment
         "timeout_keep_alive": int(ConnectionLimits().idle_seconds),
         "timeout_graceful_shutdown": DRAIN_SECONDS,
-        "h11_max_incomplete_event_size": ConnectionLimits().head_bytes,
         "ssl_context_factory": None if tls is None else lambda *_: tls.context,
     }
 
