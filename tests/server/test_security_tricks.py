@@ -330,7 +330,7 @@ def test_a_page_at_another_port_of_this_machine_is_not_spoken_for_by_our_cookie(
         headers = {**SENT, **server.cookie("owner"), "origin": origin}
         assert server.ask("POST", "/mcp/notes", headers, body).status == 403
         assert server.ask("POST", "/api/v1/backup", {**headers, "x-notewright": "1"}, b"").status == 403
-        assert server.ask("GET", "/api/v1/backups", headers).status == 401
+        assert server.ask("GET", "/api/v1/backups", headers).status == 403
     ours = {**SENT, **server.cookie("owner"), "origin": server.address}
     assert server.ask("POST", "/mcp/notes", ours, body).status == 200
 

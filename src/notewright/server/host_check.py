@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from notewright.server import request_context
 
-PUBLIC = "/.well-known/oauth-protected-resource"  # documents that pages of other origins may read
+WELL_KNOWN = "/.well-known/oauth-protected-resource"  # documents that pages of other origins may read
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SAFE = ("GET", "HEAD", "OPTIONS")  # methods that change nothing
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^][\s:/?#@\\]+?))\.?(?::\d{1,5})?", re.IGNORECASE | re.ASCII)
@@ -20,8 +20,8 @@ _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^][\s:/?#@\\]+?))\.?(?::\d{1,5})?", 
 class HostCheck:
     """Refuses what a web page could send here behind its user's back: strange Host names and strange Origins.
 
-    What could change something is refused, on every route there is or will be, unless it comes from our own page, from
-    an origin that the owner named, or from no page at all.
+    Everything is refused, on every route there is or will be, unless it comes from our own page, from an origin that
+    the owner named, or from no page at all.
     """
 
     def __init__(
@@ -55,36 +55,15 @@ class HostCheck:
         if "transfer-encoding" in headers and "content-length" in headers:
             return "malformed", 400, "this request has two lengths"
         host = ", ".join(headers.getlist("host")).strip().lower()
-        name = _host_name(host)
-        if not self._is_ours(name):
+        if not self._is_ours(_host_name(host)):
             return "host", 421, "this server does not answer to that Host name"
-        origin = ", ".join(headers.getlist("origin")) if "origin" in headers else None
-        if scope.get("method") in SAFE:  # a WebSocket has none, and can change something
-            allowed = self._may_read(origin, name) or scope["path"].startswith(PUBLIC)
-        else:
-            allowed = self._may_change(origin, host)
-        return None if allowed else ("origin", 403, "this server does not answer pages of that Origin")
-
-    def _may_read(self, origin: str | None, called: str) -> bool:
-        """No page at all, a page of ours, or one that the owner named. Of addresses only the one that was called is
-        ours: anybody can have a page at an address."""
-        if origin is None or self._is_listed(origin):
-            return True
-        try:
-            name = urlsplit(origin).hostname or ""
-        except ValueError:
-            return False
-        return name in self._hosts or (name == called and self._is_ours(name))
-
-    def _may_change(self, origin: str | None, host: str) -> bool:
-        """The same, where a page is ours only if its port is, too: other ports of this machine are other people's."""
-        if origin is None or self._is_listed(origin):
-            return True
-        scheme, _, place = origin.lower().partition("://")
-        return scheme in ("http", "https") and place in (host, self._public)
-
-    def _is_listed(self, origin: str) -> bool:
-        return origin.lower().rstrip("/") in self._origins
+        origin = ", ".join(headers.getlist("origin")).lower() if "origin" in headers else None
+        public = scope.get("method") in SAFE and scope["path"].startswith(WELL_KNOWN)
+        if origin is None or public or origin.rstrip("/") in self._origins:
+            return None
+        scheme, _, place = origin.partition("://")  # a page is ours only if its port is: others are other people's
+        ours = scheme in ("http", "https") and place != "" and place in (host, self._public)
+        return None if ours else ("origin", 403, "this server does not answer pages of that Origin")
 
     def _is_ours(self, name: str) -> bool:
         return name in self._hosts or (self._addresses and _is_address(name))

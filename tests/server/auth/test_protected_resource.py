@@ -10,8 +10,9 @@ from mcp.shared.auth import ProtectedResourceMetadata
 from starlette.applications import Starlette
 
 from notewright.config.settings import SURFACES
-from notewright.server.auth.authenticate import WELL_KNOWN, metadata_url
+from notewright.server.auth.authenticate import metadata_url
 from notewright.server.auth.protected_resource import resource_metadata, routes
+from notewright.server.host_check import WELL_KNOWN
 
 BASE = "https://notes.example.com"
 ISSUER = "https://id.example"

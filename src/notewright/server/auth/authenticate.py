@@ -24,6 +24,7 @@ from notewright.accounts.limits import RateLimits, Window
 from notewright.engine.library import LAST_USE_SECONDS, Principal, admit_digest, digest_of
 from notewright.errors import Limited, Problem
 from notewright.server.auth.browser_session import BrowserSessions
+from notewright.server.host_check import WELL_KNOWN
 from notewright.server.request_context import refuse
 
 if TYPE_CHECKING:  # takes a third of a second to load, and few servers have one
@@ -33,7 +34,6 @@ VISITOR = "notewright.visitor"  # where in the ASGI scope
 AGAIN = "notewright.again"  # where in the scope: asks once more who it is, for what stays open for long
 COOKIE = "notewright"
 METADATA_URL = "notewright.metadata"  # where in the scope the address of that document is
-WELL_KNOWN = "/.well-known/oauth-protected-resource"
 MCP_PATH = re.compile(r"/mcp|/mcp/([\w-]+)|/w/[\w-]{1,64}/mcp/([\w-]+)|/[\w-]{1,64}/mcp", re.ASCII)
 SMALL = 1 << 20  # bytes of a request that carries no notes
 GUESSES = (Window(30, 60.0, "minute"),)  # of one address, before it has to wait

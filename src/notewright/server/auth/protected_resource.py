@@ -12,8 +12,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from notewright.config.settings import SURFACES, surface_name
-from notewright.server.auth.authenticate import MCP_PATH, WELL_KNOWN, GuardedRoute, base_url
+from notewright.server.auth.authenticate import MCP_PATH, GuardedRoute, base_url
 from notewright.server.auth.scopes import BASIC
+from notewright.server.host_check import WELL_KNOWN
 
 _PUBLIC = {"Access-Control-Allow-Origin": "*", "Cache-Control": "max-age=300"}
 _PREFLIGHT = {

@@ -11,13 +11,14 @@ import logging
 import os
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from notewright.accounts.limits import RateLimits, Window
 from notewright.engine.workspace import Workspace
+from notewright.errors import Limited
 from notewright.ledger.base import Change
 from notewright.locks import locked_file
 from notewright.server.ops.logs import rfc3339, scrubbed
@@ -31,6 +32,7 @@ MOST_PATHS = 100  # named in one line
 REMEMBERED = 4096  # visitors, and those who are turned away
 EACH_MINUTE = 20  # refusals of one address for one reason; more are counted
 ALL_MINUTE = 300  # refusals in all: a flood must not wash away everything else
+EACH, ALL = ((Window(calls, 60.0, "minute"),) for calls in (EACH_MINUTE, ALL_MINUTE))
 COMPLAIN_SECONDS = 60.0
 
 
@@ -54,9 +56,9 @@ class AuditLog:
     ) -> None:
         self._clock = clock
         self._lines = None if file is None else _RotatingFile(file, most_bytes, kept)
+        self._seen = RateLimits(clock, REMEMBERED)
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[str, ...], None] = OrderedDict()
-        self._patience = _Patience()
+        self._unwritten: Counter[str] = Counter()
 
     def wrote(self, ws: Workspace, change: Change) -> None:
         """A change set was done."""
@@ -78,25 +80,27 @@ class AuditLog:
         """A request, or the call in it, was turned away. Of very many only some are written, with how many were not."""
         if self._lines is None:
             return
+        key = f"{reason} {visit.address}"
         with self._lock:
-            unwritten = self._patience.ask((visit.address, reason), self._clock())
-        if unwritten is not None:
-            facts = {"user": visit.user, "surface": visit.surface, "tool": visit.tool}
-            known = {name: value for name, value in facts.items() if value}
-            self._write("refused", visit, reason=reason, status=status, **known, unwritten=unwritten or None)
+            try:
+                self._seen.count(key, EACH)
+                self._seen.count("all", ALL)
+            except Limited:
+                if len(self._unwritten) >= REMEMBERED:
+                    self._unwritten.clear()
+                self._unwritten[key] += 1
+                return
+            unwritten = self._unwritten.pop(key, None)
+        facts = {"user": visit.user, "surface": visit.surface, "tool": visit.tool}
+        known = {name: value for name, value in facts.items() if value}
+        self._write("refused", visit, reason=reason, status=status, **known, unwritten=unwritten)
 
     def came(self, visit: RequestContext) -> None:
         """Somebody known made a request: written when it is the first from that address."""
-        if self._lines is None or not visit.user or visit.via == "local":
+        if not visit.user or visit.via == "local":
             return
-        key = (visit.user, visit.address, visit.via)
-        with self._lock:
-            if key in self._known:
-                return
-            self._known[key] = None
-            if len(self._known) > REMEMBERED:
-                self._known.popitem(last=False)
-        self._write("sign_in", visit, user=visit.user, via=visit.via)
+        if self._seen.once(f"{visit.via} {visit.address} {visit.user}", "came"):
+            self._write("sign_in", visit, user=visit.user, via=visit.via)
 
     def signed_in(self, user: str, *, via: str = "page", failed: bool = False) -> None:
         """Somebody signed in on the page, or tried to."""
@@ -115,38 +119,6 @@ class AuditLog:
             told |= {"request": visit.id, "address": visit.address}
         told |= {name: value for name, value in facts.items() if value is not None}
         self._lines.add(scrubbed(json.dumps(told, default=str)).encode("ascii", "replace") + b"\n")
-
-
-@dataclass(slots=True)
-class _Count:
-    since: float
-    written: int = 0
-    unwritten: int = 0
-
-
-class _Patience:
-    """How many refusals are worth a line: some of each address and reason in a minute, and some in all."""
-
-    def __init__(self) -> None:
-        self._all = _Count(0.0)
-        self._each: OrderedDict[tuple[str, str], _Count] = OrderedDict()
-
-    def ask(self, key: tuple[str, str], now: float) -> int | None:
-        """None: not this one. Else how many like it went unwritten since the last that was."""
-        one = self._each.setdefault(key, _Count(now))
-        self._each.move_to_end(key)
-        if len(self._each) > REMEMBERED:
-            self._each.popitem(last=False)
-        for count in (one, self._all):
-            if not 0 <= now - count.since < 60:
-                count.since, count.written = now, 0
-        if one.written >= EACH_MINUTE or self._all.written >= ALL_MINUTE:
-            one.unwritten += 1
-            return None
-        one.written += 1
-        self._all.written += 1
-        unwritten, one.unwritten = one.unwritten, 0
-        return unwritten
 
 
 class _RotatingFile:

@@ -9,7 +9,7 @@ import functools
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,11 +79,11 @@ class Metrics:
 
     def text(self, found: "ScrapedNumbers | None") -> bytes:
         """Everything, in Prometheus' text format. Blocks: the files of other workers are read."""
-        if self._shared is None:
-            return generate_latest(_Joined(self._own, found, [os.getpid()]))
-        counted = CollectorRegistry()
-        MultiProcessCollector(counted, path=str(self._shared))  # type: ignore[no-untyped-call]
-        return generate_latest(_Joined(counted, found, multiproc_metrics.processes(self._shared)))
+        counted, processes = self._own, [os.getpid()]
+        if self._shared is not None:
+            counted, processes = CollectorRegistry(), multiproc_metrics.processes(self._shared)
+            MultiProcessCollector(counted, path=str(self._shared))  # type: ignore[no-untyped-call]
+        return generate_latest(_Joined([*counted.collect(), *_looked_up(found, processes)]))
 
 
 Numbers = Mapping[str, float | None]  # by the names of _GAUGES; None, or missing, is not known
@@ -152,34 +152,26 @@ def folder_bytes(folder: Path) -> int:
 class _Joined(Collector):
     """What was counted and what was found, for one answer."""
 
-    counted: CollectorRegistry
-    found: ScrapedNumbers | None
-    processes: Sequence[int]
+    metrics: Sequence[Metric]
 
-    def collect(self) -> Iterable[Metric]:
-        yield from self.counted.collect()
-        yield _gauge("notewright_build_info", "The version that runs.", {__version__: 1}, "version")
-        yield from _of_processes(self.processes)
-        if self.found is not None:
-            yield from _of_spaces(self.found.spaces)
-            if self.found.backed_up is not None:
-                help_text = "When the last backup that succeeded was made, in seconds since 1970."
-                yield _gauge("notewright_backup_last_success_time_seconds", help_text, {"": self.found.backed_up})
+    def collect(self) -> Sequence[Metric]:
+        return self.metrics
 
 
-def _of_spaces(spaces: Mapping[str, Numbers]) -> Iterator[Metric]:
+def _looked_up(found: ScrapedNumbers | None, processes: Sequence[int]) -> Iterator[Metric]:
     """A gauge for each number. One that is not known is left out."""
-    yield _gauge("notewright_workspaces", "Workspaces being served.", {"": len(spaces)})
-    for name, help_text in _GAUGES.items():
-        values = {label: numbers.get(name) for label, numbers in spaces.items()}
-        yield _gauge(f"notewright_{name}", help_text, values, "workspace")
-
-
-def _of_processes(processes: Sequence[int]) -> Iterator[Metric]:
     sizes = [size for size in map(_resident_bytes, processes) if size is not None]
-    memory = {"": sum(sizes) if sizes else None}
-    yield _gauge("notewright_processes", "Worker processes that have begun and not ended.", {"": len(processes)})
-    yield _gauge("notewright_memory_bytes", "Resident memory of the worker processes.", memory)
+    yield _gauge("build_info", "The version that runs.", {__version__: 1}, "version")
+    yield _gauge("processes", "Worker processes that have begun and not ended.", {"": len(processes)})
+    yield _gauge("memory_bytes", "Resident memory of the worker processes.", {"": sum(sizes) if sizes else None})
+    if found is None:
+        return
+    yield _gauge("workspaces", "Workspaces being served.", {"": len(found.spaces)})
+    for name, help_text in _GAUGES.items():
+        yield _gauge(name, help_text, {of: numbers.get(name) for of, numbers in found.spaces.items()}, "workspace")
+    if found.backed_up is not None:
+        help_text = "When the last backup that succeeded was made, in seconds since 1970."
+        yield _gauge("backup_last_success_time_seconds", help_text, {"": found.backed_up})
 
 
 def _resident_bytes(process: int) -> int | None:
@@ -192,7 +184,7 @@ def _resident_bytes(process: int) -> int | None:
 
 def _gauge(name: str, help_text: str, values: Mapping[str, float | None], label: str = "") -> Metric:
     """One number for each value of the label; without a label the one number there is."""
-    family = GaugeMetricFamily(name, help_text, labels=[label] if label else [])
+    family = GaugeMetricFamily(f"notewright_{name}", help_text, labels=[label] if label else [])
     for of, value in values.items():
         if value is not None:
             family.add_metric([of] if label else [], float(value))
