@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.applications import Starlette
@@ -20,7 +19,6 @@ from notewright.accounts.limits_files import FileRateLimits
 from notewright.api import routes as api
 from notewright.api.request import SiteContext
 from notewright.app.compose import (
-    LOOPBACK,
     Reread,
     beyond_this_machine,
     issuer_of,
@@ -192,7 +190,8 @@ class Site:
         return mcp_endpoint.app(
             self.library,
             surfaces,
-            _rules(config, entry),
+            config,
+            entry,
             sessions=self.sessions,
             operations=self.operations,
             workers=self.workers,
@@ -255,20 +254,6 @@ class Site:
         if issuer is None:
             return protected_resource.routes(public, surfaces=names)
         return protected_resource.routes(public, self.config["auth.issuer"], issuer.scopes, names)
-
-
-def _rules(config: Config, entry: AuthSettings) -> mcp_endpoint.Rules:
-    public = urlsplit(config["http.public_url"] or "").hostname
-    host = config["http.host"]
-    own = socket.gethostname().lower()
-    return mcp_endpoint.Rules(
-        entry,
-        hosts=[*config["http.hosts"], *([public] if public else []), host, own, f"{own}.local"],
-        origins=config["http.origins"],
-        addresses=host not in LOOPBACK,
-        proxies=config["http.trusted_proxies"],
-        most_bytes=config["http.max_request_bytes"],
-    )
 
 
 def work(

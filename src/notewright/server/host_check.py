@@ -1,7 +1,7 @@
 """What every request and WebSocket passes before anybody looks at it: whose name it calls us by, which page sent it."""
 
 import re
-from collections.abc import Iterable
+import socket
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -9,6 +9,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from notewright.config.load import Config
 from notewright.server import request_context
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"  # documents that pages of other origins may read
@@ -24,22 +25,14 @@ class HostCheck:
     the owner named, or from no page at all.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        hosts: Iterable[str] = (),
-        origins: Iterable[str] = (),
-        *,
-        addresses: bool = False,
-        public_url: str | None = None,
-    ) -> None:
-        """`addresses`: a Host that is an IP address is taken. A page can bind a name to us behind its user's back,
-        never an address. `public_url` is where browsers find our own page, if not at the Host that they name."""
+    def __init__(self, app: ASGIApp, config: Config) -> None:
+        public, host, own = urlsplit(config["http.public_url"] or ""), config["http.host"], socket.gethostname()
+        names = (*LOOPBACK, *config["http.hosts"], public.hostname, host, own, f"{own}.local")
         self._app = app
-        self._addresses = addresses
-        self._hosts = frozenset(name.lower() for name in (*LOOPBACK, *hosts) if name)
-        self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
-        self._public = urlsplit(public_url or "").netloc.lower()
+        self._addresses = host not in LOOPBACK  # no page can bind those to us behind its user's back, as it can a name
+        self._hosts = frozenset(name.lower() for name in names if name)
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in config["http.origins"])
+        self._public = public.netloc.lower()  # where browsers find our own page, if not at the Host that they name
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refused = self._refusal(scope) if scope["type"] in ("http", "websocket") else None

@@ -23,6 +23,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from notewright.config.load import Config
 from notewright.config.settings import surface_name
 from notewright.engine.library import Library, Principal
 from notewright.errors import Limited, Problem
@@ -54,7 +55,6 @@ from notewright.server.request_log import RequestLog
 from notewright.server.sessions import Sessions
 from notewright.surfaces.base import INVALID_PARAMS, INVALID_REQUEST, RpcError, Session, Surface, rate_limited
 
-MOST_BYTES = 64 << 20  # of one request
 SESSION = "mcp-session-id"
 MEDIA_TYPES = (b"content-type", b"accept")  # headers in which case means nothing
 CALLER = "notewright.caller"  # where in the ASGI scope
@@ -63,22 +63,11 @@ NO_HEADER = RpcError(INVALID_REQUEST, "Missing mcp-session-id header", status=40
 NO_SESSION = RpcError(INVALID_REQUEST, "Session not found", status=404)
 
 
-@dataclass(frozen=True)
-class Rules:
-    """What holds for every request, whatever it asks for."""
-
-    entry: AuthSettings
-    hosts: Sequence[str] = ()
-    origins: Sequence[str] = ()
-    addresses: bool = False  # a Host that is an IP address and no name is taken: no page can be bound to it
-    proxies: Sequence[str] = ()  # addresses and networks whose word about the client is taken
-    most_bytes: int = MOST_BYTES
-
-
 def app(
     library: Library,
     surfaces: Sequence[Surface],
-    rules: Rules,
+    config: Config,
+    entry: AuthSettings,
     *,
     sessions: Sessions,
     operations: Operations,
@@ -93,12 +82,11 @@ def app(
     `around` are entered when serving begins and left when it has ended. `more` are the routes of others. `state.leave`,
     called on the event loop, ends the requests that would not end by themselves; it calls `leave`.
     """
-    streams = ChangeStreams()
-    staying = Revalidation(library, rules.entry.registry, workers)
+    streams, most = ChangeStreams(), config["http.max_request_bytes"]
+    staying = Revalidation(library, entry.registry, workers)
 
     def serve(surface: Surface) -> _Served:
         server = sdk_server.build([surface], _caller, workers, streams, push=False, counts=operations)
-        most = rules.most_bytes
         streaming, plain = (
             StreamableHTTPSessionManager(server, stateless=True, json_response=json, max_request_body_size=most)
             for json in (False, True)
@@ -109,7 +97,7 @@ def app(
 
     def to(path: str, surface: str | None = None) -> GuardedRoute:
         endpoint = _Endpoint(library, served, staying, surface)
-        return GuardedRoute(path, endpoint, need="read", most_bytes=rules.most_bytes)
+        return GuardedRoute(path, endpoint, need="read", most_bytes=most)
 
     routes: list[BaseRoute] = [
         to("/mcp/{surface}"),  # this and the next two are nearly all there is
@@ -133,32 +121,34 @@ def app(
         streams.close()
         leave()
 
-    site = Starlette(routes=routes, lifespan=lifespan, middleware=_passed(rules, routes, operations))
+    site = Starlette(routes=routes, lifespan=lifespan, middleware=_passed(config, entry, routes, operations))
     site.router.redirect_slashes = False
-    site.router.default = _other_spelling(routes, base_path(rules.entry.public_url))
+    site.router.default = _other_spelling(routes, base_path(entry.public_url))
     site.state.leave = leaving
     return site
 
 
-def _passed(rules: Rules, routes: Sequence[BaseRoute], operations: Operations) -> list[Middleware]:
+def _passed(
+    config: Config, entry: AuthSettings, routes: Sequence[BaseRoute], operations: Operations
+) -> list[Middleware]:
     """What a request passes on its way in; and for pages of the origins that the owner named, what their browser asks
     for before it sends one."""
     pages = Middleware(
         CORSMiddleware,
-        allow_origins=rules.origins,
+        allow_origins=config["http.origins"],
         allow_methods=("POST", "DELETE"),
         allow_headers=("*",),
         expose_headers=(SESSION, "www-authenticate", "retry-after"),
         allow_private_network=True,
     )
-    trusted = Proxies(rules.proxies)
+    trusted = Proxies(config["http.trusted_proxies"])
     proxies = Middleware(ProxyHeadersMiddleware, trusted_hosts=trusted.names)
     return [
         Middleware(RequestLog, operations.finished, trusted),
-        *([proxies] if rules.proxies else []),
-        Middleware(HostCheck, rules.hosts, rules.origins, addresses=rules.addresses, public_url=rules.entry.public_url),
-        *([pages] if rules.origins else []),
-        Middleware(Authenticate, rules.entry, routes),
+        *([proxies] if trusted.names else []),
+        Middleware(HostCheck, config),
+        *([pages] if config["http.origins"] else []),
+        Middleware(Authenticate, entry, routes),
     ]
 
 
@@ -183,16 +173,14 @@ def _other_spelling(routes: Sequence[BaseRoute], below: str) -> ASGIApp:
     return answer
 
 
+@dataclass(frozen=True, slots=True)
 class _Endpoint:
     """Finds the surface and the workspace that a path names. What is not there and what is not seen look the same."""
 
-    def __init__(
-        self, library: Library, served: dict[str, "_Served"], staying: Revalidation, surface: str | None
-    ) -> None:
-        self._library = library
-        self._served = served
-        self._staying = staying
-        self._surface = surface
+    _library: Library
+    _served: dict[str, "_Served"]
+    _staying: Revalidation
+    _surface: str | None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         named = scope["path_params"]
@@ -271,29 +259,14 @@ class _Served:
         if asked.method == "subscriptions/listen":  # does not end, so it takes no turn
             return await self._streaming.handle_request(scope, again(asked.body, receive), reply.send)
         async with contextlib.nullcontext() if asked.in_turn else turn:
-            await self._do(asked, caller, reply, gone, scope, receive)
-
-    async def _do(
-        self,
-        asked: RequestBody,
-        caller: ClientConnection,
-        reply: "_Reply",
-        gone: threading.Event,
-        scope: Scope,
-        receive: Receive,
-    ) -> None:
-        call = None if asked.modern else self._quick.takes(asked.message, asked.headers)
-        if call is None and self._surface.sse and _takes_streams(scope):
-            return await self._streaming.handle_request(scope, again(asked.body, receive), reply.send)
-        leaving = DisconnectWatch(receive, gone)  # the SDK looks after that only while it streams
-        try:
-            if call is not None:
+            call = None if asked.modern else self._quick.takes(asked.message, asked.headers)
+            if call is None and self._surface.sse and _takes_streams(scope):
+                return await self._streaming.handle_request(scope, again(asked.body, receive), reply.send)
+            with DisconnectWatch(receive, gone):  # the SDK looks after that only while it streams
+                if call is None:
+                    return await self._plain.handle_request(scope, again(asked.body, nothing_more), reply.send)
                 response = await self._quick.answer(call, caller)
-                await response(scope, receive, reply.out)
-            else:
-                await self._plain.handle_request(scope, again(asked.body, nothing_more), reply.send)
-        finally:
-            leaving.end()
+                await response(scope, receive, send)
 
     def _other(self, method: str, sessions_of: str, headers: Headers) -> Response:
         """Not a POST."""

@@ -96,15 +96,16 @@ LOOK_SECONDS = 0.02  # after which a call is long enough to ask whether anybody 
 
 
 class DisconnectWatch:
-    """Sets `gone` when the client has gone, until it is ended. Most calls end before that is worth a look."""
+    """Sets `gone` when the client has gone, until its block ends. Most calls end before that is worth a look."""
 
     def __init__(self, receive: Receive, gone: threading.Event) -> None:
-        self._receive = receive
-        self._gone = gone
+        self._receive, self._gone = receive, gone
         self._watching: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> None:
         self._soon = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
 
-    def end(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._soon.cancel()
         if self._watching is not None:
             self._watching.cancel()

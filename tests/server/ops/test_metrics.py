@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -326,15 +325,6 @@ def test_what_several_workers_count_is_added_up_by_whichever_is_asked_and_outliv
         two.kill()
 
 
-@pytest.fixture(autouse=True)
-def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A place of this test's own for what is kept in memory."""
-    place = tmp_path / "memory"
-    place.mkdir()
-    monkeypatch.setattr(multiproc_metrics, "MEMORY", place)
-    return place
-
-
 def test_what_servers_counted_that_have_ended_is_removed(tmp_path: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
@@ -347,24 +337,3 @@ def test_what_servers_counted_that_have_ended_is_removed(tmp_path: Path) -> None
     assert multiproc_metrics.empty_folder(tmp_path) == ours
     assert list(ours.iterdir()) == [] and ours.stat().st_mode & 0o777 == 0o700
     assert not theirs.exists() and (living / "counter_1.db").exists()
-
-
-def test_workers_count_in_memory_for_their_owners_eyes_and_apart_for_each_state(tmp_path: Path, memory: Path) -> None:
-    (tmp_path / "other").mkdir()
-    here, there = (multiproc_metrics.empty_folder(state) for state in (tmp_path, tmp_path / "other"))
-    assert here != there and sorted(memory.iterdir()) == sorted((here.parent, there.parent))
-    assert {place.stat().st_mode & 0o777 for place in memory.iterdir()} == {0o700}
-
-
-@pytest.mark.parametrize("trouble", ["nothing there", "open to others", "a file in its place"])
-def test_without_such_memory_they_count_in_the_state_directory(tmp_path: Path, memory: Path, trouble: str) -> None:
-    place = multiproc_metrics.empty_folder(tmp_path).parent
-    shutil.rmtree(place)
-    if trouble == "nothing there":
-        memory.rmdir()
-    elif trouble == "open to others":
-        place.mkdir()
-        place.chmod(0o777)
-    else:
-        place.touch()
-    assert multiproc_metrics.empty_folder(tmp_path) == tmp_path / "workers" / str(os.getpid())

@@ -84,7 +84,6 @@ class _Life:
     def __init__(self, app: Starlette) -> None:
         self.app = app
         self._requests: set[asyncio.Task[Any]] = set()
-        self._state: dict[str, Any] = {}
         self._ending = asyncio.Event()
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,7 +91,7 @@ class _Life:
         assert task is not None
         self._requests.add(task)
         try:
-            await self.app({**scope, "state": dict(self._state)}, receive, send)
+            await self.app(scope, receive, send)
         finally:
             self._requests.discard(task)
 
@@ -117,8 +116,7 @@ class _Life:
 
     async def _run(self, begun: "asyncio.Future[None]") -> None:
         try:
-            async with self.app.router.lifespan_context(self.app) as state:
-                self._state = dict(state or {})
+            async with self.app.router.lifespan_context(self.app):
                 begun.set_result(None)
                 await self._ending.wait()
         except Exception as error:

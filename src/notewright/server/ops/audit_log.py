@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -121,19 +122,19 @@ class AuditLog:
         self._lines.add(scrubbed(json.dumps(told, default=str)).encode("ascii", "replace") + b"\n")
 
 
+@dataclass(eq=False)
 class _RotatingFile:
     """A file that lines are added to by many processes, and that is moved away when it has grown.
 
     It is opened by its name for every line, so that nobody need notice that somebody else moved it away.
     """
 
-    def __init__(self, file: Path, most_bytes: int, kept: int) -> None:
-        self._file = file
-        self._most = most_bytes
-        self._kept = kept
-        self._lock = threading.Lock()
-        self._torn = False  # the disk was full in the middle of a line
-        self._complained = -COMPLAIN_SECONDS
+    _file: Path
+    _most: int  # bytes
+    _kept: int
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _torn: bool = False  # the disk was full in the middle of a line
+    _complained: float = -COMPLAIN_SECONDS
 
     def add(self, line: bytes) -> None:
         with self._lock:

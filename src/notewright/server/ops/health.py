@@ -67,33 +67,31 @@ def health_document(standings: Sequence[WorkspaceHealth] | None, *, counts: bool
     return (200 if ready else 503), {"ready": ready, "store": store} | ({"workspaces": spaces} if counts else {})
 
 
+@dataclass(eq=False)
 class CachedProbe(Generic[T]):
     """Something that takes a while to find out: asked for once at a time, remembered for a moment, and not waited for
     any longer than promised. A disk that hangs costs one thread, however many ask."""
 
-    def __init__(
-        self, look: Callable[[], T], workers: ThreadPool, *, wait: float = WAIT_SECONDS, keep: float = KEEP_SECONDS
-    ) -> None:
-        self._look = look
-        self._workers = workers
-        self._wait = wait
-        self._keep = keep
-        self._looking: asyncio.Task[T | None] | None = None
-        self._until = 0.0
+    look: Callable[[], T]
+    workers: ThreadPool
+    wait: float = WAIT_SECONDS
+    keep: float = KEEP_SECONDS
+    _looking: "asyncio.Task[T | None] | None" = None
+    _until: float = 0.0
 
     async def now(self) -> T | None:
         """None if it could not be found out, or not in time."""
         looking = self._looking
         if looking is None or (looking.done() and time.monotonic() >= self._until):
             looking = self._looking = asyncio.create_task(self._find_out())
-        await asyncio.wait({looking}, timeout=self._wait)
+        await asyncio.wait({looking}, timeout=self.wait)
         return looking.result() if looking.done() else None
 
     async def _find_out(self) -> T | None:
         try:
-            return await self._workers.run(self._look)
+            return await self.workers.run(self.look)
         except Exception as error:
             log.debug("not found out", exc_info=error)
             return None
         finally:
-            self._until = time.monotonic() + self._keep
+            self._until = time.monotonic() + self.keep

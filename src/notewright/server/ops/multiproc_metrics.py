@@ -1,47 +1,29 @@
 """The folder in which the worker processes of one server count together: calls, sessions, and numbers for Prometheus.
 
-It is in memory where the system has a place for that (`/dev/shm`). The files of prometheus_client's multiprocess mode
-bear the number of a worker's slot in place of a process id. So whoever takes the place of a worker that died goes on
-counting in its files: nothing is lost, and there are never more of them than workers.
+Nothing in it is synced. The files of prometheus_client's multiprocess mode bear the number of a worker's slot in place
+of a process id. So whoever takes the place of a worker that died goes on counting in its files: nothing is lost, and
+there are never more of them than workers.
 """
 
 import contextlib
 import os
 import shutil
-import stat
 from pathlib import Path
 
 from prometheus_client import values
 from prometheus_client.multiprocess import mark_process_dead
 
-MEMORY = Path("/dev/shm")
-
 
 def empty_folder(state: Path) -> Path:
     """An empty folder for a server that begins, named by the number of its process. Those of servers that have ended
     are removed: their numbers are over."""
-    try:
-        place = _in_memory(state)
-    except OSError:
-        place = state / "workers"
-        place.mkdir(exist_ok=True, mode=0o700)
-    folder = place / str(os.getpid())
-    for other in place.iterdir():
+    folder = state / "workers" / str(os.getpid())
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for other in folder.parent.iterdir():
         if other == folder or not _lives(other.name):
             shutil.rmtree(other, ignore_errors=True)
     folder.mkdir(mode=0o700)
     return folder
-
-
-def _in_memory(state: Path) -> Path:
-    """A folder of our own in memory, the same for all servers with this state; OSError where there is none."""
-    known = state.stat()
-    place = MEMORY / f"notewright-{os.geteuid()}-{known.st_dev:x}-{known.st_ino:x}"
-    place.mkdir(mode=0o700, exist_ok=True)
-    found = place.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise PermissionError(f"{place} is somebody else's")
-    return place
 
 
 def _lives(process: str) -> bool:
