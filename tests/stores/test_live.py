@@ -1,6 +1,7 @@
 """Live documents over a folder: files are the text at rest, and nothing that anybody wrote is lost or doubled."""
 
 import random
+import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pycrdt import Doc, Text
+from pycrdt import Doc, Map, Text
 
 from notewright.errors import Invalid, NotFound, NotText, Problem, TooLarge, Unavailable
 from notewright.notes.path import NotePath
@@ -16,9 +17,11 @@ from notewright.stores.base import version_of
 from notewright.stores.folder.store import FolderStore
 from notewright.stores.live import document as document_module
 from notewright.stores.live import documents as documents_module
+from notewright.stores.live import log as log_module
 from notewright.stores.live import places
 from notewright.stores.live.document import Document
 from notewright.stores.live.documents import LiveDocuments
+from notewright.stores.live.folder_document import FolderDocument
 from notewright.stores.live.log import LiveLog
 from notewright.stores.live.store import LiveStore
 from notewright.stores.live.text import changes, file_bytes, live_text, put_changes
@@ -71,12 +74,12 @@ class Home:
 
     def __init__(self, place: Path) -> None:
         self.root = place / "notes"
-        self.root.mkdir()
+        self.root.mkdir(exist_ok=True)
         self.state = place / "state"
         self.start()
 
-    def start(self) -> None:
-        folder = FolderStore(self.root)
+    def start(self, kind: type[FolderStore] = FolderStore) -> None:
+        folder = kind(self.root)
         self.documents = LiveDocuments(folder, self.state)
         self.store = LiveStore(folder, self.documents)
 
@@ -274,6 +277,92 @@ def test_a_save_that_never_reached_the_file_loses_nothing_that_was_typed(home: H
     home.die()  # the log has "two" as a text that the file is about to have
     home.start()
     assert str(Typist(home.open()).text) == "one\ntwo "
+
+
+def save(home: Home) -> None:
+    home.put("one saved\n")
+    home.documents.catch_up(home.documents.opened(A))  # type: ignore[arg-type]
+
+
+def edit(home: Home) -> None:
+    home.store.write(A, b"one edited\n", seen=version_of(b"one\n"), op="1")
+
+
+def rename(home: Home) -> None:
+    home.store.write(B, b"one renamed\n", seen=None, source=A, op="1")
+    home.store.delete(A, seen=version_of(b"one\n"), op="1")
+
+
+@pytest.mark.parametrize("change", [save, edit, rename])
+def test_what_clients_are_told_is_on_the_disk_already_so_that_no_kill_doubles_it(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Home], None]
+) -> None:
+    def photograph(update: bytes, source: object) -> None:
+        """The disk as a kill in this moment would leave it."""
+        for part in (home.root, home.state):
+            shutil.copytree(part, tmp_path / "then" / part.name)
+
+    monkeypatch.setattr(log_module, "LINGER_S", 30)
+    home.put("one\n")
+    document = home.open()
+    document.listen(photograph, lambda reason: None)
+    ann = Typist(document)
+    change(home)
+    said = str(ann.text)
+    then = Home(tmp_path / "then")
+    try:
+        again = then.documents.open(document.id)
+        again.apply(ann.doc.get_update(again.vector()))
+        assert again.text() == str(Typist(again).text) == said != "one\n"
+    finally:
+        then.store.close()
+
+
+def test_what_is_typed_is_on_the_disk_before_a_tool_writes_it_to_the_file(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Photographed(FolderStore):
+        def write(self, *args: Any, **options: Any) -> Any:
+            stored = super().write(*args, **options)
+            shutil.copytree(tmp_path / "notes", tmp_path / "then" / "notes")
+            shutil.copytree(tmp_path / "state", tmp_path / "then" / "state")
+            return stored
+
+    monkeypatch.setattr(log_module, "LINGER_S", 30)
+    home.start(Photographed)
+    home.put("one\n")
+    document = home.open()
+    ann = Typist(document)
+    ann.type("typed\n")
+    home.store.write(A, b"one edited\n", seen=version_of(b"one\n"), op="1")
+    then = Home(tmp_path / "then")
+    try:
+        again = then.documents.open(document.id)
+        again.apply(ann.own.get_update(again.vector()))
+        assert again.text() == home.text() == "one edited\ntyped\n"
+    finally:
+        then.store.close()
+
+
+def test_what_the_folder_document_shows_is_on_the_disk_before_clients_are_told(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_module, "LINGER_S", 30)
+    document = home.documents.open(home.documents.folder_id)
+    told: list[bytes] = []
+
+    def photograph(update: bytes, source: object) -> None:
+        told.append(update)
+        shutil.copytree(home.state, tmp_path / "then")
+
+    document.listen(photograph, lambda reason: None)
+    FolderDocument(document).show("notes", {A: "1"}, {})
+    then = LiveLog(tmp_path / "then" / "live.db")
+    known, seen = then.document(document.id), Doc[Any]()
+    then.close()
+    assert known is not None and known.state is not None
+    seen.apply_update(known.state)
+    assert (len(told), seen.get("docs", type=Map).to_py()) == (1, {"/a.md": "1"})
 
 
 def test_an_old_text_that_is_put_back_while_nobody_has_it_open_is_the_text(home: Home) -> None:

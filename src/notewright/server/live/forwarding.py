@@ -15,7 +15,6 @@ import json
 import logging
 import os
 import socket
-import threading
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -48,7 +47,6 @@ TRIES, PAUSE_SECONDS = 15, 0.2  # until a host is found
 LOOK_SECONDS = 0.5  # between two looks at whether we became one
 THREADS = 16
 RESTARTED = 1012  # close code: come again
-KEPT_SECONDS = 20.0  # for an update to be on disk
 CLOSE_SECONDS = 2.0  # for other processes to hear that we end
 STALLED_SECONDS = 20.0  # for which a process may take nothing of what it is sent
 _FRAME, _END = b"\x00", b"\x01"
@@ -218,10 +216,7 @@ def perform(live: "LiveDocuments", ask: Ask, doc: str, actor: Actor, body: bytes
         if ask == "state":
             return document.update_since(None)
         document.apply(body, by=actor)
-        kept = threading.Event()
-        document.when_durable(kept.set)
-        if not kept.wait(KEPT_SECONDS):
-            raise Unavailable("the update could not be kept in time", hint="send it again")
+        document.sync()
         return b""
     finally:
         live.release(document)

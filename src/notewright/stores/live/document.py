@@ -104,7 +104,8 @@ class Document:
             self.typed_at = time.time()
             self.typists[by] = None
             self.must_save()
-            self._spread(new, source)
+            self._log.append(self.id, new)
+            self._tell(new, source)
 
     def listen(self, told: Told, ended: Ended) -> Callable[[], None]:
         """Be told of every update, and by `ended` that it is live no more; call what is returned to stop."""
@@ -122,6 +123,11 @@ class Document:
 
     def when_durable(self, then: Callable[[], None]) -> None:
         self._log.when_durable(then)
+
+    def sync(self) -> None:
+        """What was typed is on the disk when this returns; before a file has it, or a crash in between makes the file's
+        text somebody else's, and those who typed bring theirs along."""
+        self._log.sync()
 
     def must_save(self) -> None:
         if not self.unsaved:
@@ -231,8 +237,10 @@ class Document:
         self, stored: Stored, state: bytes, *, ours: bool, merged: Merged | None = None, op: str | None = None
     ) -> None:
         """The file has these bytes, which a document in this state says. `merged`: what the document says from now on,
-        and everybody is told; logged together, or the file would be merged once more after a crash."""
+        and everybody is told. Logged together, or the file would be merged once more after a crash, and before anybody
+        is told, or a client would bring the first merge along to stand beside the second."""
         update = b"" if merged is None or merged.update == _NOTHING else merged.update
+        self._log.put_together(self.id, stored.version, state, update, op)
         if update:
             self.doc.apply_update(update)
         for key in [key for key, one in self._rebased.items() if merged is not None and one.update is merged.update]:
@@ -241,7 +249,6 @@ class Document:
         self.remember(stored.version, state)
         if op is not None and op not in self.ops:
             self.ops.append(op)
-        self._log.put_together(self.id, stored.version, state, update, op)
         if update:
             self._tell(update, None)
 
@@ -255,14 +262,18 @@ class Document:
 
     @contextmanager
     def written(self, origin: str) -> Any:
-        """A change by us to a document that is no text: logged and told as one update."""
+        """A change by us to a document that is no text: logged as one update, and told when that is on the disk."""
         with self.lock:
             before = self.doc.get_state()
             with self.doc.transaction(origin=origin):
                 yield
             update = self.doc.get_update(before)
             if update != _NOTHING:
-                self._spread(update, None)
+                self._log.append(self.id, update)
+                try:
+                    self._log.sync()
+                finally:  # what cannot be written yet is still to come, and those who are here go on
+                    self._tell(update, None)
 
     def before_change(self) -> bytes | None:
         """The state of a folder document before changes of clients that its last host did not carry out."""
@@ -274,10 +285,6 @@ class Document:
         """Nothing is left of what clients changed in a folder document."""
         self.is_owed = False
         self._log.forget_texts(self.id)
-
-    def _spread(self, update: bytes, source: object) -> None:
-        self._log.append(self.id, update)
-        self._tell(update, source)
 
     def _tell(self, update: bytes, source: object) -> None:
         for told, _ in self._listeners:

@@ -344,6 +344,7 @@ class LiveDocuments:
         if document.unsaved and document.file is not None:  # somebody types in it: what was typed is not thrown away
             stored = document.now()
             with suppress(Problem):
+                document.sync()
                 written = self._folder.write(path, stored.data, seen=None, op=uuid.uuid4().hex)
                 document.holds(written, document.doc.get_update(), ours=True)
                 document.unsaved = False

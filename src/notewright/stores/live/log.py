@@ -156,6 +156,10 @@ class LiveLog:
                 return
         then()
 
+    def sync(self) -> None:
+        """Everything appended before is on the disk when it returns."""
+        self.run(lambda db: None)
+
     def begin(self, doc: str, state: bytes, version: str) -> None:
         """A document comes to life with the text of its file: on the disk before anybody is shown it."""
         self.run(lambda db: _begin(db, doc, state, version))
@@ -165,10 +169,14 @@ class LiveLog:
         self.run(lambda db: _keep_text(db, doc, version, state, TO_BE_WRITTEN))
 
     def put_together(self, doc: str, version: str, state: bytes, update: bytes, op: str | None) -> None:
-        """The file has the text of this state, and the document has it too, with this update if there is one."""
-        self._submit(lambda db: _put_together(db, doc, version, state, update, op), keep=True)
+        """The file has the text of this state, and the document has it too: by this update, which is on the disk when
+        it returns, if it had it not before."""
+        work = partial(_put_together, doc=doc, version=version, state=state, update=update, op=op)
         if update:
+            self.run(work)
             self._count(doc)
+        else:
+            self._submit(work, keep=True)
 
     def forget_texts(self, doc: str) -> None:
         self._submit(lambda db: db.execute("delete from texts where doc = ?", (doc,)), keep=True)

@@ -142,6 +142,7 @@ class LiveStore(Store):
         text = live_text(path, data)
         merged = document.merged(base, text)
         whole = data if merged.text == text else file_bytes(merged.text, data)
+        document.sync()
         stored = self._folder.write(path, whole, seen=seen, op=op, settled=document.is_ours)
         if move_from is not None:
             self._documents.places.moved(move_from, path)
