@@ -48,7 +48,7 @@ def test_what_a_token_may_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert (made["workspaces"], made["surfaces"], made["read_only"]) == (["my-notes"], ["second_brain"], True)
     assert (made["hide"], made["write_under"]) == (["Private/**"], ["Inbox/**"])
     _, out, _ = run(capsys, "list", "--state", str(tmp_path))
-    assert "reads, in my-notes, through second_brain, without Private/**, writing under Inbox/**" in out
+    assert "read only, in my-notes, through second_brain, without Private/**, writing only under Inbox/**" in out
 
 
 def test_several_are_named_one_by_one_or_with_commas(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

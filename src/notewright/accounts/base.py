@@ -5,8 +5,10 @@ Everything here is small and read on every request, so it can be asked cheaply w
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
+
+from notewright.notes.times import stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,16 @@ class Grant:
         read: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in record.items()}
         return cls(**read)
 
+    @property
+    def words(self) -> str:
+        """What it allows, in a sentence."""
+        said = ["read only" if self.read_only else "read and write"]
+        said += [f"in {', '.join(self.workspaces) or 'no workspace'}" if self.workspaces is not None else "everywhere"]
+        said += [f"through {', '.join(self.surfaces) or 'nothing'}"] if self.surfaces is not None else []
+        said += [f"without {', '.join(self.hide)}"] if self.hide else []
+        said += [f"writing only under {', '.join(self.write_under)}"] if self.write_under != ("**",) else []
+        return ", ".join(said)
+
 
 @dataclass(frozen=True, slots=True)
 class Token:
@@ -40,6 +52,12 @@ class Token:
 
     def good(self, now: float) -> bool:
         return self.revoked is None and (self.expires is None or now < self.expires)
+
+    def record(self, now: float) -> dict[str, Any]:
+        """As it is told to programs."""
+        times = {"created": self.created, "expires": self.expires, "revoked": self.revoked, "last_used": self.used}
+        told = {name: None if at is None else stamp(at) for name, at in times.items()}
+        return {"name": self.name, "good": self.good(now), **asdict(self.grant), **told}
 
 
 @dataclass(frozen=True, slots=True)

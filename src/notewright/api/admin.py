@@ -4,18 +4,17 @@ import time
 from contextlib import closing
 from typing import Any
 
-from notewright.accounts.base import Grant, Token
+from notewright.accounts.base import Grant
 from notewright.api.operation import OperationTable
-from notewright.api.request import ApiRequest, maybe_stamp, to_come
+from notewright.api.request import ApiRequest, to_come
 from notewright.api.schemas import BACKUP, BACKUPS, LISTED_BACKUP, ME, NEW_TOKEN, TOKEN, fill, many, text, told
-from notewright.config.settings import SURFACES, surface_name
+from notewright.config.settings import token_use
 from notewright.engine.library import digest_of, new_token
 from notewright.engine.transfer.backup import back_up
 from notewright.engine.transfer.manifest import BackupPlace
 from notewright.engine.transfer.restore import backups
 from notewright.errors import Invalid, NotFound
 
-WAYS = (*SURFACES, "api", "page", "metrics")  # what a token can be narrowed to
 operations = OperationTable()
 
 
@@ -32,7 +31,7 @@ def who_am_i(asked: ApiRequest) -> dict[str, Any]:
 @operations.add("GET /api/v1/tokens", "owner", "Every token there ever was", told(tokens=many(TOKEN)))
 def list_tokens(asked: ApiRequest) -> dict[str, Any]:
     now = time.time()
-    return {"tokens": [_token_record(one, now) for one in asked.site.registry.tokens()]}
+    return {"tokens": [one.record(now) for one in asked.site.registry.tokens()]}
 
 
 @operations.add(
@@ -51,25 +50,18 @@ def add_token(asked: ApiRequest) -> dict[str, Any]:
     made = registry.token(digest_of(secret))
     assert made is not None
     asked.audited("token_added", token=made.name)
-    return _token_record(made, now) | {"token": secret}
+    return made.record(now) | {"token": secret}
 
 
 def _grant(asked: ApiRequest) -> Grant:
     body, workspace = asked.body, asked.library.named
     return Grant(
         workspaces=tuple(workspace(one).id for one in body["workspaces"]) if "workspaces" in body else None,
-        surfaces=tuple(map(_known_surface, body["surfaces"])) if "surfaces" in body else None,
+        surfaces=tuple(map(token_use, body["surfaces"])) if "surfaces" in body else None,
         read_only=body.get("read_only", False),
         hide=tuple(body.get("hide", ())),
         write_under=tuple(body.get("write_under", ("**",))),
     )
-
-
-def _known_surface(name: str) -> str:
-    known = surface_name(name)
-    if known not in WAYS:
-        raise Invalid(f"there is no surface {name!r}", hint=f"there is {', '.join(WAYS)}", what="surfaces")
-    return known
 
 
 @operations.add("DELETE /api/v1/tokens/{name}", "owner", "End a token, at once", told(revoked=text()))
@@ -79,12 +71,6 @@ def revoke_token(asked: ApiRequest) -> dict[str, Any]:
         raise NotFound("there is no such token to revoke", hint="GET /api/v1/tokens shows them", what="token")
     asked.audited("token_revoked", token=name)
     return {"revoked": name}
-
-
-def _token_record(one: Token, now: float) -> dict[str, Any]:
-    grant = {name: getattr(one.grant, name) for name in ("workspaces", "surfaces", "read_only", "hide", "write_under")}
-    times = {"created": one.created, "expires": one.expires, "revoked": one.revoked, "last_used": one.used}
-    return fill(TOKEN, one, good=one.good(now), **grant, **{name: maybe_stamp(at) for name, at in times.items()})
 
 
 # ---- backups ------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import Any
 
 from notewright.api import schemas
 from notewright.api.operation import OperationTable
-from notewright.api.request import ApiRequest, CursorPage, moment
+from notewright.api.request import ApiRequest, CursorPage
 from notewright.api.schemas import CHANGE, DIFFERENCE, DRY_RUN, SINCE, UNDONE, fill, given, many, number, text, told
 from notewright.engine.changes.history import FileDiff, Undone, diff_change, find_change, preview_undo, undo
 from notewright.engine.changes.history import list_changes as past_changes
@@ -13,7 +13,8 @@ from notewright.engine.changes.history import undo_since as undo_changes_since
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid
 from notewright.ledger.base import Change, Past
-from notewright.surfaces.arguments import stamp
+from notewright.notes.times import stamp
+from notewright.surfaces.arguments import since_time
 
 DIFF_LINES = 2000
 HERE = "/api/v1/workspaces/{id}"
@@ -43,7 +44,7 @@ def list_changes(asked: ApiRequest) -> dict[str, Any]:
     page = CursorPage.of(asked, 50, now=time.time())
     past = Past(
         path=query.get("path"),
-        since=moment(query["since"], ws.timezone) if "since" in query else None,
+        since=since_time(query["since"], ws.timezone) if "since" in query else None,
         until=page.until,
         client=query.get("client"),
         user=query.get("user"),
@@ -95,7 +96,7 @@ def undo_since(asked: ApiRequest) -> dict[str, Any]:
     if not body.keys() & {"since", "client", "user"}:
         hint = "give since, client or user: all that a client did since a time is taken back"
         raise Invalid("nothing says what to undo", hint=hint, what="since")
-    since = moment(body["since"], ws.timezone) if "since" in body else 0.0
+    since = since_time(body["since"], ws.timezone) if "since" in body else 0.0
     who = {"client": body.get("client"), "user": body.get("user")}
     return _undo_record(ws, undo_changes_since(ws, since, **who, dry_run=body.get("dry_run", False)))
 

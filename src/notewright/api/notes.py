@@ -15,7 +15,7 @@ from notewright.engine.workspace import Workspace
 from notewright.errors import Indexing, NotFound, TooLarge
 from notewright.index.base import Selection
 from notewright.notes.path import NotePath
-from notewright.surfaces.arguments import stamp
+from notewright.notes.times import stamp
 
 MAX_BACKLINKS = 100
 MAX_LINKS = 1000  # each way

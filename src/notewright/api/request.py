@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, tzinfo
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -23,20 +23,17 @@ from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
 from notewright.errors import Invalid, NotFound, Unavailable
 from notewright.ledger.base import Actor
 from notewright.mcp.thread_pool import ThreadPool
-from notewright.notes.times import parse_span, parse_time
+from notewright.notes.times import parse_span, stamp
 from notewright.server.auth.authenticate import Visitor
 from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.ops.audit_log import AuditLog
 from notewright.server.request_body import json_object
-from notewright.surfaces.arguments import stamp
+from notewright.surfaces.arguments import since_time
 from notewright.surfaces.perform import conforming, lenient
 
 if TYPE_CHECKING:
     from notewright.server.live.forwarding import LiveHosts
-
-_TIME = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)
-_FURTHEST = 9e9  # seconds either way that every clock and index can count
 
 
 @dataclass(frozen=True)
@@ -171,18 +168,10 @@ class CursorPage:
         return f"{self.offset + self.limit:x}-{round(self.until * 1000):x}-{self.about}" if more else None
 
 
-def moment(raw: str, zone: tzinfo, what: str = "since") -> float:
-    """`YYYY-MM-DD` (midnight in the zone) or RFC 3339, in seconds since 1970."""
-    at = parse_time(raw, zone) if _TIME.fullmatch(raw.strip()) else None
-    if at is not None:
-        return min(max(at, -_FURTHEST), _FURTHEST)
-    raise Invalid(f"{raw!r} is not a time", hint="write YYYY-MM-DD or RFC 3339, as in 2026-05-04T10:00:00Z", what=what)
-
-
 def to_come(raw: str, now: float) -> float:
     """A time, or so long from now: `90d`, `12h`."""
     span = parse_span(raw.strip())
-    return moment(raw, UTC, "expires") if span is None else now + span
+    return since_time(raw, UTC) if span is None else now + span
 
 
 def maybe_stamp(seconds: float | None) -> str | None:

@@ -34,23 +34,14 @@ def _served(asked: ApiRequest) -> Sequence[WorkspaceConfig]:
 
 def _workspace_record(asked: ApiRequest, ws: Workspace) -> dict[str, Any]:
     """What somebody may know of a workspace; where it is and what is hidden in it, only an owner."""
-    plain = {"id": ws.id, "name": ws.name, "timezone": str(ws.timezone), "read_only": ws.access.read_only}
     one = next((one for one in _served(asked) if one.id == ws.id), None)
-    return plain if one is None else plain | _settings(asked, one) | {"available": True}
+    if one is not None:
+        return library.workspace_record(one, asked.site.registry) | {"available": True}
+    return {"id": ws.id, "name": ws.name, "timezone": str(ws.timezone), "read_only": ws.access.read_only}
 
 
 def _unopened_record(asked: ApiRequest, one: WorkspaceConfig) -> dict[str, Any]:
-    return {"id": one.id, "name": one.name, **_settings(asked, one), "available": False}
-
-
-def _settings(asked: ApiRequest, one: WorkspaceConfig) -> dict[str, Any]:
-    record = next((record for record in asked.site.registry.records() if record.location == one.location), None)
-    return {
-        "location": one.location,
-        "added": record is not None and record.added,
-        "changed": sorted(set(record.settings) - {"id"}) if record is not None else [],
-        **{key: getattr(one, key) for key in CHANGEABLE},
-    }
+    return library.workspace_record(one, asked.site.registry) | {"available": False}
 
 
 _PLACE = text("A folder beneath workspaces_root, made if it is not there; without it, one called like the id", least=1)

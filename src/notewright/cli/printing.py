@@ -7,8 +7,10 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
+
+from notewright.notes.times import stamp
 
 if TYPE_CHECKING:  # printing a hit must not load what a rename needs
     from notewright.engine.changes.history import FileDiff, Undone
@@ -51,11 +53,6 @@ def amount(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
-def when(seconds: float) -> str:
-    """RFC 3339 in UTC, for documents."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 # ---- finding ------------------------------------------------------------------------------------------
 
 
@@ -80,7 +77,7 @@ def _hit(hit: Hit) -> dict[str, Any]:
         "line": hit.line,
         "snippet": hit.snippet,
         "score": round(hit.score, 4),
-        "modified": when(hit.modified_ns / 1e9),
+        "modified": stamp(hit.modified_ns / 1e9),
     }
 
 
@@ -201,7 +198,7 @@ def changes(found: list[Change], ws: Workspace, args: argparse.Namespace) -> Non
 
 
 def _change(change: Change) -> dict[str, Any]:
-    return change.record() | {"at": when(change.at)}
+    return change.record() | {"at": stamp(change.at)}
 
 
 def _change_line(change: Change, ws: Workspace) -> str:

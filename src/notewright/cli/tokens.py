@@ -4,9 +4,7 @@ import argparse
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict
 from datetime import UTC
-from typing import Any
 
 from notewright.accounts.base import Accounts, Grant, Token
 from notewright.app import opening
@@ -14,11 +12,10 @@ from notewright.cli import printing
 from notewright.cli.arguments import configured, moment, usage
 from notewright.config.load import Config
 from notewright.config.locations import workspace_id
-from notewright.config.settings import SURFACES, surface_name
+from notewright.config.settings import token_use
 from notewright.engine.library import digest_of, effective_workspaces, new_token
-from notewright.errors import Invalid, NotFound
-
-OTHER_WAYS = ("api", "page", "metrics")  # beside the tool surfaces, what a token can be for
+from notewright.errors import NotFound
+from notewright.notes.times import stamp
 
 
 def token(args: argparse.Namespace) -> None:
@@ -32,7 +29,7 @@ def _add(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     with usage(args):
         grant = Grant(
             workspaces=tuple(dict.fromkeys(_workspaces(args.workspace, config, registry))) or None,
-            surfaces=tuple(dict.fromkeys(_surface(name) for word in args.surface for name in word.split(","))) or None,
+            surfaces=tuple(dict.fromkeys(token_use(name) for word in args.surface for name in word.split(","))) or None,
             read_only=args.read_only,
             hide=tuple(args.hide),
             write_under=tuple(args.write_under) or ("**",),
@@ -42,14 +39,14 @@ def _add(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     opening.tell_audit(config, "token_added", token=args.name)
     kept = next(one for one in registry.tokens() if one.digest == digest_of(secret))
     told = f"{args.name}: {rights(kept)}\nThis is shown once: only its hash is kept. Clients send it as\n"
-    printing.show(args, _document(kept, now) | {"token": secret}, [secret], told + "  Authorization: Bearer …")
+    printing.show(args, kept.record(now) | {"token": secret}, [secret], told + "  Authorization: Bearer …")
 
 
 def _list(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     now, tokens = time.time(), registry.tokens()
     lines = [f"{one.name:20}  {state(one, now):22}  {rights(one)}" for one in tokens]
     summary = "" if tokens else "There is none. notewright token add NAME makes one."
-    printing.show(args, {"tokens": [_document(one, now) for one in tokens]}, lines, summary)
+    printing.show(args, {"tokens": [one.record(now) for one in tokens]}, lines, summary)
 
 
 def _revoke(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
@@ -63,15 +60,7 @@ def _revoke(args: argparse.Namespace, config: Config, registry: Accounts) -> Non
 
 def rights(one: Token) -> str:
     """What a token may, in one line."""
-    grant = one.grant
-    if grant == Grant():
-        return "everything, changing workspaces and tokens too"
-    said = ["reads" if grant.read_only else "reads and writes"]
-    said += [f"in {', '.join(grant.workspaces)}"] if grant.workspaces is not None else []
-    said += [f"through {', '.join(grant.surfaces)}"] if grant.surfaces is not None else []
-    said += [f"without {', '.join(grant.hide)}"] if grant.hide else []
-    said += [f"writing under {', '.join(grant.write_under)}"] if grant.write_under != ("**",) else []
-    return ", ".join(said)
+    return "everything, changing workspaces and tokens too" if one.grant == Grant() else one.grant.words
 
 
 def state(one: Token, now: float) -> str:
@@ -79,17 +68,7 @@ def state(one: Token, now: float) -> str:
         return "revoked"
     if one.expires is None:
         return "good"
-    return f"{'until' if now < one.expires else 'expired'} {printing.when(one.expires)[:10]}"
-
-
-def _document(one: Token, now: float) -> dict[str, Any]:
-    times = {"created": one.created, "expires": one.expires, "revoked": one.revoked, "last_used": one.used}
-    return {
-        "name": one.name,
-        "good": one.good(now),
-        **asdict(one.grant),
-        **{key: None if value is None else printing.when(value) for key, value in times.items()},
-    }
+    return f"{'until' if now < one.expires else 'expired'} {stamp(one.expires)[:10]}"
 
 
 def _workspaces(words: Sequence[str], config: Config, registry: Accounts) -> Iterator[str]:
@@ -99,10 +78,3 @@ def _workspaces(words: Sequence[str], config: Config, registry: Accounts) -> Ite
     for word in words:
         for name in [word] if word in ids else word.split(","):
             yield ids.get(name.strip()) or workspace_id(name)
-
-
-def _surface(name: str) -> str:
-    known, there = surface_name(name.strip()), (*SURFACES, *OTHER_WAYS)
-    if known not in there:
-        raise Invalid(f"there is no surface {name!r}", hint=f"there is {', '.join(there)}", what="surface")
-    return known

@@ -44,7 +44,7 @@ def _add(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     one = library.add_folder(config, registry, name, location, pairs)
     _tell(config, "workspace_added", one, pairs)
     said = f"{one.name} is {one.location}; servers that run with this state serve it from now on"
-    printing.show(args, document(one, registry), [said], f"Its address is /w/{one.id}/…")
+    printing.show(args, library.workspace_record(one, registry), [said], f"Its address is /w/{one.id}/…")
 
 
 def _list(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
@@ -54,23 +54,22 @@ def _list(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     lines = [line for one in served for line in _lines(one, registry)]
     lines += [f"{location}: changed; served by servers that were started with it" for location in elsewhere]
     summary = "" if lines else "There is none here. notewright workspace add FOLDER adds one to servers that run."
-    told = {"workspaces": [document(one, registry) for one in served], "changed_elsewhere": elsewhere}
+    told = {"workspaces": [library.workspace_record(one, registry) for one in served], "changed_elsewhere": elsewhere}
     printing.show(args, told, lines, summary)
 
 
 def _rename(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     one = library.change(config, registry, args.name, {"name": args.new}, by_location=True)
     _tell(config, "workspace_changed", one, ["name"])
-    printing.show(
-        args, document(one, registry), [f"{args.name} is called {one.name} now"], f"Its address stays /w/{one.id}/…"
-    )
+    told = library.workspace_record(one, registry)
+    printing.show(args, told, [f"{args.name} is called {one.name} now"], f"Its address stays /w/{one.id}/…")
 
 
 def _set(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     pairs = _pairs(args.settings)
     one = library.change(config, registry, args.name, pairs, by_location=True)
     _tell(config, "workspace_changed", one, pairs)
-    printing.show(args, document(one, registry), _lines(one, registry), _where(one, config, registry))
+    printing.show(args, library.workspace_record(one, registry), _lines(one, registry), _where(one, config, registry))
 
 
 def _where(one: WorkspaceConfig, config: Config, registry: Accounts) -> str:
@@ -93,21 +92,9 @@ def _tell(config: Config, action: str, one: WorkspaceConfig, settings: Iterable[
 _VERBS = {"add": _add, "list": _list, "rename": _rename, "set": _set, "remove": _remove}
 
 
-def document(one: WorkspaceConfig, registry: Accounts) -> dict[str, Any]:
-    record = next((record for record in registry.records() if record.location == one.location), None)
-    return {
-        "id": one.id,
-        "name": one.name,
-        "location": one.location,
-        "added": record is not None and record.added,
-        **{key: getattr(one, key) for key in CHANGEABLE},
-        "changed": sorted(set(record.settings) - {"id"}) if record is not None else [],
-    }
-
-
 def _lines(one: WorkspaceConfig, registry: Accounts) -> list[str]:
     """The workspace, and below it what is not as it would be by itself."""
-    told = document(one, registry)
+    told = library.workspace_record(one, registry)
     plain = WorkspaceConfig(one.name, one.id, one.location)
     origin = "added" if told["added"] else ""
     return [

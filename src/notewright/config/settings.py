@@ -30,11 +30,20 @@ class Setting(NamedTuple):
 
 
 SURFACES = ("notes", "cairn", "lens", "obsidian", "second_brain", "octarine")
+TOKEN_USES = (*SURFACES, "api", "page", "metrics")  # what a token can be narrowed to
 
 
 def surface_name(given: str) -> str:
     """A surface's name as we write it: `second-brain` is `second_brain`, in URLs, flags, scopes and configuration."""
     return given.replace("-", "_")
+
+
+def token_use(given: str) -> str:
+    """One of `TOKEN_USES`, as we write it."""
+    known = surface_name(given.strip())
+    if known not in TOKEN_USES:
+        raise Invalid(f"there is no surface {given!r}", hint=f"there is {', '.join(TOKEN_USES)}", what="surfaces")
+    return known
 
 
 SETTINGS = (

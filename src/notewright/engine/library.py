@@ -240,6 +240,14 @@ def effective_workspaces(
     return tuple(served)
 
 
+def workspace_record(one: WorkspaceConfig, registry: Accounts) -> dict[str, Any]:
+    """As it is told to programs of the owner's: where it is, what is set, and what of that the owner changed."""
+    record = _records(registry).get(one.location, WorkspaceRecord(one.location))
+    told = {"id": one.id, "name": one.name, "location": one.location, "added": record.added}
+    told |= {key: getattr(one, key) for key in CHANGEABLE}
+    return told | {"changed": sorted(set(record.settings) - {"id"})}
+
+
 def _records(registry: Accounts) -> dict[str, WorkspaceRecord]:
     return {record.location: record for record in registry.records()}
 

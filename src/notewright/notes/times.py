@@ -37,3 +37,16 @@ def parse_span(raw: str) -> float | None:
     """`30m`, `12h`, `90d`, `2w`."""
     span = re.fullmatch(r"(\d{1,5})([mhdw])", raw, re.ASCII)
     return timedelta(**{_UNITS[span[2]]: int(span[1])}).total_seconds() if span else None
+
+
+def stamp(seconds: float) -> str:
+    """RFC 3339, UTC, whole seconds."""
+    return calendar_time(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def calendar_time(seconds: float, zone: tzinfo) -> datetime:
+    """Files may bear times that no calendar has; they get the last one it has."""
+    try:
+        return datetime.fromtimestamp(seconds, zone)
+    except (ValueError, OverflowError, OSError):
+        return datetime(9999, 12, 31, tzinfo=zone) if seconds > 0 else datetime(1, 1, 1, tzinfo=zone)

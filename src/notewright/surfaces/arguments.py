@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, tzinfo
 from functools import lru_cache
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -13,7 +13,7 @@ from notewright.engine.read import locate as locate_note
 from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
 from notewright.notes.path import NotePath
-from notewright.notes.times import parse_time
+from notewright.notes.times import calendar_time, parse_time
 from notewright.surfaces.base import Args, Call
 
 P = ParamSpec("P")
@@ -208,20 +208,7 @@ def since_time(raw: str, zone: tzinfo) -> float:
     return seconds
 
 
-def stamp(seconds: float) -> str:
-    """RFC 3339, UTC, whole seconds."""
-    return calendar_time(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 @lru_cache(maxsize=2_048)  # a page of a listing has a hundred of them
 def day(seconds: float, zone: tzinfo = UTC) -> str:
     """The date, on a clock of that zone."""
     return calendar_time(seconds, zone).date().isoformat()
-
-
-def calendar_time(seconds: float, zone: tzinfo) -> datetime:
-    """Files may bear times that no calendar has; they get the last one it has."""
-    try:
-        return datetime.fromtimestamp(seconds, zone)
-    except (ValueError, OverflowError, OSError):
-        return datetime(9999, 12, 31, tzinfo=zone) if seconds > 0 else datetime(1, 1, 1, tzinfo=zone)

@@ -18,7 +18,7 @@ from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound, TooLarge
 from notewright.index.base import Filed, Selection
 from notewright.notes.path import NotePath
-from notewright.surfaces.arguments import stamp
+from notewright.notes.times import stamp
 from notewright.surfaces.base import Call
 from notewright.surfaces.perform import well_formed
 

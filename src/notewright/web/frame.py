@@ -20,8 +20,8 @@ from notewright.engine.library import Library
 from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
 from notewright.errors import Forbidden, Limited, NotFound, Problem
 from notewright.ledger.base import Actor
+from notewright.notes.times import calendar_time, stamp
 from notewright.server.auth.authenticate import VISITOR, GuardedRoute, Need, Visitor, address_of, base_path, base_url
-from notewright.surfaces.arguments import calendar_time, stamp
 from notewright.surfaces.http_status import STATUS
 from notewright.web import addresses
 from notewright.web.addresses import asset_url

@@ -18,9 +18,8 @@ from notewright.notes.edits.yaml import yaml_entry
 from notewright.notes.model import Note
 from notewright.notes.parse.tags import property_tags
 from notewright.notes.path import without_md
-from notewright.notes.times import parse_time
+from notewright.notes.times import parse_time, stamp
 from notewright.notes.words import query_words
-from notewright.surfaces.arguments import stamp
 from notewright.surfaces.base import Answer, Args, FailedCall, Style, still
 from notewright.surfaces.perform import well_formed
 

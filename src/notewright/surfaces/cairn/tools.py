@@ -27,7 +27,7 @@ from notewright.notes.links.resolve import CAIRN
 from notewright.notes.parse.headings import HeadingRule
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath, name_problem, path_problem, without_md
-from notewright.surfaces.arguments import stamp
+from notewright.notes.times import stamp
 from notewright.surfaces.base import Answer, Args, Call, Surface
 from notewright.surfaces.cairn import render as words
 from notewright.surfaces.resources import NoteResources

@@ -18,7 +18,8 @@ from notewright.ledger.base import Change
 from notewright.notes.edits.diff import compare_lines
 from notewright.notes.model import Note
 from notewright.notes.parse.headings import sections
-from notewright.surfaces.arguments import OffsetPage, day, stamp
+from notewright.notes.times import stamp
+from notewright.surfaces.arguments import OffsetPage, day
 
 MOST_CHARS = 24_000
 LAST_LINES = 300  # characters kept free for the lines that say what was left out

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from notewright.engine.dialects.octarine import RankedNote, is_folder
 from notewright.engine.find.grep import TextMatch
 from notewright.errors import Problem
+from notewright.notes.times import stamp
 from notewright.stores.base import Entry
-from notewright.surfaces.arguments import stamp
 from notewright.surfaces.base import INVALID_PARAMS, Answer, Args, BadArgument, FailedCall, RpcError, Style
 
 log = logging.getLogger(__name__)

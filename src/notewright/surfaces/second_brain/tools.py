@@ -19,7 +19,7 @@ from notewright.index.base import PathGlob, Selection, Visibility
 from notewright.notes.edits.edit import Replace, apply
 from notewright.notes.glob import glob_matcher, glob_pieces
 from notewright.notes.path import NotePath, path_problem
-from notewright.surfaces.arguments import stamp
+from notewright.notes.times import stamp
 from notewright.surfaces.base import (
     MOST_BYTES,
     Answer,

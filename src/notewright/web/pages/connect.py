@@ -7,17 +7,16 @@ from starlette.responses import Response
 
 from notewright.accounts.base import Grant, Token
 from notewright.config.clients import CLIENTS, SECRET, TOKEN_VARIABLE
-from notewright.config.settings import SURFACES, surface_name
+from notewright.config.settings import SURFACES, TOKEN_USES, surface_name
 from notewright.engine.library import new_token
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, Unavailable
 from notewright.surfaces.http_status import STATUS
 from notewright.web.addresses import at, workspace_url
-from notewright.web.frame import PAGE, PageRequest
+from notewright.web.frame import PageRequest
 
 DAYS = {"30": 30, "90": 90, "365": 365}  # without one it does not expire
 MAX_PATTERNS = 100
-WAYS = (*SURFACES, PAGE, "api", "metrics")  # what a token can be narrowed to
 ABOUT = {
     "notes": "our own: search, read, edit, history, undo",
     "cairn": "the tools of Cairn",
@@ -50,15 +49,6 @@ def snippets(address: str, *, token: bool) -> list[Snippet]:
     return [*found, Snippet("Any other MCP client", "Add a server of the kind “streamable HTTP”:", plain)]
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRow:
-    """A token as its owner sees it."""
-
-    token: Token
-    state: str  # good, revoked, expired
-    words: str  # what it may do
-
-
 def connect(asked: PageRequest, status: int = 200, **values: object) -> Response:
     who = asked.guest.principal
     workspaces = asked.library.workspaces()
@@ -72,9 +62,9 @@ def connect(asked: PageRequest, status: int = 200, **values: object) -> Response
         "made": None, "problem": None, "said": {}, "about": ABOUT, "surfaces": surfaces, "surface": surface,
         "workspaces": workspaces, "chosen": chosen, "address": address,
         "snippets": snippets(address, token=who.kind != "local") if surface else [],
-        "may": grant_words(replace(who.grant, hide=("what is hidden from you",) if who.grant.hide else ())),
+        "may": replace(who.grant, hide=("what is hidden from you",) if who.grant.hide else ()).words,
         "tokens": _tokens(asked) if who.owner else None,
-        "all_surfaces": WAYS,
+        "all_surfaces": TOKEN_USES,
         "live": _live(asked),
     }  # fmt: skip
     return asked.page("connect.html", status, here="connect", **shown | values)
@@ -97,20 +87,11 @@ def _folder(asked: PageRequest, ws: Workspace) -> str | None:
         return None
 
 
-def grant_words(grant: Grant) -> str:
-    """What somebody may do, in a sentence."""
-    said = ["read only" if grant.read_only else "read and write"]
-    said += [f"in {', '.join(grant.workspaces) or 'no workspace'}" if grant.workspaces is not None else "everywhere"]
-    said += [f"through {', '.join(grant.surfaces) or 'nothing'}"] if grant.surfaces is not None else []
-    said += [f"without {', '.join(grant.hide)}"] if grant.hide else []
-    said += [f"writing only under {', '.join(grant.write_under)}"] if grant.write_under != ("**",) else []
-    return ", ".join(said)
-
-
-def _tokens(asked: PageRequest) -> list[TokenRow]:
+def _tokens(asked: PageRequest) -> list[tuple[Token, str]]:
+    """Each with its state, the good ones first."""
     now = time.time()
-    found = [TokenRow(one, _state(one, now), grant_words(one.grant)) for one in asked.site.registry.tokens()]
-    return sorted(found, key=lambda one: (one.state != "good", -one.token.created))
+    found = [(one, _state(one, now)) for one in asked.site.registry.tokens()]
+    return sorted(found, key=lambda pair: (pair[1] != "good", -pair[0].created))
 
 
 def _state(token: Token, now: float) -> str:
@@ -138,7 +119,7 @@ def _grant(asked: PageRequest) -> Grant:
     known = {ws.id for ws in asked.library.workspaces()}
     workspaces = tuple(asked.form.get("workspaces", ()))
     surfaces = tuple(asked.form.get("surfaces", ()))
-    if not known.issuperset(workspaces) or not set(surfaces) <= set(WAYS):
+    if not known.issuperset(workspaces) or not set(surfaces) <= set(TOKEN_USES):
         raise Invalid("there is no such workspace or surface", hint="open the page again", what="workspaces")
     return Grant(
         workspaces=workspaces or None,
