@@ -27,7 +27,7 @@ _WHICH = given(
     limit=number("At most so many; 100 without it", least=1, most=1000),
     cursor=schemas.CURSOR,
 )
-_PAGE = told(notes=many(schemas.LISTED), total=number(), cursor=schemas.NEXT)
+_PAGE = told(notes=many(schemas.LISTED_NOTE), total=number(), cursor=schemas.NEXT)
 
 
 @operations.add(f"GET {HERE}/notes", "read", "The notes, by path", _PAGE, _WHICH)
@@ -41,7 +41,7 @@ def list_notes(asked: ApiRequest) -> dict[str, Any]:
         offset=page.offset,
     )
     found, total = listing(ws, selection)
-    notes = [fill(schemas.LISTED, filed, modified=stamp(filed.modified_ns / 1e9)) for filed in found]
+    notes = [fill(schemas.LISTED_NOTE, filed, modified=stamp(filed.modified_ns / 1e9)) for filed in found]
     return {"notes": notes, "total": total, "cursor": page.next(page.offset + len(found) < total)}
 
 

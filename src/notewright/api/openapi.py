@@ -9,23 +9,10 @@ from notewright.api import schemas
 from notewright.api.operation import Operation
 from notewright.api.schemas import Schema
 
-NAMED: Mapping[str, Schema] = {
-    "Problem": schemas.PROBLEM,
-    "Workspace": schemas.WORKSPACE,
-    "Note": schemas.NOTE,
-    "ListedNote": schemas.LISTED,
-    "Hit": schemas.HIT,
-    "Link": schemas.LINK,
-    "Finding": schemas.FINDING,
-    "Change": schemas.CHANGE,
-    "Difference": schemas.DIFFERENCE,
-    "Undone": schemas.UNDONE,
-    "Token": schemas.TOKEN,
-    "NewToken": schemas.NEW_TOKEN,
-    "Me": schemas.ME,
-    "Rebuild": schemas.REBUILD,
-    "Backup": schemas.BACKUP,
-    "Imported": schemas.IMPORTED,
+NAMED: Mapping[str, Schema] = {  # every form that `schemas.py` names
+    name.title().replace("_", ""): shape
+    for name, shape in vars(schemas).items()
+    if name.isupper() and isinstance(shape, Mapping) and shape.get("properties")
 }
 _ABOUT = """\
 Everything an owner can do without restarting a server, and reading notes for programs that do not speak MCP.

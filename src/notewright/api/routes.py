@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from notewright.api import admin, archives, history, notes, openapi, workspaces
+from notewright.api import admin, history, notes, openapi, workspaces
 from notewright.api.operation import NotFoundRoute, Operation, OperationRoute, OperationTable
 from notewright.api.request import ApiRequest, SiteContext
 from notewright.server.auth.authenticate import GuardedRoute
@@ -22,7 +22,6 @@ OPERATIONS: tuple[Operation, ...] = (
     *workspaces.operations,
     *notes.operations,
     *history.operations,
-    *archives.operations,
 )
 
 

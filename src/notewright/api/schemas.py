@@ -131,7 +131,7 @@ NOTE = told(
     backlinks=maybe(many(BACKLINK, "The first of them; null while the index is being built")),
     backlinks_cut=flag("There are more: /links shows them"),
 )
-LISTED = told(path=PATH, title=text(most=100_000), version=text(), size=number(), modified=TIME)
+LISTED_NOTE = told(path=PATH, title=text(most=100_000), version=text(), size=number(), modified=TIME)
 HIT = told(
     path=PATH,
     title=text(most=100_000),

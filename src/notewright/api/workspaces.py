@@ -1,16 +1,20 @@
-"""Workspaces: which there are, what holds in them, and their indexes. Owners change them without a restart."""
+"""Workspaces: which there are, what holds in them, their indexes, and all of one as a zip file, out and in. Owners
+change them without a restart."""
 
 import threading
 from collections.abc import Sequence
 from typing import Any
 
-from notewright.api.operation import OperationTable
+from notewright.api import schemas
+from notewright.api.operation import OperationTable, Pieces
 from notewright.api.request import ApiRequest, maybe_stamp
-from notewright.api.schemas import CHANGES, NAME, REBUILD, SETTINGS, WORKSPACE, fill, given, many, maybe, text, told
+from notewright.api.schemas import fill, flag, given, many, maybe, text, told
 from notewright.config.load import CHANGEABLE, WorkspaceConfig
 from notewright.engine import library
 from notewright.engine.indexing.rebuild import begin_rebuild, rebuild_progress
 from notewright.engine.read import listing
+from notewright.engine.transfer.export import zip_pieces
+from notewright.engine.transfer.import_files import import_files
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, Problem
 from notewright.index.base import Selection
@@ -20,7 +24,7 @@ ALL, ONE = "/api/v1/workspaces", "/api/v1/workspaces/{id}"
 operations = OperationTable()
 
 
-@operations.add(f"GET {ALL}", "read", "The workspaces you may use", told(workspaces=many(WORKSPACE)))
+@operations.add(f"GET {ALL}", "read", "The workspaces you may use", told(workspaces=many(schemas.WORKSPACE)))
 def list_workspaces(asked: ApiRequest) -> dict[str, Any]:
     opened = [_workspace_record(asked, ws) for ws in asked.library.workspaces()]
     known = {one["id"] for one in opened}
@@ -45,10 +49,12 @@ def _unopened_record(asked: ApiRequest, one: WorkspaceConfig) -> dict[str, Any]:
 
 
 _PLACE = text("A folder beneath workspaces_root, made if it is not there; without it, one called like the id", least=1)
-_NEW = given("name", name=NAME, location=_PLACE, **SETTINGS)
+_NEW = given("name", name=schemas.NAME, location=_PLACE, **schemas.SETTINGS)
 
 
-@operations.add(f"POST {ALL}", "owner", "Serve another workspace, from now on", WORKSPACE, body=_NEW, status=201)
+@operations.add(
+    f"POST {ALL}", "owner", "Serve another workspace, from now on", schemas.WORKSPACE, body=_NEW, status=201
+)
 def add_workspace(asked: ApiRequest) -> dict[str, Any]:
     settings = {key: value for key, value in asked.body.items() if key in CHANGEABLE}
     site = asked.site
@@ -57,7 +63,7 @@ def add_workspace(asked: ApiRequest) -> dict[str, Any]:
     return _record_now(asked, one)
 
 
-@operations.add(f"GET {ONE}", "read", "One workspace", WORKSPACE)
+@operations.add(f"GET {ONE}", "read", "One workspace", schemas.WORKSPACE)
 def read_workspace(asked: ApiRequest) -> dict[str, Any]:
     ws = asked.workspace()
     return {**_workspace_record(asked, ws), "notes": count_notes(ws)}
@@ -74,7 +80,9 @@ def count_notes(ws: Workspace) -> int | None:
 _ABOUT = "Change its name or settings; null is what the configuration says. The id stays"
 
 
-@operations.add(f"PATCH {ONE}", "owner", _ABOUT, WORKSPACE, body=given(name=maybe(NAME), **CHANGES))
+@operations.add(
+    f"PATCH {ONE}", "owner", _ABOUT, schemas.WORKSPACE, body=given(name=maybe(schemas.NAME), **schemas.CHANGES)
+)
 def change_workspace(asked: ApiRequest) -> dict[str, Any]:
     if not asked.body:
         hint = f"give name, {', '.join(CHANGEABLE)}; null takes one back"
@@ -107,7 +115,9 @@ def _record_now(asked: ApiRequest, one: WorkspaceConfig) -> dict[str, Any]:
 # ---- its index ----------------------------------------------------------------------------------------
 
 
-@operations.add(f"POST {ONE}/rebuild-index", "owner", "Rebuild the index beside the one in use", REBUILD, status=202)
+@operations.add(
+    f"POST {ONE}/rebuild-index", "owner", "Rebuild the index beside the one in use", schemas.REBUILD, status=202
+)
 def rebuild_index(asked: ApiRequest) -> dict[str, Any]:
     """Begun here and now; one that is under way, in whichever process, is left to go on."""
     ws = asked.workspace()
@@ -118,7 +128,7 @@ def rebuild_index(asked: ApiRequest) -> dict[str, Any]:
     return _rebuild_record(asked, ws)
 
 
-@operations.add(f"GET {ONE}/rebuild-index", "read", "How far a rebuild of the index is", REBUILD)
+@operations.add(f"GET {ONE}/rebuild-index", "read", "How far a rebuild of the index is", schemas.REBUILD)
 def rebuild_status(asked: ApiRequest) -> dict[str, Any]:
     return _rebuild_record(asked, asked.workspace())
 
@@ -128,7 +138,7 @@ def _rebuild_record(asked: ApiRequest, ws: Workspace) -> dict[str, Any]:
     countable = asked.owner or not ws.access.hide
     counted = now.done if now.done is not None else ws.index.count()[0]
     return fill(
-        REBUILD,
+        schemas.REBUILD,
         now,
         notes_indexed=counted if countable else None,
         total=now.total if countable else None,
@@ -142,3 +152,31 @@ def _unreadable_notes(ws: Workspace) -> list[dict[str, str]]:
     files, _ = ws.index.select(Selection(notes_only=True, visible=ws.access.visibility))
     bad = [{"path": str(filed.path), "message": filed.problem} for filed in files if filed.problem]
     return bad[:MAX_ERRORS]
+
+
+# ---- as zip files -------------------------------------------------------------------------------------
+
+
+@operations.add(f"GET {ONE}/export.zip", "read", "Every file you may see, as a zip file", None)
+def export_zip(asked: ApiRequest) -> Pieces:
+    """Made as it is sent."""
+    ws = asked.workspace()
+    asked.audited("export", workspace=ws.id)
+    return zip_pieces(ws)
+
+
+_HOW = given(
+    into=text("The folder they come into; without it, the top", most=4096),
+    overwrite=flag("Replace files that are there"),
+    dry_run=schemas.DRY_RUN,
+)
+
+
+@operations.add(f"POST {ONE}/import", "write", "Bring in the files of a zip file", schemas.IMPORTED, _HOW, uploads=True)
+def import_zip(asked: ApiRequest) -> dict[str, Any]:
+    ws = asked.workspace()
+    assert asked.upload is not None
+    report = import_files(ws, asked.upload, **asked.query)
+    if not report.dry_run:
+        asked.audited("import", workspace=ws.id, created=len(report.created), replaced=len(report.replaced))
+    return report.record()
