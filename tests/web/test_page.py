@@ -431,8 +431,8 @@ def test_health_groups_what_check_finds_and_links_to_the_notes(page: httpx2.Clie
 
 def test_of_very_many_findings_the_first_are_shown_and_all_are_counted() -> None:
     groups = grouped(Finding("broken_link", f"{number}.md", 1, "x") for number in range(1200))
-    (group,) = groups
-    assert (group.count, len(group.first)) == (1200, 500)
+    ((words, count, first),) = groups
+    assert (words, count, len(first)) == ("Links that lead nowhere", 1200, 500)
 
 
 def test_a_check_that_takes_long_is_not_waited_for_and_not_begun_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,7 +454,7 @@ def test_a_check_that_takes_long_is_not_waited_for_and_not_begun_twice(monkeypat
     while checks.look(nobody, "k")[0] is None and time.monotonic() < until:
         pass
     result, since = checks.look(nobody, "k")
-    assert result is not None and result.count == 1 and since is None
+    assert result is not None and len(result.groups) == 1 and since is None
     assert begun == ["x"], "what was found is kept for a while"
     assert checks.look(nobody, "other")[0] is not None and begun == ["x", "x"]
 
@@ -484,7 +484,7 @@ def test_every_client_is_told_this_servers_own_address(still: Site, page: httpx2
 
 def test_snippets_can_be_pasted() -> None:
     for token in (False, True):
-        told = {one.client: one.text for one in snippets("https://notes.example/mcp/notes", token=token)}
+        told = {client: text for client, _, text in snippets("https://notes.example/mcp/notes", token=token)}
         for client in ("Claude Desktop", "Cursor", "VS Code", "Zed", "Windsurf", "Gemini CLI"):
             (servers,) = json.loads(told[client]).values()
             assert "https://notes.example/mcp/notes" in json.dumps(servers["notewright"])

@@ -16,7 +16,7 @@ from notewright.web import addresses
 from notewright.web.addresses import asset
 from notewright.web.event_stream import ActivityFeed, OpenPage
 from notewright.web.frame import HEADERS, PAGE, Show, page_route
-from notewright.web.pages import activity, browse, changes, connect, edit, health, note, sign_in
+from notewright.web.pages import activity, browse, changes, connect, health, note, sign_in
 
 
 def routes(site: SiteContext, feed: ActivityFeed) -> list[GuardedRoute]:
@@ -43,7 +43,7 @@ def routes(site: SiteContext, feed: ActivityFeed) -> list[GuardedRoute]:
         page_route(site, "/sign-out", sign_in.sign_out, need="open", post=True),
         page_route(site, "/w/", browse.workspaces),
         *(page_route(site, f"/w/{{workspace}}{path}", show) for path, show in in_workspace.items()),
-        page_route(site, "/w/{workspace}/edit/{path:path}", edit.edit, need="write"),
+        page_route(site, "/w/{workspace}/edit/{path:path}", note.edit, need="write"),
         page_route(site, "/w/{workspace}/changes/{change}/undo", changes.undo_now, need="write", post=True),
         page_route(site, "/w/{workspace}/undo", changes.undo_since_now, need="write", post=True),
     ]

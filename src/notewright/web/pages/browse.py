@@ -1,7 +1,7 @@
 """Workspaces, their folders, which file an address means, and finding a note by words."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from starlette.responses import Response
 
@@ -13,7 +13,7 @@ from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import NotFound
 from notewright.index.base import Selection
 from notewright.notes.path import NotePath, path_problem
-from notewright.web.addresses import folder_url, note_url, workspace_url
+from notewright.web.addresses import folder_url, workspace_url
 from notewright.web.frame import PageRequest
 
 PAGE_ENTRIES = 200
@@ -96,15 +96,6 @@ def find_file(ws: Workspace, raw: str) -> NotePath:
 # ---- searching ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class HitRow:
-    """A hit for the page: the pieces of its snippet, each with whether it was searched for."""
-
-    hit: Hit
-    url: str
-    pieces: tuple[tuple[str, bool], ...]
-
-
 def search(asked: PageRequest) -> Response:
     ws, page = asked.ws, page_of(asked)
     words = asked.query.get("q", "").strip()[:MAX_QUERY_CHARS]
@@ -112,20 +103,20 @@ def search(asked: PageRequest) -> Response:
         return asked.page("search.html", here="notes", ws=ws, words="", hits=None, found=[], newer=None, older=None)
     query = replace(parse_query(words), limit=PAGE_HITS, offset=(page - 1) * PAGE_HITS)
     hits = search_notes(ws, query)
-    found = [HitRow(hit, note_url(ws, hit.path), tuple(_pieces(hit))) for hit in hits.items]
     return asked.page(
         "search.html",
         here="notes",
         ws=ws,
         words=words,
         hits=hits,
-        found=found,
+        found=[(hit, list(_pieces(hit))) for hit in hits.items],
         newer=_page_url(ws, page - 1, "search", q=words) if page > 1 else None,
         older=_page_url(ws, page + 1, "search", q=words) if hits.cut and page < LAST_PAGE else None,
     )
 
 
 def _pieces(hit: Hit) -> Iterator[tuple[str, bool]]:
+    """The snippet in parts, each with whether it was searched for."""
     place = 0
     for start, end in hit.marks:
         yield hit.snippet[place:start], False

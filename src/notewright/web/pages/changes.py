@@ -24,18 +24,6 @@ MAX_FILES = 200
 MARKS = {"+": "added", "-": "removed", "@": "place"}
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A difference for the page: each line with what it is, in a word and as its first character."""
-
-    what: FileDiff
-    lines: tuple[tuple[str, str], ...]
-
-    @classmethod
-    def of(cls, difference: FileDiff) -> "Shown":
-        return cls(difference, tuple((MARKS.get(line[:1], "same"), _words(line)) for line in difference.lines))
-
-
 def _words(line: str) -> str:
     """A line of a difference; where the next ones stand, in words."""
     place = re.match(r"@@ -\d+(?:,\d+)? \+(\d+)", line)
@@ -45,7 +33,9 @@ def _words(line: str) -> str:
 
 
 def _differences(found: tuple[FileDiff, ...]) -> dict[str, object]:
-    return {"differences": [Shown.of(each) for each in found[:MAX_FILES]], "unshown": max(len(found) - MAX_FILES, 0)}
+    """For the page: each with its lines, and with what each line is, in a word."""
+    shown = [(one, [(MARKS.get(line[:1], "same"), _words(line)) for line in one.lines]) for one in found[:MAX_FILES]]
+    return {"differences": shown, "unshown": max(len(found) - MAX_FILES, 0)}
 
 
 def change(asked: PageRequest) -> Response:

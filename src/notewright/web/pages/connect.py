@@ -1,7 +1,7 @@
 """Connecting clients: what to tell each of them, and the access tokens they bring along."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from starlette.responses import Response
 
@@ -27,26 +27,18 @@ ABOUT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Snippet:
-    """What a client must be told to come to this server over HTTP: what to do with the text, and the text."""
-
-    client: str
-    what: str
-    text: str
-
-
-def snippets(address: str, *, token: bool) -> list[Snippet]:
-    """For every client we know. With `token` each brings one along, in the place of `YOUR_TOKEN`."""
+def snippets(address: str, *, token: bool) -> list[tuple[str, str, str]]:
+    """What every client we know must be told to come to this server over HTTP: its name, what to do with the text, and
+    the text. With `token` each brings one along, in the place of `YOUR_TOKEN`."""
     header = f' \\\n  --header "Authorization: Bearer {SECRET}"' if token else ""
-    found = [Snippet("Claude Code", "Run this:", f"claude mcp add --transport http notewright {address}{header}")]
+    found = [("Claude Code", "Run this:", f"claude mcp add --transport http notewright {address}{header}")]
     for client in (client for name, client in CLIENTS.items() if name != "claude-code"):
         entry = client.reached(address, token)
         variable = f", with the token in the environment variable {TOKEN_VARIABLE}"
         where = (client.where or client.path) + (variable if TOKEN_VARIABLE in entry.values() else "")
-        found.append(Snippet(client.label, f"Into {where}:", client.text("notewright", entry)))
+        found.append((client.label, f"Into {where}:", client.text("notewright", entry)))
     plain = f"{address}\nAuthorization: Bearer {SECRET}" if token else address
-    return [*found, Snippet("Any other MCP client", "Add a server of the kind “streamable HTTP”:", plain)]
+    return [*found, ("Any other MCP client", "Add a server of the kind “streamable HTTP”:", plain)]
 
 
 def connect(asked: PageRequest, status: int = 200, **values: object) -> Response:

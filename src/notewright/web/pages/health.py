@@ -9,7 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from starlette.responses import Response
 
@@ -40,41 +40,21 @@ KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class FindingGroup:
-    kind: str
-    count: int
-    first: tuple[Finding, ...]
-
-    @property
-    def words(self) -> str:
-        return KINDS.get(self.kind, self.kind.replace("_", " "))
-
-
-@dataclass(frozen=True, slots=True)
 class Result:
     at: float
-    groups: tuple[FindingGroup, ...] = ()
+    groups: tuple["FindingGroup", ...] = ()
     problem: Problem | None = None
 
-    @property
-    def count(self) -> int:
-        return sum(group.count for group in self.groups)
+
+FindingGroup = tuple[str, int, list[Finding]]  # what they are, how many, and the first of them
 
 
 def grouped(findings: Iterable[Finding]) -> tuple[FindingGroup, ...]:
-    """By kind, the first of each, and how many there are in all."""
     kinds: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
     for finding in findings:
         kinds.setdefault(finding.kind, []).append(finding)
-    return tuple(FindingGroup(kind, len(all_), tuple(all_[:MAX_EACH])) for kind, all_ in kinds.items() if all_)
-
-
-@dataclass(eq=False)
-class _RunningCheck:
-    """One check under way."""
-
-    begun: float
-    done: threading.Event = field(default_factory=threading.Event)
+    every = ((KINDS.get(kind, kind.replace("_", " ")), found) for kind, found in kinds.items() if found)
+    return tuple((words, len(found), found[:MAX_EACH]) for words, found in every)
 
 
 class Checks:
@@ -85,7 +65,7 @@ class Checks:
         self._check = check
         self._lock = threading.Lock()
         self._results: OrderedDict[object, Result] = OrderedDict()
-        self._running: dict[object, _RunningCheck] = {}
+        self._running: dict[object, tuple[float, threading.Event]] = {}  # since when, and set when it has ended
 
     def look(self, ws: Workspace, key: object) -> tuple[Result | None, float | None]:
         """The latest result, and since when a newer one is being made."""
@@ -93,15 +73,16 @@ class Checks:
             result, run = self._results.get(key), self._running.get(key)
             fresh = result is not None and time.time() - result.at < FRESH_SECONDS
             if run is None and not fresh and len(self._running) < MAX_RUNNING:
-                run = self._running[key] = _RunningCheck(time.time())
-                threading.Thread(target=self._work, args=(ws, key, run), name="check", daemon=True).start()
+                run = self._running[key] = time.time(), threading.Event()
+                threading.Thread(target=self._work, args=(ws, key, run[1]), name="check", daemon=True).start()
         if run is None:
             return result, None if fresh else time.time()
-        ended = run.done.wait(WAIT_SECONDS)
+        begun, done = run
+        ended = done.wait(WAIT_SECONDS)
         with self._lock:
-            return self._results.get(key, result), None if ended else run.begun
+            return self._results.get(key, result), None if ended else begun
 
-    def _work(self, ws: Workspace, key: object, run: _RunningCheck) -> None:
+    def _work(self, ws: Workspace, key: object, done: threading.Event) -> None:
         try:
             result = Result(time.time(), grouped(self._check(ws)))
         except Problem as problem:
@@ -115,7 +96,7 @@ class Checks:
             self._results.move_to_end(key)
             while len(self._results) > MAX_KEPT:
                 self._results.popitem(last=False)
-        run.done.set()
+        done.set()
 
 
 def health(checks: Checks, asked: PageRequest) -> Response:

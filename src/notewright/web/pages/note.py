@@ -1,8 +1,8 @@
-"""A note to read: rendered, with its properties, the links both ways and its history; and files as they are."""
+"""A note to read: rendered, with its properties, the links both ways and its history; its editor, where it is live; and
+files as they are."""
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -15,17 +15,16 @@ from notewright.engine.find.links import LinkReport, resolver
 from notewright.engine.find.links import links as links_of
 from notewright.engine.read import Reading, fetch, read
 from notewright.engine.workspace import Workspace, with_timeout
-from notewright.errors import Indexing, NotFound, TooLarge
+from notewright.errors import Indexing, NotFound, Problem, TooLarge
 from notewright.ledger.base import Past
 from notewright.notes.links.resolve import Meaning
 from notewright.notes.model import Link, Note
 from notewright.notes.path import NotePath, path_problem
-from notewright.web.addresses import file_url, folder_url, note_url
+from notewright.web.addresses import document_url, edit_url, file_url, folder_url, note_url
 from notewright.web.frame import PageRequest
 from notewright.web.markdown import LinkTargets, TooSlow, anchor, rendered
 from notewright.web.pages.activity import ActivityRow
-from notewright.web.pages.browse import INDEX_SECONDS, crumbs, find_file
-from notewright.web.pages.edit import may_edit
+from notewright.web.pages.browse import INDEX_SECONDS, crumbs, find_file, is_file
 
 MAX_BYTES = 1_000_000  # of a note that is rendered; of a larger one so many letters are shown as they are
 MAX_LINKS = 200
@@ -33,15 +32,10 @@ MAX_PROPERTIES = 200
 MAX_CHARS = 500  # of a property
 PAST_ROWS = 10
 MAX_FILE_BYTES = 100_000_000  # of a file that is sent
+NOBODY = "you on this machine"  # a visitor whom no sign-in names
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a property: words, and where they lead."""
-
-    words: str
-    url: str | None = None
-    broken: bool = False
+Piece = tuple[str, str | None, bool]  # a part of a property: words, where they lead, whether they should and do not
 
 
 def note(asked: PageRequest) -> Response:
@@ -119,14 +113,15 @@ def _properties(note: Note, targets: LinkTargets) -> Iterator[tuple[str, list[Pi
         listed = isinstance(value, list)
         parts = {f"{name}.{at}": part for at, part in enumerate(value)} if listed else {name: value}
         pieces = [
-            _linked(by_key[key], targets) if key in by_key else Piece(_words(part)) for key, part in parts.items()
+            _linked(by_key[key], targets) if key in by_key else (_words(part), None, False)
+            for key, part in parts.items()
         ]
         yield str(name), pieces[:MAX_LINKS]
 
 
 def _linked(link: Link, targets: LinkTargets) -> Piece:
     address, _ = targets.address(link.target, link.subpath)
-    return Piece(link.display or f"{link.target}{link.subpath}", address, broken=address is None)
+    return link.display or f"{link.target}{link.subpath}", address, address is None
 
 
 def _words(value: Any) -> str:
@@ -175,3 +170,49 @@ def file(asked: PageRequest) -> Response:
     if asked.request.headers.get("if-none-match") == headers["ETag"]:
         return Response(status_code=304, headers=headers)
     return Response(stored.data, headers=headers, media_type=kind or "application/octet-stream")
+
+
+# ---- the editor of a live note ------------------------------------------------------------------------
+
+# What is typed goes by WebSocket (`server/live`): this page only says to which document. By its id, not by the path:
+# where the note is renamed the editor stays with it, and a note that takes its place is never mixed with what was typed
+# into the first.
+
+
+def may_edit(asked: PageRequest, path: NotePath) -> bool:
+    """Whether the page offers it: the workspace is live, and this visitor may write there."""
+    try:
+        asked.ws.access.may_write(path)
+    except Problem:
+        return False
+    return asked.ws.live is not None
+
+
+def edit(asked: PageRequest) -> Response:
+    """An open editor asks again with `?document=ID`, and is sent after its note where that was renamed."""
+    ws, known = asked.ws, asked.query.get("document")
+    live = None if ws.live is None else asked.site.hosts
+    moved = asked.wait_for(live.names(ws, [known])).paths.get(known) if live is not None and known else None
+    path = moved if moved is not None and is_file(ws, moved) else find_file(ws, asked.params["path"])
+    if path != asked.params["path"]:
+        return asked.go(edit_url(ws, path))
+    if not path.is_note:
+        raise NotFound(f"{path} is no note", hint="only notes are edited here", what="note", path=path)
+    ws.access.may_write(path)
+    if live is None:
+        hint = "serve its folder as live:FOLDER, and its notes have an Edit button"
+        said = f"the notes of {ws.name} are not live, so that they cannot be edited here"
+        raise NotFound(said, hint=hint, what="page")
+    document = asked.wait_for(live.call(ws, "id_of", path, ws.actor)).decode()
+    principal = asked.guest.principal
+    return asked.page(
+        "edit.html",
+        here="notes",
+        ws=ws,
+        path=path,
+        crumbs=list(crumbs(ws, path.folder)),
+        document=document,
+        live=document_url(document),
+        done=note_url(ws, path),
+        name=NOBODY if principal.kind == "local" else principal.user,
+    )
