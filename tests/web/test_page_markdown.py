@@ -110,12 +110,6 @@ def test_a_link_in_the_text_of_another_breaks_nothing() -> None:
     assert html.count("<a ") == html.count("</a>")
 
 
-def test_a_note_cannot_forge_what_we_put_aside() -> None:
-    html = shown("\ufdd00\ufdd1 [[Tea]] \ufdd05\ufdd1")
-    assert html.count("<a ") == 1
-    assert plain(html) == "\ufffd0\ufffd Tea \ufffd5\ufffd"
-
-
 HOSTILE = [
     "<script>window.__hit=1</script>",
     "<img src=x onerror=alert(1)>",

@@ -1,12 +1,12 @@
 """A note as HTML that runs nothing.
 
-Which links a note has, and where they lead, is the engine's answer: they are put aside before the Markdown library sees
-the text, and come back as links of ours. HTML in notes is shown, not obeyed; what comes out is cleaned once more.
+Which links a note has, and where they lead, is the engine's answer; the Markdown library is told of them by a rule of
+ours. HTML in notes is shown, not obeyed; what comes out is cleaned once more.
 """
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -26,8 +26,6 @@ from notewright.web.addresses import at
 
 RENDER_SECONDS = 3.0  # of processor time for one note; one that takes longer is shown as plain text
 PICTURES = ("png", "jpg", "jpeg", "gif", "webp", "avif")
-_OPEN, _SHUT = "\ufdd0", "\ufdd1"  # around the number of a link that was put aside: no text holds these characters
-_ASIDE = re.compile(f"{_OPEN}(\\d+){_SHUT}")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _ELSEWHERE = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 _COMMENT = re.compile(r"%%.*?%%", re.DOTALL)
@@ -81,11 +79,11 @@ def _id(slug: str) -> str:
 
 def rendered(note: Note, ways: LinkTargets) -> str:
     """The body of a note, clean: it may be put on a page as it is. TooSlow where it takes the library too long."""
-    start = note.frontmatter.end
-    links = [link for link in note.links if link.kind in ("wikilink", "embed") and link.start >= start]
+    named = (link for link in note.links if link.kind in ("wikilink", "embed"))
+    links = {_unescaped(note.text[link.start : link.end]): link for link in named}
     env: dict[str, Any] = {"links": links, "note": note, "ways": ways, "until": time.thread_time() + RENDER_SECONDS}
     return nh3.clean(
-        _LIBRARY.render(_with_links_aside(note.text, start, links), env),
+        _LIBRARY.render(note.text[note.frontmatter.end :], env),
         tags=_TAGS,
         attributes=_ATTRIBUTES,
         allowed_classes=_CLASSES,
@@ -95,14 +93,9 @@ def rendered(note: Note, ways: LinkTargets) -> str:
     )
 
 
-def _with_links_aside(text: str, start: int, links: Sequence[Link]) -> str:
-    text = text.replace(_OPEN, "\ufffd").replace(_SHUT, "\ufffd")
-    pieces, place = [], start
-    for number, link in enumerate(links):
-        if link.start >= place:  # a link in the text of another stays as it is
-            pieces += [text[place : link.start], f"{_OPEN}{number}{_SHUT}"]
-            place = link.end
-    return "".join([*pieces, text[place:]])
+def _unescaped(written: str) -> str:
+    """A link as the library sees it in a table, where its bar is written `\\|`."""
+    return written.replace("\\|", "|")
 
 
 def _own_pictures(tag: str, attribute: str, value: str) -> str | None:
@@ -143,15 +136,17 @@ def _comment(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def _aside(state: StateInline, silent: bool) -> bool:
-    """A link that was put aside, with where it leads."""
-    found = _ASIDE.match(state.src, state.pos, state.posMax)
-    if found is None:
+def _wikilink(state: StateInline, silent: bool) -> bool:
+    """A link that the engine found in this note, with where it leads. `silent`: the library looks for the end of a link
+    around it, and would take that for no link."""
+    if silent or not state.env["links"] or not state.src.startswith(("[[", "![["), state.pos):
         return False
-    if not silent:
-        link: Link = state.env["links"][int(found[1])]
-        _push_link(state, link, state.env["ways"])
-    state.pos = found.end()
+    end = state.src.find("]]", state.pos, state.posMax) + 2
+    link: Link | None = state.env["links"].get(_unescaped(state.src[state.pos : end]))
+    if link is None:
+        return False
+    _push_link(state, link, state.env["ways"])
+    state.pos = end
     return True
 
 
@@ -196,21 +191,18 @@ def _span(kind: str, title: str) -> Token:
 
 def _finish(state: StateCore) -> None:
     """Headings below the page's own, cells without styles, links of Markdown led where the engine says."""
-    env = state.env
-    _finish_headings(state, env["note"])
+    _finish_headings(state, state.env["note"])
     for token in state.tokens:
         if token.type in ("th_open", "td_open"):
             side = str(token.attrs.pop("style", "")).removeprefix("text-align:")
             token.attrs |= {"class": side} if side else {}
         elif token.type == "fence":
             token.info = ""  # a class of ours is none of a note's business
-        _put_back(token, env)
-        token.children = _finish_inline(token.children, env) if token.children else token.children
+        token.children = _finish_inline(token.children, state.env["ways"]) if token.children else token.children
 
 
 def _finish_headings(state: StateCore, note: Note) -> None:
-    inlines = [state.tokens[at + 1] for at, token in enumerate(state.tokens) if token.type == "heading_open"]
-    texts = [_as_written(inline.content, state.env) for inline in inlines]
+    texts = [state.tokens[at + 1].content for at, token in enumerate(state.tokens) if token.type == "heading_open"]
     slugs = iter(heading_slugs(texts))
     if state.tokens and state.tokens[0].tag == "h1" and texts[0] == note.title:
         del state.tokens[:3]  # the page says it already
@@ -222,32 +214,10 @@ def _finish_headings(state: StateCore, note: Note) -> None:
             token.tag = f"h{min(int(token.tag[1]) + 1, 6)}"
 
 
-def _as_written(text: str, env: Any) -> str:
-    """The text with links as they were written."""
-
-    def source(found: re.Match[str]) -> str:
-        link: Link = env["links"][int(found[1])]
-        return str(env["note"].text[link.start : link.end])
-
-    return _ASIDE.sub(source, text)
-
-
-def _put_back(token: Token, env: Any) -> None:
-    """Where our reading of a text and the library's differ, a link may stand in code or in an address."""
-    if token.type != "inline":
-        token.content = _as_written(token.content, env)
-    for name, value in token.attrs.items():
-        token.attrs[name] = (
-            _as_written(unquote(value), env) if isinstance(value, str) and "%EF%B7%9" in value else value
-        )
-
-
-def _finish_inline(children: list[Token], env: Any) -> list[Token]:
+def _finish_inline(children: list[Token], ways: LinkTargets) -> list[Token]:
     finished: list[Token] = []
     opened: list[Token] = []  # what the links around are closed by
-    ways: LinkTargets = env["ways"]
     for token in children:
-        _put_back(token, env)
         if token.type == "link_open":
             token = token if token.meta is _OURS else _led(token, ways)
             opened.append(Token(f"{token.tag}_close", token.tag, -1))
@@ -289,12 +259,11 @@ def _picture(token: Token, ways: LinkTargets, *, inside: bool) -> list[Token]:
 
 def _library() -> MarkdownIt:
     library = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    library.inline.add_terminator_char(_OPEN)
     library.block.ruler.before("table", "time", _check_time)
     library.block.ruler.before("fence", "comment", _comment_block, {"alt": ["paragraph", "blockquote", "list"]})
     library.inline.ruler.before("text", "time", _check_time)
     library.inline.ruler.before("escape", "comment", _comment)
-    library.inline.ruler.before("escape", "aside", _aside)
+    library.inline.ruler.before("link", "wikilink", _wikilink)
     library.core.ruler.push("finish", _finish)
     return library
 
