@@ -4,6 +4,7 @@ What is in a client's file already stays as it is; the file as it was is kept be
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from notewright.cli import _jsonc, printing
 from notewright.cli.arguments import configured
 from notewright.config.clients import CLIENTS, ClientEntry, toml_table
 from notewright.config.load import UserFolders, user_folders
-from notewright.errors import Exists, Invalid, NotFound
+from notewright.errors import Invalid, NotFound
 
 # Folders of environments that `uvx` and `pipx run` throw away some day: there the client is told to use the runner too.
 PASSING = {"/archive-v0/": ("uvx", "notewright"), "/pipx/.cache/": ("pipx", "run", "notewright")}
@@ -126,12 +127,10 @@ def put(file: Path, key: str, name: str, entry: ClientEntry) -> Path | None:
 
 
 def _backup(file: Path) -> Path:
-    for number in range(1, 1000):
-        place = file.with_name(f"{file.name}.backup-{number}")
-        if not place.exists():
-            shutil.copy2(file, place)
-            return place
-    raise Exists(f"there are too many backups of {file}", hint="remove some of them", path=str(file))
+    names = (file.with_name(f"{file.name}.backup-{number}") for number in itertools.count(1))
+    place = next(place for place in names if not place.exists())
+    shutil.copy2(file, place)
+    return place
 
 
 def _with_json(file: Path, old: str, key: str, name: str, entry: ClientEntry) -> str:

@@ -75,15 +75,16 @@ def rename(args: argparse.Namespace) -> None:
 
     with open_chosen(args) as ws:
         if args.tag:
-            tags = rename_tag(ws, args.old, args.new, dry_run=args.dry_run)
-            printing.retagged(tags, args)
-        elif args.heading is not None:
+            done = rename_tag(ws, args.old, args.new, dry_run=args.dry_run)
+            old, new = (f"#{tag.strip().removeprefix('#')}" for tag in (args.old, args.new))
+            return printing.renamed(done, (old, new), "tag", args)
+        if args.heading is not None:
             path = _locate(ws, strip_root(ws, args.heading))
             done = rename_heading(ws, path, args.old, args.new, dry_run=args.dry_run)
-            printing.headed(path, done, args)
-        else:
-            old = _note_or_folder(ws, strip_root(ws, args.old))
-            printing.moved(move(ws, old, _new_place(ws, old, args.new), dry_run=args.dry_run), args)
+            return printing.renamed(done, (f"{path}#{args.old}", f"{path}#{args.new}"), "link", args)
+        note = _note_or_folder(ws, strip_root(ws, args.old))
+        moved = move(ws, note, _new_place(ws, note, args.new), dry_run=args.dry_run)
+        printing.renamed(moved, (moved.old, moved.new), "link", args)
 
 
 def _new_place(ws: Workspace, old: NotePath, new: str) -> str:

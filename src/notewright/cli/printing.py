@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # printing a hit must not load what a rename needs
     from notewright.engine.find.grep import Matches
     from notewright.engine.find.links import LinkReport, ResolvedLink
     from notewright.engine.find.search import Hit, Hits
-    from notewright.engine.move import Moved, RenamedInside
+    from notewright.engine.move import RenamedInside
     from notewright.engine.workspace import Workspace
     from notewright.errors import Problem
     from notewright.ledger.base import Change
@@ -70,15 +70,8 @@ def hits(found: Hits, ws: Workspace, args: argparse.Namespace) -> None:
 
 
 def _hit(hit: Hit) -> dict[str, Any]:
-    return {
-        "path": hit.path,
-        "title": hit.title,
-        "heading": hit.heading,
-        "line": hit.line,
-        "snippet": hit.snippet,
-        "score": round(hit.score, 4),
-        "modified": stamp(hit.modified_ns / 1e9),
-    }
+    told = {name: getattr(hit, name) for name in ("path", "title", "heading", "line", "snippet")}
+    return told | {"score": round(hit.score, 4), "modified": stamp(hit.modified_ns / 1e9)}
 
 
 def _hit_lines(number: int, hit: Hit, ws: Workspace) -> Iterator[str]:
@@ -151,20 +144,7 @@ def _leads(link: ResolvedLink) -> str:
 # ---- changing -----------------------------------------------------------------------------------------
 
 
-def moved(move: Moved, args: argparse.Namespace) -> None:
-    _renamed(move, (move.old, move.new), "link", args)
-
-
-def retagged(done: RenamedInside, args: argparse.Namespace) -> None:
-    old, new = (f"#{tag.strip().removeprefix('#')}" for tag in (args.old, args.new))
-    _renamed(done, (old, new), "tag", args)
-
-
-def headed(path: str, done: RenamedInside, args: argparse.Namespace) -> None:
-    _renamed(done, (f"{path}#{args.old}", f"{path}#{args.new}"), "link", args)
-
-
-def _renamed(done: RenamedInside, names: tuple[str, str], thing: str, args: argparse.Namespace) -> None:
+def renamed(done: RenamedInside, names: tuple[str, str], thing: str, args: argparse.Namespace) -> None:
     """`thing` is what was counted in each file: links follow, tags are renamed themselves."""
     files = [(path, count) for path, count in done.files if count]
     total = sum(count for _, count in files)
@@ -209,12 +189,9 @@ def _change_line(change: Change, ws: Workspace) -> str:
 
 
 def difference(change: Change, files: tuple[FileDiff, ...], ws: Workspace, args: argparse.Namespace) -> None:
-    document = _change(change) | {
-        "diff": [
-            {"path": file.path, "kind": file.kind, "source": file.source, "lines": list(file.lines), "cut": file.cut}
-            for file in files
-        ]
-    }
+    from dataclasses import asdict  # which a search does not load
+
+    document = _change(change) | {"diff": [asdict(file) for file in files]}
     lines = [_change_line(change, ws)]
     for file in files:
         came = f" from {file.source}" if file.source else ""

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from functools import lru_cache
 from typing import Concatenate, ParamSpec, TypeVar
@@ -29,15 +29,13 @@ class NamedPath:
     path: NotePath
 
 
-@dataclass(frozen=True, slots=True)
 class Places:
     """Paths as `notes` writes them: with several workspaces each begins with the workspace's name."""
 
-    call: Call
-    several: bool = field(init=False)
+    __slots__ = ("call", "several")
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "several", self.call.several)
+    def __init__(self, call: Call) -> None:
+        self.call, self.several = call, call.several
 
     def show(self, ws: Workspace, path: str) -> str:
         if not self.several:

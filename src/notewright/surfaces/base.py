@@ -37,9 +37,10 @@ test calls `perform(surface, call, "read", {...})` and looks at the Answer.
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from notewright.accounts.limits import MAX_NOTED
@@ -225,24 +226,15 @@ class Answer:
         return "\n".join(block for block in self.blocks if isinstance(block, str))
 
 
+@dataclass(eq=False)
 class RpcError(Exception):
     """A refusal that is a JSON-RPC error instead of an answer. Over HTTP it may choose the status and add headers."""
 
-    def __init__(
-        self,
-        code: int,
-        message: str,
-        data: Any = None,
-        *,
-        status: int | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.data = data
-        self.status = status
-        self.headers = dict(headers or {})
+    code: int
+    message: str
+    data: Any = None
+    status: int | None = field(default=None, kw_only=True)
+    headers: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
 
 def rate_limited(problem: Problem, words: str) -> RpcError:
@@ -379,14 +371,14 @@ def together(surfaces: Sequence[Surface]) -> dict[str, tuple[Surface, Tool]]:
 MOST_BYTES = 1 << 20
 
 
+def fitting(sizes: Iterable[int], room: int) -> int:
+    """How many of them, one after the other, there is room for."""
+    return sum(1 for _ in takewhile(lambda end: end <= room, accumulate(sizes)))
+
+
 def whole(entries: Sequence[str], narrow: str, *, separator: str = "\n", around: tuple[str, str] = ("", "")) -> Answer:
     """The entries joined; `narrow` names the argument that asks for fewer."""
-    room, kept = MOST_BYTES, 0
-    for entry in entries:
-        room -= len(entry.encode("utf-8", "replace")) + len(separator)
-        if room < 0:
-            break
-        kept += 1
+    kept = fitting((len(entry.encode("utf-8", "replace")) + len(separator) for entry in entries), MOST_BYTES)
     text = around[0] + separator.join(entries[:kept]) + around[1]
     if kept == len(entries):
         return Answer.of(text)

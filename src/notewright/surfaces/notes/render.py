@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import tzinfo
 from functools import lru_cache
-from itertools import accumulate, takewhile
 
 from notewright.engine.changes.history import FileDiff
 from notewright.engine.find.context import ContextPack, Passage
@@ -20,6 +19,7 @@ from notewright.notes.model import Note
 from notewright.notes.parse.headings import sections
 from notewright.notes.times import stamp
 from notewright.surfaces.arguments import OffsetPage, day
+from notewright.surfaces.base import fitting
 
 MOST_CHARS = 24_000
 LAST_LINES = 300  # characters kept free for the lines that say what was left out
@@ -51,8 +51,7 @@ def paged(head: str, items: Sequence[str], page: OffsetPage, left: int, thing: s
     """The items that fit below a head line, of `left` that there are from here on; then how to get the rest."""
     room, kept = MOST_CHARS - LAST_LINES - len(head), len(items)
     if sum(map(len, items)) + kept > room:
-        ends = accumulate(len(item) + 1 for item in items)
-        kept = sum(1 for _ in takewhile(lambda end: end <= room, ends))
+        kept = fitting((len(item) + 1 for item in items), room)
     rest = [f'[{amount(left - kept, thing, many)}: cursor="{page.cursor(kept)}"]'] if left > kept else []
     return "\n".join([head, *items[:kept], *rest])
 

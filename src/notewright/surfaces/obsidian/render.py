@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from notewright.errors import Problem, codes
 from notewright.notes.path import NotePath
-from notewright.surfaces.base import Answer, Args, FailedCall, Style, still, whole
+from notewright.surfaces.base import Answer, Args, FailedCall, Style, fitting, still, whole
 
 MOST_QUOTED = 1_000  # characters of an argument that a refusal repeats
 MOST_TAGS = 24_000  # characters of tags in the block
@@ -188,10 +188,5 @@ def _on_one_line(value: Any) -> str:
 
 
 def _some(tags: Sequence[str]) -> str:
-    shown, left = list[str](), MOST_TAGS
-    for tag in tags:
-        left -= len(tag) + 2
-        if left < 0:
-            return ", ".join(shown) + f" … and {len(tags) - len(shown)} more"
-        shown.append(tag)
-    return ", ".join(shown)
+    shown = fitting((len(tag) + 2 for tag in tags), MOST_TAGS)
+    return ", ".join(tags[:shown]) + (f" … and {len(tags) - shown} more" if shown < len(tags) else "")
