@@ -2,7 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from functools import lru_cache
@@ -19,6 +20,7 @@ from notewright.surfaces.base import Args, Call
 P = ParamSpec("P")
 T = TypeVar("T")
 MAX_PATH_CHARS = 4_096  # characters of a path; more is not quoted back
+_AS_IT_IS = nullcontext()  # nearly every call passes here, some of them twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,16 @@ class Places:
             return path
         return f"{ws.name}/{path}" if path else ws.name
 
-    def saying(self, ws: Workspace) -> "_Saying":
+    def saying(self, ws: Workspace) -> AbstractContextManager[None]:
         """Problems met inside name their paths as this caller knows them."""
-        return _Saying(self, ws)
+        return self._prefixing(ws) if self.several else _AS_IT_IS
+
+    @contextmanager
+    def _prefixing(self, ws: Workspace) -> Iterator[None]:
+        try:
+            yield
+        except Problem as problem:
+            raise self.prefixed(ws, problem) from problem
 
     def asked(self, ws: Workspace, ask: Callable[Concatenate[Workspace, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What `ask` says, with problems named in the same way."""
@@ -142,22 +151,6 @@ class Places:
             return [(ws, "") for ws in self.call.workspaces]
         ws, rest = self.split(raw)
         return [(ws, self.asked(ws, folder_path, rest))]
-
-
-class _Saying:
-    """No generator: nearly every call passes here, some of them twice."""
-
-    __slots__ = ("_places", "_ws")
-
-    def __init__(self, places: Places, ws: Workspace) -> None:
-        self._places, self._ws = places, ws
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        if isinstance(problem, Problem) and self._places.several:
-            raise self._places.prefixed(self._ws, problem) from problem
 
 
 @dataclass(frozen=True, slots=True)

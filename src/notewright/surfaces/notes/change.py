@@ -22,7 +22,7 @@ from notewright.surfaces.arguments import MAX_PATH_CHARS, NamedPath, Places, sin
 from notewright.surfaces.base import Args, Call
 from notewright.surfaces.notes import render as words
 from notewright.surfaces.notes import schema
-from notewright.surfaces.notes.read import recall, remember, shown
+from notewright.surfaces.notes.read import found_in, recall, remember, shown
 from notewright.surfaces.schema import tool
 
 
@@ -345,24 +345,14 @@ def _taken_back(
     call: Call, args: Args, workspaces: Sequence[Workspace], *, dry_run: bool
 ) -> list[tuple[Workspace, Undone]]:
     """In every workspace where there is something to take back. All are tried dry before the first is touched."""
-    done: list[tuple[Workspace, Undone]] = []
-    problem: NotFound | None = None
-    for ws in workspaces:
-        try:
-            with Places(call).saying(ws):
-                done.append((ws, _undone(call, ws, args, dry_run)))
-        except NotFound as missing:
-            problem = problem if problem and problem.details["nearest"] else missing
-    if not done:
-        raise problem or NotFound("there is nothing to take back", what="change")
-    return done
 
+    def undone(ws: Workspace) -> Undone:
+        if "change" in args:
+            return undo_change(ws, args["change"], dry_run=dry_run)
+        since = since_time(args["since"], ws.timezone)
+        return undo_since(ws, since, client=call.actor.client, user=call.actor.user, dry_run=dry_run)
 
-def _undone(call: Call, ws: Workspace, args: Args, dry_run: bool) -> Undone:
-    if "change" in args:
-        return undo_change(ws, args["change"], dry_run=dry_run)
-    since = since_time(args["since"], ws.timezone)
-    return undo_since(ws, since, client=call.actor.client, user=call.actor.user, dry_run=dry_run)
+    return found_in(workspaces, lambda ws: Places(call).asked(ws, undone))
 
 
 DESTRUCTIVE = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": False}

@@ -1,6 +1,8 @@
 """The tools of `notes` that read one thing: a note or part of it, a day's note, what was changed."""
 
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from notewright.engine.changes.history import diff_change, find_change, list_changes
 from notewright.engine.find.links import links
@@ -15,6 +17,7 @@ from notewright.surfaces.arguments import NamedPath, Places, since_time
 from notewright.surfaces.base import Answer, Args, Call, Image
 from notewright.surfaces.notes import render as words
 
+T = TypeVar("T")
 IMAGES = {"png": "png", "jpg": "jpeg", "jpeg": "jpeg", "gif": "gif", "webp": "webp"}
 MOST_IMAGE_BYTES = 1 << 20
 MOST_CHARS = 20_000
@@ -168,10 +171,18 @@ def _past(ws: Workspace, path: str | None, args: Args, limit: int) -> Past:
 
 
 def _change(call: Call, change_id: str) -> tuple[Workspace, Change]:
+    return found_in(call.workspaces, lambda ws: find_change(ws, change_id))[0]
+
+
+def found_in(workspaces: Sequence[Workspace], find: Callable[[Workspace], T]) -> list[tuple[Workspace, T]]:
+    """What each of them knows of a change, where any does; else the NotFound that names some that are near."""
+    found: list[tuple[Workspace, T]] = []
     problem: NotFound | None = None
-    for ws in call.workspaces:
+    for ws in workspaces:
         try:
-            return ws, find_change(ws, change_id)
+            found.append((ws, find(ws)))
         except NotFound as missing:
             problem = problem if problem and problem.details["nearest"] else missing
-    raise problem or NotFound(f"there is no change {change_id}", what="change")
+    if not found:
+        raise problem or NotFound("there is no workspace you may use", what="change")
+    return found

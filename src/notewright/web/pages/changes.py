@@ -1,8 +1,7 @@
 """One change, and taking it back: what it did, what an undo would do, and the undo itself."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
 from urllib.parse import urlencode
 
@@ -81,41 +80,29 @@ def undo_now(asked: PageRequest) -> Response:
 
 def undo_since(asked: PageRequest) -> Response:
     """What taking back everything of one client since a time would do."""
-    chosen = _Since.of(asked.ws, asked.query.get)
-    what = f"everything {chosen.who} changed since {moment(chosen.at, asked.ws.timezone)}"
-    tried = partial(chosen.undo, asked.ws, dry_run=True)
-    return _preview(asked, tried, back=at("/"), what=what, fields=chosen.fields)
+    fields, since = _chosen(asked, asked.query)
+    by = f" of {fields['user']}" if fields.get("user") else ""
+    who = {"": "clients without a name", "notewright": "the command line"}.get(fields["client"], fields["client"]) + by
+    what = f"everything {who} changed since {moment(since, asked.ws.timezone)}"
+    tried = partial(_undo_since, asked.ws, since, fields, dry_run=True)
+    return _preview(asked, tried, back=at("/"), what=what, fields=fields)
 
 
 def undo_since_now(asked: PageRequest) -> Response:
-    chosen = _Since.of(asked.ws, lambda name: asked.form_value(name) if name in asked.form else None)
-    return _done(asked, chosen.undo(asked.ws))
+    fields, since = _chosen(asked, {name: asked.form_value(name) for name in asked.form})
+    return _done(asked, _undo_since(asked.ws, since, fields))
 
 
-@dataclass(frozen=True, slots=True)
-class _Since:
+def _undo_since(ws: Workspace, since: float, fields: Mapping[str, str], *, dry_run: bool = False) -> Undone:
+    return undo_changes_since(ws, since, client=fields["client"], user=fields.get("user"), dry_run=dry_run)
+
+
+def _chosen(asked: PageRequest, said: Mapping[str, str]) -> tuple[dict[str, str], float]:
     """Whose changes, since when. The client is always said, be it by an empty name: some have none."""
-
-    client: str
-    user: str | None
-    at: float
-    fields: dict[str, str]
-
-    @classmethod
-    def of(cls, ws: Workspace, said: Callable[[str], str | None]) -> "_Since":
-        client, user, since = said("client"), said("user"), said("since")
-        if client is None or not since:
-            raise Invalid("say whose changes, and since when", hint="begin from a change in the activity", what="since")
-        fields = {"client": client, "since": since} | ({"user": user} if user is not None else {})
-        return cls(client, user, since_time(since, ws), fields)
-
-    @property
-    def who(self) -> str:
-        by = f" of {self.user}" if self.user else ""
-        return {"": "clients without a name", "notewright": "the command line"}.get(self.client, self.client) + by
-
-    def undo(self, ws: Workspace, *, dry_run: bool = False) -> Undone:
-        return undo_changes_since(ws, self.at, client=self.client, user=self.user, dry_run=dry_run)
+    fields = {name: said[name] for name in ("client", "since", "user") if name in said}
+    if "client" not in fields or not fields.get("since"):
+        raise Invalid("say whose changes, and since when", hint="begin from a change in the activity", what="since")
+    return fields, since_time(fields["since"], asked.ws)
 
 
 def _preview(
