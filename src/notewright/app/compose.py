@@ -26,6 +26,7 @@ from notewright.config.settings import SURFACES
 from notewright.engine.library import LateLibrary, Library
 from notewright.errors import Invalid, Problem, Unavailable
 from notewright.mcp.dispatch import ClientConnection
+from notewright.mcp.jsonrpc import Message
 from notewright.mcp.stdio import server as stdio
 from notewright.mcp.stdio.fast_path import FastPath
 from notewright.mcp.stdio.writer import LineWriter
@@ -224,13 +225,13 @@ def serve_stdio(opened: Callable[[], Library], surfaces: Sequence[Surface]) -> N
     library = LateLibrary(opened, [surface.begin for surface in surfaces if surface.begin is not None])
     caller = ClientConnection(library, Session(initialized=False), "stdio", user())
 
-    async def long_way(inbox: stdio.Inbox, out: LineWriter, lane: FastPath) -> None:
+    async def long_way(opening: Message, inbox: stdio.Inbox, out: LineWriter, lane: FastPath) -> None:
         """The SDK takes most of a second to load, so it comes when somebody asks for it."""
         mcp = await asyncio.to_thread(importlib.import_module, "notewright.mcp.sdk_server")
         way = await asyncio.to_thread(importlib.import_module, "notewright.mcp.stdio.sdk_bridge")
         changes = importlib.import_module("notewright.mcp.subscriptions")
         server = mcp.build(surfaces, lambda context: caller, ThreadPool(), changes.ChangeStreams(), push=True)
-        await way.serve(server, inbox, out, lane)
+        await way.serve(server, opening, inbox, out, lane)
 
     def lane_to(out: LineWriter) -> FastPath:
         return FastPath(caller, surfaces, out, library.begin)

@@ -1,9 +1,10 @@
 """stdio through the SDK: for the 2026 era, and for what `fast_path.py` leaves to it."""
 
-from typing import Any, Self
+from typing import Any
 
 import anyio
 import mcp_types as wire
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.server import Server
 from mcp.server.runner import serve_dual_era_loop, serve_loop
 from mcp.shared.message import SessionMessage
@@ -17,10 +18,10 @@ from notewright.surfaces.base import INVALID_REQUEST
 GREETING = "notewright:greeting"  # the id under which the SDK is told of a handshake that was made without it
 
 
-async def serve(server: Server[Any], inbox: Inbox, out: LineWriter, lane: FastPath) -> None:
-    """Until the input ends and what was asked is answered."""
-    reader, writer = _SdkReadStream(inbox, out, _greeted(lane)), _SdkWriteStream(out)
-    modern = lane.greeting is None and inbox.opening["method"] != "initialize" and has_envelope(inbox.opening)
+async def serve(server: Server[Any], opening: Message, inbox: Inbox, out: LineWriter, lane: FastPath) -> None:
+    """From the opening request until the input ends and what was asked is answered."""
+    reader, writer = _SdkReadStream(inbox, out, [*_greeted(lane), opening]), _SdkWriteStream(out)
+    modern = lane.greeting is None and opening["method"] != "initialize" and has_envelope(opening)
     loop = serve_dual_era_loop if modern else serve_loop  # the latter has one stream less to pass
     async with server.lifespan(server) as state:
         await loop(server, reader, writer, lifespan_state=state)
@@ -32,20 +33,7 @@ def _greeted(lane: FastPath) -> list[Message]:
     return [lane.greeting | {"id": GREETING}, {"jsonrpc": "2.0", "method": "notifications/initialized"}]
 
 
-class _SdkStream:
-    """What the SDK's streams need beside `receive` or `send`: there is nothing to open or to close."""
-
-    async def aclose(self) -> None:
-        return None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        return None
-
-
-class _SdkReadStream(_SdkStream):
+class _SdkReadStream(ObjectReceiveStream[SessionMessage]):
     """The inbox as the SDK's read stream."""
 
     def __init__(self, inbox: Inbox, out: LineWriter, before: list[Message]) -> None:
@@ -63,17 +51,11 @@ class _SdkReadStream(_SdkStream):
             except ValueError:
                 self._out.refuse(given.get("id"), INVALID_REQUEST, "Invalid Request")
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
+    async def aclose(self) -> None:
+        """The input is not ours to close."""
 
 
-class _SdkWriteStream(_SdkStream):
+class _SdkWriteStream(ObjectSendStream[SessionMessage]):
     """The client as the SDK's write stream."""
 
     def __init__(self, out: LineWriter) -> None:
@@ -89,3 +71,6 @@ class _SdkWriteStream(_SdkStream):
             self._out.settle(answered)
         if self._out.broken:
             raise anyio.BrokenResourceError
+
+    async def aclose(self) -> None:
+        """Nor is the output."""

@@ -6,7 +6,6 @@ loaded only when a client asks for more than `fast_path.py` knows.
 """
 
 import asyncio
-import collections
 import contextlib
 import os
 import signal
@@ -24,7 +23,7 @@ MOST_BYTES = 64 << 20  # of one message
 DRAIN_SECONDS = 5.0  # for calls in flight when the input ends
 AHEAD = 256  # messages that the SDK has not taken yet, before we let the client wait
 
-LongWay = Callable[["Inbox", LineWriter, FastPath], Awaitable[None]]
+LongWay = Callable[[Message, "Inbox", LineWriter, FastPath], Awaitable[None]]
 
 
 async def serve(
@@ -36,10 +35,8 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):  # an end of input: calls in flight finish. Twice is at once
         asyncio.get_running_loop().add_signal_handler(number, inbox.end)
     LineReaders(read_fd, partial(route, lane, inbox, out), inbox.end, longest=MOST_BYTES, threads=threads).start()
-    if await inbox.something():
-        await long_way(inbox, out, lane)
-    else:
-        await inbox.drained()
+    if (opening := await inbox.receive()) is not None:
+        await long_way(opening, inbox, out, lane)
     await out.flushed(DRAIN_SECONDS)
 
 
@@ -84,64 +81,44 @@ class Inbox:
     def __init__(self, out: LineWriter) -> None:
         self._out = out
         self._loop = asyncio.get_running_loop()
-        self._ready: collections.deque[Message] = collections.deque()
-        self._wake = asyncio.Event()
-        self._room = threading.Event()
-        self._room.set()
-        self._taken = False  # the SDK is there
+        self._ready: asyncio.Queue[Message | None] = asyncio.Queue()  # None: the end
+        self._settled = asyncio.Event()
+        self._room = threading.Semaphore(AHEAD)
+        self._begun = False  # a request came that the SDK must answer
         self.ended = False
 
     def put(self, message: Message) -> None:
         """From a thread at the input."""
         request = message.get("id") if "method" in message else None
-        if request is None and not self._taken and message["method"] != "notifications/initialized":
-            return  # news for nobody
-        self._room.wait()
+        self._begun = self._begun or request is not None
+        if not self._begun:
+            return  # news for nobody: the SDK is told of the handshake when there is a request
+        self._room.acquire()
         if request is not None and message["method"] != "subscriptions/listen":  # which never ends by itself
             self._out.unanswered.add(request)
         if message.get("method") == "notifications/cancelled":
             self._out.settle((message.get("params") or {}).get("requestId"))
-        self._ready.append(message)
-        if len(self._ready) >= AHEAD:
-            self._room.clear()
-        self._on_loop(self._wake.set)
+        self._on_loop(self._ready.put_nowait, message)
 
     def end(self) -> None:
         """No more input, from any thread; said twice, the answers that are still to come are not waited for."""
         if self.ended:
             self._out.unanswered.clear()
         self.ended = True
-        self._out.settled = lambda: self._on_loop(self._wake.set)
-        self._on_loop(self._wake.set)
+        self._out.settled = lambda: self._on_loop(self._settled.set)
+        self._on_loop(self._settled.set)
+        self._on_loop(self._ready.put_nowait, None)
 
-    def _on_loop(self, told: Callable[[], None]) -> None:
+    def _on_loop(self, told: Callable[..., None], *args: Message | None) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(told)
-
-    async def something(self) -> bool:
-        """Whether a request ever comes that the SDK must answer."""
-        while not any("id" in message for message in self._ready):
-            if self.ended:
-                return False
-            await self._woken()
-        return True
-
-    @property
-    def opening(self) -> Message:
-        """The first request, which stays to be received."""
-        return next(message for message in self._ready if "id" in message)
+            self._loop.call_soon_threadsafe(told, *args)
 
     async def receive(self) -> Message | None:
         """The next message; None when there is no more and every answer has gone out."""
-        self._taken = True
-        while not self._ready:
-            if self.ended:
-                await self.drained()
-                return None
-            await self._woken()
-        message = self._ready.popleft()
-        if not self._room.is_set() and len(self._ready) < AHEAD // 2:
-            self._room.set()
+        message = await self._ready.get()
+        if message is None:
+            await self.drained()
+        self._room.release()
         return message
 
     async def drained(self) -> None:
@@ -149,8 +126,5 @@ class Inbox:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
                 while self._out.unanswered:
-                    await self._woken()
-
-    async def _woken(self) -> None:
-        self._wake.clear()
-        await self._wake.wait()
+                    self._settled.clear()
+                    await self._settled.wait()
