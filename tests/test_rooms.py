@@ -30,7 +30,6 @@ MAY_USE: dict[str, set[str]] = {
     "web": {*BELOW_ENGINE, "engine", "surfaces", "mcp", "server", "api"},
     "cli": {*BELOW_ENGINE, "engine", "app"},  # main() asks app/ to put the parts together
     "app": {*BELOW_ENGINE, "engine", "surfaces", "mcp", "server", "api", "web", "cli"},
-    "testing": {"errors", "notes", "stores"},  # parts for tests, which nothing that is served imports
 }
 CONCRETE = ("stores.folder", "stores.s3", "index.sqlite", "ledger.sqlite", "accounts.sqlite", "accounts.limits_files")
 COMPOSERS = {"app"}  # the only room that names one of those

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any, cast
 
+from tests.memory_store import MemoryStore
+
 from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.workspace import Workspace
 from notewright.index.base import Index
@@ -10,7 +12,6 @@ from notewright.ledger.base import Actor, Ledger
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes.path import NotePath
 from notewright.stores.base import Store
-from notewright.testing.memory_store import MemoryStore
 
 ANN = Actor("ann", "desk", "notes", "write")
 

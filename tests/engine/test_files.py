@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import MakeWorkspace
 from tests.engine.parts import desk
+from tests.memory_store import MemoryStore
 
 from notewright.engine.access import Access
 from notewright.engine.dialects.copies import copied_from, copy_name
@@ -15,7 +16,6 @@ from notewright.engine.workspace import Workspace
 from notewright.engine.write import delete
 from notewright.errors import NotFound
 from notewright.notes.path import NotePath
-from notewright.testing.memory_store import MemoryStore
 
 HIDE = ("Private/**", "**/Secret*")
 

@@ -5,6 +5,7 @@ from typing import cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.parts import desk
+from tests.memory_store import MemoryStore
 
 from notewright.engine.changes.commit import commit, drive
 from notewright.engine.changes.history import undo
@@ -13,7 +14,6 @@ from notewright.engine.changes.merge import merged
 from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.workspace import Workspace
 from notewright.notes.path import NotePath
-from notewright.testing.memory_store import MemoryStore
 
 NAMES = ("A.md", "B.md", "x/C.md", "x/y/D.md", "pic.png")
 TEXTS = st.sampled_from((b"", b"one\n", b"one\ntwo\n", b"\xff\xfe not text", "ünï\r\n".encode()))

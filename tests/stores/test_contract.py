@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.memory_store import MemoryStore
 
 from notewright.errors import Busy, Conflict, Exists, NotFound, Problem, Unavailable
 from notewright.notes.path import NotePath
@@ -16,7 +17,6 @@ from notewright.stores.folder.paths import Abilities
 from notewright.stores.folder.store import FolderStore
 from notewright.stores.live.documents import LiveDocuments
 from notewright.stores.live.store import LiveStore
-from notewright.testing.memory_store import MemoryStore
 
 A, B = NotePath("a.md"), NotePath("f/b.md")
 

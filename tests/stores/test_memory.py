@@ -1,11 +1,11 @@
 """The memory store as a stage for simulations: other processes, foreign writers, crashes, full and lost disks."""
 
 import pytest
+from tests.memory_store import Disk, MemoryStore
 
 from notewright.errors import Busy, Conflict, NoSpace, Unavailable
 from notewright.notes.path import NotePath
 from notewright.stores.base import version_of
-from notewright.testing.memory_store import Disk, MemoryStore
 
 A = NotePath("a.md")
 

@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 from tests.engine.parts import NoIndex, desk, drop, put, renaming, texts, version, write
+from tests.memory_store import Disk, MemoryStore
 
 from notewright.engine.changes import machine
 from notewright.engine.changes.commit import commit, commit_latest, edit, recover
@@ -22,7 +23,6 @@ from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, version_of
 from notewright.stores.folder.store import FolderStore
-from notewright.testing.memory_store import Disk, MemoryStore
 
 A, B, C = NotePath("A.md"), NotePath("B.md"), NotePath("C.md")
 

@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 from tests.engine.changes.test_simulation import Killed, Witness
 from tests.engine.parts import ANN, desk, texts
+from tests.memory_store import Disk, MemoryStore
 
 from notewright.engine.changes.combined import TextEdit
 from notewright.engine.changes.commit import edit_together, recover
@@ -17,7 +18,6 @@ from notewright.ledger.base import Ledger, Past
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes.path import NotePath
 from notewright.stores.base import version_of
-from notewright.testing.memory_store import Disk, MemoryStore
 
 TEA = NotePath("Tea.md")
 FIRST = "one two three\n"

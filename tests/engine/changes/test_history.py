@@ -5,6 +5,7 @@ from typing import cast
 
 import pytest
 from tests.engine.parts import desk, drop, put, renaming, texts, write
+from tests.memory_store import MemoryStore
 
 from notewright.engine.access import Access
 from notewright.engine.changes.commit import commit, edit
@@ -14,7 +15,6 @@ from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Forbidden, NotFound
 from notewright.ledger.base import Actor, Past
 from notewright.notes.path import NotePath
-from notewright.testing.memory_store import MemoryStore
 
 
 def did(ws: Workspace, *steps: object, summary: str = "did") -> str:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.engine.parts import ANN
+from tests.memory_store import MemoryStore
 
 from notewright.engine.changes.machine import (
     AskApplied,
@@ -28,7 +29,6 @@ from notewright.errors import Busy, Conflict, Forbidden, NoSpace, Problem, Unava
 from notewright.ledger.base import Change, Step
 from notewright.notes.path import NotePath
 from notewright.stores.base import OpId, Stored, Swap, Swapped, version_of
-from notewright.testing.memory_store import MemoryStore
 
 A, B, C = NotePath("A.md"), NotePath("f/B.md"), NotePath("C.md")
 OLD, NEW = b"old\n", b"new\n"

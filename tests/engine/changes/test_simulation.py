@@ -19,6 +19,7 @@ from typing import Any, cast
 import pytest
 from tests import found
 from tests.engine.parts import desk
+from tests.memory_store import Disk, MemoryStore
 
 from notewright.engine.changes import commit as changes
 from notewright.engine.changes.combined import TextEdit
@@ -30,7 +31,6 @@ from notewright.errors import Problem, Unavailable
 from notewright.ledger.base import Change, Ledger, Past, State, Step
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes.path import NotePath
-from notewright.testing.memory_store import Disk, MemoryStore
 
 SEEDS = int(os.environ.get("NOTEWRIGHT_SEEDS", "2000"))
 ONE = os.environ.get("NOTEWRIGHT_SEED")

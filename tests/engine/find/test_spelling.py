@@ -8,6 +8,7 @@ import pytest
 from tests.engine.changes.test_changes import Killed
 from tests.engine.mounting import ignoring_case
 from tests.engine.parts import desk, texts
+from tests.memory_store import Disk, MemoryStore
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
@@ -23,7 +24,6 @@ from notewright.errors import Conflict, Exists, NoSpace, NotFound
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes.path import NotePath
 from notewright.stores.folder.store import FolderStore
-from notewright.testing.memory_store import Disk, MemoryStore
 
 NOTES = {
     "tea.md": "# tea\n[[#tea]] [[tea]] [other](sub/Cup.md)\n",

@@ -18,6 +18,7 @@ from tests.conftest import ROOT, MakeWorkspace, write_files
 from tests.engine.mounting import read_only, small_disk
 from tests.engine.parts import desk
 from tests.engine.transfer.keeping import back_up, backups, day, files, folder_desk, restore_to, times
+from tests.memory_store import MemoryStore
 
 from notewright.engine.transfer.backup import BackupResult
 from notewright.engine.transfer.backup_folder import BackupFolder
@@ -25,7 +26,6 @@ from notewright.engine.transfer.backup_schedule import Schedule, backup_due, las
 from notewright.engine.workspace import Workspace
 from notewright.errors import Busy, Exists, Forbidden, Invalid, NoSpace, NotFound, Unavailable
 from notewright.notes.path import path_problem
-from notewright.testing.memory_store import MemoryStore
 
 NOTES: dict[str, str | bytes] = {
     "Tea.md": "# Tea\n\nGreen.\n",

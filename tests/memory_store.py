@@ -5,7 +5,7 @@ everything that touches the disk, so that a simulation can switch to another pro
 or raise to be a crash at exactly that point. Drop the store then, call its `die`, and open another on the same disk.
 
 A disk may also be like a bucket (`shuffle`: the writes of a group happen in any order, `keeps_ops`: it knows which
-change set wrote a file, no `has_folders`) or like live documents (`merges`: a change of an older text is carried over
+change set wrote a file) or like live documents (`merges`: a change of an older text is carried over
 to the newer one).
 """
 
@@ -52,7 +52,6 @@ class Disk:
     folds: bool = False  # names that differ in case alone are one name
     shuffle: Callable[[list[int]], None] | None = None  # the order in which the writes of a group happen
     keeps_ops: bool = False
-    has_folders: bool = True
     merges: bool = False
     ops: dict[str, set[OpId]] = field(default_factory=dict)
     former: dict[str, list[bytes]] = field(default_factory=dict)
@@ -77,8 +76,6 @@ class Disk:
                 self.former.setdefault(path, []).append(self.files[path].data)
             if data is None:
                 self.files.pop(path, None)
-                if not self.has_folders:
-                    self.folders = {folder for file in self.files for folder in parents(file)}
             else:
                 self.files[path] = _File(data, self.tick)
                 self.folders.update(parents(path))
@@ -110,7 +107,6 @@ class MemoryStore(Store):
         self.disk = disk or Disk()
         self.identity = name
         self.in_order = self.disk.shuffle is None
-        self.has_folders = self.disk.has_folders
         self._step = step or (lambda what, path: None)
         self._turn_lost = False
         self._pause = 0.0 if step else 0.01  # a simulation decides by itself who goes on while somebody waits

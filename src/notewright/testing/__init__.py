@@ -1,1 +1,0 @@
-"""Parts for tests: a store in memory."""
