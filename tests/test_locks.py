@@ -107,31 +107,40 @@ def waits_since(handle: int, moment: int) -> bool:
 
 def test_threads_get_their_lock_in_the_order_they_asked() -> None:
     queue, order = ThreadQueue(), list[int]()
-    assert queue.acquire(0)
 
     def wait(who: int) -> None:
-        assert queue.acquire(LONG)
-        order.append(who)
-        queue.release()
+        with queue.turn(LONG):
+            order.append(who)
 
     threads = []
-    for who in range(6):
-        threads.append(threading.Thread(target=wait, args=(who,)))
-        threads[-1].start()
-        eventually(True, lambda who=who: len(queue._waiting) == who + 1)
-    queue.release()
+    with queue.turn(0):
+        for who in range(6):
+            threads.append(threading.Thread(target=wait, args=(who,)))
+            threads[-1].start()
+            eventually(True, lambda who=who: len(queue._queue) == who + 2)
     for thread in threads:
         thread.join(LONG)
     assert order == list(range(6))
-    assert queue.acquire(0)
+    with queue.turn(0):
+        pass
 
 
 def test_a_thread_that_gave_up_waiting_is_passed_over() -> None:
     queue = ThreadQueue()
-    assert queue.acquire(0)
-    assert not queue.acquire(0.01)
-    queue.release()
-    assert queue.acquire(0)
+    with queue.turn(0), pytest.raises(BlockingIOError), queue.turn(0.01):
+        pass
+    with queue.turn(0):
+        pass
+
+
+def test_threads_at_different_names_do_not_wait_for_each_other_and_one_at_all_names_waits_for_all() -> None:
+    queue = ThreadQueue()
+    with queue.turn(0, "a"), queue.turn(0, "b"):
+        for taken in ("a", None):
+            with pytest.raises(BlockingIOError), queue.turn(0, taken):
+                pass
+    with queue.turn(0), pytest.raises(BlockingIOError), queue.turn(0, "a"):
+        pass
 
 
 def test_a_locked_file_is_made_kept_from_others_and_free_again_when_it_is_closed(tmp_path: Path) -> None:

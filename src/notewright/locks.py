@@ -14,7 +14,6 @@ import os
 import struct
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
@@ -189,42 +188,39 @@ def _set(handle: int, kind: int, start: int, length: int) -> None:
             pass  # no such locks here: the order is lost, the lock is not
 
 
+class _Turn:
+    def __init__(self, name: str | None) -> None:
+        self.name, self.came = name, threading.Event()
+
+    def excludes(self, other: "_Turn") -> bool:
+        return self.name is None or other.name is None or self.name == other.name
+
+
 class ThreadQueue:
-    """A lock between threads that they get in the order they asked."""
+    """Threads take turns in the order they asked: at one name, or (None) at all of them."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._held = False
-        self._waiting: deque[threading.Lock] = deque()
+        self._queue: list[_Turn] = []  # holders and waiting ones, in the order they came
 
-    def acquire(self, timeout: float) -> bool:
-        """False when `timeout` seconds have passed."""
+    @contextlib.contextmanager
+    def turn(self, timeout: float, name: str | None = None) -> Iterator[None]:
+        """BlockingIOError when `timeout` seconds have passed."""
+        mine = _Turn(name)
         with self._mutex:
-            if not self._held:
-                self._held = True
-                return True
-            mine = threading.Lock()
-            mine.acquire()
-            self._waiting.append(mine)
+            self._queue.append(mine)
+            self._call()
         try:
-            given = mine.acquire(timeout=max(timeout, 0))
-        except BaseException:
-            if not self._left(mine):
-                self.release()
-            raise
-        return given or not self._left(mine)
+            if not mine.came.wait(timeout):
+                raise BlockingIOError("locked by another thread")
+            yield
+        finally:
+            with self._mutex:
+                self._queue.remove(mine)
+                self._call()
 
-    def _left(self, mine: threading.Lock) -> bool:
-        """No longer waiting; False if the lock was given in this moment."""
-        with self._mutex:
-            if mine in self._waiting:
-                self._waiting.remove(mine)
-                return True
-            return False
-
-    def release(self) -> None:
-        with self._mutex:
-            if self._waiting:
-                self._waiting.popleft().release()
-            else:
-                self._held = False
+    def _call(self) -> None:
+        """All that nobody before them excludes."""
+        for place, turn in enumerate(self._queue):
+            if not any(other.excludes(turn) for other in self._queue[:place]):
+                turn.came.set()

@@ -2,25 +2,15 @@
 locked files in the state directory."""
 
 import hashlib
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from notewright.errors import Busy
-from notewright.locks import EXCLUSIVE, SHARED, locked_file
+from notewright.locks import EXCLUSIVE, SHARED, ThreadQueue, locked_file
 
 SLOTS = 4_096  # files for the locks of single notes: two notes in one slot wait for each other
-
-
-@dataclass(eq=False)
-class _Ticket:
-    path: str | None
-
-    def excludes(self, other: "_Ticket") -> bool:
-        return self.path is None or other.path is None or self.path == other.path
 
 
 class NotesLock:
@@ -29,42 +19,21 @@ class NotesLock:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._changed = threading.Condition()
-        self._queue: list[_Ticket] = []  # holders and waiting ones, in the order they came
+        self._threads = ThreadQueue()
 
     @contextmanager
     def held(self, path: str | None, timeout: float) -> Iterator[None]:
         until = time.monotonic() + timeout
-        with self._turn(_Ticket(path), timeout), ExitStack() as files:
-            left = max(until - time.monotonic(), 0.0)
+        files = [("notes", EXCLUSIVE if path is None else SHARED)]
+        if path is not None:
+            slot = int.from_bytes(hashlib.sha256(path.encode()).digest()[:4], "big") % SLOTS
+            files.append((f"note-{slot:03x}", EXCLUSIVE))
+        with ExitStack() as held:
             try:
-                kind = EXCLUSIVE if path is None else SHARED
-                files.enter_context(locked_file(self._folder / "notes", kind, left))
-                if path is not None:
-                    slot = int.from_bytes(hashlib.sha256(path.encode()).digest()[:4], "big") % SLOTS
+                held.enter_context(self._threads.turn(timeout, path))
+                for name, kind in files:
                     left = max(until - time.monotonic(), 0.0)
-                    files.enter_context(locked_file(self._folder / f"note-{slot:03x}", EXCLUSIVE, left))
+                    held.enter_context(locked_file(self._folder / name, kind, left))
             except BlockingIOError:
-                raise _busy() from None
+                raise Busy("another change is being made", hint="try again in a moment") from None
             yield
-
-    @contextmanager
-    def _turn(self, mine: _Ticket, timeout: float) -> Iterator[None]:
-        with self._changed:
-            self._queue.append(mine)
-        try:
-            with self._changed:
-                if not self._changed.wait_for(lambda: self._is_next(mine), timeout):
-                    raise _busy()
-            yield
-        finally:
-            with self._changed:
-                self._queue.remove(mine)
-                self._changed.notify_all()
-
-    def _is_next(self, mine: _Ticket) -> bool:
-        return not any(other.excludes(mine) for other in self._queue[: self._queue.index(mine)])
-
-
-def _busy() -> Busy:
-    return Busy("another change is being made", hint="try again in a moment")
