@@ -117,7 +117,7 @@ def test_the_row_and_the_bytes_are_synced_together_then_come_the_name_and_the_fo
         lambda: edit_note(ws, LOG, [Append("more\n")]),
         lambda: create(ws, NotePath("f/New.md"), b"new\n"),
     ):
-        monkeypatch.setattr(_sync, "_able", [True] if asynchronous else [])
+        monkeypatch.setattr(_sync, "_is_able", asynchronous)
         done = order(ws, monkeypatch, act)
         assert done == ["+.notewright", "recorded", ".notewright", "named", "+f", "indexed", "f", "recorded"]
 

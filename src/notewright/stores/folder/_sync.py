@@ -14,11 +14,10 @@ _HELD = 256  # bytes; struct aiocb has 168 where pointers have 8
 _NOTIFY, _NOBODY = 44, 1  # where it says who is told of the end, and that it is nobody
 _IDLE_S = 60  # how long a thread waits for more
 _libc = ctypes.CDLL(None, use_errno=True)
-_is_known = hasattr(_libc, "aio_init") and hasattr(_libc, "aio_fsync") and ctypes.sizeof(ctypes.c_void_p) == 8
-_able = [True] if _is_known else []
-_begun = list[bool]()  # it has threads
-if _able:
+_is_able = hasattr(_libc, "aio_init") and hasattr(_libc, "aio_fsync") and ctypes.sizeof(ctypes.c_void_p) == 8
+if _is_able:
     _libc.aio_init(struct.pack("8i", 4, 16, 0, 0, 0, 0, _IDLE_S, 0))
+_begun_in = 0  # the process that has the threads
 _under_way: "set[Sync]" = set()  # the library writes into them
 
 
@@ -28,16 +27,16 @@ class Sync:
     __slots__ = ("_begun", "_file")
 
     def __init__(self, file: int) -> None:
-        self._file = file
-        self._begun = ctypes.create_string_buffer(_HELD) if _able else None
+        global _begun_in
+        self._file, process = file, os.getpid()
+        has_threads = _is_able and _begun_in in (0, process)
+        self._begun = ctypes.create_string_buffer(_HELD) if has_threads else None
         if self._begun is not None:
             struct.pack_into("i", self._begun, 0, file)
             struct.pack_into("i", self._begun, _NOTIFY, _NOBODY)
             if _libc.aio_fsync(os.O_SYNC, self._begun) == 0:
                 _under_way.add(self)
-                if not _begun:
-                    _begun.append(True)
-                    os.register_at_fork(after_in_child=_able.clear)
+                _begun_in = process
                 return
             self._begun = None
         try:

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 
 from notewright.errors import Exists, Forbidden
 from notewright.notes.path import NotePath
-from notewright.stores.base import OpId, Stored, Version, changed, version_of
+from notewright.stores.base import OpId, Stored, Version, changed, parents, version_of
 from notewright.stores.folder import exchange
 from notewright.stores.folder._sync import Sync
 from notewright.stores.folder.leftovers import Leftover, Leftovers
 from notewright.stores.folder.listing import file_entry, stamp_of
 from notewright.stores.folder.lock import Alone
-from notewright.stores.folder.paths import PREFIX, READ, Opened, Root
+from notewright.stores.folder.paths import PREFIX, READ, Opened, Root, exists
 from notewright.stores.folder.temp_names import (
     TempName,
     copy_metadata,
@@ -95,7 +95,11 @@ class AtomicWriter:
             if op in self._ops:
                 self._ops[op].wait()
             try:
-                with self._entered(root, path, made) if seen is None else self._maybe(root, path.folder) as folder:
+                with (
+                    self._entered(root, path, made)
+                    if seen is None
+                    else self._root.folder_if_there(root, path.folder) as folder
+                ):
                     if folder is None:
                         raise changed(path, None)
                     stored = self._write(folder, path, data, seen, op, settled)
@@ -197,7 +201,7 @@ class AtomicWriter:
 
     def delete(self, root: int, path: NotePath, seen: Version, op: OpId, *, settled: bool) -> bool:
         """False if somebody has changed the note just now and it must be waited for."""
-        with self.alone.joined(), self._maybe(root, path.folder) as folder:
+        with self.alone.joined(), self._root.folder_if_there(root, path.folder) as folder:
             if folder is None:
                 return True
             try:
@@ -226,11 +230,11 @@ class AtomicWriter:
             with suppress(OSError):  # of what is to go
                 pending.wait()
             for path in list(pending.laid):
-                with self._maybe(root, path.folder, errno.ELOOP) as folder:
+                with self._root.folder_if_there(root, path.folder, errno.ELOOP) as folder:
                     if folder is not None:
                         self._discard(folder, pending, path)
             for touched in [name for name, sync in pending.touched.items() if sync is None]:
-                with self._maybe(root, touched, errno.ELOOP) as folder:
+                with self._root.folder_if_there(root, touched, errno.ELOOP) as folder:
                     pending.touched[touched] = None if folder is None else Sync(os.dup(folder))
             for sync in filter(None, pending.touched.values()):
                 sync.wait()
@@ -239,7 +243,7 @@ class AtomicWriter:
     def sweep(self, root: int, folders: Iterable[str]) -> None:
         with self.alone.joined():
             for each in dict.fromkeys(("", *folders)):  # the root: what lay in a folder that was removed is there
-                with self._maybe(root, each, errno.ELOOP) as folder:
+                with self._root.folder_if_there(root, each, errno.ELOOP) as folder:
                     names = [] if folder is None else os.listdir(folder)
                     dead = [name for name in names if folder is not None and _is_dead(folder, name)]
                 for name in dead:
@@ -248,7 +252,7 @@ class AtomicWriter:
     def clear_up_later(self, strays: Iterable[tuple[str, str]]) -> None:
         """Look, in the background, at files a listing found lying beside notes; those of the living stay."""
         for each, name in strays:
-            with self._root.entered() as root, self._maybe(root, each, errno.ELOOP) as folder:
+            with self._root.entered() as root, self._root.folder_if_there(root, each, errno.ELOOP) as folder:
                 if folder is not None and _is_dead(folder, name):
                     self._asides.keep(Leftover(each, name))
 
@@ -277,70 +281,45 @@ class AtomicWriter:
 
     def _make(self, root: int, path: NotePath) -> list[str]:
         """Make the folders a path is in, durably; those that were missing, outermost first."""
-        made, pieces = list[str](), path.split("/")[:-1]
+        made = list[str]()
         try:
-            for count, name in enumerate(pieces):
-                outer = "/".join(pieces[:count])
-                if not self._is_folder(root, f"{outer}/{name}" if outer else name):
-                    with self._root.folder(root, outer) as folder:
+            for inner in reversed(parents(path)):
+                outer, _, name = inner.rpartition("/")
+                with self._root.folder(root, outer) as folder:
+                    if not exists(folder, name):
                         os.mkdir(name, dir_fd=folder)
-                        made.append(f"{outer}/{name}" if outer else name)
+                        made.append(inner)
                         os.fsync(folder)
-        except FileExistsError:
-            taken = "/".join(pieces[: count + 1])
-            raise Exists(f"{taken} is a file, not a folder", path=taken) from None
+                    elif stat.S_IFMT(os.lstat(name, dir_fd=folder).st_mode) not in (stat.S_IFDIR, stat.S_IFLNK):
+                        raise Exists(f"{inner} is a file, not a folder", path=inner)
         except BaseException:
             self._remove_folders(root, made)
             raise
         return made
 
-    def _is_folder(self, root: int, folder: str) -> bool:
-        try:
-            with self._root.folder(root, folder):
-                return True
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-
     def _remove_folders(self, root: int, folders: Iterable[str]) -> None:
         """Remove those that are empty, innermost first."""
         for each in sorted(set(folders), key=lambda folder: folder.count("/"), reverse=True):
             outer, _, name = each.rpartition("/")
-            with self._maybe(root, outer, errno.ELOOP) as folder:
-                if folder is not None and self._remove_folder(root, folder, each, name):
+            with self._root.folder_if_there(root, outer, errno.ELOOP) as folder:
+                if folder is not None and self._lift(root, each):
+                    try:
+                        os.rmdir(name, dir_fd=folder)
+                    except OSError:  # something has come into it
+                        continue
                     os.fsync(folder)
-
-    def _remove_folder(self, root: int, outer: int, path: str, name: str) -> bool:
-        for _ in range(2):
-            try:
-                os.rmdir(name, dir_fd=outer)
-                return True
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not self._lift(root, path):
-                    return False
-        return False
 
     def _lift(self, root: int, path: str) -> bool:
         """Move what lies aside in a folder to the root, where whoever looks at it will find it; False if the folder
         holds anything else."""
-        with self._maybe(root, path, errno.ELOOP) as folder:
+        with self._root.folder_if_there(root, path, errno.ELOOP) as folder:
             names = [] if folder is None else os.listdir(folder)
             if folder is None or not all(name.startswith(PREFIX) for name in names):
                 return False
-            try:
+            with suppress(OSError):  # on another disk than the root: the folder stays for now
                 for name in names:
                     os.rename(name, name, src_dir_fd=folder, dst_dir_fd=root)
-            except OSError:
-                return False  # on another disk than the root: the folder stays for now
             return True
-
-    def _maybe(self, root: int, path: str, *gone: int) -> AbstractContextManager[int | None]:
-        """A folder, open for a while; None if there is none such (or one of these other errors says so)."""
-        try:
-            return self._root.folder(root, path)
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR, *gone):
-                raise
-            return _NOTHING
 
     def _old(self, folder: int, path: NotePath) -> AbstractContextManager[int | None]:
         """The file at a path, open for a while, None if nothing is there. What may not be replaced is refused."""

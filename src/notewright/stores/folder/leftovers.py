@@ -23,12 +23,11 @@ from notewright.notes.path import NotePath
 from notewright.stores.base import Version
 from notewright.stores.folder.exchange import put_back
 from notewright.stores.folder.lock import Alone
-from notewright.stores.folder.paths import FOLDER, PREFIX, READ, Root, exists
-from notewright.stores.folder.temp_names import TempName, digest, lease, name_digest, take_out
+from notewright.stores.folder.paths import PREFIX, Root, exists
+from notewright.stores.folder.temp_names import CLOSED, OPEN, UNKNOWN, TempName, digest, name_digest, take_out
 
 log = logging.getLogger(__name__)
-LOOKS = (0.05, 0.4, 1.5)  # seconds after the swap; after the last it goes
-_OPEN_LOOKS = 400  # how many more looks while another program has it open for writing: ten minutes
+PAUSES = (0.05, 0.35, 1.1)  # seconds before each look; the last again and again while it is open for writing
 _COPIES = 1000
 _LINGER = 30.0  # seconds the thread waits for more before it ends
 
@@ -43,11 +42,11 @@ class Leftover:
 
 
 class Leftovers:
-    """The files that lie aside, and a thread that looks at them while there are any."""
+    """The files that lie aside, and a thread that looks at them while there are any. `follows`: only writes of ours lie
+    between these bytes and those that begin so."""
 
     def __init__(self, root: Root, alone: Alone, follows: Callable[[Version, str], bool]) -> None:
-        self._rescuer = LeftoverCleaner(root, follows)
-        self._alone = alone
+        self._root, self._alone, self._follows = root, alone, follows
         self._waiting: list[tuple[float, int, int, Leftover]] = []  # due, order, which look, what: a heap
         self._order = itertools.count()
         self._wake = threading.Condition()
@@ -59,10 +58,11 @@ class Leftovers:
         if not take_out(folder, laid, laid.ours, laid.seen)[1]:
             self.keep(Leftover(path.folder, str(laid), path.name))
 
-    def keep(self, aside: Leftover, look: int = 0, delay: float = LOOKS[0]) -> None:
+    def keep(self, aside: Leftover, look: int = 0) -> None:
         """Look at it in a while."""
+        due = time.monotonic() + PAUSES[min(look, len(PAUSES) - 1)]
         with self._wake:
-            heapq.heappush(self._waiting, (time.monotonic() + delay, next(self._order), look, aside))
+            heapq.heappush(self._waiting, (due, next(self._order), look, aside))
             if self._thread is None and not self._closing:
                 self._thread = threading.Thread(target=self._run, name="notewright-asides", daemon=True)
                 self._thread.start()
@@ -70,11 +70,8 @@ class Leftovers:
 
     def judge(self, aside: Leftover) -> None:
         """Look at it for the last time, now."""
-        if not self._rescuer.is_known(aside, remove=True):
-            with self._alone.joined():
-                left = self._rescuer.rescue(aside)
-            if left:
-                self._rescuer.is_known(left, remove=True)
+        if not self._take_out(aside, CLOSED, UNKNOWN, OPEN)[0] and (left := self._rescue(aside)):
+            self._take_out(left, CLOSED, UNKNOWN, OPEN)
 
     def finish(self) -> None:
         """Look at everything for the last time, now, and at nothing afterwards."""
@@ -97,8 +94,7 @@ class Leftovers:
                 self._look(aside, look)
             except (OSError, Problem) as problem:
                 log.info("%s is looked at again later: %s", aside.name, problem)
-                if look < _OPEN_LOOKS:
-                    self.keep(aside, look + 1, LOOKS[-1])
+                self.keep(aside, look + 1)
 
     def _next(self) -> tuple[int, Leftover] | None:
         """What is due, waiting for it; None when it is time for the thread to end."""
@@ -113,70 +109,40 @@ class Leftovers:
             return None
 
     def _look(self, aside: Leftover, look: int) -> None:
-        last = look >= len(LOOKS) - 1 and (look >= _OPEN_LOOKS or not self._rescuer.is_open(aside))
-        if self._rescuer.is_known(aside, remove=last):
-            if not last:
-                self.keep(aside, look + 1, LOOKS[look + 1] - LOOKS[look] if look + 1 < len(LOOKS) else LOOKS[-1])
-            return
-        with self._alone.joined():
-            left = self._rescuer.rescue(aside)
-        if left:
+        is_last = look >= len(PAUSES) - 1  # where nobody can tell whether it is open
+        is_known, is_gone = self._take_out(aside, CLOSED, *([UNKNOWN] if is_last else []))
+        if not is_known and (left := self._rescue(aside)):
             self.keep(left)
+        elif is_known and not is_gone:
+            self.keep(aside, look + 1)
 
-
-@dataclass(frozen=True, slots=True)
-class LeftoverCleaner:
-    """Removes what lies aside and holds nothing of anybody's; puts back or keeps what does."""
-
-    root: Root
-    follows: Callable[[Version, str], bool]  # only writes of ours lie between these bytes and those that begin so
-
-    def is_known(self, aside: Leftover, *, remove: bool) -> bool:
-        """Nobody has written to it since it was put aside (or it is gone). Then it goes, if `remove` says so."""
+    def _take_out(self, aside: Leftover, *may_go: str) -> tuple[bool, bool]:
+        """Whether nobody has written to it since it was put aside (or it is gone), and whether it is gone now."""
         said = TempName.parse(aside.name)
-        with self.root.entered() as root, self._holder(root, aside) as holder:
-            found = None if holder is None else digest(holder, aside.name)
-            if holder is None or found is None or said is None:
-                return True
-            known = said.seen == "new" or said.knows(found)
-            if known and remove:
-                os.unlink(aside.name, dir_fd=holder)
-            return known
+        with self._root.entered() as root, self._holder(root, aside) as holder:
+            if holder is None or said is None:
+                return True, True
+            safe = ("",) if said.seen == "new" else (said.ours, said.seen)
+            found, is_gone = take_out(holder, said, *safe, may_go=may_go)
+            return found is None or found.startswith(safe), is_gone
 
-    def is_open(self, aside: Leftover) -> bool:
-        """Another program has it open for writing. Only some file systems can say so; others say no."""
-        with self.root.entered() as root, self._holder(root, aside) as holder:
-            if holder is None:
-                return False
-            file = os.open(aside.name, READ, dir_fd=holder)
-            try:
-                lease(file)
-            except BlockingIOError:
-                return True
-            except OSError:
-                return False
-            finally:
-                os.close(file)
-            return False
-
-    def rescue(self, aside: Leftover) -> Leftover | None:
+    def _rescue(self, aside: Leftover) -> Leftover | None:
         """Put somebody's work back under the note's name where ours is there now, else keep it as a copy. What lies
-        aside after that, to be looked at in its turn. The caller is alone."""
+        aside after that, to be looked at in its turn."""
         said = TempName.parse(aside.name)
-        with self.root.entered() as root, self._holder(root, aside) as holder:
+        with self._alone.joined(), self._root.entered() as root, self._holder(root, aside) as holder:
             if holder is None or said is None:
                 return None
-            try:
-                with self.root.folder(root, aside.folder) as folder:
-                    note = aside.note or _name_of_digest(folder, said.note)
-                    left = self._rescue(holder, folder, Leftover(aside.folder, aside.name, note), said)
-                    os.fsync(folder)
-                    return left
-            except (FileNotFoundError, NotADirectoryError):  # its folder is gone
-                self._keep_copy(holder, holder, aside)
-                return None
+            with self._root.folder_if_there(root, aside.folder, errno.ELOOP) as folder:
+                if folder is None:
+                    self._keep_copy(holder, holder, aside)
+                    return None
+                note = aside.note or _name_of_digest(folder, said.note)
+                left = self._put_back(holder, folder, Leftover(aside.folder, aside.name, note), said)
+                os.fsync(folder)
+                return left
 
-    def _rescue(self, holder: int, folder: int, aside: Leftover, said: TempName) -> Leftover | None:
+    def _put_back(self, holder: int, folder: int, aside: Leftover, said: TempName) -> Leftover | None:
         theirs = digest(holder, aside.name)
         current = digest(folder, aside.note) if aside.note else "unknown"
         if theirs is None:
@@ -185,8 +151,8 @@ class LeftoverCleaner:
             os.unlink(aside.name, dir_fd=holder)
         elif current is None:
             log.warning("%s was written to while it was being removed: it stays", aside.note)
-            self.root.move_new(holder, aside.name, folder, aside.note or "")
-        elif self.follows(current, said.ours):
+            self._root.move_new(holder, aside.name, folder, aside.note or "")
+        elif self._follows(current, said.ours):
             renamed = Leftover(aside.folder, str(said.holding(current)), aside.note)
             os.rename(aside.name, renamed.name, src_dir_fd=holder, dst_dir_fd=folder)
             return self._swap_back(folder, renamed, theirs, current)
@@ -197,16 +163,16 @@ class LeftoverCleaner:
     def _swap_back(self, folder: int, aside: Leftover, theirs: str, current: Version) -> Leftover | None:
         note = aside.note or ""
         try:
-            if not self.root.exchange(folder, aside.name, note):
+            if not self._root.exchange(folder, aside.name, note):
                 os.rename(aside.name, note, src_dir_fd=folder, dst_dir_fd=folder)
                 return None
         except FileNotFoundError:
-            self.root.move_new(folder, aside.name, folder, note)
+            self._root.move_new(folder, aside.name, folder, note)
             return None
         if digest(folder, aside.name) == current:
             log.warning("%s was written to while it was being replaced: that came last and stays", note)
             return aside
-        put_back(self.root, folder, aside.name, note, theirs)
+        put_back(self._root, folder, aside.name, note, theirs)
         self._keep_copy(folder, folder, aside)
         return None
 
@@ -216,7 +182,7 @@ class LeftoverCleaner:
         for number in range(1, _COPIES):
             copy = f"{stem} (kept {number}){ending}"
             try:
-                self.root.move_new(holder, aside.name, folder, copy)
+                self._root.move_new(holder, aside.name, folder, copy)
             except FileExistsError:
                 continue
             log.warning("a save of %s that came too late is kept as %s", aside.note or "a note", copy)
@@ -224,26 +190,13 @@ class LeftoverCleaner:
 
     @contextmanager
     def _holder(self, root: int, aside: Leftover) -> Iterator[int | None]:
-        folder = self._find(root, aside)
-        try:
-            yield folder
-        finally:
-            if folder is not None:
-                os.close(folder)
-
-    def _find(self, root: int, aside: Leftover) -> int | None:
         """The folder it lies in: its own, or the root where it was lifted to when its folder was removed."""
         for place in (aside.folder, ""):
-            try:
-                folder = self.root.open(root, place, FOLDER)
-            except OSError as error:
-                if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-                    continue
-                raise
-            if exists(folder, aside.name):
-                return folder
-            os.close(folder)
-        return None
+            with self._root.folder_if_there(root, place, errno.ELOOP) as folder:
+                if folder is not None and exists(folder, aside.name):
+                    yield folder
+                    return
+        yield None
 
 
 def _name_of_digest(folder: int, wanted: str) -> str | None:

@@ -12,6 +12,7 @@ import os
 import re
 import stat
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 
 from notewright.errors import Busy, Forbidden, NoSpace, NotFound, Problem, Unavailable
@@ -46,6 +47,7 @@ class _How(ctypes.Structure):
 _HOW = {flags: ctypes.byref(_How(flags & ~os.O_NOFOLLOW, 0, _STRICT)) for flags in (READ, FOLDER)}
 _HOW_DIRECTLY = {flags: ctypes.byref(_How(flags & ~os.O_NOFOLLOW, 0, _NO_LINKS)) for flags in (READ, LOOK)}
 _HOW_SIZE = ctypes.sizeof(_How)
+_NOTHING = nullcontext(None)
 _FROM_TOP = -100  # AT_FDCWD, which a path from the top does not use
 
 
@@ -120,6 +122,15 @@ class Root:
     def folder(self, root: int, path: str) -> "Opened":
         """A folder, open for a while."""
         return Opened(self.open(root, path, FOLDER))
+
+    def folder_if_there(self, root: int, path: str, *gone: int) -> AbstractContextManager[int | None]:
+        """A folder, open for a while; None if there is none such (or one of these other errors says so)."""
+        try:
+            return self.folder(root, path)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, *gone):
+                raise
+            return _NOTHING
 
     def open(self, root: int, path: str, flags: int = READ) -> int:
         """Open what is at `path` through no symlink (ELOOP), READ or FOLDER. "" is the root itself."""

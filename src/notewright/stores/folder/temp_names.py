@@ -22,12 +22,14 @@ import re
 import signal
 import stat
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from notewright.stores.base import OpId, Version, version_of
 from notewright.stores.folder._sync import Sync
-from notewright.stores.folder.paths import LAY, PREFIX, READ
+from notewright.stores.folder.paths import LAY, PREFIX, READ, Opened
 
+CLOSED, UNKNOWN, OPEN = "closed", "unknown", "open"  # for writing, by any program; not every file system can say
 NOTHING = "0" * 12  # the place of a version where there is none
 _PIECE_BYTES = 1 << 16  # read at a time: a buffer is made for each
 _STRANGER_S = 60.0  # what a process of another container or machine laid is left alone for so long
@@ -58,10 +60,6 @@ class TempName:
     def parse(cls, name: str) -> "TempName | None":
         match = _NAME.fullmatch(name)
         return cls(*match.groups()) if match else None
-
-    def knows(self, version: str) -> bool:
-        """These bytes are safe without the file: we wrote them, or a change set of ours replaced them."""
-        return version[:12] in (self.ours, self.seen)
 
     def seeing(self, version: Version) -> "TempName":
         return TempName(self.process, self.op, self.number, self.note, self.ours, version[:12])
@@ -197,35 +195,38 @@ def digest_open(opened: int, size: int = _PIECE_BYTES) -> Version:
     return found.hexdigest()
 
 
-def take_out(folder: int, laid: TempName, *safe: Version) -> tuple[str | None, bool]:
+def take_out(folder: int, laid: TempName, *safe: Version, may_go: Sequence[str] = (CLOSED,)) -> tuple[str | None, bool]:
     """The version of what lies beside a note, as `digest` has it, and whether it is gone now: bytes that are `safe`
-    elsewhere go if no program has the file open for writing, for under a name that nobody knows nobody will open it.
-    Only some file systems can say so."""
+    elsewhere go if no program has the file open for writing, for under a name that nobody knows nobody will open it;
+    or if it `may_go` otherwise."""
+    name, is_gone = str(laid), False
     try:
-        file = os.open(str(laid), READ, dir_fd=folder)
+        with Opened(os.open(name, READ, dir_fd=folder)) as file:  # and with it goes the lease
+            state, found = _lease(file), digest_open(file)
+            if found.startswith(safe) and state in may_go:
+                os.unlink(name, dir_fd=folder)
+                is_gone = True
+            return found, is_gone
     except OSError:
-        found = digest(folder, str(laid))
-        return found, found is None
-    try:
-        lease(file)
-        version = digest_open(file)
-        if version.startswith(safe):
-            os.unlink(str(laid), dir_fd=folder)
-            return version, True
-        return version, False
-    except OSError:
-        return digest(folder, str(laid)), False
-    finally:
-        os.close(file)  # and with it the lease
+        unreadable = digest(folder, name)
+    if unreadable is not None and unreadable.startswith(safe) and UNKNOWN in may_go:
+        os.unlink(name, dir_fd=folder)
+        is_gone = True
+    return unreadable, is_gone or unreadable is None
 
 
-def lease(file: int) -> None:
-    """Granted only if nobody has the file open for writing, else BlockingIOError; who would open it so then waits. Any
-    other OSError: this file system cannot say."""
+def _lease(file: int) -> str:
+    """A read lease is granted only if nobody has the file open for writing; who would open it so then waits."""
     if not hasattr(fcntl, "F_SETLEASE"):
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)  # an opener in this very moment must not end us
-    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        return UNKNOWN
+    try:
+        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)  # an opener in this very moment must not end us
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except BlockingIOError:
+        return OPEN
+    except OSError:
+        return UNKNOWN
+    return CLOSED
 
 
 def _mark(folder: int, name: str) -> str | None:
