@@ -42,6 +42,7 @@ from notewright.server.auth import protected_resource
 from notewright.server.auth.authenticate import AuthSettings, GuardedRoute, GuardedSocket
 from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.auth.revalidate import Revalidation
+from notewright.server.auth.scopes import BASIC
 from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.listen import tls, uvicorn_server
 from notewright.server.listen.bounded_protocol import ConnectionLimits
@@ -56,7 +57,6 @@ from notewright.web import routes as page
 from notewright.web.event_stream import ActivityFeed
 
 if TYPE_CHECKING:
-    from notewright.server.auth.oauth import Issuer
     from notewright.server.live.connections import Connections
     from notewright.server.live.forwarding import LiveHosts
 
@@ -181,6 +181,9 @@ class Site:
             self._hosts,
         )
         feed = ActivityFeed(self.library, self.workers, registry)
+        scopes = BASIC if issuer is None else issuer.scopes
+        names = [surface.name for surface in surfaces]
+        resource = protected_resource.routes(config["http.public_url"], config["auth.issuer"], scopes, names)
 
         def leave() -> None:
             feed.close()
@@ -196,7 +199,7 @@ class Site:
             operations=self.operations,
             workers=self.workers,
             turns=turns,
-            more=[*self._doors(surfaces, issuer), *live, *page.routes(site, feed), *api.routes(site)],
+            more=[*resource, *live, *page.routes(site, feed), *api.routes(site)],
             leave=leave,
             around=[*around, *([issuer] if issuer is not None else []), self._hosts or self._until_live()],
         )
@@ -247,13 +250,6 @@ class Site:
         most_bytes = config["http.max_request_bytes"]
         live = LiveSite(library, callers, hosts, workers, connections, turns, config["http.public_url"], most_bytes)
         return live.routes(), connections
-
-    def _doors(self, surfaces: Sequence[Surface], issuer: "Issuer | None") -> list[GuardedRoute]:
-        names = [surface.name for surface in surfaces]
-        public = self.config["http.public_url"]
-        if issuer is None:
-            return protected_resource.routes(public, surfaces=names)
-        return protected_resource.routes(public, self.config["auth.issuer"], issuer.scopes, names)
 
 
 def work(

@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,7 @@ def open_workspace(
     else:
         from notewright.engine.indexing.indexer import Indexer
 
-        daily = _forgetting(ledger, config) if watch else None
+        daily = partial(_trim, ledger, config) if watch else None
         snapshot = _snapshot(store, index, asked, writes=watch and not asked.read_only)
         follower = indexer = Indexer(store, index, locks, watch=watch, daily=daily, snapshot=snapshot)
         start = indexer.start if follow else None
@@ -205,10 +206,9 @@ def rules_of(asked: WorkspaceConfig) -> dict[str, Any]:
     }
 
 
-def _forgetting(ledger: Ledger, config: Config) -> Callable[[], None]:
-    """What keeps the history within its bounds."""
-    days, most = config["history.keep_days"], config["history.keep_bytes"]
-    return lambda: ledger.trim(keep_days=days, keep_bytes=most, now=time.time())
+def _trim(ledger: Ledger, config: Config) -> None:
+    """Keep the history within its bounds."""
+    ledger.trim(keep_days=config["history.keep_days"], keep_bytes=config["history.keep_bytes"], now=time.time())
 
 
 def close_workspace(ws: Workspace) -> None:

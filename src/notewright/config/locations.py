@@ -104,14 +104,10 @@ def workspace_id(name: str, taken: Iterable[str] = ()) -> str:
 
 def refuse_overlap(places: Iterable[tuple[str, str]]) -> None:
     """A note belongs to one workspace: Invalid for (location, name) pairs of which one lies in another."""
-    for (outer, first), (inner, second) in pairwise(sorted((_comparable(place), name) for place, name in places)):
+    for (outer, first), (inner, second) in pairwise(sorted((f"{place.rstrip('/')}/", name) for place, name in places)):
         if inner.startswith(outer):
             what = f"the workspaces {first!r} and {second!r} overlap"
             raise Invalid(what, hint="name folders that lie side by side", what="location")
-
-
-def _comparable(location: str) -> str:
-    return location.rstrip("/") + "/"
 
 
 def refuse_inside(place: str, folder: str, *, chosen: bool) -> None:

@@ -31,19 +31,17 @@ def check(ws: Workspace) -> list[Finding]:
     """Everything worth telling, by path and line. Changes nothing."""
     wait(ws)
     entries = [entry for entry in ws.store.entries() if entry.kind != "folder" and ws.access.sees(entry.path)]
-    found = [*_links(ws), *_names(entries), *_aliases(ws), *_contents(ws), *_index(ws, entries), *_unlisted(ws)]
+    found = [*_links(ws), *_names(entries), *_aliases(ws), *_contents(ws), *_index(ws, entries)]
+    for path, why in ws.store.oddities():
+        if ws.access.sees("/".join(part for part in path.split("/") if part not in (".", ".."))):  # no hidden names
+            found.append(Finding("file", path, None, why))
     return sorted(found, key=lambda finding: (finding.path, finding.line or 0, finding.kind))
 
 
 def _links(ws: Workspace) -> Iterator[Finding]:
     for link in snapshot(ws, lambda: [one for one in resolved_links(ws) if one.status != "ok"]):
-        written = f"[[{link.target}{link.subpath}]]"
-        if link.status == "broken":
-            yield Finding("broken_link", link.source, link.line, f"{written} leads nowhere")
-        else:
-            yield Finding(
-                "ambiguous_link", link.source, link.line, f"{written} could mean several notes; it means {link.path}"
-            )
+        leads = "leads nowhere" if link.path is None else f"could mean several notes; it means {link.path}"
+        yield Finding(f"{link.status}_link", link.source, link.line, f"[[{link.target}{link.subpath}]] {leads}")
 
 
 def _names(entries: list[Entry]) -> Iterator[Finding]:
@@ -103,12 +101,6 @@ def _same(ws: Workspace, entry: Entry) -> bool:
         return filed is not None and filed.version in ("", ws.store.read(NotePath(entry.path)).version)
     except Problem:
         return True  # unreadable now: _contents tells
-
-
-def _unlisted(ws: Workspace) -> Iterator[Finding]:
-    for path, why in ws.store.oddities():
-        if ws.access.sees("/".join(part for part in path.split("/") if part not in (".", ".."))):  # no hidden names
-            yield Finding("file", path, None, why)
 
 
 @dataclass(frozen=True, slots=True)

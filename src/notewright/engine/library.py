@@ -13,6 +13,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -41,7 +42,7 @@ LAST_USE_SECONDS = 300.0  # between two notes of a token's last use
 LONGEST_NAME = 100  # characters
 MOST_GLOBS = 100
 MAX_JSON_INTEGER = 1 << 53  # what every reader of JSON can count to
-AGAIN_SECONDS = 5.0  # between two attempts to open what could not be
+AGAIN_SECONDS = 5.0  # between two attempts to open what could not be: a bucket may be away for a while
 _JOINERS = "\u200c\u200d"  # letters of some scripts and pictures need them
 Settings = Mapping[str, Any]
 W = TypeVar("W", Workspace, WorkspaceConfig)
@@ -100,15 +101,11 @@ class LateLibrary(Library):
 
     def begin(self) -> Future[Library]:
         with self._lock:
-            if self._opening is None or self._is_to_be_tried_again(self._opening):
+            failed = self._opening is not None and self._opening.done() and self._opening.exception() is not None
+            if self._opening is None or (failed and time.monotonic() - self._failed > AGAIN_SECONDS):
                 self._opening = Future()
                 threading.Thread(target=self._open, args=[self._opening], name="open", daemon=True).start()
             return self._opening
-
-    def _is_to_be_tried_again(self, opening: "Future[Library]") -> bool:
-        """A bucket may be away for a while: whoever serves it need not be started again."""
-        failed = opening.done() and opening.exception() is not None
-        return failed and time.monotonic() - self._failed > AGAIN_SECONDS
 
     def _open(self, opening: Future[Library]) -> None:
         try:
@@ -162,7 +159,8 @@ class Principal:
         @functools.cache
         def allowed() -> Sequence[Workspace]:
             own = tuple(self.narrow(ws) for ws in library.workspaces() if self.sees(ws.id))
-            return tuple(_counting(ws, own) for ws in own)
+            counted = [None if ws.user_quota is None else replace(ws.user_quota, workspaces=lambda: own) for ws in own]
+            return tuple(replace(ws, user_quota=quota) if quota else ws for ws, quota in zip(own, counted, strict=True))
 
         return Library(allowed)
 
@@ -172,12 +170,6 @@ class Principal:
         if not (grant.read_only or grant.hide or grant.write_under != ("**",)):
             return ws
         return replace(ws, access=ws.access.narrowed(Access(grant.read_only, grant.hide, grant.write_under)))
-
-
-def _counting(ws: Workspace, own: Sequence[Workspace]) -> Workspace:
-    """The workspace, with the user's quota counted over these."""
-    quota = ws.user_quota
-    return ws if quota is None else replace(ws, user_quota=replace(quota, workspaces=lambda: own))
 
 
 def new_token(registry: Accounts, name: str, grant: Grant, *, now: float, expires: float | None = None) -> str:
@@ -331,9 +323,7 @@ def add_beneath(
     if not (is_bucket(root) and location.startswith(root + "/")):
         refuse_not_yet(location)
     segments = segments_of(location, root)
-    if is_bucket(root):
-        return _add(config, registry, name, "/".join((root, *segments)), settings or {})
-    with folder_beneath(root, segments):
+    with nullcontext() if is_bucket(root) else folder_beneath(root, segments):
         return _add(config, registry, name, "/".join((root, *segments)), settings or {})
 
 

@@ -4,7 +4,7 @@ The plan is made under the store's lock from what the notes hold at that moment,
 processes wrote in between is missed. Hidden notes are rewritten like all others, and not named.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -113,15 +113,17 @@ def move(
 
 def _refuse(ws: Workspace, old: NotePath, moves: Mapping[NotePath, NotePath], portable: bool) -> None:
     """Say no where something may not move, or not there."""
-    if portable:
-        _refuse_unportable(moves.values())
     for source, target in moves.items():
+        if portable and (problem := name_problem(target)):
+            raise Invalid(f"{target!r} cannot be a name: {problem}", hint="choose another name", what="to")
         admit(ws, source, 0)
         admit(ws, target, 0)
         if target not in moves and exists(ws, target):
             raise Exists(f"{target} is there already", hint="choose another name", path=target)
         if portable:
-            refuse_twin(ws, target, but_for=frozenset(moves) | _moving(old, moves))
+            # folders that move as a whole may change their spelling; others hold what stays
+            whole = {folder for folder in _folders(moves) if f"{folder}/".startswith(f"{old}/")}
+            refuse_twin(ws, target, but_for=frozenset(moves) | whole)
 
 
 def _moves(ws: Workspace, old: NotePath, new: str) -> dict[NotePath, NotePath]:
@@ -132,13 +134,6 @@ def _moves(ws: Workspace, old: NotePath, new: str) -> dict[NotePath, NotePath]:
     return moves
 
 
-def _refuse_unportable(places: Iterable[NotePath]) -> None:
-    for place in places:
-        problem = name_problem(place)
-        if problem:
-            raise Invalid(f"{place!r} cannot be a name: {problem}", hint="choose another name", what="to")
-
-
 def _known(ws: Workspace, old: NotePath) -> list[NotePath]:
     """The file itself, or everything in the folder."""
     try:
@@ -147,24 +142,13 @@ def _known(ws: Workspace, old: NotePath) -> list[NotePath]:
         raise missing(ws, old) from None
     if kind != "folder":
         return [old]
-    below = list(_below(ws, old))
+    below = [entry.path for entry in ws.store.entries(old) if not is_folder(entry)]
     if not below:
         raise Invalid(f"the folder {old} holds no files", hint="there is nothing to move", what="from")
     if not all(ws.access.sees(path) for path in below):
         hint = "move the notes you see one by one"
         raise Forbidden(f"moving the folder {old} as a whole is not allowed", hint=hint, path=old, by="rule")
     return below
-
-
-def _below(ws: Workspace, folder: str) -> Iterator[NotePath]:
-    """Every file in a folder and its sub-folders, as they are at this moment."""
-    left = [folder]
-    while left:
-        for entry in ws.store.children(left.pop()):
-            if entry.kind == "folder":
-                left.append(entry.path)
-            elif not is_folder(entry):
-                yield entry.path
 
 
 def _with_extension(ws: Workspace, old: NotePath, new: str) -> str:
@@ -175,11 +159,6 @@ def _with_extension(ws: Workspace, old: NotePath, new: str) -> str:
     if target.endswith("/") or old.is_note or "." not in old.name or "." in target.rpartition("/")[2]:
         return target
     return target if ws.store.stat(old).kind == "folder" else f"{target}.{old.rpartition('.')[2]}"
-
-
-def _moving(old: NotePath, moves: Iterable[NotePath]) -> frozenset[str]:
-    """The folders that move as a whole: they may change their spelling. Others hold what stays."""
-    return frozenset(folder for folder in _folders(moves) if f"{folder}/".startswith(f"{old}/"))
 
 
 def _folders(paths: Iterable[NotePath]) -> frozenset[str]:

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from notewright.engine.indexing import before_index, ready
-from notewright.engine.symlinks import sees_through_symlinks
 from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
 from notewright.index.base import Filed, PathGlob, Selection
@@ -22,8 +21,10 @@ from notewright.notes.times import parse_time
 from notewright.stores.base import Entry, Stored
 
 _SHORT = 50_000  # characters of a text that is kept with its meaning
+_SYMLINKS_FOLLOWED = 40  # of one path
 _RECENT = 500  # changes that are looked through for a name
 SORTS = ("path", "name", "modified", "size")
+MOST_NAMED = 10  # of the notes that words could mean
 FEW = 20  # files that are read one by one where the index does not know them yet
 
 
@@ -161,8 +162,9 @@ def locate(ws: Workspace, raw: str) -> NotePath:
         return found[0]
     if found:
         names = sorted(found)
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         raise Ambiguous(
-            f"{raw!r} could be any of {len(names)} notes: {_some(names)}",
+            f"{raw!r} could be any of {len(names)} notes: {', '.join(names[:MOST_NAMED])}{more}",
             hint="give one of these paths",
             what="note",
             candidates=names,
@@ -234,11 +236,6 @@ def name_similarity(wanted: str, path: NotePath) -> float:
 
 def _names_like(ws: Workspace, keys: Sequence[str]) -> list[NotePath]:
     return [path for key in keys for path in ws.index.names_like(key, limit=200, visible=ws.access.visibility)]
-
-
-def _some(names: Sequence[str], most: int = 10) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def folder_path(ws: Workspace, raw: str) -> str:
@@ -369,3 +366,37 @@ def text_of_version(ws: Workspace, path: NotePath, version: str) -> str | None:
     """The text a version had, if the history still holds it."""
     data = ws.ledger.kept(path, version)
     return None if data is None else data.decode(errors="replace")
+
+
+# ---- symbolic links: what hides a folder hides it under every name -----------------------------------
+
+
+def sees_through_symlinks(ws: Workspace, path: NotePath) -> None:
+    """NotFound unless the caller may see this path and what it leads to."""
+    ws.access.may_see(path)
+    if ws.access.hide and ws.store.has_folders and not ws.access.sees(real_path(ws, path)):
+        raise NotFound(f"there is no {path}", what="note", path=path)
+
+
+def real_path(ws: Workspace, path: NotePath) -> NotePath:
+    """Where a path leads once every symbolic link on the way is followed; links that lead out lead nowhere."""
+    for _ in range(_SYMLINKS_FOLLOWED):
+        followed = _followed(ws, path)
+        if followed == path:
+            break
+        path = followed
+    return path
+
+
+def _followed(ws: Workspace, path: NotePath) -> NotePath:
+    """The path with its first symbolic link replaced by what it means."""
+    pieces = path.split("/")
+    for count in range(1, len(pieces) + 1):
+        begun = NotePath("/".join(pieces[:count]))
+        try:
+            entry = ws.store.stat(begun, hidden=begun.is_hidden)
+        except NotFound:
+            return path
+        if entry.kind == "symlink" and entry.real is not None:
+            return NotePath("/".join(piece for piece in (entry.real, *pieces[count:]) if piece))
+    return path

@@ -12,14 +12,11 @@ _LINES = re.compile(r"(\d{1,9})(?:\s*(-)\s*(\d{0,9}))?")
 
 
 def section_span(note: Note, wanted: str) -> tuple[int, int]:
-    """The section with its heading and sub-sections, or the block; NotFound names the nearest headings."""
-    if wanted.startswith("^"):
-        return block_span(note, wanted[1:])
-    section = section_of(note, wanted)
-    return section.start, section.end
-
-
-def block_span(note: Note, block_id: str) -> tuple[int, int]:
+    """The section with its heading and sub-sections, or the block; NotFound names the nearest ones."""
+    if not wanted.startswith("^"):
+        section = section_of(note, wanted)
+        return section.start, section.end
+    block_id = wanted[1:]
     for block in note.blocks:
         if block.id.lower() == block_id.lower():
             return span_of_lines(note.text, block.start_line, block.end_line)

@@ -50,11 +50,9 @@ class TextEdit:
     def result(self) -> Edited:
         if isinstance(self.outcome, Problem):
             raise self.outcome
-        return self.outcome or _lost()
-
-
-def _lost() -> Edited:
-    raise Internal("an edit was not answered")
+        if self.outcome is None:
+            raise Internal("an edit was not answered")
+        return self.outcome
 
 
 class EditQueue:

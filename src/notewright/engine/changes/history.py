@@ -60,12 +60,9 @@ def find_change(ws: Workspace, change_id: str) -> Change:
     if shown is None:
         recent = [change.id for change in list_changes(ws, Past(limit=_PAGE))]
         nearest = get_close_matches(change_id, recent, 3, 0.5) or recent[:3]
-        raise NotFound(f"there is no change {change_id}", hint=_ids(nearest), what="change", nearest=nearest)
+        known = f"the nearest are {', '.join(nearest)}" if nearest else "nothing was changed through Notewright yet"
+        raise NotFound(f"there is no change {change_id}", hint=known, what="change", nearest=nearest)
     return shown
-
-
-def _ids(names: list[str]) -> str:
-    return f"the nearest are {', '.join(names)}" if names else "nothing was changed through Notewright yet"
 
 
 def diff_change(ws: Workspace, change_id: str, *, max_lines: int = 400) -> tuple[FileDiff, ...]:
@@ -199,13 +196,12 @@ def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> Un
         ws.follower.may_write()
         done = commit_latest(ws, make)
     plan, reversal = plans[-1]
-    return Undone(changes, plan, done, tuple(_diff_kept_changes(ws, reversal)))
-
-
-def _diff_kept_changes(ws: Workspace, reversal: UndoPlan) -> Iterator[FileDiff]:
-    for path, before, after in reversal.kept():
-        if ws.access.sees(path):
-            yield _compared(FileDiff(path, "changed"), _lines(before), _lines(after), KEPT_LINES)
+    kept = tuple(
+        _compared(FileDiff(path, "changed"), _lines(before), _lines(after), KEPT_LINES)
+        for path, before, after in reversal.kept()
+        if ws.access.sees(path)
+    )
+    return Undone(changes, plan, done, kept)
 
 
 def _may_undo(access: Access, change: Change) -> None:
@@ -250,16 +246,12 @@ def _changes_of_name(ws: Workspace, asked: Past, name: str, passed: str | None) 
         if passed is not None:
             passed = None if change.id == passed else passed
             continue
-        here = [step for step in change.steps if _is_in(step.path, name) and ws.access.sees(step.path)]
+        here = [step for step in change.steps if f"{step.path}/".startswith(f"{name}/") and ws.access.sees(step.path)]
         source = next((step.source for step in here if step.path == name and step.before is None), None)
         if here:
             yield change, source
         if source is not None:
             return
-
-
-def _is_in(path: str, name: str) -> bool:
-    return path == name or path.startswith(f"{name}/")
 
 
 def _meets(change: Change, asked: Past) -> bool:
@@ -281,7 +273,11 @@ def _pages(ws: Workspace, asked: Past) -> Iterator[Change]:
 def _without_hidden(ws: Workspace, change: Change) -> Change | None:
     """A change without the files the caller may not see; None where nothing is left."""
     access = ws.access
-    steps = tuple(_step_shown(access, step) for step in change.steps if access.sees(step.path))
+    steps = tuple(
+        replace(step, source=None) if step.source and not access.sees(step.source) else step
+        for step in change.steps
+        if access.sees(step.path)
+    )
     if not steps:
         return None
     undoes = tuple(name for name in change.undoes if _leaves_something(ws, name)) if access.hide else change.undoes
@@ -299,18 +295,7 @@ def _leaves_something(ws: Workspace, change_id: str) -> bool:
 
 def _hidden_names(access: Access, steps: Iterable[Step]) -> Iterator[str]:
     """Files of a change that the caller may not see, and the folders around them that it may not see either."""
-    for name in _paths(steps):
+    for name in (name for step in steps for name in (str(step.path), step.source)):
         while name and not access.sees(name):
             yield name
             name = name.rpartition("/")[0]
-
-
-def _paths(steps: Iterable[Step]) -> Iterator[str]:
-    for step in steps:
-        yield step.path
-        if step.source:
-            yield step.source
-
-
-def _step_shown(access: Access, step: Step) -> Step:
-    return replace(step, source=None) if step.source and not access.sees(step.source) else step

@@ -10,7 +10,7 @@ import random
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from notewright.engine.indexing.ready import is_fresh
@@ -49,14 +49,10 @@ def is_bounded(ws: Workspace) -> bool:
     return limits.quota_files is not None or limits.quota_bytes is not None or ws.user_quota is not None
 
 
-def counted_alone(ws: Workspace) -> AbstractContextManager[None]:
+@contextmanager
+def counted_alone(ws: Workspace) -> Iterator[None]:
     """Nobody else who has a bound adds to the workspaces of this user meanwhile. Under the store's lock, and no store's
     lock is waited for inside."""
-    return nullcontext() if ws.user_quota is None else _counted_alone(ws)
-
-
-@contextmanager
-def _counted_alone(ws: Workspace) -> Iterator[None]:
     with ExitStack() as held:
         for one in sorted(_of_user(ws), key=lambda each: each.store.identity):
             held.callback(_locked(one).release)
@@ -120,22 +116,18 @@ def refuse_over_quota(ws: Workspace, steps: Iterable[Step], known: Mapping[str, 
     """
     if not is_bounded(ws):
         return
-    growth = _growth(steps, known)
+    growth = {"files": 0, "bytes": 0}
+    for step in steps:
+        if not step.path.is_hidden:
+            before, after = (known[version] if version else None for version in (step.before, step.after))
+            growth["files"] += (after is not None) - (before is not None)
+            growth["bytes"] += len(after or b"") - len(before or b"")
     if max(growth.values()) <= 0:
         return
     for bound in _bounds(ws):
         more = growth[bound.unit]
         if more > 0 and bound.used + more > bound.most:
             raise _full(bound, more)
-
-
-def _growth(steps: Iterable[Step], known: Mapping[str, bytes]) -> dict[str, int]:
-    files = size = 0
-    for step in steps:
-        if not step.path.is_hidden:
-            files += (step.after is not None) - (step.before is not None)
-            size += len(known[step.after] if step.after else b"") - len(known[step.before] if step.before else b"")
-    return {"files": files, "bytes": size}
 
 
 def _full(bound: _Bound, more: int) -> Quota:

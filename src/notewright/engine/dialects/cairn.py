@@ -124,7 +124,8 @@ def patch_stamped(ws: Workspace, path: NotePath, edit: Edit) -> StampedWrite:
         new = apply(text, edit, path)
         _refuse_large(path, new, text)
         _refuse_taken(ws, path, text, new)
-        added[:] = [_gain(edit, text, new)]
+        more = len(new.encode()) - len(text.encode()) if isinstance(edit, Replace) else _size(new) - _size(text)
+        added[:] = [more]
         return text if new == text else stamped(path, new, text, _now(ws))
 
     edited = change_text(ws, path, change)
@@ -136,7 +137,10 @@ def patch_or_create(ws: Workspace, path: NotePath, begun: str, edit: Edit | None
     for _ in range(TRIES):
         try:
             if exists(ws, path):
-                return _as_it_is(ws, path) if edit is None else patch_stamped(ws, path, edit)
+                if edit is not None:
+                    return patch_stamped(ws, path, edit)
+                ws.access.may_see(path)
+                return StampedWrite(path, decode(ws.store.read(path).data)[0], False, 0, None)
             return _begin(ws, path, begun, edit)
         except Exists as problem:
             if problem.details.get("path") != path:
@@ -145,11 +149,6 @@ def patch_or_create(ws: Workspace, path: NotePath, begun: str, edit: Edit | None
             if problem.details.get("what") != "note":
                 raise
     raise missing(ws, path)
-
-
-def _as_it_is(ws: Workspace, path: NotePath) -> StampedWrite:
-    ws.access.may_see(path)
-    return StampedWrite(path, decode(ws.store.read(path).data)[0], False, 0, None)
 
 
 def _begin(ws: Workspace, path: NotePath, begun: str, edit: Edit | None) -> StampedWrite:
@@ -240,12 +239,6 @@ def _set_apart(text: str) -> str:
 
 def _size(text: str) -> int:
     return len(body_of(text).encode())
-
-
-def _gain(edit: Edit, before: str, after: str) -> int:
-    if isinstance(edit, Replace):
-        return len(after.encode()) - len(before.encode())
-    return _size(after) - _size(before)
 
 
 def _now(ws: Workspace) -> str:

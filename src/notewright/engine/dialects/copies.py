@@ -7,7 +7,6 @@ hidden from everybody from whom something is hidden.
 import calendar
 import re
 import time
-from dataclasses import dataclass, field
 
 from notewright.engine.workspace import Workspace
 from notewright.errors import Forbidden, NotFound
@@ -47,72 +46,49 @@ def copied_from(path: NotePath) -> tuple[NotePath, float] | None:
     return NotePath(f"{beside}/{name}" if beside else name), float(at)
 
 
-@dataclass(slots=True)
-class Dotted:
-    """Which files and folders a caller may know of where names may begin with a dot. Made for one answer."""
-
-    ws: Workspace
-    _went: dict[str, list[tuple[float, NotePath | None]]] = field(default_factory=dict)
-
-    def sees(self, path: NotePath) -> bool:
-        if not self.ws.access.hide:
-            return True
-        segments = path.split("/")
-        plain = "/".join(segment for segment in segments if not segment.startswith("."))
-        if plain and not self.ws.access.sees(plain):
-            return False  # hiding holds for the visible part of a path, wherever dots stand in it
-        if not {BACKUPS, TRASH}.intersection(segments):
-            return True
-        if path.name == BACKUPS or path == TRASH:
-            return self._holds_something(path)
-        return self._trashed(path) if path.folder == TRASH else self._copied(path)
-
-    def _holds_something(self, folder: NotePath) -> bool:
-        """A folder that holds nothing to be seen would tell that there is something."""
-        try:
-            return any(self.sees(entry.path) for entry in self.ws.store.children(folder, hidden=True))
-        except (NotFound, Forbidden):
-            return False
-
-    def _copied(self, path: NotePath) -> bool:
-        found = copied_from(path)
-        return found is not None and self._is_seen_since(*found)
-
-    def _is_seen_since(self, path: NotePath, at: float) -> bool:
-        """Whether the caller may see a note of that time wherever it was since, as far as the history knows."""
-        left, known = [(path, at)], {path}
-        while left:
-            here, since = left.pop()
-            gone = [(when, to) for when, to in self._departures(here) if when >= since]
-            if not self.ws.access.sees(here) or not (gone or self._is_there(here)):
-                return False
-            fresh = [(to, when) for when, to in gone if to is not None and not to.is_hidden and to not in known]
-            known.update(to for to, _ in fresh)
-            left += fresh
+def sees_dotted(ws: Workspace, path: NotePath) -> bool:
+    """Whether a caller may know of a file or folder where names may begin with a dot."""
+    if not ws.access.hide:
         return True
-
-    def _departures(self, path: NotePath) -> list[tuple[float, NotePath | None]]:
-        if path not in self._went:
-            self._went[path] = self.ws.ledger.departures(path)
-        return self._went[path]
-
-    def _is_there(self, path: NotePath) -> bool:
-        try:
-            return self.ws.store.stat(path).kind != "folder"
-        except (NotFound, Forbidden):
-            return False
-
-    def _trashed(self, path: NotePath) -> bool:
-        """Whether the caller might see the note we put there, if that is what lies there now."""
-        try:
-            if self.ws.store.stat(path, hidden=True).size > self.ws.limits.note_bytes:
-                return False
-            version = self.ws.store.read(path, hidden=True).version
-        except (NotFound, Forbidden):
-            return False
-        for change in self.ws.ledger.past(Past(path=path, limit=_CHANGES)):
-            for step in change.steps:
-                if step.path == path and step.after is not None:
-                    mine = step.after == version and step.source is not None
-                    return mine and self.ws.access.sees(step.source or path)
+    segments = path.split("/")
+    plain = "/".join(segment for segment in segments if not segment.startswith("."))
+    if plain and not ws.access.sees(plain):
+        return False  # hiding holds for the visible part of a path, wherever dots stand in it
+    if not {BACKUPS, TRASH}.intersection(segments):
+        return True
+    try:
+        if (
+            path.name == BACKUPS or path == TRASH
+        ):  # one that holds nothing to be seen would tell that there is something
+            return any(sees_dotted(ws, entry.path) for entry in ws.store.children(path, hidden=True))
+        found = copied_from(path)
+        return _sees_trashed(ws, path) if path.folder == TRASH else found is not None and _sees_since(ws, *found)
+    except (NotFound, Forbidden):
         return False
+
+
+def _sees_since(ws: Workspace, path: NotePath, at: float) -> bool:
+    """Whether the caller may see a note of that time wherever it was since, as far as the history knows."""
+    left, known = [(path, at)], {path}
+    while left:
+        here, since = left.pop()
+        gone = [(when, to) for when, to in ws.ledger.departures(here) if when >= since]
+        if not ws.access.sees(here) or not (gone or ws.store.stat(here).kind != "folder"):
+            return False
+        fresh = [(to, when) for when, to in gone if to is not None and not to.is_hidden and to not in known]
+        known.update(to for to, _ in fresh)
+        left += fresh
+    return True
+
+
+def _sees_trashed(ws: Workspace, path: NotePath) -> bool:
+    """Whether the caller might see the note we put there, if that is what lies there now."""
+    if ws.store.stat(path, hidden=True).size > ws.limits.note_bytes:
+        return False
+    version = ws.store.read(path, hidden=True).version
+    for change in ws.ledger.past(Past(path=path, limit=_CHANGES)):
+        for step in change.steps:
+            if step.path == path and step.after is not None:
+                mine = step.after == version and step.source is not None
+                return mine and ws.access.sees(step.source or path)
+    return False

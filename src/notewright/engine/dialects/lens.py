@@ -47,8 +47,9 @@ def back_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) 
         found = {
             source
             for other in workspaces
-            for source, target in _candidates(other, keys)
-            if _resolve(workspaces, target, source) == wanted
+            for row in other.index.links_toward(keys)
+            if row.kind in WRITTEN_AS_NAMES and other.access.sees(row.source)
+            if _resolve(workspaces, row.target, source := full_name(other, row.source)) == wanted
         }
     return sorted(found)
 
@@ -76,12 +77,6 @@ def _from_one_moment(workspaces: Sequence[Workspace]) -> Iterator[None]:
         for ws in workspaces:
             stack.enter_context(ws.index.steady())
         yield
-
-
-def _candidates(ws: Workspace, keys: tuple[str, ...]) -> Iterator[tuple[NotePath, str]]:
-    for row in ws.index.links_toward(keys):
-        if row.kind in WRITTEN_AS_NAMES and ws.access.sees(row.source):
-            yield full_name(ws, row.source), row.target
 
 
 def _resolve(workspaces: Sequence[Workspace], target: str, source: NotePath) -> NotePath | None:

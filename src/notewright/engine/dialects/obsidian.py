@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from notewright.engine.find.links import WRITTEN_AS_NAMES, all_links
 from notewright.engine.indexing import before_index
-from notewright.engine.indexing.ready import from_snapshot, is_fresh
+from notewright.engine.indexing.ready import from_snapshot, is_fresh, snapshot
 from notewright.engine.read import (
     Reading,
     exists,
@@ -143,17 +143,14 @@ def unknown_tags(ws: Workspace, tags: Sequence[str]) -> list[str]:
 
 def with_tags(ws: Workspace, tags: Sequence[str], *, every: bool) -> list[NotePath]:
     """Notes whose properties hold any, or every one, of these tags or a tag below it; case counts."""
-    return all_named(ws) if every and not tags else _with_tags(ws, tags, every)
+    if every and not tags:
+        return all_named(ws)
 
+    def holders(tag: str) -> set[NotePath]:
+        return {path for path, held in _holding(ws, tag) if any(f"{one}/".startswith(f"{tag}/") for one in held)}
 
-@from_snapshot
-def _with_tags(ws: Workspace, tags: Sequence[str], every: bool) -> list[NotePath]:
-    found = [{path for path, held in _holding(ws, tag) if any(_below(one, tag) for one in held)} for tag in tags]
+    found = snapshot(ws, lambda: [holders(tag) for tag in tags])
     return by_name(set.intersection(*found) if every else set().union(*found))
-
-
-def _below(tag: str, wanted: str) -> bool:
-    return tag == wanted or tag.startswith(wanted + "/")
 
 
 def _tagged(ws: Workspace) -> Iterator[tuple[NotePath, list[str]]]:

@@ -5,16 +5,16 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Any, Literal
 
 from notewright.engine.changes.commit import commit_latest, text_of
 from notewright.engine.changes.plan import Plan, Put, replace_shown
-from notewright.engine.dialects.copies import BACKUPS, Dotted, copy_name
+from notewright.engine.dialects.copies import BACKUPS, copy_name, sees_dotted
 from notewright.engine.find.grep import PATTERN_SECONDS, Find, FoundIn, find_text, places
 from notewright.engine.indexing.ready import is_fresh
-from notewright.engine.read import created, indexed_file, note_shown
-from notewright.engine.symlinks import real_path, sees_through_symlinks
+from notewright.engine.read import created, indexed_file, note_shown, real_path, sees_through_symlinks
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import admit
 from notewright.errors import Conflict, Exists, Forbidden, Invalid, NotFound, TooLarge
@@ -46,7 +46,7 @@ def walk(ws: Workspace, folder: str, *, recursive: bool, hidden: bool = False) -
     A symlink to a folder is entered, each such folder once and never one that we are in. NotFound without such a
     folder, with `outside` where a symlink leads out; a folder below that cannot be read is left closed.
     """
-    sees: Sees = Dotted(ws).sees if hidden else ws.access.sees
+    sees: Sees = partial(sees_dotted, ws) if hidden else ws.access.sees
     left, entered = [(folder, _real(ws, NotePath(folder), hidden, sees))], set[str]()
     while left:
         here, real = left.pop()
@@ -120,9 +120,12 @@ def size_of(ws: Workspace, path: NotePath) -> int:
 def fetch_copy(ws: Workspace, path: NotePath) -> Stored:
     """The bytes of a file, or of a copy kept in a `.backups` folder. TooLarge beyond what a note may have."""
     dotted = [segment for segment in path.split("/") if segment.startswith(".")]
-    if dotted and (set(dotted) != {BACKUPS} or path.name.startswith(".") or not _sees_copy(ws, path)):
-        raise NotFound(f"there is no {path}", what="note", path=path)
-    if not dotted:
+    if dotted:
+        if set(dotted) != {BACKUPS} or path.name.startswith(".") or not sees_dotted(ws, path):
+            raise NotFound(f"there is no {path}", what="note", path=path)
+        if ws.access.hide and not sees_dotted(ws, real_path(ws, path)):
+            raise NotFound(f"there is no {path}", what="note", path=path)
+    else:
         sees_through_symlinks(ws, path)
     try:
         size = (indexed_file(ws, path) or ws.store.stat(path, hidden=bool(dotted))).size
@@ -131,11 +134,6 @@ def fetch_copy(ws: Workspace, path: NotePath) -> Stored:
     if size > ws.limits.note_bytes:
         raise TooLarge(f"{path} has {size:,} bytes", size=size, limit=ws.limits.note_bytes, path=path)
     return note_shown(ws, ws.store.read(path, hidden=bool(dotted)))
-
-
-def _sees_copy(ws: Workspace, path: NotePath) -> bool:
-    sees = Dotted(ws).sees
-    return sees(path) and (not ws.access.hide or sees(real_path(ws, path)))
 
 
 def replace_with_copy(ws: Workspace, path: NotePath, data: bytes, *, overwrite: bool, make_folders: bool) -> Replaced:
@@ -248,13 +246,9 @@ def _score(ws: Workspace, asked: Find, found: FoundIn) -> float:
     if not found.matches:
         return 0.0
     often, early = 1 - 1 / (1 + found.matches), 1 - found.first / max(found.length, 1)
-    return round(100 * (0.55 * often + 0.30 * early + 0.15 * _in_name(ws, asked, found.path.name)), 1)
-
-
-def _in_name(ws: Workspace, asked: Find, name: str) -> bool:
-    if not asked.regex and asked.query.lower() not in name.lower():
-        return False
-    return next(places(ws, asked, name), None) is not None
+    name = found.path.name
+    in_name = (asked.regex or asked.query.lower() in name.lower()) and next(places(ws, asked, name), None) is not None
+    return round(100 * (0.55 * often + 0.30 * early + 0.15 * in_name), 1)
 
 
 def _key(order: FoundOrder, ranked: Sequence[RankedNote]) -> Callable[[RankedNote], Any]:

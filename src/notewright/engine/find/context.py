@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from notewright.engine.find.links import ResolvedLink, links
+from notewright.engine.find.links import links
 from notewright.engine.find.search import parse_query, search
 from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
@@ -90,26 +90,18 @@ def about_note(ws: Workspace, path: NotePath, budget: int) -> ContextPack:
 
 def _near(ws: Workspace, path: NotePath) -> Iterator[Candidate]:
     if path.is_note:
-        yield partial(_whole, ws, path)
+        note = read(ws, path).note
+        yield lambda: _passage(ws, note, 0, len(note.text), None, "itself")
     told: set[str] = {path}
     around = links(ws, path)
     for link in around.incoming:
         if link.source not in told:
             told.add(link.source)
-            yield partial(_linking, ws, link)
+            yield partial(Passage, ws, link.source, None, link.line, link.line, link.context.shown, "links here")
     for link in around.outgoing:
         if link.path is not None and link.path not in told and link.path.is_note:
             told.add(link.path)
             yield partial(_section_at, ws, link.path, 1, "linked")
-
-
-def _whole(ws: Workspace, path: NotePath) -> Passage:
-    note = read(ws, path).note
-    return _passage(ws, note, 0, len(note.text), None, "itself")
-
-
-def _linking(ws: Workspace, link: ResolvedLink) -> Passage:
-    return Passage(ws, link.source, None, link.line, link.line, link.context.shown, "links here")
 
 
 def _section_at(ws: Workspace, path: NotePath, line: int, why: str) -> Passage | None:

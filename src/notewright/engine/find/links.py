@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from notewright.engine.indexing.ready import snapshot
@@ -17,7 +17,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 WRITTEN_AS_NAMES = frozenset(("wikilink", "embed", "frontmatter"))  # kinds of links that name a note in brackets
 NOTES_AT_ONCE = 2_000  # whose links are read and resolved together
-MOST_NAMES = 4_096  # looked up and remembered while one answer is made
+MOST_NAMES = 4_096  # whose meaning is remembered while one answer is made
 
 
 class ResolvedLink(NamedTuple):
@@ -51,37 +51,23 @@ class LinkReport:
     incoming: tuple[ResolvedLink, ...]
 
 
+@dataclass(frozen=True, slots=True)
 class SeenNames:
-    """Names as a reader sees them, each looked up once for an answer: a link to a hidden note is a link to nothing, and
-    thousands of links may say the same."""
+    """Names as a reader sees them: a link to a hidden note is a link to nothing. `learned` were looked up together."""
 
-    def __init__(self, names: Names, sees: PathTest | None) -> None:
-        self._names, self._sees = names, sees
-        self._known: dict[tuple[str, str], Sequence[NotePath]] = {}
-        self._learned: Mapping[str, Sequence[NotePath]] = {}
+    names: Names
+    sees: PathTest | None
+    learned: Mapping[str, Sequence[NotePath]] = field(default_factory=dict)
 
     def bearing(self, key: str) -> Sequence[NotePath]:
-        found = self._learned.get(key)
-        return self._once("bearing", key, self._names.bearing) if found is None else found
+        found = self.learned.get(key)
+        return self._only_visible(self.names.bearing(key) if found is None else found)
 
     def called(self, kind: OtherName, key: str) -> Sequence[NotePath]:
-        return self._once(kind, key, lambda key: self._names.called(kind, key))
-
-    def learn(self, keys: Iterable[str], found: Mapping[str, Sequence[NotePath]]) -> None:
-        """What bears these keys, looked up together."""
-        seen = found if self._sees is None else {key: self._only_visible(paths) for key, paths in found.items()}
-        self._learned = {**dict.fromkeys(keys, ()), **seen}
-
-    def _once(self, kind: str, key: str, ask: Callable[[str], Sequence[NotePath]]) -> Sequence[NotePath]:
-        found = self._known.get((kind, key))
-        if found is None:
-            if len(self._known) >= MOST_NAMES:
-                self._known.clear()
-            found = self._known[kind, key] = self._only_visible(ask(key))
-        return found
+        return self._only_visible(self.names.called(kind, key))
 
     def _only_visible(self, paths: Sequence[NotePath]) -> Sequence[NotePath]:
-        return paths if self._sees is None else [path for path in paths if self._sees(path)]
+        return paths if self.sees is None else [path for path in paths if self.sees(path)]
 
 
 def resolver(
@@ -89,10 +75,9 @@ def resolver(
 ) -> Callable[[str, NotePath], Meaning]:
     """What a target written in a source means, remembered for as long as the answer is being made: of the source only
     its folder may matter, and its workspace where there are several. `expected` are targets that will be asked for."""
-    names = SeenNames(ws.index, ws.access.visibility.test)
     keys = list({link_key(target.strip()) for target in expected})
-    if keys:
-        names.learn(keys, ws.index.bearing_each(keys))
+    learned = {**dict.fromkeys(keys, ()), **ws.index.bearing_each(keys)} if keys else {}
+    names = SeenNames(ws.index, ws.access.visibility.test, learned)
     known: dict[tuple[str, str], Meaning] = {}
 
     def asked(target: str, source: NotePath) -> Meaning:
@@ -137,9 +122,10 @@ def _incoming(
     """Every link that leads to a note, by the note it stands in and its line; its `own` links to itself on request.
     Without `lines`, who only wants to know which notes link to it."""
     means, sees = resolver(ws, policy), ws.access.visibility.test
+    keys = all_keys(path, ws.index.other_keys(path)) if policy.other_names else name_keys(path)
     found = [
         (row, meant)
-        for row in ws.index.links_toward(keys_toward(ws, path, policy), slugs=policy.other_names)
+        for row in ws.index.links_toward(keys, slugs=policy.other_names)
         if (own or row.source != path)
         and (sees is None or sees(row.source))
         and (meant := means(row.target, row.source)).path == path
@@ -148,11 +134,6 @@ def _incoming(
 
 
 outgoing, incoming = about_note(_outgoing), about_note(_incoming)
-
-
-def keys_toward(ws: Workspace, path: NotePath, policy: LinkPolicy) -> tuple[str, ...]:
-    """The keys of every link that could mean a note, by whatever names a policy lets it be linked."""
-    return all_keys(path, ws.index.other_keys(path)) if policy.other_names else name_keys(path)
 
 
 def all_keys(path: NotePath, others: Iterable[str]) -> tuple[str, ...]:
