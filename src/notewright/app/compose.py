@@ -206,18 +206,14 @@ def _address(config: Config, host: str, port: int) -> str:
 def _welcome(config: Config, base: str) -> str:
     """Where everything is, and the line to paste into a client."""
     endpoints = "\n".join(f"  {name:13}{base}/mcp/{name}" for name in SURFACES)
-    token = ' --header "Authorization: Bearer nw_…"' if _by_token(config) else ""
+    with contextlib.closing(open_registry(config)) as registry:  # a client that finds an issuer gets its own token
+        by_token = not config["auth.issuer"] and bool(registry.tokens())
+    token = ' --header "Authorization: Bearer nw_…"' if by_token else ""
     return (
         f"See what agents do, search and read:\n  {base}/\nTools for agents:\n{endpoints}\n"
         f"Connect Claude Code:\n  claude mcp add --transport http notewright {base}/mcp{token}\n"
         "Other clients: add the notes address above as a streamable HTTP server. Stop with Ctrl-C."
     )
-
-
-def _by_token(config: Config) -> bool:
-    """Whether a client has to be given a token; one that finds an issuer gets its own."""
-    with contextlib.closing(open_registry(config)) as registry:
-        return not config["auth.issuer"] and bool(registry.tokens())
 
 
 def serve_stdio(opened: Callable[[], Library], surfaces: Sequence[Surface]) -> NoReturn:

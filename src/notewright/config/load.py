@@ -119,20 +119,15 @@ def reader(
             id = workspace_id(name, {workspace.id for workspace in workspaces})
             workspaces.append(_workspace(name, id, common | table, environ, values["read_only"]))
         refuse_overlap((workspace.location, workspace.name) for workspace in workspaces)
-        _refuse_what_is_not_there(values)
+        for setting in SETTINGS:  # one that would be ignored is refused: somebody may rely on it
+            if setting.name in NOT_YET and values[setting.name] != setting.default:
+                raise Invalid(f"{setting.name} is not in this version", hint="leave it out", what=setting.name)
         for workspace in workspaces:
             for ours in (state, cache):
                 refuse_inside(ours, workspace.location, chosen=values["state"] is not None)
         return Config(tuple(workspaces), state, cache, values, octarine)
 
     return configure
-
-
-def _refuse_what_is_not_there(values: Mapping[str, Any]) -> None:
-    """A setting that would be ignored is refused: somebody may rely on it."""
-    for setting in SETTINGS:
-        if setting.name in NOT_YET and values[setting.name] != setting.default:
-            raise Invalid(f"{setting.name} is not in this version", hint="leave it out", what=setting.name)
 
 
 def obsidian_vault(environ: Mapping[str, str] = os.environ) -> str | None:

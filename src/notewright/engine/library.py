@@ -227,8 +227,16 @@ def effective_workspaces(
             changed = replace(changed, name=one.name, id=one.id)
         served.append(changed)
     for record in records.values() if added else ():
-        if record.added and all(record.location != one.location for one in config.workspaces):
-            served += _beside(served, record, config)
+        if not record.added or any(record.location == one.location for one in config.workspaces):
+            continue
+        try:
+            changed = _changed(WorkspaceConfig("", "", record.location), record, config)
+            if other := _clash(changed, served):
+                raise Exists(f"another workspace is called {other.name}")
+            _refuse_place(changed, served, config)
+            served.append(changed)
+        except Problem as problem:
+            _warn(f"the workspace in {record.location} is not served: {problem}")
     return tuple(served)
 
 
@@ -255,19 +263,6 @@ def _changed(asked: WorkspaceConfig, record: WorkspaceRecord | None, config: Con
         return asked
     changed = with_settings(asked, record.settings)
     return replace(changed, read_only=changed.read_only or config["read_only"])
-
-
-def _beside(served: Sequence[WorkspaceConfig], record: WorkspaceRecord, config: Config) -> list[WorkspaceConfig]:
-    """A workspace that was added, unless it cannot be served beside these."""
-    try:
-        added = _changed(WorkspaceConfig("", "", record.location), record, config)
-        if other := _clash(added, served):
-            raise Exists(f"another workspace is called {other.name}")
-        _refuse_place(added, served, config)
-    except Problem as problem:
-        _warn(f"the workspace in {record.location} is not served: {problem}")
-        return []
-    return [added]
 
 
 def find_workspace(config: Config, registry: Accounts, which: str, *, by_location: bool = False) -> WorkspaceConfig:

@@ -16,7 +16,7 @@ from notewright.engine.changes.plan import Done, Drop, Plan, Put
 from notewright.engine.changes.undo_plan import UndoPlan
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Forbidden, NotFound
-from notewright.ledger.base import Change, Past, Step
+from notewright.ledger.base import Change, Ledger, Past, Step
 from notewright.notes.edits.diff import compare_lines
 from notewright.notes.path import NotePath
 
@@ -156,7 +156,7 @@ def undo_since(
 ) -> Undone:
     """Take back everything one client or user did since a time that still stands, in one change set."""
     asked = Past(since=since, client=client, user=user)
-    ids = [change.id for change in _standing([*_pages(ws, asked)]) if _without_hidden(ws, change)]
+    ids = [change.id for change in _standing([*all_changes(ws.ledger, asked)]) if _without_hidden(ws, change)]
     if not ids:
         raise NotFound("nothing was changed since then that could be taken back", what="change", nearest=[])
     return _take_back(ws, ids, f"undid {len(ids)} changes" if len(ids) > 1 else "undid one change", dry_run)
@@ -225,7 +225,7 @@ def purge(ws: Workspace, path: str) -> int:
 def _trail(ws: Workspace, asked: Past) -> Iterator[Change]:
     """The changes asked for; those of one note under its former names too, each as far as it bore that name."""
     if asked.path is None:
-        yield from _pages(ws, asked)
+        yield from all_changes(ws.ledger, asked)
         return
     name: str | None = asked.path
     passed: str | None = None
@@ -242,7 +242,7 @@ def _trail(ws: Workspace, asked: Past) -> Iterator[Change]:
 def _changes_of_name(ws: Workspace, asked: Past, name: str, passed: str | None) -> Iterator[tuple[Change, str | None]]:
     """Changes of one name, older than `passed`, up to the one that gave the note this name; with where it came from.
     What was changed out of the caller's sight alone was not changed."""
-    for change in _pages(ws, Past(path=name, since=asked.since)):
+    for change in all_changes(ws.ledger, Past(path=name, since=asked.since)):
         if passed is not None:
             passed = None if change.id == passed else passed
             continue
@@ -262,10 +262,10 @@ def _meets(change: Change, asked: Past) -> bool:
     )
 
 
-def _pages(ws: Workspace, asked: Past) -> Iterator[Change]:
+def all_changes(ledger: Ledger, asked: Past) -> Iterator[Change]:
     """All of them, read a page at a time. Pages grow: who may see little of a long past has to pass much of it."""
     offset, size = 0, _PAGE
-    while page := ws.ledger.past(replace(asked, limit=size, offset=offset)):
+    while page := ledger.past(replace(asked, limit=size, offset=offset)):
         yield from page
         offset, size = offset + len(page), min(2 * size, _WHOLE_PAGE)
 

@@ -11,6 +11,7 @@ from notewright.ledger.base import Change, Past, Step
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, version_of
 
+_TOLD = 10  # obstacles that a refusal names
 _LATER = 1000  # changes of one note that are looked through for who is in the way
 
 
@@ -22,6 +23,10 @@ class Obstacle:
     why: str
     change_id: str | None = None
     by: str = ""
+
+    def __str__(self) -> str:
+        who = f" by {self.by}" if self.by else ""
+        return f"{self.path} {self.why}{who}" + (f" (change {self.change_id})" if self.change_id else "")
 
 
 @dataclass
@@ -191,16 +196,8 @@ class UndoPlan:
             self.obstacles.append(Obstacle(path, f"{why}, outside Notewright"))
 
     def _refusal(self) -> Conflict:
-        first = self.obstacles[0]
-        path = first.path
-        words = "; ".join(_sentences(self.obstacles))
+        first, told = self.obstacles[0], [str(each) for each in self.obstacles[:_TOLD]]
+        more = [f"and {len(self.obstacles) - _TOLD} more"] if len(self.obstacles) > _TOLD else []
         hint = f"undo {first.change_id} first" if first.change_id else "put it right by hand"
-        return Conflict(words, hint=hint, path=path, current=None, obstacles=tuple(self.obstacles))
-
-
-def _sentences(obstacles: list[Obstacle]) -> Iterator[str]:
-    for each in obstacles[:10]:
-        who = f" by {each.by}" if each.by else ""
-        yield f"{each.path} {each.why}{who}" + (f" (change {each.change_id})" if each.change_id else "")
-    if len(obstacles) > 10:
-        yield f"and {len(obstacles) - 10} more"
+        words = "; ".join(told + more)
+        return Conflict(words, hint=hint, path=first.path, current=None, obstacles=tuple(self.obstacles))

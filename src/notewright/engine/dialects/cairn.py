@@ -141,7 +141,10 @@ def patch_or_create(ws: Workspace, path: NotePath, begun: str, edit: Edit | None
                     return patch_stamped(ws, path, edit)
                 ws.access.may_see(path)
                 return StampedWrite(path, decode(ws.store.read(path).data)[0], False, 0, None)
-            return _begin(ws, path, begun, edit)
+            text = apply(begun, edit, path) if edit else begun
+            _refuse_large(path, text, None)
+            whole = stamped(path, text, None, _now(ws))
+            return StampedWrite(path, whole, True, _size(text), create(ws, path, whole.encode()).change_id)
         except Exists as problem:
             if problem.details.get("path") != path:
                 raise
@@ -149,14 +152,6 @@ def patch_or_create(ws: Workspace, path: NotePath, begun: str, edit: Edit | None
             if problem.details.get("what") != "note":
                 raise
     raise missing(ws, path)
-
-
-def _begin(ws: Workspace, path: NotePath, begun: str, edit: Edit | None) -> StampedWrite:
-    text = apply(begun, edit, path) if edit else begun
-    _refuse_large(path, text, None)
-    whole = stamped(path, text, None, _now(ws))
-    made = create(ws, path, whole.encode())
-    return StampedWrite(path, whole, True, _size(text), made.change_id)
 
 
 # ---- texts --------------------------------------------------------------------------------------------

@@ -34,7 +34,6 @@ from notewright.engine.find._regex_reader import (
     walk,
 )
 from notewright.errors import Invalid
-from notewright.index.base import Needles
 
 MAX_REPEAT = 1000  # re2's own bound
 RE2_BYTES = 8 << 20  # for one pattern: its program and the states it keeps while it searches
@@ -317,12 +316,8 @@ MAX_MEMBERS = 32
 Groups = tuple[tuple[str, ...], ...]
 
 
-def needles_of(node: Node) -> Needles:
+def required(node: Node) -> Groups:
     """What every match must hold, case ignored: one member of every group. Nothing where nothing is sure."""
-    return Needles(_required(node))
-
-
-def _required(node: Node) -> Groups:
     groups: list[tuple[str, ...]] = []
     run = ""
     for one in (*_flat(node), None):
@@ -335,7 +330,7 @@ def _required(node: Node) -> Groups:
         if isinstance(one, Choice):
             groups += _required_by_choice(one.nodes)
         elif isinstance(one, Repeat) and one.low > 0:
-            groups += _required(one.node)
+            groups += required(one.node)
     return tuple(dict.fromkeys(groups))
 
 
@@ -351,7 +346,7 @@ def _flat(node: Node) -> Iterator[Node]:
 def _required_by_choice(nodes: tuple[Node, ...]) -> Groups:
     """One group that holds the best piece of every branch, if every branch has one."""
     best = [
-        max(_required(branch), key=lambda group: (min(map(len, group)), -len(group)), default=()) for branch in nodes
+        max(required(branch), key=lambda group: (min(map(len, group)), -len(group)), default=()) for branch in nodes
     ]
     members = tuple(dict.fromkeys(member for group in best for member in group))
     return (members,) if all(best) and len(members) <= MAX_MEMBERS else ()

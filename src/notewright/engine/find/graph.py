@@ -8,9 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, takewhile
 from typing import Literal
 from weakref import WeakKeyDictionary
 
+from notewright.engine.changes.history import all_changes
 from notewright.engine.find.links import (
     WRITTEN_AS_NAMES,
     ResolvedLink,
@@ -35,7 +37,6 @@ LinkStep = Callable[[Workspace, NotePath, LinkPolicy], list[ResolvedLink]]  # fr
 MOST_AROUND = 5_000  # other ends in one answer
 MOST_CHANGES = 2_000  # of the history that are looked at for deleted notes
 MOST_GONE = 500  # deleted notes whose names are remembered
-_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +180,7 @@ def _known_as(ws: Workspace, policy: LinkPolicy) -> Callable[[str, NotePath], No
 class _Gone:
     """Notes that were deleted through us, as far as one ledger's history was looked at: what their last text said."""
 
+    pulse: int | None = None  # of the ledger at that time
     newest: str = ""  # the change up to which
     versions: dict[NotePath, str] = field(default_factory=dict)  # of the last bytes, the latest deletion last
     notes: dict[str, Note] = field(default_factory=dict)  # by version, without their texts
@@ -196,30 +198,15 @@ _remembering = threading.Lock()
 def _gone(ledger: Ledger) -> _Gone:
     """Notes deleted through us and not made again through us."""
     with _remembering:
-        known = _memory.get(ledger) or _Gone()
-        changes = _newer(ledger, known.newest)
-        if changes:
-            known = _memory[ledger] = _learned(ledger, known, changes)
+        known, pulse = _memory.get(ledger) or _Gone(), ledger.pulse()
+        if pulse != known.pulse:
+            newer = takewhile(lambda change: change.id != known.newest, all_changes(ledger, Past()))
+            known = _memory[ledger] = _learned(ledger, known, pulse, list(islice(newer, MOST_CHANGES)))
         return known
 
 
-def _newer(ledger: Ledger, newest: str) -> list[Change]:
-    """Changes after this one, newest first, so many at most."""
-    found: list[Change] = []
-    size = 1
-    while len(found) < MOST_CHANGES:
-        page = ledger.past(Past(limit=size, offset=len(found)))
-        for change in page:
-            if change.id == newest:
-                return found
-            found.append(change)
-        if len(page) < size:
-            return found
-        size = _PAGE
-    return found
-
-
-def _learned(ledger: Ledger, known: _Gone, changes: Sequence[Change]) -> _Gone:
+def _learned(ledger: Ledger, known: _Gone, pulse: int, changes: Sequence[Change]) -> _Gone:
+    """With these changes too, newest first."""
     versions = dict(known.versions)
     for change in reversed(changes):
         _follow(versions, change)
@@ -230,7 +217,7 @@ def _learned(ledger: Ledger, known: _Gone, changes: Sequence[Change]) -> _Gone:
         if note is not None:
             notes[version] = note
     called = (notes[version]._replace(path=path) for path, version in versions.items() if version in notes)
-    return _Gone(changes[0].id, versions, notes, PlainNames(versions, called))
+    return _Gone(pulse, changes[0].id if changes else known.newest, versions, notes, PlainNames(versions, called))
 
 
 def _follow(versions: dict[NotePath, str], change: Change) -> None:

@@ -87,7 +87,9 @@ def grep(ws: Workspace, asked: Grep) -> Matches:
     """Lines that match, the first `limit` of them, and how many there are in all. Invalid, or NotFound for a folder."""
     matcher = compile_pattern(asked.pattern, asked.dialect, ignore_case=asked.ignore_case, whole_word=asked.whole_word)
     named = folder_path(ws, asked.folder)
-    accepted = _accepted(ws, asked, named)
+    globs = [PathGlob(asked.glob, below=named, basename=True)] if asked.glob else []
+    globs += [PathGlob(asked.path, or_path=True)] if asked.path else []
+    accepted = ws.access.visibility._replace(under=f"{named}/" if named else "", globs=tuple(globs))
     folder = named or glob_prefix(asked.path or "")
     return snapshot(ws, lambda: _matches(ws, asked, matcher, folder, accepted))
 
@@ -106,13 +108,6 @@ def _matches(ws: Workspace, asked: Grep, matcher: Matcher, folder: str, accepted
         late = True
     late = late or patience.left_out
     return Matches(tuple(tally.items), tally.lines, tally.notes, late or tally.lines > len(tally.items), late)
-
-
-def _accepted(ws: Workspace, asked: Grep, folder: str) -> Visibility:
-    """Which paths are looked into."""
-    globs = [PathGlob(asked.glob, below=folder, basename=True)] if asked.glob else []
-    globs += [PathGlob(asked.path, or_path=True)] if asked.path else []
-    return ws.access.visibility._replace(under=f"{folder}/" if folder else "", globs=tuple(globs))
 
 
 # ---- texts --------------------------------------------------------------------------------------------
@@ -238,11 +233,7 @@ def _context(data: bytes, note: Span, line: Span, count: int) -> tuple[tuple[str
         high = further if further >= 0 else high
     before = data[low : line[0]].decode(errors="replace").split("\n")[:-1]
     after = data[line[1] + 1 : high].decode(errors="replace").split("\n") if high > line[1] else []
-    return _cut(before), _cut(after)
-
-
-def _cut(lines: list[str]) -> tuple[str, ...]:
-    return tuple(line[:LINE_CHARACTERS] for line in lines)
+    return tuple(text[:LINE_CHARACTERS] for text in before), tuple(text[:LINE_CHARACTERS] for text in after)
 
 
 # ---- places -------------------------------------------------------------------------------------------

@@ -31,9 +31,9 @@ from notewright.engine.find._regex_writers import (
     for_re2,
     for_regex,
     letter_of,
-    needles_of,
     places,
     pushes,
+    required,
 )
 from notewright.errors import Invalid
 from notewright.index.base import Needles
@@ -241,7 +241,7 @@ def _compiled(pattern: str, dialect: Dialect, ignore_case: bool, whole_word: boo
         exact = _re2_form(node, lines, relaxed=False)
     relaxed = _re2_form(node, lines, relaxed=True, known=exact)
     judge = None if exact is not None and not _beyond_ascii(node) else _judge(node)
-    return Matcher(needles_of(node), relaxed, exact, judge, pushes(node), *_plain_text(node))
+    return Matcher(Needles(required(node)), relaxed, exact, judge, pushes(node), *_plain_text(node))
 
 
 def _plain_text(node: Node) -> tuple[bytes, bool]:
