@@ -357,7 +357,7 @@ class MemoryStore(Store):
             self.disk.locks[name] = self._process
         return MemoryLock(self.disk, name)
 
-    def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
+    def changes(self, stop: threading.Event, *, walked: bool = False) -> Iterator[frozenset[NotePath] | None]:
         feed: set[str] = set()
         with self.disk.changed:
             self.disk.feeds.append(feed)

@@ -15,12 +15,25 @@ from tests.stores.parts import NEW, OLD, in_child, put
 
 from notewright.notes.path import NotePath
 from notewright.stores.base import version_of
+from notewright.stores.folder import watch as watching
 from notewright.stores.folder._inotify import Inotify, Seen, is_here
+from notewright.stores.folder.listing import Walk
 from notewright.stores.folder.paths import Root
 from notewright.stores.folder.store import FolderStore
 from notewright.stores.folder.watch import STEP_S, Hint, by_events, by_rescans, by_watchfiles, watch
 
-WAYS = [by_events, by_rescans, by_watchfiles]
+
+def by_a_walk(root: Root, stop: threading.Event, healthy: Callable[[], bool]) -> Iterator[Hint]:
+    """Events, where a walk puts up the watch."""
+
+    def walk(events: Inotify) -> None:
+        list(Walk(root, entering=events.watch_walked).files())
+        events.whole.set()
+
+    return by_events(root, stop, healthy, offer=walk)
+
+
+WAYS = [by_events, by_a_walk, by_rescans, by_watchfiles]
 
 
 class Told:
@@ -72,7 +85,7 @@ def told(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Told]:
     put(tmp_path / "outside/c.md")
     (tmp_path / "f/out").symlink_to("../outside")
     root = Root(str(tmp_path / "f"))
-    if request.param is by_events and not is_here():
+    if request.param in (by_events, by_a_walk) and not is_here():
         pytest.skip("this system has no inotify")
     with listening(lambda stop: request.param(root, stop, lambda: True)) as heard:
         yield heard
@@ -118,6 +131,7 @@ def test_nothing_behind_dots_or_symlinks_is_watched(tmp_path: Path) -> None:
     (tmp_path / "notes/out").symlink_to("../outside")
     (tmp_path / "notes/loop").symlink_to(".")
     events = Inotify(Root(str(tmp_path / "notes")))
+    events.watch_all()
     assert list(events._folders.values()) == [""]
     events.close()
 
@@ -145,6 +159,59 @@ def test_events_are_looked_at_step_by_step_however_many_come(
             store.write(NotePath(f"{number}.md"), NEW, seen=None, op=f"{number}")
         told.until(lambda told: "199.md" in told.names)
         assert looks[0] <= 5 + 1.5 * (time.monotonic() - began) / STEP_S
+
+
+def walking(store: FolderStore) -> Callable[[threading.Event], Iterator[Hint]]:
+    return lambda stop: store.changes(stop, walked=True)
+
+
+def test_what_changes_while_a_walk_puts_up_the_watch_is_told(store: FolderStore, tmp_path: Path) -> None:
+    for name in ("a/1.md", "b/1.md", "c/1.md"):
+        put(tmp_path / name)
+    with listening(walking(store)) as told:
+        walk = store.entries()
+        assert next(walk).path == "a/1.md"  # the root and a were listed
+        os.rename(tmp_path / "c", tmp_path / "a/c")
+        put(tmp_path / "a/2.md")
+        put(tmp_path / "d/1.md")
+        assert [entry.path for entry in walk] == ["b/1.md"]
+        told.until(lambda told: {"a/2.md", "c", "a/c", "a/c/1.md", "d", "d/1.md"} <= told.names)
+        told.names.clear()
+        for name in ("a/1.md", "b/1.md", "a/c/1.md", "d/1.md"):
+            put(tmp_path / name, NEW)
+        told.until(lambda told: {"a/1.md", "b/1.md", "a/c/1.md", "d/1.md"} <= told.names)
+
+
+def test_a_walk_that_ends_early_leaves_the_watch_to_the_next(store: FolderStore, tmp_path: Path) -> None:
+    put(tmp_path / "a/1.md")
+    put(tmp_path / "b/1.md")
+    with listening(walking(store)) as told:
+        assert next(store.entries()).path == "a/1.md"
+        list(store.entries("b"))  # not over everything
+        put(tmp_path / "b/2.md")
+        assert len(list(store.entries())) == 3
+        put(tmp_path / "b/3.md")
+        told.until(lambda told: "b/3.md" in told.names)
+
+
+def test_a_watch_that_fails_on_the_way_is_not_the_failure_of_the_walk(tmp_path: Path) -> None:
+    put(tmp_path / "a/1.md")
+    events, root = Inotify(Root(str(tmp_path))), Root(str(tmp_path))
+    events.close()  # whatever it is asked to watch is refused now
+    assert [entry.path for entry in Walk(root, entering=events.watch_walked).files()] == ["a/1.md"]
+    with pytest.raises(OSError, match="inotify watch"):
+        events.is_whole(0)
+
+
+def test_folders_that_no_walk_comes_to_are_watched_all_the_same(
+    store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "WALK_S", 0.0)
+    put(tmp_path / "a/1.md")
+    with listening(walking(store)) as told:
+        told.until(lambda told: told.everything >= 1)
+        put(tmp_path / "a/2.md")
+        told.until(lambda told: "a/2.md" in told.names)
 
 
 @pytest.mark.slow

@@ -221,10 +221,11 @@ class Store(Protocol):
         ones; Busy after `timeout`. Held for one change set, not re-entrant."""
         ...
 
-    def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
+    def changes(self, stop: threading.Event, *, walked: bool = False) -> Iterator[frozenset[NotePath] | None]:
         """Hints of what changed from now on, until `stop`; the name of a folder stands for everything that is or was
         in it. None means: I may have missed some, look at everything; the first thing it yields is None, once it is
-        watching."""
+        watching. `walked`: the caller looks at everything then, by `entries` or `differing`; a folder may be watched
+        from when that look comes to it."""
         ...
 
     def full_path(self, path: NotePath) -> str:

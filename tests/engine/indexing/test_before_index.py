@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,10 +48,10 @@ class Noted(FolderStore):
         self.noted.append("listed")
         return super().differing(known, since_ns)
 
-    def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
+    def changes(self, stop: threading.Event, *, walked: bool = False) -> Iterator[frozenset[NotePath] | None]:
         time.sleep(0.1)
         self.noted.append("watched")
-        return super().changes(stop)
+        return super().changes(stop, walked=walked)
 
     def read_many(
         self, paths: Sequence[NotePath], *, hidden: bool = False, keep: bool = True
@@ -165,12 +166,37 @@ def test_the_stamps_in_the_index_are_read_before_the_watch_is_waited_for(
     noted, may_watch, stamps, changes = early.store.noted, threading.Event(), early.index.stamps, early.store.changes
     noted.clear()
     monkeypatch.setattr(early.index, "stamps", lambda: (noted.append("stamps"), may_watch.set(), stamps())[-1])
-    monkeypatch.setattr(early.store, "changes", lambda stop: may_watch.wait(30) and changes(stop))
+    monkeypatch.setattr(early.store, "changes", lambda *stop, **how: may_watch.wait(30) and changes(*stop, **how))
     follower = Indexer(early.store, early.index, FileLocks(tmp_path / "another"))
     follower.start()
     follower.wait(30)
     follower.close()
     assert noted == ["stamps", "watched", "listed"]
+
+
+def test_a_start_that_finds_nothing_changed_lists_each_folder_once(
+    early: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    indexed(early).follower.close()
+    listed, scandir = list[str](), os.scandir
+
+    def counted(opened: int) -> Any:
+        listed.append(os.readlink(f"/proc/self/fd/{opened}"))
+        return scandir(opened)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    follower = Indexer(early.store, early.index, FileLocks(tmp_path / "another"))
+    follower.start()
+    follower.wait(30)
+    assert sorted(os.path.relpath(folder, tmp_path / "notes") for folder in listed) == [
+        ".", "Coffee", "Tea", "Tea/Deep", "Ünï"
+    ]  # fmt: skip
+    (tmp_path / "notes/Tea/New.md").write_text("newcomer")  # and each is watched
+    until = time.monotonic() + 30
+    while early.index.filed(NotePath("Tea/New.md")) is None and time.monotonic() < until:
+        time.sleep(0.01)
+    assert early.index.filed(NotePath("Tea/New.md")) is not None
+    follower.close()
 
 
 def test_a_name_asked_for_while_everything_is_listed_waits_for_that_listing(early: Workspace) -> None:

@@ -274,7 +274,7 @@ class Indexer(IndexFollower):
     def _watch(self) -> None:
         while not self._stop.is_set():
             try:
-                for hint in self._store.changes(self._stop):
+                for hint in self._store.changes(self._stop, walked=self._election.won):
                     self._hint(hint)
             except Exception:
                 log.exception("watching failed; looking at everything now and then instead")

@@ -9,6 +9,7 @@ import errno
 import os
 import select
 import struct
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -38,22 +39,40 @@ class Seen:
 
 
 class Inotify:
-    """The watch over all folders beneath a root. OSError where it cannot be (the system's limit, no /proc)."""
+    """The watch over all folders beneath a root: none at first, then put up by `watch_all`, or by a walk that comes to
+    each of them anyway. OSError where it cannot be (the system's limit, no /proc)."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
         self._folders: dict[int, str] = {}  # by watch
+        self.whole = threading.Event()  # every folder is watched
+        self._failure: OSError | None = None  # of a walk
         self._events = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         if self._events < 0:
             raise _error("inotify")
-        try:
-            self._add("", None)
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         os.close(self._events)
+        self._events = -1  # a walk that is still under way must not find another file there
+
+    def watch_all(self) -> None:
+        self._add("", None)
+        self.whole.set()
+
+    def watch_walked(self, opened: int, folder: str) -> None:
+        """Watch a folder that a walk is about to list: what comes later is an event. A failure is not the walk's."""
+        if self._failure is None:
+            try:
+                self._watch(opened, folder)
+            except OSError as error:
+                self._failure = error
+
+    def is_whole(self, seconds: float) -> bool:
+        """It is whole within so many seconds. Until then no event is taken: a folder that is renamed would
+        get its old name from the walk."""
+        if self._failure is not None:
+            raise self._failure
+        return self.whole.wait(seconds)
 
     def wait(self, seconds: float) -> bool:
         """Something happened, within so many seconds."""

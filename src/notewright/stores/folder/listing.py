@@ -4,7 +4,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from operator import attrgetter
 from typing import Literal
@@ -114,12 +114,14 @@ def _lstat(root: Root, inside: int, real: str, hidden: bool) -> os.stat_result |
 @dataclass
 class Walk:
     """One listing of everything. `odd` and `strays` are complete when it has ended. `known` and `since_ns`: only what
-    differs, as `Store.differing` says; the rest costs a stat and its stamp, and nothing is made of it."""
+    differs, as `Store.differing` says; the rest costs a stat and its stamp, and nothing is made of it. `entering` is
+    told of each folder, open, before it is listed."""
 
     root: Root
     bare: bool = False
     known: dict[str, str] | None = None
     since_ns: int = 0
+    entering: Callable[[int, str], None] | None = None
     odd: list[UnlistedFile] = field(default_factory=list)
     strays: list[tuple[str, str]] = field(default_factory=list)  # folder and name of files laid beside notes
 
@@ -142,6 +144,8 @@ class Walk:
             self._cannot(folder, error)
             return [], []
         try:
+            if self.entering is not None:
+                self.entering(opened, folder)
             with os.scandir(opened) as names:
                 found = sorted(names, key=_name_of) if self.known is None else list(names)
             return self._sort(inside, folder, found)

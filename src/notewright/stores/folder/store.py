@@ -35,6 +35,7 @@ from notewright.stores.folder.paths import LOOK, PREFIX, READ, Abilities, Root, 
 from notewright.stores.folder.spelling import Spelling
 
 if TYPE_CHECKING:  # who only reads loads nothing of writing and watching
+    from notewright.stores.folder._inotify import Inotify
     from notewright.stores.folder.atomic import AtomicWriter
 
 PATIENCE_S = 2.0  # a file that is not still, or just became empty, is waited for no longer than this
@@ -52,6 +53,7 @@ class FolderStore(Store):
         self._making_writer = threading.Lock()
         self._spelling = Spelling(self._root)
         self._oddities: tuple[UnlistedFile, ...] = ()
+        self._unwatched: Inotify | None = None  # a watch that the next walk over everything puts up
         self._closed = False
 
     # What is there
@@ -64,7 +66,13 @@ class FolderStore(Store):
 
     def _walk(self, walk: listing.Walk, below: str = "") -> Iterator[Entry]:
         self._check(None)
+        events = None if below else self._unwatched
+        if events is not None:
+            walk.entering = events.watch_walked
         yield from walk.files(below)
+        if events is not None:
+            events.whole.set()
+            self._unwatched = None if self._unwatched is events else self._unwatched
         if not below:
             self._oddities = tuple(walk.odd)
         if walk.strays:
@@ -249,11 +257,14 @@ class FolderStore(Store):
         self._check(None)
         return self._writing.alone.held(timeout)
 
-    def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
+    def changes(self, stop: threading.Event, *, walked: bool = False) -> Iterator[frozenset[NotePath] | None]:
         self._check(None)
         from notewright.stores.folder.watch import watch
 
-        return watch(self._root, stop, self.healthy)
+        return watch(self._root, stop, self.healthy, self._offer_watch if walked else None)
+
+    def _offer_watch(self, events: "Inotify") -> None:
+        self._unwatched = events
 
     def full_path(self, path: NotePath) -> str:
         return os.path.join(self._root.path, path)

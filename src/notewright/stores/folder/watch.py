@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from importlib import import_module
 
 from notewright.errors import Problem
@@ -18,17 +19,19 @@ log = logging.getLogger(__name__)
 Hint = frozenset[NotePath] | None
 Healthy = Callable[[], bool]
 Way = Callable[[Root, threading.Event, Healthy], Iterator[Hint]]
+Offer = Callable[[Inotify], None]  # to the next walk
 
 DEBOUNCE_S, STEP_S = 0.05, 0.01  # a burst is told as one: until nothing comes for a step, or so long at most
 TICK_S = 0.1  # how often we look whether to stop, and whether the folder is still there
+WALK_S = 60.0  # how long a walk may take to put up the watch; then that is done without it
 RESCAN_S = 1.0  # between two looks where nothing can be watched; longer where a look takes long
 # Changes made on the other side of these raise no events here.
 _REMOTE = ("9p", "afs", "ceph", "cifs", "drvfs", "fuse", "nfs", "smb", "vboxsf", "virtiofs")
 
 
-def watch(root: Root, stop: threading.Event, healthy: Healthy) -> Iterator[Hint]:
+def watch(root: Root, stop: threading.Event, healthy: Healthy, offer: Offer | None = None) -> Iterator[Hint]:
     """What `Store.changes` promises, for one folder. Whenever the folder goes or comes back it says None."""
-    ways: list[Way] = [by_events if is_here() else by_watchfiles, by_rescans]
+    ways: list[Way] = [partial(by_events, offer=offer) if is_here() else by_watchfiles, by_rescans]
     if _is_remote(root.path):
         log.info("%s is on a network file system: looking for changes every second or so", root.path)
         del ways[0]
@@ -46,13 +49,21 @@ def watch(root: Root, stop: threading.Event, healthy: Healthy) -> Iterator[Hint]
             del ways[0]
 
 
-def by_events(root: Root, stop: threading.Event, healthy: Healthy) -> Iterator[Hint]:
-    """Hints by the kernel's events, until the folder goes away."""
-    events = Inotify(root)
+def by_events(root: Root, stop: threading.Event, healthy: Healthy, offer: Offer | None = None) -> Iterator[Hint]:
+    """Hints by the kernel's events, until the folder goes away. `offer`: a walk that comes now puts up the watch."""
+    events, until = Inotify(root), time.monotonic() + WALK_S
     try:
+        if offer is None:
+            events.watch_all()
+        else:
+            offer(events)
         yield None
         while not stop.is_set():
-            if events.wait(TICK_S):
+            if not events.is_whole(TICK_S):
+                if time.monotonic() > until:
+                    events.watch_all()
+                    yield None
+            elif events.wait(TICK_S):
                 seen = _burst(events)
                 if seen.lost or (hints := _hints(seen.names)):
                     yield None if seen.lost else hints

@@ -205,8 +205,8 @@ class LiveStore(Store):
         self._documents.save_all(path)
         return self._folder.lock(path, timeout=timeout)
 
-    def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
-        return self._folder.changes(stop)
+    def changes(self, stop: threading.Event, *, walked: bool = False) -> Iterator[frozenset[NotePath] | None]:
+        return self._folder.changes(stop, walked=walked)
 
     def full_path(self, path: NotePath) -> str:
         return self._folder.full_path(path)

@@ -467,7 +467,7 @@ class S3Store(Store):
         self._check(None)
         return self._lock.held(path, timeout)
 
-    def changes(self, stop: threading.Event) -> Iterator[frozenset[NotePath] | None]:
+    def changes(self, stop: threading.Event, *, walked: bool = False) -> Iterator[frozenset[NotePath] | None]:
         """By listing all of it again and again."""
         self._check(None)
         known = self._stamps()
