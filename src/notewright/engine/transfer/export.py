@@ -2,9 +2,11 @@
 
 import secrets
 import struct
+import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import BinaryIO, NamedTuple, cast
@@ -56,10 +58,12 @@ def copy_files(files: Iterable[tuple[str, Fetch]], put: Put, at_once: int, done:
     return run_each(copy, files, at_once)
 
 
-def empty_place(store: Store) -> tuple[Put, int]:
-    """What puts new files there, with mode and time where there are such, and how many at once. Forbidden where nothing
-    can be written, Exists where something is there."""
+@contextmanager
+def empty_place(store: Store) -> Iterator[tuple[Put, int]]:
+    """What puts new files there, with mode and time where there are such, and how many at once. All of it is durable
+    when this is left. Forbidden where nothing can be written, Exists where something is there."""
     objects, op = store.objects, f"copy-{secrets.token_hex(8)}"
+    in_turn = threading.Lock() if objects is None else nullcontext()  # who waits for a folder's own lock may be refused
     if objects is None:
         if store.children("", hidden=True):
             hint, root = "name a new folder, or restore into the workspace", store.full_path(NotePath("")).rstrip("/")
@@ -75,24 +79,27 @@ def empty_place(store: Store) -> tuple[Put, int]:
         if objects is not None and len(place.encode()) > MAX_KEY_BYTES:
             raise UnreadableFile("bad_name", "its name is too long for a bucket")
         try:
-            store.write(path, found.data, seen=None, op=op)
+            with in_turn:
+                store.stage(path, found.data, op=op)  # then each folder is synced once, at the end
+                store.write(path, found.data, seen=None, op=op)
         except Exists as problem:
             folded = "this folder takes it for another file with a name like it"
             raise UnreadableFile("exists", problem.message if objects is not None else folded) from None
         if objects is None:
             copy_mode_and_time(place, found.mode, found.modified_ns)
 
-    return put, 1 if objects is None else AT_ONCE
+    yield put, 1 if objects is None else AT_ONCE
+    store.settle(op)
 
 
 def export_to(ws: Workspace, store: Store) -> Exported:
     """Copy the files to an empty place."""
     assert store.objects is not None
     refuse_overlap(ws.store, ws.name, store.objects.location, store.objects, "the place to export to")
-    put, at_once = empty_place(store)
     done = Exported()
-    for _ in copy_files(list(_outgoing(ws, done)), put, at_once, done):
-        pass
+    with empty_place(store) as (put, at_once):
+        for _ in copy_files(list(_outgoing(ws, done)), put, at_once, done):
+            pass
     return done
 
 

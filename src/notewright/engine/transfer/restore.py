@@ -109,7 +109,7 @@ def restore_to(
         parts = manifest.parts if workspace is None else (_find_part(manifest, workspace),)
         todo = _find_files(parts, paths)
         store = None if dry_run else opened.enter_context(closing(make()))
-        put, at_once = empty_place(store) if store else (lambda name, found: None, 1)
+        put, at_once = opened.enter_context(empty_place(store)) if store else (lambda name, found: None, 1)
         files = [
             (_target_name(parts, part, path), partial(_fetch, place, manifest.date, part, path)) for part, path in todo
         ]
