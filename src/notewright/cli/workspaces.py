@@ -175,20 +175,20 @@ def _would_move(args: argparse.Namespace, ws: Workspace, new: WorkspaceConfig, c
 def _move(args: argparse.Namespace, ws: Workspace, old: WorkspaceConfig, new: WorkspaceConfig, config: Config) -> int:
     if not is_bucket(new.location):
         os.makedirs(new.location, mode=0o700, exist_ok=True)
-    history: list[int | None] = []
-    switched: list[bool] = []
+    history, switched = None, False
     store = opening.open_store(new, config)
     place = Path(config.state) / store.identity / JOURNAL
 
     def finish() -> None:
-        history.append(opening.carry_history(ws, store, config))
+        nonlocal history, switched
+        history = opening.carry_history(ws, store, config)
         told = {key: getattr(new, key) for key in BUCKET_SETTINGS if is_bucket(new.location)}
         with closing(opening.open_registry(config)) as registry:
-            switched.append(library.relocate(configured(args), registry, old, new.location, told))
+            switched = library.relocate(configured(args), registry, old, new.location, told)
 
     with closing(store), closing(MoveJournal(place, old.location)) as journal, printing.progress("Moving") as report:
         done = move_files(ws.store, store, journal, report=report, finish=finish)
-    _print_moved(args, done, old, new, history=history[0] if history else None, switched=any(switched))
+    _print_moved(args, done, old, new, history=history, switched=switched)
     return 1 if done.failed or any(one.reason == "unreadable" for one in done.left_out) else 0
 
 

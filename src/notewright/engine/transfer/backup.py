@@ -7,7 +7,7 @@ named in `errors`.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -49,15 +49,9 @@ class BackupResult:
 
     def record(self) -> dict[str, Any]:
         """As it is told to programs."""
-        return {
-            "success": self.success,
-            "filesBackedUp": self.files_backed_up,
-            "filesSkipped": self.files_skipped,
-            "totalBytes": self.total_bytes,
-            "errors": list(self.errors),
-            "date": self.date,
-            "removed": list(self.removed),
-        }
+        named = {"files_backed_up": "filesBackedUp", "files_skipped": "filesSkipped", "total_bytes": "totalBytes"}
+        told = {named.get(key, key): value for key, value in asdict(self).items()}
+        return told | {"errors": list(self.errors), "removed": list(self.removed)}
 
 
 def back_up(

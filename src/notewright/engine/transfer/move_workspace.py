@@ -183,9 +183,7 @@ class _Move:
     left_out: list[SkippedFile] = field(default_factory=list)
     failed: dict[NotePath, tuple[str, str]] = field(default_factory=dict)  # with the stamp it failed for
     tries: Counter[NotePath] = field(default_factory=Counter)  # of a file whose copy was not the same
-    written: dict[NotePath, tuple[str, str] | None] = field(
-        default_factory=dict
-    )  # hash and stamp; None: by the service
+    written: dict[NotePath, tuple[str, str] | None] = field(default_factory=dict)  # hash, stamp; None: by the service
     new: dict[NotePath, int] = field(default_factory=dict)  # copied by this run, with their sizes
     steps: int = 0  # each file counts twice: copied, and found to be the same
 
