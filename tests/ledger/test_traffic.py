@@ -99,6 +99,18 @@ def test_a_refused_call_does_not_count(traffic: RateLimits, clock: Clock) -> Non
     refusal(traffic, "ann", MINUTE)
 
 
+def test_who_only_looks_is_told_the_same_and_does_not_count(traffic: RateLimits, clock: Clock) -> None:
+    for _ in range(2):
+        traffic.count("ann", MINUTE)
+    for _ in range(10):
+        traffic.count("ann", MINUTE, peek=True)
+    traffic.count("ann", MINUTE)
+    with pytest.raises(Limited):
+        traffic.count("ann", MINUTE, peek=True)
+    clock.now += 60
+    traffic.count("ann", MINUTE, peek=True)
+
+
 def test_windows_slide_and_do_not_jump(traffic: RateLimits, clock: Clock) -> None:
     """At no moment were there more than three calls in the sixty seconds before it."""
     passed: list[float] = []

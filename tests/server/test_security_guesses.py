@@ -6,7 +6,6 @@ import hmac
 import http.client
 import json
 import time
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,7 @@ from jwt.algorithms import RSAAlgorithm
 from tests.server.guarded import HTML, JSON, Answer, Guarded, guarded
 from tests.server.site import Site, site
 
-from notewright.accounts.limits import RateLimits
-from notewright.errors import Limited
-from notewright.server.auth.authenticate import GUESSES, FailedGuesses
+from notewright.server.auth.authenticate import GUESSES
 from notewright.server.auth.browser_session import BrowserSessions
 
 pytestmark = pytest.mark.slow
@@ -214,14 +211,3 @@ def test_a_forged_token_opens_nothing(tmp_path: Path, key: rsa.RSAPrivateKey) ->
         narrow = token(web.address, key, server.address, scope="notes:read workspace:garden")
         assert open_to(server, narrow) == [403, 200, 403, 400, 200]
         assert server.ask("GET", "/w/quillon/", {**JSON, "authorization": f"Bearer {narrow}"}).status == 404
-
-
-def test_who_goes_on_guessing_leaves_no_more_behind_than_the_first_refusal() -> None:
-    guesses = FailedGuesses(RateLimits())
-    with pytest.raises(Limited):
-        for _ in range(MANY + 1):
-            guesses.count("192.0.2.1")
-    for _ in range(50):
-        with pytest.raises(Limited) as refused:
-            guesses.refuse("192.0.2.1")
-    assert len(list(traceback.walk_tb(refused.value.__traceback__))) < 10, "frames of all refusals before"

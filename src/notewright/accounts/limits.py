@@ -6,7 +6,8 @@ Traffic is no truth. It may be lost at any moment, and costs a caller nothing bu
 import math
 import threading
 import time
-from collections import OrderedDict, deque
+from array import array
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -26,7 +27,19 @@ class Window:
     name: str  # "minute"
 
 
-def limited(window: Window, wait: float) -> Limited:
+def add_call(made: "array[float]", windows: Sequence[Window], now: float, *, peek: bool = False) -> None:
+    """One more after the calls that were made, of which those are kept that may matter; or Limited."""
+    if made and not now - max(window.seconds for window in windows) < made[-1] <= now + AHEAD_SECONDS:
+        del made[:]
+    for window in windows:
+        if len(made) >= window.calls and made[-window.calls] > now - window.seconds:
+            raise _limited(window, made[-window.calls] + window.seconds - now)
+    if not peek:
+        made.append(now)
+    del made[: -max(window.calls for window in windows)]
+
+
+def _limited(window: Window, wait: float) -> Limited:
     """The refusal of a call in a window that is full for so many seconds."""
     seconds = max(1, math.ceil(wait))
     return Limited(
@@ -54,30 +67,21 @@ class RateLimits:
         self._clock = clock
         self._most = most
         self._lock = threading.Lock()
-        self._calls: OrderedDict[str, deque[float]] = OrderedDict()  # the longest unused first
+        self._calls: OrderedDict[str, array[float]] = OrderedDict()  # the longest unused first
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
 
-    def count(self, caller: str, windows: Sequence[Window]) -> None:
+    def count(self, caller: str, windows: Sequence[Window], *, peek: bool = False) -> None:
         """Let one more call through, or Limited with the seconds until the first free place.
 
-        A call that is refused does not count; one that fails later does. All count here, so a surface puts its own name
-        before the caller's.
+        A call that is refused does not count; one that fails later does; to `peek` counts nothing. All count here, so a
+        surface puts its own name before the caller's.
         """
-        now = self._clock()
         with self._lock:
-            made = self._calls.setdefault(caller, deque())
+            made = self._calls.setdefault(caller, array("d"))
             self._calls.move_to_end(caller)
-            longest = max(window.seconds for window in windows)
-            if made and made[-1] > now + AHEAD_SECONDS:
-                made.clear()
-            while made and made[0] <= now - longest:
-                made.popleft()
-            for window in windows:
-                if len(made) >= window.calls and made[-window.calls] > now - window.seconds:
-                    raise limited(window, made[-window.calls] + window.seconds - now)
-            made.append(now)
             if len(self._calls) > self._most:
                 self._calls.popitem(last=False)
+            add_call(made, windows, self._clock(), peek=peek)
 
     def touch(self, session: str, *, idle: float, age: float = 0.0) -> bool:
         """Whether a session lives, which is used with that: not ended, and last used `idle` seconds ago at most.

@@ -1,9 +1,9 @@
 """The traffic of several processes in one folder of small files.
 
-A caller is a file of call times, eight bytes each, so that the call before which a window began is found by one read,
-however many calls the window holds. A session is a folder, changed when the session was used last: that it ended and
-what was said once are empty files in it, made by whoever was first, and what is noted is a file for each name. Nothing
-waits for the disk, and a power cut may take all of it. Where the folder cannot be used each process counts for itself.
+A caller is a file of call times, eight bytes each. A session is a folder, changed when the session was used last: that
+it ended and what was said once are empty files in it, made by whoever was first, and what is noted is a file for each
+name. Nothing waits for the disk, and a power cut may take all of it. Where the folder cannot be used each process
+counts for itself.
 """
 
 import contextlib
@@ -13,13 +13,13 @@ import logging
 import os
 import random
 import shutil
-import struct
 import time
+from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from notewright.accounts.limits import AHEAD_SECONDS, MAX_NOTED, MAX_REMEMBERED, RateLimits, Window, limited
+from notewright.accounts.limits import MAX_NOTED, MAX_REMEMBERED, RateLimits, Window, add_call
 from notewright.locks import EXCLUSIVE, locked_file
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,6 @@ T = TypeVar("T")
 SWEEP = 256  # calls of this process between two looks at how many callers and sessions are remembered
 WAIT_SECONDS = 0.25  # for another process that counts a call of the same caller, which takes microseconds
 DIGEST_BYTES = 32  # of what is noted
-_TIME = struct.Struct("d")
 
 
 def _or_alone(method: Callable[Concatenate["FileRateLimits", P], T]) -> Callable[Concatenate["FileRateLimits", P], T]:
@@ -65,21 +64,13 @@ class FileRateLimits(RateLimits):
                 place.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     @_or_alone
-    def count(self, caller: str, windows: Sequence[Window]) -> None:
+    def count(self, caller: str, windows: Sequence[Window], *, peek: bool = False) -> None:
         with locked_file(self._callers / _digest(caller), EXCLUSIVE, WAIT_SECONDS) as handle:
-            now, made = self._clock(), os.fstat(handle).st_size // _TIME.size
-            longest = max(window.seconds for window in windows)
-            if made and not now - longest < _call_time(handle, made - 1) <= now + AHEAD_SECONDS:
-                os.ftruncate(handle, 0)
-                made = 0
-            for window in windows:
-                if made >= window.calls and (began := _call_time(handle, made - window.calls)) > now - window.seconds:
-                    raise limited(window, began + window.seconds - now)
-            if made >= 2 * (needed := max(window.calls for window in windows)):
-                os.pwrite(handle, os.pread(handle, needed * _TIME.size, (made - needed) * _TIME.size), 0)
-                os.ftruncate(handle, needed * _TIME.size)
-                made = needed
-            os.pwrite(handle, _TIME.pack(now), made * _TIME.size)
+            made, size = array("d"), os.fstat(handle).st_size
+            made.frombytes(os.pread(handle, size - size % made.itemsize, 0))
+            add_call(made, windows, self._clock(), peek=peek)
+            os.pwrite(handle, made.tobytes(), 0)
+            os.ftruncate(handle, len(made) * made.itemsize)
         self._counted += 1
         if self._counted % SWEEP == 0:
             _drop_longest_unused(self._callers, self._most // 2)  # a page of memory each
@@ -157,10 +148,6 @@ def _notes(session: str) -> str:
 def _digest(name: str) -> str:
     """Names of people and ids of sessions are not written down."""
     return hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-def _call_time(handle: int, number: int) -> float:
-    return float(_TIME.unpack(os.pread(handle, _TIME.size, number * _TIME.size))[0])
 
 
 def _drop_longest_unused(folder: Path, most: int) -> None:

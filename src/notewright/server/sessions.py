@@ -6,7 +6,6 @@ That it is alive, what was said once under it and which versions it was shown is
 """
 
 import os
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -68,7 +67,7 @@ class _SharedShown:
 
 
 class Sessions:
-    """All sessions of one process. `scope` says for whom an id is good: a surface and a user."""
+    """All sessions of one process, for its event loop. `scope` says for whom an id is good: a surface and a user."""
 
     def __init__(
         self,
@@ -84,7 +83,6 @@ class Sessions:
         self._idle = idle
         self._most = most
         self._clock = clock
-        self._lock = threading.Lock()
         self._kept: OrderedDict[str, _Shared] = OrderedDict()  # the longest unused first
 
     def open(self, scope: str, client: str) -> str:
@@ -104,7 +102,7 @@ class Sessions:
             return None
         name, issued = _name(scope, token), int.from_bytes(body[:_TIME], "big") / 1000
         if not self._traffic.touch(name, idle=self._idle, age=self._clock() - issued):
-            self._drop(name)
+            self._kept.pop(name, None)
             return None
         return self._of(name, body[_TIME + _CHANCE :].decode("utf-8", "ignore"))
 
@@ -118,7 +116,7 @@ class Sessions:
         if not self._traffic.touch(name, idle=self._idle):
             self._traffic.forget(name)
             self._traffic.touch(name, idle=self._idle)
-            self._drop(name)
+            self._kept.pop(name, None)
         return self._of(name, client)
 
     def end(self, scope: str, token: str) -> bool:
@@ -126,25 +124,18 @@ class Sessions:
         if self.find(scope, token) is None:
             return False
         self._traffic.end(_name(scope, token))
-        self._drop(_name(scope, token))
+        self._kept.pop(_name(scope, token), None)
         return True
 
     def _of(self, name: str, client: str) -> Session:
         """What this process keeps for a session."""
         now = self._clock()
-        with self._lock:
-            kept = self._kept.get(name)
-            if kept is None:
-                kept = self._kept[name] = _Shared(client, name, self._traffic)
-            kept.used = now
-            self._kept.move_to_end(name)
-            while len(self._kept) > self._most or now - next(iter(self._kept.values())).used > self._idle:
-                self._kept.popitem(last=False)
-            return kept
-
-    def _drop(self, name: str) -> None:
-        with self._lock:
-            self._kept.pop(name, None)
+        kept = self._kept.setdefault(name, _Shared(client, name, self._traffic))
+        kept.used = now
+        self._kept.move_to_end(name)
+        while len(self._kept) > self._most or now - next(iter(self._kept.values())).used > self._idle:
+            self._kept.popitem(last=False)
+        return kept
 
     def _body(self, scope: str, token: str) -> bytes | None:
         return unseal(self._key, token, bound_to=_name(scope, "").encode(), size=_SIGNATURE)

@@ -37,7 +37,6 @@ METADATA_URL = "notewright.metadata"  # where in the scope the address of that d
 MCP_PATH = re.compile(r"/mcp|/mcp/([\w-]+)|/w/[\w-]{1,64}/mcp/([\w-]+)|/[\w-]{1,64}/mcp", re.ASCII)
 SMALL = 1 << 20  # bytes of a request that carries no notes
 GUESSES = (Window(30, 60.0, "minute"),)  # of one address, before it has to wait
-MAX_WAITING = 10_000
 FORWARDED = ("x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-host")  # what proxies and tunnels add
 DOCUMENT_TOKEN = "nwd_"  # begins a token for live documents, which only their own routes understand
 _PAGE_SCHEME = {"ws": "http", "wss": "https"}  # of a WebSocket: that of the page it belongs to
@@ -108,8 +107,7 @@ class GuardedRoute(Route):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.need != "open" and VISITOR not in scope:  # whatever let them come as far as here
-            said = challenge(Refused(), scope.get(METADATA_URL, ""))
-            raise HTTPException(401, "Authentication required", {"WWW-Authenticate": said})
+            return await refusal(scope, Refused())(scope, receive, send)
         if self.need == "owner" and not scope[VISITOR].principal.owner:
             raise Narrow(scope, "This takes a token that nothing narrows", "notes:admin")
         if self.need == "write" and scope[VISITOR].principal.grant.read_only:
@@ -126,8 +124,7 @@ class GuardedSocket(WebSocketRoute):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.need != "open" and VISITOR not in scope:  # whatever let them come as far as here
-            told = {"WWW-Authenticate": challenge(Refused(), scope.get(METADATA_URL, ""))}
-            return await JSONResponse({"error": "unauthorized"}, 401, told)(scope, receive, send)
+            return await refusal(scope, Refused())(scope, receive, send)
         await super().handle(scope, receive, send)
 
 
@@ -195,32 +192,6 @@ class AuthSettings:
     limiter: RateLimits | None = None  # for guesses
 
 
-class FailedGuesses:
-    """Tokens that were not known, counted by address."""
-
-    def __init__(self, limiter: RateLimits | None) -> None:
-        self._limiter = limiter
-        self._waiting: dict[str, tuple[float, Limited]] = {}  # who must wait, and until when
-
-    def refuse(self, address: str) -> None:
-        """Limited for an address that has guessed too often, without counting this one."""
-        until, problem = self._waiting.get(address, (0.0, None))
-        if problem is not None and time.monotonic() < until:
-            raise problem.with_traceback(None)  # else it holds the frames of all who got it before
-        self._waiting.pop(address, None)
-
-    def count(self, address: str) -> None:
-        if self._limiter is None:
-            return
-        try:
-            self._limiter.count(f"guess {address}", GUESSES)
-        except Limited as problem:
-            if len(self._waiting) >= MAX_WAITING:
-                self._waiting.clear()
-            self._waiting[address] = time.monotonic() + problem.details["retry_after"], problem
-            raise
-
-
 class Authenticate:
     """Puts the Visitor into the scope of every request, or answers 401."""
 
@@ -231,7 +202,6 @@ class Authenticate:
         guarded = [route for route in routes if isinstance(route, GuardedRoute | GuardedSocket)]
         self._open = [route for route in guarded if route.need == "open"]
         self._own = OwnTokens(entry.registry)
-        self._guesses = FailedGuesses(entry.limiter)
         self._asked_at, self._closed = -1, True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -278,7 +248,7 @@ class Authenticate:
             if isinstance(found, Principal):
                 return Visitor(found, address, "bearer", found.user)
             if found is None or found.error == "invalid_token":
-                self._guesses.count(address)
+                self._count_guess(address)
             unknown = "The access token is not known, was revoked or has expired"
             return found or Refused("invalid_token", unknown, self._scope)
         return self._by_cookie(scope, headers, address) or Refused(scope=self._scope)
@@ -289,8 +259,13 @@ class Authenticate:
         if found is not None or issuer is None:
             return found
         if issuer.must_ask(secret):  # which takes long and can be had by anybody who guesses
-            self._guesses.refuse(address)
+            self._count_guess(address, peek=True)
         return await issuer.admit(secret, resource)
+
+    def _count_guess(self, address: str, *, peek: bool = False) -> None:
+        """Tokens that were not known are counted by address; Limited for one that has guessed too often."""
+        if self._entry.limiter is not None:
+            self._entry.limiter.count(f"guess {address}", GUESSES, peek=peek)
 
     def _by_cookie(self, scope: Scope, headers: Headers, address: str) -> Visitor | None:
         value = cookie_parser(headers.get("cookie", "")[:8192]).get(COOKIE)
@@ -321,7 +296,7 @@ class Authenticate:
 
 def refusal(scope: Scope, refused: Refused) -> Response:
     told = {"error": refused.error or "unauthorized", "error_description": refused.description}
-    return JSONResponse(told, refused.status, {"WWW-Authenticate": challenge(refused, scope[METADATA_URL])})
+    return JSONResponse(told, refused.status, {"WWW-Authenticate": challenge(refused, scope.get(METADATA_URL, ""))})
 
 
 def challenge(refused: Refused, metadata: str) -> str:

@@ -142,7 +142,7 @@ class Issuer:
         self._provider = Provider(trust.issuer, self._http, ticks)
         self._good: RecentResults[Claims] = RecentResults(ticks, GOOD_SECONDS)
         self._bad: RecentResults[str] = RecentResults(ticks, BAD_SECONDS)  # why: a flood of these leaves the good alone
-        self._asking: dict[str, asyncio.Task[Claims | Untrusted | Unavailable]] = {}
+        self._asking: dict[str, asyncio.Task[Claims]] = {}
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -215,22 +215,19 @@ class Issuer:
             if len(self._asking) >= MAX_QUESTIONS:
                 raise Busy("too many access tokens are being looked up", hint="try again in a second")
             self._asking[name] = asyncio.create_task(self._ask(token, name))
-        found = await asyncio.shield(self._asking[name])
-        if isinstance(found, Exception):
-            raise found
-        return found
+            # Else asyncio complains of an exception where all who asked have gone.
+            self._asking[name].add_done_callback(lambda asked: asked.cancelled() or asked.exception())
+        return await asyncio.shield(self._asking[name])
 
-    async def _ask(self, token: str, name: str) -> Claims | Untrusted | Unavailable:
+    async def _ask(self, token: str, name: str) -> Claims:
         try:
             return await self._introspect(token)
         except Untrusted as problem:
             self._bad.put(name, str(problem))
-            return problem
+            raise
         except NoAnswer as problem:
             log.warning("the issuer of access tokens cannot be asked about one: %s", problem)
-            return Unavailable("the issuer of access tokens does not answer", hint="try again in a minute")
-        except Unavailable as problem:
-            return problem
+            raise Unavailable("the issuer of access tokens does not answer", hint="try again in a minute") from problem
         finally:
             del self._asking[name]
 

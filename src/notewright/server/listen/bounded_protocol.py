@@ -44,16 +44,6 @@ class ConnectionLimits:
         return min(1.0, self.head_seconds / 4, self.body_seconds / 4, self.idle_seconds / 4, self.rest_seconds / 4)
 
 
-class BoundedSocket(asyncio.Protocol):
-    """What takes over a connection that becomes a WebSocket (`websocket_protocol.py`)."""
-
-    limits: ConnectionLimits
-    left: Callable[[], None]
-
-    def look(self, now: float) -> None:
-        """Has the client kept us waiting for too long?"""
-
-
 class Bounded(HttpToolsProtocol):
     """A connection with a client."""
 
@@ -106,9 +96,9 @@ class Bounded(HttpToolsProtocol):
             return
         if self.cycle is not None and not self.cycle.response_complete:
             return self.refuse(400, "A handshake may not be sent ahead")
-        made: Callable[..., BoundedSocket] = self.ws_protocol_class
+        made = self.ws_protocol_class  # ours (`websocket_protocol.py`)
 
-        def taken_over(**given: Any) -> BoundedSocket:
+        def taken_over(**given: Any) -> Any:
             socket = made(**given)
             socket.limits, socket.left = self.limits, self.left
             return socket

@@ -24,7 +24,7 @@ from uvicorn.importer import import_from_string
 
 from notewright.errors import Problem
 from notewright.server.listen import supervisor
-from notewright.server.listen.bounded_protocol import Bounded, BoundedSocket, ConnectionLimits
+from notewright.server.listen.bounded_protocol import Bounded, ConnectionLimits
 from notewright.server.listen.reload import ReloadFailed
 from notewright.server.listen.supervisor import WorkerSlot
 from notewright.server.listen.tls import Tls
@@ -173,8 +173,7 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         self._sweeping = loop.call_later(self.limits.every, self._sweep)
         for connection in list(self.server_state.connections):
-            if isinstance(connection, Bounded | BoundedSocket):
-                connection.look(loop.time())
+            connection.look(loop.time())  # type: ignore[union-attr]  # all of them are ours
 
 
 def _make_room(connections: int) -> None:

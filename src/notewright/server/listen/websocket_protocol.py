@@ -5,14 +5,17 @@ uvicorn's pings end a connection whose client is silent, but not one that is bei
 nothing: what is to be said first would wait for ever.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from notewright.server.listen.bounded_protocol import EVER, LINGER, BoundedSocket
+from notewright.server.listen.bounded_protocol import EVER, LINGER, ConnectionLimits
 
 
-class BoundedWebSocket(WebSocketsSansIOProtocol, BoundedSocket):
+class BoundedWebSocket(WebSocketsSansIOProtocol):
+    limits: ConnectionLimits
+    left: Callable[[], None]
     _over = False  # nothing that comes is listened to any more
     _stuck_since: float | None = None
     _stuck_at = 0
