@@ -243,7 +243,7 @@ class Site:
 
         config, registry, library, workers = self.config, self.registry, self.library, self.workers
         metrics = self.operations.metrics
-        hosts = self._hosts = self._hosts or LiveHosts(library, Path(config.state), metrics.live_documents.inc)
+        hosts = self._hosts = self._hosts or LiveHosts(library, metrics.live_documents.inc)
         callers, staying = Callers(registry), Revalidation(library, registry, workers)
         most = max(1, config["http.max_connections"] * 3 // 4)  # the others are for everything else
         connections = Connections(library, callers, hosts, workers, staying, most, metrics.live_connections.inc)

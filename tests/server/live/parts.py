@@ -172,8 +172,8 @@ class LiveServer:
         """How many clients have a note open, by what the server says."""
         hosts = self.site._hosts
         assert hosts is not None
-        rooms = [host.rooms for host in hosts._here.values()]
-        return sum(len(room._members) for one in rooms for room in one._rooms.values() if room.document.path == note)
+        rooms = [room for host in hosts._here.values() for room in host._rooms.values()]
+        return sum(len(room._members) for room in rooms if room.doc_id == self.id_of(note))
 
     def granted(self, note: str, token: str | None = None, **body: Any) -> Any:
         """What the server says to whoever wants a token for a note."""

@@ -15,10 +15,9 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import asdict
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING
 
 from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
@@ -32,8 +31,12 @@ from notewright.server.live.rooms import Member, Rooms
 from notewright.stores.live.host_socket import (
     LENGTH,
     MAX_MESSAGE,
-    SOCKET,
+    Ask,
+    answer,
+    ask,
+    no_answer,
     packed,
+    question,
     raise_problem,
     reachable,
     told_problem,
@@ -50,8 +53,6 @@ RESTARTED = 1012  # close code: come again
 CLOSE_SECONDS = 2.0  # for other processes to hear that we end
 STALLED_SECONDS = 20.0  # for which a process may take nothing of what it is sent
 _FRAME, _END = b"\x00", b"\x01"
-Ask = Literal["names", "id_of", "exists", "state", "update", "new", "recall", "rebase"]
-T = TypeVar("T")
 
 
 class ForwardedMember:
@@ -84,9 +85,9 @@ class ForwardedMember:
 class LiveHosts:
     """The live documents of all workspaces, whichever process hosts them. On the event loop alone."""
 
-    def __init__(self, library: Library, state: Path, count: Callable[[int], None]) -> None:
-        """`state` holds a folder for each workspace; `count` is told of documents that clients open (1) and leave."""
-        self._library, self._state, self._count = library, state, count
+    def __init__(self, library: Library, count: Callable[[int], None]) -> None:
+        """`count` is told of documents that clients open (1) and leave."""
+        self._library, self._count = library, count
         self._threads = ThreadPool(threads=THREADS)
         self._here: dict[str, _Host] = {}  # by the identity of the store
         self._users = 0  # applications, of which one may take the place of another
@@ -103,7 +104,7 @@ class LiveHosts:
             self._listening.cancel()
             self._listening = None
             for host in self._here.values():
-                await host.close()
+                await host.end()
             self._here.clear()
 
     async def _listen(self) -> None:
@@ -119,63 +120,12 @@ class LiveHosts:
 
     async def join(self, ws: Workspace, doc_id: str, actor: Actor, writes: bool) -> Member | ForwardedMember:
         """A client comes into a document. NotFound, NotText, TooLarge, Limited; Unavailable while nobody hosts it."""
-        asked = {"ask": "join", "doc": doc_id, "actor": asdict(actor), "writes": writes}
-
-        async def there() -> Member | ForwardedMember:
-            return ForwardedMember(await self._ask(ws, asked))
-
-        async def here() -> Member | ForwardedMember:
-            return await (await self._host(ws)).rooms.join(doc_id, actor, writes)
-
-        return await self._here_or_there(ws, here, there)
-
-    async def call(self, ws: Workspace, ask: Ask, doc: str, actor: Actor, body: bytes = b"") -> bytes:
-        """One question that only the host can answer."""
-        asked = {"ask": ask, "doc": doc, "actor": asdict(actor)}
-
-        async def there() -> bytes:
-            wire = await self._ask(ws, asked, body)
-            try:
-                return await wire.next()
-            finally:
-                wire.close()
-
-        async def here() -> bytes:
-            return await self._threads.run(perform, _live(ws), ask, doc, actor, body)
-
-        return await self._here_or_there(ws, here, there)
-
-    async def names(self, ws: Workspace, ids: Iterable[str]) -> DocumentNames:
-        """What is known of these ids in a workspace."""
-        asked = json.dumps(list(ids)).encode()
-        told = json.loads(await self.call(ws, "names", "", Actor(), asked))
-        paths = {doc_id: None if path is None else NotePath(path) for doc_id, path in told["paths"].items()}
-        return DocumentNames(told["folder_id"], paths)
-
-    async def _host(self, ws: Workspace) -> "_Host":
-        host, live = self._here.get(ws.store.identity), _live(ws)
-        if host is not None and host.rooms.live is not live:  # the workspace was opened anew
-            self._here.pop(ws.store.identity, None)
-            await host.close()
-            host = self._here.get(ws.store.identity)
-        if host is None:
-            place = self._state / ws.store.identity / SOCKET
-            host = self._here[ws.store.identity] = _Host(live, place, self._threads, self._count)
-        return host
-
-    async def _here_or_there(
-        self, ws: Workspace, here: Callable[[], Awaitable[T]], there: Callable[[], Awaitable[T]]
-    ) -> T:
+        live, last = _live(ws), no_answer()
         for _ in range(TRIES):
-            hosted = _live(ws).hosting
+            if await self._threads.run(live.host):
+                return await (await self._host(ws)).join(doc_id, actor, writes)
             try:
-                return await here()
-            except Unavailable as problem:
-                if hosted and _live(ws).hosting:  # nobody else has another answer
-                    raise
-                last = problem
-            try:
-                return await there()
+                return await _forwarded(live, question("join", doc_id, actor, writes=writes))
             except Unavailable as problem:
                 last = problem
             except (OSError, EOFError):  # the host has just gone, or has not begun to listen
@@ -183,43 +133,25 @@ class LiveHosts:
             await asyncio.sleep(PAUSE_SECONDS)
         raise last
 
-    async def _ask(self, ws: Workspace, asked: dict[str, Any], body: bytes = b"") -> "_Wire":
-        place = self._state / ws.store.identity / SOCKET
-        with reachable(place) as name:
-            reader, writer = await asyncio.open_unix_connection(name)
-        wire = _Wire(reader, writer)
-        try:
-            await wire.send(json.dumps(asked).encode())
-            await wire.send(body)
-            raise_problem(await wire.next())
-        except BaseException:
-            wire.close()
-            raise
-        return wire
+    async def call(self, ws: Workspace, what: Ask, doc: str, actor: Actor, body: bytes = b"") -> bytes:
+        """One question that only the host can answer."""
+        return await self._threads.run(ask, _live(ws), what, doc, body, actor)
 
+    async def names(self, ws: Workspace, ids: Iterable[str]) -> DocumentNames:
+        """What is known of these ids in a workspace."""
+        told = json.loads(await self.call(ws, "names", "", Actor(), json.dumps(list(ids)).encode()))
+        paths = {doc_id: None if path is None else NotePath(path) for doc_id, path in told["paths"].items()}
+        return DocumentNames(told["folder_id"], paths)
 
-def perform(live: "LiveDocuments", ask: Ask, doc: str, actor: Actor, body: bytes) -> bytes:
-    """A question that is answered at once. Blocks."""
-    if ask == "names":
-        paths = {doc_id: live.path_of(doc_id) for doc_id in json.loads(body)}
-        return json.dumps({"folder_id": live.folder_id, "paths": paths}).encode()
-    if ask == "id_of":
-        return live.id_of(NotePath(doc)).encode()
-    if ask == "new":
-        return live.new(doc or None).encode()
-    if ask in ("recall", "rebase"):
-        return live.answer(ask, NotePath(doc), body)
-    document = live.open(doc)
-    try:
-        if ask == "exists":
-            return b""
-        if ask == "state":
-            return document.update_since(None)
-        document.apply(body, by=actor)
-        document.sync()
-        return b""
-    finally:
-        live.release(document)
+    async def _host(self, ws: Workspace) -> "_Host":
+        host, live = self._here.get(ws.store.identity), _live(ws)
+        if host is not None and host.live is not live:  # the workspace was opened anew
+            self._here.pop(ws.store.identity, None)
+            await host.end()
+            host = self._here.get(ws.store.identity)
+        if host is None:
+            host = self._here[ws.store.identity] = _Host(live, self._threads, self._count)
+        return host
 
 
 def _live(ws: Workspace) -> "LiveDocuments":
@@ -228,43 +160,55 @@ def _live(ws: Workspace) -> "LiveDocuments":
     return ws.live
 
 
-class _Host:
+async def _forwarded(live: "LiveDocuments", asked: bytes) -> ForwardedMember:
+    with reachable(live.socket) as name:
+        wire = _Wire(*await asyncio.open_unix_connection(name))
+    try:
+        await wire.send(asked)
+        await wire.send(b"")
+        raise_problem(await wire.next())
+    except BaseException:
+        wire.close()
+        raise
+    return ForwardedMember(wire)
+
+
+class _Host(Rooms):
     """The rooms of one workspace, and the socket at which other processes come to them."""
 
-    def __init__(self, live: "LiveDocuments", place: Path, threads: ThreadPool, count: Callable[[int], None]) -> None:
-        self.rooms = Rooms(live, threads, count)
-        self._place, self._threads = place, threads
-        self._server: asyncio.Server | None = None
-        self._file: tuple[int, int] | None = None  # that of our socket: another host may have put its own there
-        self._alone = False  # nobody can reach us
+    _server: asyncio.Server | None = None
+    _file: tuple[int, int] | None = None  # that of our socket: another host may have put its own there
+    _alone = False  # nobody can reach us
+
+    def __init__(self, live: "LiveDocuments", threads: ThreadPool, count: Callable[[int], None]) -> None:
+        super().__init__(live, threads, count)
         self._serving: set[asyncio.Task[None]] = set()  # who came from other processes
-        self._beginning = asyncio.Lock()
 
     async def listen(self) -> None:
         """The lock is ours. Also when somebody took our socket away since."""
-        async with self._beginning:
-            if self._server is not None and _file_at(self._place) is None:
-                self._server.close()
-                self._server = None
-            if self._server is None and not self._alone:
-                try:
-                    self._server = await asyncio.start_unix_server(self._serve, sock=_bound(self._place))
-                    self._file = _file_at(self._place)
-                except OSError as error:
-                    self._alone = True
-                    log.warning("other processes cannot reach the live documents here: %s", error)
+        place = self.live.socket
+        if self._server is not None and _file_at(place) is None:
+            self._server.close()
+            self._server = None
+        if self._server is None and not self._alone:
+            try:
+                self._server = await asyncio.start_unix_server(self._serve, sock=_bound(place))
+                self._file = _file_at(place)
+            except OSError as error:
+                self._alone = True
+                log.warning("other processes cannot reach the live documents here: %s", error)
 
-    async def close(self) -> None:
-        self.rooms.close(RESTARTED, "the server starts again")
+    async def end(self) -> None:
+        self.close(RESTARTED, "the server starts again")
         if self._server is not None:
-            if _file_at(self._place) == self._file:  # before it is closed: then its number may be given to another
-                self._place.unlink(missing_ok=True)
+            if _file_at(self.live.socket) == self._file:  # before it is closed: then its number may be given to another
+                self.live.socket.unlink(missing_ok=True)
             self._server.close()
         if self._serving:
             _, late = await asyncio.wait(self._serving, timeout=CLOSE_SECONDS)
             for one in late:
                 one.cancel()
-        await self.rooms.closed()
+        await self.closed()
 
     def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         serving = asyncio.ensure_future(self._answer(_Wire(reader, writer)))
@@ -272,29 +216,18 @@ class _Host:
         serving.add_done_callback(self._serving.discard)
 
     async def _answer(self, wire: "_Wire") -> None:
-        member: Member | None = None
-        try:
+        with contextlib.suppress(OSError, EOFError, TimeoutError, ValueError), contextlib.closing(wire):
             asked, body = json.loads(await wire.next()), await wire.next()
+            actor = Actor(**asked["actor"])
             try:
-                actor = Actor(**asked["actor"])
                 if asked["ask"] == "join":
-                    member = await self.rooms.join(asked["doc"], actor, asked["writes"])
-                else:
-                    live = self.rooms.live
-                    answer = await self._threads.run(perform, live, asked["ask"], asked["doc"], actor, body)
+                    member = await self.join(asked["doc"], actor, asked["writes"])
+                    return await _pass_on(wire, member)
+                told = await self._threads.run(answer, self.live, asked["ask"], asked["doc"], body, actor)
             except Problem as problem:
                 return await wire.send(told_problem(problem))
             await wire.send(b"{}")
-            if member is not None:
-                await _pass_on(wire, member)
-            else:
-                await wire.send(answer)
-        except (OSError, EOFError, TimeoutError, ValueError):
-            pass  # the other process has gone
-        finally:
-            if member is not None:
-                await member.leave()
-            wire.close()
+            await wire.send(told)
 
 
 async def _pass_on(wire: "_Wire", member: Member) -> None:
@@ -308,12 +241,14 @@ async def _pass_on(wire: "_Wire", member: Member) -> None:
 
     reading = asyncio.create_task(read())
     try:
+        await wire.send(b"{}")
         while (frame := await member.outbox.next()) is not None:
             await wire.send(_FRAME + frame)
         told = {"code": member.outbox.code, "reason": member.outbox.reason}
         await wire.send(_END + json.dumps(told).encode())
     finally:
         reading.cancel()
+        await member.leave()
 
 
 class _Wire:

@@ -6,12 +6,11 @@ to one is made in a thread.
 """
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from notewright.errors import Conflict, Limited, Problem, Unavailable
 from notewright.ledger.base import Actor
@@ -30,7 +29,6 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 MAX_MEMBERS = 256  # of one document
-LOCKS = 64
 ENDED = 4410  # close codes: there is no such live document any more
 FAILED = 1011, "something went wrong here"  # a close code and its reason
 
@@ -68,29 +66,48 @@ class Member:
 
     async def leave(self) -> None:
         self.outbox.close(GOING, "")
-        await self.room.leave(self)
+        self.room.leave(self)
 
 
 class Room:
-    """One open document. Its last member closes it."""
+    """One document, open from when its first member comes until its last one has gone."""
 
-    def __init__(self, document: "Document", threads: ThreadPool, emptied: "Callable[[Room], None]") -> None:
-        self.document = document
-        self._threads = threads
-        self._emptied = emptied
+    document: "Document"  # once it has begun, for which every member waits
+    _unlisten: Callable[[], None]
+
+    def __init__(
+        self, live: "LiveDocuments", doc_id: str, threads: ThreadPool, emptied: "Callable[[Room], None]"
+    ) -> None:
+        self.doc_id = doc_id
+        self._live, self._threads = live, threads
         self._loop = asyncio.get_running_loop()
         self._members: set[Member] = set()
         self._awareness = Awareness()
         self._turn = asyncio.Lock()
         self._over = ""  # why it is no longer live
-        self.unlisten: Callable[[], None] = lambda: None  # in a thread
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._members
+        self._emptied = emptied
+        self._begun = asyncio.ensure_future(self.begin())
 
     async def begin(self) -> None:
-        self.unlisten = await self._run(self.document.listen, self._told, self._ended)
+        await self._run(self._open)
+
+    def _open(self) -> None:
+        document = self._live.open(self.doc_id)
+        try:
+            self.document, self._unlisten = document, document.listen(self._told, self._ended)
+        except BaseException:
+            self._live.release(document)
+            raise
+
+    async def end(self) -> None:
+        """However busy everything is: a document that is not released is never evicted."""
+        await asyncio.wait([self._begun])  # a call in a thread cannot be cancelled, and would leave what it opened
+        if self._begun.exception() is None:  # else its members were told
+            await self._threads.finish(self._release)
+
+    def _release(self) -> None:
+        self._unlisten()
+        self._live.release(self.document)
 
     async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """One call at a time, so that a busy document has one thread and leaves the others to the others."""
@@ -102,20 +119,21 @@ class Room:
         if len(self._members) >= MAX_MEMBERS:
             words = f"{MAX_MEMBERS} clients have this document open"
             raise Limited(words, hint="try again later", retry_after=30, limit=MAX_MEMBERS, window=0)
-        if self._over:
-            raise Unavailable(f"this document is not live at the moment: {self._over}", hint="try again")
         member = Member(self, actor, writes)
         self._members.add(member)
         try:
+            await asyncio.shield(self._begun)
+            if self._over:
+                raise Unavailable(f"this document is not live at the moment: {self._over}", hint="try again")
             if writes:
                 member.outbox.put(frames.sync(STEP1, await self._run(self.document.vector)))
         except BaseException:
-            await self.leave(member)
+            self.leave(member)
             raise
         self._greet(member)
         return member
 
-    async def leave(self, member: Member) -> None:
+    def leave(self, member: Member) -> None:
         if member in self._members:
             self._members.remove(member)
             self._tell_states(self._awareness.leave(member))
@@ -194,36 +212,14 @@ class Rooms:
         self._count = count  # told how many more rooms there are
         self._threads = threads
         self._rooms: dict[str, Room] = {}
-        self._changing = [asyncio.Lock() for _ in range(LOCKS)]  # of some ids each, while a room opens or closes
         self._closing: set[asyncio.Task[None]] = set()
 
     async def join(self, doc_id: str, actor: Actor, writes: bool) -> Member:
-        """To its end even if the caller is cancelled: a call in a thread cannot be, and would leave what it opened."""
-        joining = asyncio.ensure_future(self._join(doc_id, actor, writes))
-        try:
-            return await asyncio.shield(joining)
-        except asyncio.CancelledError:
-            self._start(_leave(joining))
-            raise
-
-    async def _join(self, doc_id: str, actor: Actor, writes: bool) -> Member:
-        async with self._changing[hash(doc_id) % LOCKS]:
-            room = self._rooms.get(doc_id)
-            if room is None:
-                document = await self._threads.run(self.live.open, doc_id)
-                room = self._rooms[doc_id] = Room(document, self._threads, self._emptied)
-                self._count(1)
-                try:
-                    await room.begin()
-                except BaseException:
-                    await self._let_go(room)
-                    raise
-            try:
-                return await room.join(actor, writes)
-            except BaseException:
-                if room.is_empty:  # it ended before its first member came
-                    self._emptied(room)
-                raise
+        room = self._rooms.get(doc_id)
+        if room is None:
+            room = self._rooms[doc_id] = Room(self.live, doc_id, self._threads, self._emptied)
+            self._count(1)
+        return await room.join(actor, writes)
 
     def close(self, code: int, reason: str) -> None:
         for room in self._rooms.values():
@@ -235,33 +231,9 @@ class Rooms:
             await asyncio.gather(*self._closing)
 
     def _emptied(self, room: Room) -> None:
-        self._start(self._close(room))
-
-    def _start(self, closing: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(closing)
+        """Whoever comes next opens the document anew, also while it is being released here."""
+        del self._rooms[room.doc_id]
+        self._count(-1)
+        task = asyncio.ensure_future(room.end())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
-
-    async def _close(self, room: Room) -> None:
-        doc_id = room.document.id
-        async with self._changing[hash(doc_id) % LOCKS]:
-            if self._rooms.get(doc_id) is room and room.is_empty:
-                await self._let_go(room)
-
-    async def _let_go(self, room: Room) -> None:
-        """However busy everything is: a document that is not released is never evicted."""
-        del self._rooms[room.document.id]
-        self._count(-1)
-
-        def release() -> None:
-            room.unlisten()
-            self.live.release(room.document)
-
-        await self._threads.finish(release)
-
-
-async def _leave(joining: "asyncio.Future[Member]") -> None:
-    """Nobody waits for this member any more."""
-    with contextlib.suppress(Exception):  # it did not come in
-        member = await joining
-        await member.leave()

@@ -157,7 +157,7 @@ class Document:
         first: Doc[Any] = Doc(client_id=int.from_bytes(digest[:6]))
         first[NAME] = Text(text)
         state = first.get_update()
-        self._log.begin(self.id, state, stored.version)
+        self._log.put_together(self.id, stored.version, state, state, None)  # before anybody is shown it
         self.load(state, [(stored.version, state, None)])
         self.file = stored
 

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from notewright.errors import Conflict, Exists, Invalid, NotFound, NotText, Problem, TooLarge, Unavailable
 from notewright.locks import FileLocks, Lock
@@ -22,7 +22,6 @@ from notewright.stores.base import Entry, Store, Stored, Version, give_memory_ba
 from notewright.stores.live import places
 from notewright.stores.live.document import MOST_BYTES, Document
 from notewright.stores.live.folder_document import FolderDocument
-from notewright.stores.live.host_socket import SOCKET, ask_host
 from notewright.stores.live.log import LiveLog, open_log
 from notewright.stores.live.places import Departed, DocumentPlaces
 from notewright.stores.live.text import file_bytes, live_text
@@ -33,13 +32,11 @@ PAUSE_S, LONGEST_S = 1.0, 5.0  # a document is saved so long after the last, or 
 IDLE_S = 30.0  # after which a document that nobody has open is let go
 QUIET_S, EMPTY_S = 0.2, 2.0  # after its last change that a file which got smaller, or is empty, is believed
 AGAIN_S = 5.0  # before a save that failed is tried again
-ANSWER_S, ASK_AGAIN_S = 8.0, 0.2  # for the process that has the documents to answer another, which asks again
 VERSION_CHARS = 64
 _TICK_S = 0.1
 _LOOK_S = 0.3  # between two looks at the files of open documents
 _TRIES = 5
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
-Ask = Literal["recall", "rebase"]
 Save = Callable[[NotePath, bytes, Stored, list[Any]], None]
 Made = tuple[str, Version | None]  # a change, and the version it made another of
 Origin = Callable[[NotePath, Version], Made | None]
@@ -51,6 +48,7 @@ class LiveDocuments:
     def __init__(self, folder: Store, state: Path) -> None:
         self._folder = folder
         self._state = state
+        self.socket = state / "live.sock"  # at which other processes ask, and lead their clients to this one
         self._lock = threading.RLock()
         self._log: LiveLog | None = None
         self._host_lock: Lock | None = None
@@ -118,24 +116,8 @@ class LiveDocuments:
 
     # Texts that somebody was shown
 
-    def ask(self, what: Ask, path: NotePath, body: bytes) -> bytes:
-        """What `answer` says in the process that has the documents, be it this one or another."""
-        end = time.monotonic() + ANSWER_S
-        while (left := end - time.monotonic()) > 0:
-            if self.host():
-                return self.answer(what, path, body)
-            with suppress(OSError, EOFError, Unavailable):  # it has just gone, or does not listen yet
-                asked: dict[str, Any] = {"ask": what, "doc": path, "actor": {}}
-                return ask_host(self._state / SOCKET, asked, body, seconds=left)
-            time.sleep(ASK_AGAIN_S)
-        raise Unavailable("the process that has the live documents does not answer", hint="try again in a moment")
-
-    def answer(self, what: Ask, path: NotePath, body: bytes) -> bytes:
-        """`recall`: the version that `body` begins, whole, and the file as it was then; nothing where it is not known.
-        `rebase`: of two versions and bytes made from the first, the text which that change makes of the second."""
-        self._hosted()
-        if what == "recall":
-            return self._recall(path, body.decode().lower())
+    def rebase(self, path: NotePath, body: bytes) -> bytes:
+        """Of two versions and bytes made from the first, the text which that change makes of the second."""
         seen, onto = body[:VERSION_CHARS].decode(), body[VERSION_CHARS : 2 * VERSION_CHARS].decode()
         data, document = body[2 * VERSION_CHARS :], self.opened(path)
         if document is not None:
@@ -145,7 +127,8 @@ class LiveDocuments:
                     return document.rebase(data, live_text(path, data), base=known, onto=there).encode()
         raise Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=None)
 
-    def _recall(self, path: NotePath, version: str) -> bytes:
+    def recall(self, path: NotePath, version: str) -> bytes:
+        """The version that begins so, whole, and the file as it was then; nothing where it is not known."""
         kept, doc_id, document = self._hosted(), self.places.get(path), self.opened(path)
         if document is None and doc_id is not None and kept.has_text(doc_id, version):
             with suppress(NotFound, NotText, TooLarge):  # somebody typed in it since, and has gone

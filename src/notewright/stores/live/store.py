@@ -23,6 +23,7 @@ from notewright.stores.base import (
 )
 from notewright.stores.live.document import Document
 from notewright.stores.live.documents import VERSION_CHARS, LiveDocuments
+from notewright.stores.live.host_socket import ask
 from notewright.stores.live.text import file_bytes, live_text
 
 _TRIES = 5
@@ -176,12 +177,12 @@ class LiveStore(Store):
         return frozenset(path for path, document in open_ones.items() if document is not None and op in document.ops)
 
     def recall(self, path: NotePath, version: str) -> Stored | None:
-        told = self._documents.ask("recall", path, version.encode())
+        told = ask(self._documents, "recall", path, version.encode())
         whole, data = told[:VERSION_CHARS].decode(), told[VERSION_CHARS:]
         return Stored(data, whole, self._folder.stat(path)) if told else None
 
     def rebase(self, path: NotePath, data: bytes, *, seen: Version, onto: Stored) -> bytes:
-        text = self._documents.ask("rebase", path, f"{seen}{onto.version}".encode() + data).decode()
+        text = ask(self._documents, "rebase", path, f"{seen}{onto.version}".encode() + data).decode()
         return file_bytes(text, onto.data)
 
     def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
