@@ -22,6 +22,7 @@ from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.auth.authenticate import Refused, refusal
 from notewright.server.auth.revalidate import Revalidation, Stays
 from notewright.server.live.callers import Caller, Callers
+from notewright.server.live.documents import DocumentNames
 from notewright.server.live.forwarding import ForwardedMember, LiveHosts
 from notewright.server.live.outbox import GOING
 from notewright.server.live.rooms import FAILED, Member, close_of
@@ -162,31 +163,23 @@ class Connections:
     async def _look_in(self, ws: Workspace | None, connections: list[_Connection]) -> None:
         """May they still do the same there?"""
         try:
-            changed = await self._changed(ws, connections)
+            names = None if ws is None else await self._hosts.names(ws, {one.doc_id for one in connections})
         except Problem as problem:  # nobody hosts the documents at the moment, and their connections end by that
             return log.debug("the rights of live connections could not be looked at: %s", problem)
-        except Exception:
-            return log.exception("the rights of live connections could not be looked at")
-        for one in changed:
-            one.member.outbox.close(NOT_ALLOWED, "what you may do with this document has changed")
+        for one in connections:
+            if ws is None or names is None or not _may_the_same(one, ws, names):
+                one.member.outbox.close(NOT_ALLOWED, "what you may do with this document has changed")
 
-    async def _changed(self, ws: Workspace | None, connections: list[_Connection]) -> list[_Connection]:
-        """Those whose right to their document is another now than when they came, or of whom nobody can say."""
-        if ws is None:
-            return connections
-        names = await self._hosts.names(ws, {one.doc_id for one in connections})
 
-        def is_other(one: _Connection) -> bool:
-            try:
-                access = one.caller.principal.narrow(ws).access
-                return one.caller.may_write(access, one.doc_id, names) != one.writes
-            except Problem:
-                return True
-            except Exception:
-                log.exception("the rights of a live connection could not be looked at")
-                return True
-
-        return [one for one in connections if is_other(one)]
+def _may_the_same(one: _Connection, ws: Workspace, names: DocumentNames) -> bool:
+    """As when they came; not those of whom nobody can say."""
+    try:
+        return one.caller.may_write(one.caller.principal.narrow(ws).access, one.doc_id, names) == one.writes
+    except Problem:
+        return False
+    except Exception:
+        log.exception("the rights of a live connection could not be looked at")
+        return False
 
 
 async def _read(receive: Receive, member: Member | ForwardedMember) -> None:

@@ -14,7 +14,6 @@ import contextlib
 import json
 import logging
 import os
-import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -192,7 +191,10 @@ class _Host(Rooms):
             self._server = None
         if self._server is None and not self._alone:
             try:
-                self._server = await asyncio.start_unix_server(self._serve, sock=_bound(place))
+                place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                with reachable(place) as name:  # a socket that a dead host left there is replaced
+                    self._server = await asyncio.start_unix_server(self._serve, name)
+                os.chmod(place, 0o600)
                 self._file = _file_at(place)
             except OSError as error:
                 self._alone = True
@@ -274,22 +276,6 @@ class _Wire:
 
     def close(self) -> None:
         self._writer.close()
-
-
-def _bound(place: Path) -> socket.socket:
-    """The socket, where one that a dead host left may lie; only its owner may connect."""
-    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    place.unlink(missing_ok=True)
-    bound = socket.socket(socket.AF_UNIX)
-    try:
-        with reachable(place) as name:
-            bound.bind(name)
-        os.chmod(place, 0o600)
-    except BaseException:
-        bound.close()
-        raise
-    bound.setblocking(False)
-    return bound
 
 
 def _file_at(place: Path) -> tuple[int, int] | None:

@@ -10,8 +10,8 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -398,8 +398,8 @@ class LiveDocuments:
                 assert self._log is not None
             try:
                 self._log.keep_text(document.id, document.saving, state)
-                with self._is_saving():
-                    self._save(path, data, file, list(typists))
+                self._own.saving = True
+                self._save(path, data, file, list(typists))
                 return
             except (Conflict, Exists):
                 continue  # somebody saved the file meanwhile: look again
@@ -408,19 +408,12 @@ class LiveDocuments:
                 document.save_again_at = time.monotonic() + AGAIN_S
                 return
             finally:
+                self._own.saving = False
                 with document.lock:
                     if document.saving is not None:  # it did not happen
                         document.saving = None
                         document.typists = typists | document.typists
                         document.must_save()
-
-    @contextmanager
-    def _is_saving(self) -> Iterator[None]:
-        self._own.saving = True
-        try:
-            yield
-        finally:
-            self._own.saving = False
 
     def _write_through(self, path: NotePath, data: bytes, old: Stored, typists: list[Any]) -> None:
         document = self.opened(path)
