@@ -231,7 +231,7 @@ def test_a_thousand_connections_are_bounded_and_the_rest_goes_on(tmp_path: Path)
 
 def test_one_who_sends_without_end_is_slowed_down(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("notewright.server.live.connections.FRAMES_A_SECOND", 50)
-    monkeypatch.setattr("notewright.server.live.connections.BURST_FRAMES", 10)
+    monkeypatch.setattr("notewright.server.live.connections.BURST_SECONDS", 0.2)
     with server.client("Tea.md") as client:
         client.sync()
         began = time.monotonic()

@@ -61,11 +61,10 @@ class Caller:
 class Callers:
     """Finds out who asks."""
 
-    def __init__(self, registry: Accounts, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, registry: Accounts) -> None:
         self._key = registry.secret("live")
         self._registry = registry
         self._own = OwnTokens(registry)
-        self._clock = clock
 
     async def caller(self, scope: Scope) -> Caller | Refused:
         """A token decides, where there is one. Also makes `scope` say who it is, and how they are asked again."""
@@ -90,18 +89,18 @@ class Callers:
         most: float = tokens.MAX_SECONDS
         if caller.token is not None:
             digest, issued, session = caller.token.digest, caller.token.issued, caller.token.session
-            most = caller.token.expires - self._clock()
+            most = caller.token.expires - time.time()
         elif principal.kind == "oauth":
             issued, most = principal, tokens.MAX_ISSUED_SECONDS
         elif caller.visitor.via == "cookie":
             digest, most = caller.visitor.visit, min(most, browser_session.LASTS)  # a sign-out is known so long
         elif principal.kind == "token":
             digest = digest_of(bearer_of(Headers(scope=scope)))
-        expires = self._clock() + min(seconds, most)
+        expires = time.time() + min(seconds, most)
         return DocumentToken(opens, write, expires, digest, issued, session).sealed(self._key)
 
     async def _holder(self, scope: Scope, raw: str, known: AskAgain | None) -> Caller | Refused:
-        token = read_token(self._key, raw, self._clock())
+        token = read_token(self._key, raw, time.time())
         if token is None or (token.session and self._registry.session_ended(token.session)):
             return BAD_TOKEN
         principal = token.issued or (self._own.visiting(token.digest) if token.digest else None)

@@ -24,18 +24,18 @@ from notewright.server.auth.revalidate import Revalidation, Stays
 from notewright.server.live.callers import Caller, Callers
 from notewright.server.live.documents import DocumentNames
 from notewright.server.live.forwarding import ForwardedMember, LiveHosts
-from notewright.server.live.outbox import GOING
+from notewright.server.live.outbox import GOING, RESTARTED
 from notewright.server.live.rooms import FAILED, Member, close_of
 
 log = logging.getLogger(__name__)
 MAX_OF_ONE_PERSON = 500
-FRAMES_A_SECOND, BURST_FRAMES = 1000, 4000  # of one client; who sends more is read more slowly
-BYTES_A_SECOND, BURST_BYTES = 4 << 20, 32 << 20
+FRAMES_A_SECOND, BYTES_A_SECOND = 1000, 4 << 20  # of one client; who sends more is read more slowly
+BURST_SECONDS = 8.0  # of which so much may come at once
 LOOK_SECONDS = 1.0  # between two looks at whether everybody may stay
 ASK_SECONDS = 10.0  # for an issuer to say who somebody is
 ASKED_AT_ONCE = 64  # of whom that is asked
 CLOSE_SECONDS = 2.0
-NOT_ALLOWED, GOES_AWAY = 1008, 1012
+NOT_ALLOWED = 1008
 Find = Callable[[Mapping[str, str], Sequence[Workspace]], Awaitable[tuple[Workspace, str]]]
 
 
@@ -94,7 +94,7 @@ class Connections:
     def close(self) -> None:
         self._closed = True
         for one in self._open:
-            one.member.outbox.close(GOES_AWAY, "the server starts again")
+            one.member.outbox.close(*RESTARTED)
 
     async def _join(self, caller: Caller, scope: Scope, receive: Receive, send: Send, find: Find) -> None:
         """The handshake is accepted first: a browser learns nothing of a refusal but that there was one."""
@@ -113,7 +113,7 @@ class Connections:
         one = _Connection(caller, ws.id, doc_id, writes, member, stays)
         self._open.add(one)
         if self._closed:
-            member.outbox.close(GOES_AWAY, "the server starts again")
+            member.outbox.close(*RESTARTED)
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._watch())
         reading = asyncio.create_task(_read(receive, member))
@@ -184,7 +184,7 @@ def _may_the_same(one: _Connection, ws: Workspace, names: DocumentNames) -> bool
 
 async def _read(receive: Receive, member: Member | ForwardedMember) -> None:
     """What the client sends, as fast as it may."""
-    pace = _Pace(time.monotonic())
+    spent = 0.0  # the time by which all that was read could have come at that pace
     while (message := await receive())["type"] == "websocket.receive":
         frame = message.get("bytes")
         if frame is None:
@@ -192,8 +192,10 @@ async def _read(receive: Receive, member: Member | ForwardedMember) -> None:
         await member.receive(frame)
         if member.outbox.closed:
             return
-        if wait := pace.wait(len(frame), time.monotonic()):
-            await asyncio.sleep(wait)
+        now = time.monotonic()
+        spent = max(spent, now - BURST_SECONDS) + max(1 / FRAMES_A_SECOND, len(frame) / BYTES_A_SECOND)
+        if spent > now:
+            await asyncio.sleep(spent - now)
     member.outbox.close(GOING, "")
 
 
@@ -206,7 +208,7 @@ async def _write(send: Send, member: Member | ForwardedMember) -> None:
     except (OSError, RuntimeError):  # it has gone, or was shown out because it read nothing
         return
     if outbox.code != GOING:
-        await _close(send, outbox.code or GOES_AWAY, outbox.reason)
+        await _close(send, outbox.code or RESTARTED[0], outbox.reason)
 
 
 async def _close(send: Send, code: int, reason: str) -> None:
@@ -215,22 +217,3 @@ async def _close(send: Send, code: int, reason: str) -> None:
     with contextlib.suppress(TimeoutError, OSError, RuntimeError):
         async with asyncio.timeout(CLOSE_SECONDS):
             await send({"type": "websocket.close", "code": code, "reason": short})
-
-
-class _Pace:
-    """A bucket for frames and one for bytes, filled at a steady rate."""
-
-    def __init__(self, now: float) -> None:
-        self._at = now
-        self._left = [float(BURST_FRAMES), float(BURST_BYTES)]
-
-    def wait(self, size: int, now: float) -> float:
-        """Seconds until the next frame may be read, after one of this size."""
-        passed, self._at = now - self._at, now
-        rates = ((1, FRAMES_A_SECOND, BURST_FRAMES), (size, BYTES_A_SECOND, BURST_BYTES))
-        waits = [0.0]
-        for bucket, (spent, rate, most) in enumerate(rates):
-            left = min(self._left[bucket] + passed * rate, most) - spent
-            self._left[bucket] = left
-            waits.append(-left / rate)
-        return max(waits)

@@ -25,7 +25,7 @@ from notewright.ledger.base import Actor
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.notes.path import NotePath
 from notewright.server.live.documents import DocumentNames, no_such_document
-from notewright.server.live.outbox import GOING, Outbox
+from notewright.server.live.outbox import GOING, RESTARTED, Outbox
 from notewright.server.live.rooms import Member, Rooms
 from notewright.stores.live.host_socket import (
     LENGTH,
@@ -48,7 +48,6 @@ log = logging.getLogger(__name__)
 TRIES, PAUSE_SECONDS = 15, 0.2  # until a host is found
 LOOK_SECONDS = 0.5  # between two looks at whether we became one
 THREADS = 16
-RESTARTED = 1012  # close code: come again
 CLOSE_SECONDS = 2.0  # for other processes to hear that we end
 STALLED_SECONDS = 20.0  # for which a process may take nothing of what it is sent
 _FRAME, _END = b"\x00", b"\x01"
@@ -78,7 +77,7 @@ class ForwardedMember:
             told = json.loads(message[1:])
             self.outbox.close(told["code"], told["reason"])
         except (OSError, EOFError, ValueError):
-            self.outbox.close(RESTARTED, "the server starts again")
+            self.outbox.close(*RESTARTED)
 
 
 class LiveHosts:
@@ -201,7 +200,7 @@ class _Host(Rooms):
                 log.warning("other processes cannot reach the live documents here: %s", error)
 
     async def end(self) -> None:
-        self.close(RESTARTED, "the server starts again")
+        self.close(*RESTARTED)
         if self._server is not None:
             if _file_at(self.live.socket) == self._file:  # before it is closed: then its number may be given to another
                 self.live.socket.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ from collections import deque
 MAX_WAITING_BYTES = 8 << 20
 TOO_SLOW = 1013  # close codes: try again later
 GOING = 1001  # the client has gone, nobody is to be told
+RESTARTED = 1012, "the server starts again"  # come again
 
 
 class Outbox:

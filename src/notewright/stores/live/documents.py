@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -430,10 +431,7 @@ class LiveDocuments:
             return stored
 
     def _run(self) -> None:
-        try:
-            self._finish_others()
-        except Exception:
-            log.exception("what was typed before the last process ended is not in the files yet")
+        _tried(self._finish_others, "what was typed before the last process ended is not in the files yet")
         looked = 0.0
         while not self._stop.is_set():
             self._wake.wait(_TICK_S if self._open else _LOOK_S)
@@ -447,29 +445,23 @@ class LiveDocuments:
                 subscribe, self._watch = self._watch, None
                 subscribe(lambda paths: self._wake.set())
             self._work_on_folder()
+            looks = now - looked >= _LOOK_S
             for document in self.all_open():
-                try:
-                    if now - looked >= _LOOK_S and not document.is_folder:
-                        self.catch_up(document)
-                    if self._is_due(document, now):
-                        self.save(document)
-                except Problem as problem:
-                    log.warning("live document %s: %s", document.path, problem)
-                except Exception:
-                    log.exception("live document %s", document.path)
-            looked = now if now - looked >= _LOOK_S else looked
+                _tried(partial(self._look_after, document, now, looks), f"live document {document.path}")
+            looked = now if looks else looked
             self._evict(now)
+
+    def _look_after(self, document: Document, now: float, looks: bool) -> None:
+        if looks and not document.is_folder:
+            self.catch_up(document)
+        if self._is_due(document, now):
+            self.save(document)
 
     def _work_on_folder(self) -> None:
         folder = self._folder_document
         if folder is not None and folder.document.end_reason:
             folder = self._folder_document = None
-        try:
-            self._keep_folder(folder)
-        except Problem as problem:
-            log.warning("the folder document: %s", problem)
-        except Exception:
-            log.exception("the folder document")
+        _tried(partial(self._keep_folder, folder), "the folder document")
 
     def _finish_others(self) -> None:
         """What was typed before the last process that had the documents died goes to the files."""
@@ -527,6 +519,16 @@ class LiveDocuments:
             if self._host_lock is not None:
                 self._host_lock.release()
                 self._host_lock = None
+
+
+def _tried(work: Callable[[], None], what: str) -> None:
+    """In a thread that goes on whatever happens."""
+    try:
+        work()
+    except Problem as problem:
+        log.warning("%s: %s", what, problem)
+    except Exception:
+        log.exception("%s", what)
 
 
 def _may_be_torn(stored: Stored, now: Entry, before: Stored | None) -> bool:
