@@ -12,8 +12,7 @@ from notewright.engine.changes.history import list_changes as past_changes
 from notewright.engine.changes.history import undo_since as undo_changes_since
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid
-from notewright.ledger.base import Change, Past
-from notewright.notes.times import stamp
+from notewright.ledger.base import Past
 from notewright.surfaces.arguments import since_time
 
 DIFF_LINES = 2000
@@ -52,12 +51,8 @@ def list_changes(asked: ApiRequest) -> dict[str, Any]:
         offset=page.offset,
     )
     found = past_changes(ws, past)
-    shown = [_change_record(change) for change in found[: page.limit]]
+    shown = [change.record() for change in found[: page.limit]]
     return {"changes": shown, "cursor": page.next(len(found) > page.limit)}
-
-
-def _change_record(change: Change) -> dict[str, Any]:
-    return change.record() | {"at": stamp(change.at)}
 
 
 @operations.add(
@@ -69,7 +64,7 @@ def _change_record(change: Change) -> dict[str, Any]:
 def read_change(asked: ApiRequest) -> dict[str, Any]:
     ws = asked.workspace()
     change = find_change(ws, asked.named["change"])
-    return _change_record(change) | {"diff": _diff_records(diff_change(ws, change.id, max_lines=DIFF_LINES))}
+    return change.record() | {"diff": _diff_records(diff_change(ws, change.id, max_lines=DIFF_LINES))}
 
 
 def _diff_records(files: tuple[FileDiff, ...]) -> list[dict[str, Any]]:

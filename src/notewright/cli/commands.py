@@ -35,7 +35,7 @@ def search(args: argparse.Namespace) -> None:
         since = _since(ws, args)
         query = replace(
             query,
-            folder=_folder(ws, strip_root(ws, args.folder)) if args.folder else "",
+            folder=_folder(ws, args.folder) if args.folder else "",
             tags=(*query.tags, *(tag.removeprefix("#") for tag in args.tag)),
             since_ns=None if since is None else int(since * 1e9),
             limit=args.limit,
@@ -64,14 +64,16 @@ def grep(args: argparse.Namespace) -> None:
 
 def links(args: argparse.Namespace) -> None:
     from notewright.engine.find.links import links as links_of
+    from notewright.engine.read import locate
 
     with open_chosen(args, reads=True) as ws:
-        report = links_of(ws, _locate(ws, strip_root(ws, args.path)), args.direction, args.depth)
+        report = links_of(ws, locate(ws, strip_root(ws, args.path)), args.direction, args.depth)
         printing.links(report, args)
 
 
 def rename(args: argparse.Namespace) -> None:
     from notewright.engine.move import move, rename_heading, rename_tag
+    from notewright.engine.read import locate
 
     with open_chosen(args) as ws:
         if args.tag:
@@ -79,7 +81,7 @@ def rename(args: argparse.Namespace) -> None:
             old, new = (f"#{tag.strip().removeprefix('#')}" for tag in (args.old, args.new))
             return printing.renamed(done, (old, new), "tag", args)
         if args.heading is not None:
-            path = _locate(ws, strip_root(ws, args.heading))
+            path = locate(ws, strip_root(ws, args.heading))
             done = rename_heading(ws, path, args.old, args.new, dry_run=args.dry_run)
             return printing.renamed(done, (f"{path}#{args.old}", f"{path}#{args.new}"), "link", args)
         note = _note_or_folder(ws, strip_root(ws, args.old))
@@ -194,6 +196,12 @@ def _since(ws: Workspace, args: argparse.Namespace) -> float | None:
     return None if args.since is None else moment(args.since, ws.timezone, ws.clock())
 
 
+def _folder(ws: Workspace, raw: str) -> str:
+    from notewright.engine.read import folder_path  # which a search without one does not load
+
+    return folder_path(ws, strip_root(ws, raw))
+
+
 def _whole_id(ws: Workspace, raw: str) -> str:
     """A change by its id or the beginning of one."""
     from notewright.engine.changes.history import list_changes
@@ -213,31 +221,23 @@ def strip_root(ws: Workspace, raw: str) -> str:
     return inside
 
 
-def _locate(ws: Workspace, raw: str) -> NotePath:
-    from notewright.engine.read import locate
-
-    return locate(ws, raw)
-
-
-def _folder(ws: Workspace, raw: str) -> str:
-    from notewright.engine.read import folder_path
-
-    return folder_path(ws, raw)
-
-
 def _note_or_folder(ws: Workspace, raw: str) -> NotePath:
+    from notewright.engine.read import folder_path, locate
+
     try:
-        return _locate(ws, raw)
+        return locate(ws, raw)
     except NotFound as missing:
         try:
-            return NotePath(_folder(ws, raw))
+            return NotePath(folder_path(ws, raw))
         except NotFound:
             raise missing from None
 
 
 def _path_of_past(ws: Workspace, raw: str) -> str:
     """A note that is there, or one that was and is known by its path alone."""
+    from notewright.engine.read import locate
+
     try:
-        return _locate(ws, raw)
+        return locate(ws, raw)
     except NotFound:
         return raw

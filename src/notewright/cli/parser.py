@@ -310,7 +310,7 @@ def _backup_options(backup: argparse.ArgumentParser) -> None:
     backup.add_argument(
         "--to", metavar="PLACE", help="a folder or s3://bucket/prefix (default: backup.to of the configuration)"
     )
-    backup.add_argument("--keep-days", type=_days, metavar="N", help="for how many days they are kept (default: 30)")
+    backup.add_argument("--keep-days", type=_number, metavar="N", help="for how many days they are kept (default: 30)")
     backup.add_argument("--list", action="store_true", help="only show the backups there are")
 
 
@@ -436,12 +436,6 @@ def _count(raw: str) -> int:
 def _number(raw: str) -> int:
     if _count(raw) == 0:
         raise argparse.ArgumentTypeError("it must be at least 1")
-    return int(raw)
-
-
-def _days(raw: str) -> int:
-    if not raw.isdecimal() or int(raw) < 1:
-        raise argparse.ArgumentTypeError(f"{raw!r} is not a number of days")
     return int(raw)
 
 

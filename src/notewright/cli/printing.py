@@ -169,16 +169,12 @@ def _undo_hint(summary: str, change: str | None) -> str:
 
 def changes(found: list[Change], ws: Workspace, args: argparse.Namespace) -> None:
     shown, more = found[: args.limit], len(found) > args.limit
-    document = {"changes": [_change(change) for change in shown], "cut": more}
+    document = {"changes": [change.record() for change in shown], "cut": more}
     lines = [_change_line(change, ws) for change in shown]
     summary = (
         "Nothing was changed through Notewright" if not shown else "There are more; --limit shows them" if more else ""
     )
     show(args, document, lines, summary)
-
-
-def _change(change: Change) -> dict[str, Any]:
-    return change.record() | {"at": stamp(change.at)}
 
 
 def _change_line(change: Change, ws: Workspace) -> str:
@@ -191,7 +187,7 @@ def _change_line(change: Change, ws: Workspace) -> str:
 def difference(change: Change, files: tuple[FileDiff, ...], ws: Workspace, args: argparse.Namespace) -> None:
     from dataclasses import asdict  # which a search does not load
 
-    document = _change(change) | {"diff": [asdict(file) for file in files]}
+    document = change.record() | {"diff": [asdict(file) for file in files]}
     lines = [_change_line(change, ws)]
     for file in files:
         came = f" from {file.source}" if file.source else ""

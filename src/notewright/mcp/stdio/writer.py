@@ -1,7 +1,6 @@
 """Lines to the client, from any thread."""
 
 import asyncio
-import collections
 import os
 import select
 import threading
@@ -23,8 +22,7 @@ class LineWriter:
         self._lock = threading.Lock()
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
-        self._late: collections.deque[memoryview] = collections.deque()
-        self._late_bytes = 0
+        self._late = bytearray()  # what the client has not read yet
         self._room = threading.Event()
         self._room.set()
         self.broken = False  # nobody reads any more
@@ -57,11 +55,10 @@ class LineWriter:
             line = pydantic_core.to_json({"jsonrpc": "2.0", "id": message.get("id"), "error": fault})
         with self._lock:
             behind = bool(self._late)
-            self._late.append(memoryview(line + b"\n"))
-            self._late_bytes += len(line) + 1
+            self._late += line + b"\n"
             if not behind and not self._written():
                 self._loop.call_soon_threadsafe(self._loop.add_writer, self._fd, self._writable)
-            if self._late_bytes > LATE:
+            if len(self._late) > LATE:
                 self._room.clear()
 
     def wait_for_room(self) -> None:
@@ -80,16 +77,11 @@ class LineWriter:
             while self._late:
                 if not self._poll.poll(0):
                     return False
-                count = os.write(self._fd, self._late[0][:CHUNK])
-                self._late_bytes -= count
-                self._late[0] = self._late[0][count:]
-                if not self._late[0]:
-                    self._late.popleft()
+                del self._late[: os.write(self._fd, self._late[:CHUNK])]
         except BlockingIOError:
             return False
         except OSError:
             self._late.clear()
-            self._late_bytes = 0
             self.broken = True
         return True
 

@@ -13,7 +13,7 @@ from notewright.engine.dialects.cairn import body_of
 from notewright.engine.find.links import ResolvedLink
 from notewright.engine.find.snippets import folded
 from notewright.engine.read import Reading
-from notewright.errors import Invalid, Problem
+from notewright.errors import Invalid, Problem, codes
 from notewright.notes.edits.yaml import yaml_entry
 from notewright.notes.model import Note
 from notewright.notes.parse.tags import property_tags
@@ -167,22 +167,11 @@ class Typed(Style):
     """`type: message`, always as an answer."""
 
     table: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(codes(), "internal_error"),
+        **dict.fromkeys(("ambiguous", "invalid", "not_text", "too_large", "quota"), "validation_error"),
+        **dict.fromkeys(("exists", "conflict", "busy"), "conflict"),
+        **dict.fromkeys(("read_only", "forbidden"), "unauthorized"),
         "not_found": "not_found",
-        "ambiguous": "validation_error",
-        "exists": "conflict",
-        "conflict": "conflict",
-        "invalid": "validation_error",
-        "not_text": "validation_error",
-        "too_large": "validation_error",
-        "read_only": "unauthorized",
-        "forbidden": "unauthorized",
-        "quota": "validation_error",
-        "no_space": "internal_error",
-        "busy": "conflict",
-        "indexing": "internal_error",
-        "limited": "internal_error",
-        "unavailable": "internal_error",
-        "internal": "internal_error",
     }
 
     def problem(self, failed: FailedCall) -> Answer:
