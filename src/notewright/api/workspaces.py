@@ -28,7 +28,7 @@ operations = OperationTable()
 def list_workspaces(asked: ApiRequest) -> dict[str, Any]:
     opened = [_workspace_record(asked, ws) for ws in asked.library.workspaces()]
     known = {one["id"] for one in opened}
-    return {"workspaces": opened + [_unopened_record(asked, one) for one in _served(asked) if one.id not in known]}
+    return {"workspaces": opened + [_owners_record(asked, one) for one in _served(asked) if one.id not in known]}
 
 
 def _served(asked: ApiRequest) -> Sequence[WorkspaceConfig]:
@@ -40,12 +40,13 @@ def _workspace_record(asked: ApiRequest, ws: Workspace) -> dict[str, Any]:
     """What somebody may know of a workspace; where it is and what is hidden in it, only an owner."""
     one = next((one for one in _served(asked) if one.id == ws.id), None)
     if one is not None:
-        return library.workspace_record(one, asked.site.registry) | {"available": True}
+        return _owners_record(asked, one)
     return {"id": ws.id, "name": ws.name, "timezone": str(ws.timezone), "read_only": ws.access.read_only}
 
 
-def _unopened_record(asked: ApiRequest, one: WorkspaceConfig) -> dict[str, Any]:
-    return library.workspace_record(one, asked.site.registry) | {"available": False}
+def _owners_record(asked: ApiRequest, one: WorkspaceConfig) -> dict[str, Any]:
+    available = any(ws.id == one.id for ws in asked.library.workspaces())
+    return library.workspace_record(one, asked.site.registry) | {"available": available}
 
 
 _PLACE = text("A folder beneath workspaces_root, made if it is not there; without it, one called like the id", least=1)
@@ -60,7 +61,7 @@ def add_workspace(asked: ApiRequest) -> dict[str, Any]:
     site = asked.site
     one = library.add_beneath(site.config, site.registry, asked.body["name"], asked.body.get("location"), settings)
     asked.audited("workspace_added", workspace=one.id, settings=sorted(settings))
-    return _record_now(asked, one)
+    return _owners_record(asked, one)
 
 
 @operations.add(f"GET {ONE}", "read", "One workspace", schemas.WORKSPACE)
@@ -89,7 +90,7 @@ def change_workspace(asked: ApiRequest) -> dict[str, Any]:
         raise Invalid("nothing says what to change", hint=hint, what="body")
     one = library.change(asked.site.config, asked.site.registry, _id(asked), asked.body)
     asked.audited("workspace_changed", workspace=one.id, settings=sorted(asked.body))
-    return _record_now(asked, one)
+    return _owners_record(asked, one)
 
 
 @operations.add(
@@ -105,11 +106,6 @@ def _id(asked: ApiRequest) -> str:
     """The id that the path names, also of one that cannot be opened now: an owner may mend that."""
     named = asked.named["id"]
     return named if any(one.id == named for one in _served(asked)) else asked.workspace().id
-
-
-def _record_now(asked: ApiRequest, one: WorkspaceConfig) -> dict[str, Any]:
-    shown = next((ws for ws in asked.library.workspaces() if ws.id == one.id), None)
-    return _workspace_record(asked, shown) if shown is not None else _unopened_record(asked, one)
 
 
 # ---- its index ----------------------------------------------------------------------------------------

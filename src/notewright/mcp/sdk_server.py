@@ -219,12 +219,11 @@ class _Handlers:
 
     def _subscriptions(self, context: Context) -> Subscriptions:
         connection = self._caller_of(context)
-        with connection.session.lock:
-            if "watch" not in connection.session.values:
-                send = context.session.send_resource_updated
-                connection.session.values["watch"] = Subscriptions(connection.library, self._resources, send)
-            watch = connection.session.values["watch"]
-        assert isinstance(watch, Subscriptions)
+        kept = connection.session.values
+        if "watch" not in kept:
+            send = context.session.send_resource_updated
+            kept["watch"] = Subscriptions(connection.library, self._resources, send)
+        watch: Subscriptions = kept["watch"]
         return watch
 
     # Completion
