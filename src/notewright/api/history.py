@@ -97,13 +97,6 @@ def undo_since(asked: ApiRequest) -> dict[str, Any]:
 
 
 def _undo_record(ws: Workspace, undone: Undone) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "undone": [change.id for change in undone.changes],
-        "dry_run": undone.done is None,
-        "files": sorted({step.path for step in undone.plan.steps if ws.access.sees(step.path)}),
-        "kept": sorted(one.path for one in undone.kept),
-        "change": undone.done.id if undone.done else None,
-    }
-    if undone.done is None:
-        record["diff"] = _diff_records(preview_undo(ws, undone, max_lines=DIFF_LINES))
-    return record
+    if undone.done is not None:
+        return undone.record(ws)
+    return undone.record(ws) | {"diff": _diff_records(preview_undo(ws, undone, max_lines=DIFF_LINES))}

@@ -128,7 +128,7 @@ def undo(args: argparse.Namespace) -> None:
             undone = undo_change(ws, _whole_id(ws, args.change), dry_run=args.dry_run)
         else:
             undone = undo_since(ws, _since(ws, args) or 0.0, client=args.client, dry_run=args.dry_run)
-        printing.undone(undone, args)
+        printing.undone(undone, ws, args)
 
 
 def index(args: argparse.Namespace) -> None:

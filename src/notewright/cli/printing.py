@@ -201,23 +201,15 @@ def forgotten(path: str, versions: int, args: argparse.Namespace) -> None:
     show(args, {"path": path, "forgotten": versions}, [line])
 
 
-def undone(undo: Undone, args: argparse.Namespace) -> None:
-    change = undo.done.id if undo.done else None
-    files = sorted({step.path for step in undo.plan.steps})
-    kept = {one.path for one in undo.kept}
-    document = {
-        "undone": [one.id for one in undo.changes],
-        "dry_run": args.dry_run,
-        "files": files,
-        "kept": sorted(kept),
-        "change": change,
-    }
+def undone(undo: Undone, ws: Workspace, args: argparse.Namespace) -> None:
+    document = undo.record(ws)
+    files, kept = document["files"], document["kept"]
     verb = "Would take back" if args.dry_run else "Took back"
     lines = [f"{verb} {one.id}: {one.summary}" for one in undo.changes]
     lines += [f"  {path}{' (later changes in it were kept)' if path in kept else ''}" for path in files]
     summary = f"{amount(len(files) - len(kept), 'file')} as before"
     summary += f", {amount(len(kept), 'file')} but for later changes" if kept else ""
-    show(args, document, lines, _undo_hint(summary, change))
+    show(args, document, lines, _undo_hint(summary, document["change"]))
 
 
 # ---- looking after ------------------------------------------------------------------------------------

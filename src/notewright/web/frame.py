@@ -23,6 +23,7 @@ from notewright.ledger.base import Actor
 from notewright.notes.times import calendar_time, stamp
 from notewright.server.auth.authenticate import VISITOR, GuardedRoute, Need, Visitor, address_of, base_path, base_url
 from notewright.surfaces.http_status import STATUS
+from notewright.surfaces.notes.render import amount
 from notewright.web import addresses
 from notewright.web.addresses import asset_url
 
@@ -191,11 +192,6 @@ def size(count: float) -> str:
     return f"{count if unit != 'GB' else count / 1000:.1f} {unit}"
 
 
-def number(count: int, one: str, many: str = "") -> str:
-    """`1 note`, `1,200 notes`."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
 def _templates() -> Environment:
     made = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -204,7 +200,7 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"moment": moment, "rfc3339": stamp, "size": size, "number": number}
+    made.filters |= {"moment": moment, "rfc3339": stamp, "size": size, "number": amount}
     names = ("workspace_url", "note_url", "edit_url", "file_url", "folder_url", "change_url", "activity_url", "at")
     made.globals |= {name: getattr(addresses, name) for name in names} | {"asset": asset_url}
     return made

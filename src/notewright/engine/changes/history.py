@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
 
 from notewright.engine.access import Access
 from notewright.engine.changes.commit import commit_latest, read_or_none, rehearse
@@ -45,6 +45,16 @@ class Undone:
     plan: Plan
     done: Done | None
     kept: tuple[FileDiff, ...] = ()  # later changes that stay, in files the caller may see
+
+    def record(self, ws: Workspace) -> dict[str, Any]:
+        """As it is told to programs: files the caller may see."""
+        return {
+            "undone": [change.id for change in self.changes],
+            "dry_run": self.done is None,
+            "files": sorted({step.path for step in self.plan.steps if ws.access.sees(step.path)}),
+            "kept": sorted(one.path for one in self.kept),
+            "change": self.done.id if self.done else None,
+        }
 
 
 def list_changes(ws: Workspace, asked: Past) -> list[Change]:
