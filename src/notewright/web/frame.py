@@ -108,7 +108,9 @@ class PageRequest:
 
     def page(self, template: str, status: int = 200, /, **values: Any) -> Response:
         """A page, with what all of them show."""
-        shown = {"visitor": self.visitor, "here": "", "ws": None, "csrf": self.csrf(), **values}
+        shown = {"visitor": self.visitor, "here": "", "csrf": self.csrf(), **values}
+        if "ws" not in shown:
+            shown["ws"] = self.ws if "workspace" in self.params else None
         return HTMLResponse(render(template, **shown), status, HEADERS)
 
     def go(self, address: str) -> Response:
@@ -165,7 +167,7 @@ def refusal(asked: PageRequest, problem: Problem) -> Response:
     status = STATUS[problem.code]
     if status >= 500 and problem.code != "indexing":
         log.warning("a page could not be shown: %s", problem)
-    response = asked.page("refusal.html", status, problem=problem, status=status)
+    response = asked.page("refusal.html", status, problem=problem, status=status, ws=None)
     if isinstance(problem, Limited):
         response.headers["Retry-After"] = str(problem.details["retry_after"])
     return response

@@ -132,7 +132,6 @@ def activity(asked: PageRequest) -> Response:
     shown = found[:PAGE_ROWS]
     return asked.page(
         "activity.html",
-        here="activity",
         chosen=chosen,
         workspaces=workspaces,
         rows=shown,

@@ -28,9 +28,7 @@ def workspaces(asked: PageRequest) -> Response:
     seen = asked.library.workspaces()
     if len(seen) == 1:
         return asked.go(workspace_url(seen[0]))
-    return asked.page(
-        "workspaces.html", here="notes", workspaces=[(ws, count_notes(with_timeout(ws, 0.5))) for ws in seen]
-    )
+    return asked.page("workspaces.html", workspaces=[(ws, count_notes(with_timeout(ws, 0.5))) for ws in seen])
 
 
 def page_of(asked: PageRequest) -> int:
@@ -52,8 +50,6 @@ def folder(asked: PageRequest) -> Response:
     files, total = listing(ws, chosen)
     return asked.page(
         "folder.html",
-        here="notes",
-        ws=ws,
         folder=here,
         crumbs=list(crumbs(ws, here)),
         folders=[(path, path.rpartition("/")[2], count) for path, count in folders[start:end]],
@@ -100,13 +96,11 @@ def search(asked: PageRequest) -> Response:
     ws, page = asked.ws, page_of(asked)
     words = asked.query.get("q", "").strip()[:MAX_QUERY_CHARS]
     if not words:
-        return asked.page("search.html", here="notes", ws=ws, words="", hits=None, found=[], newer=None, older=None)
+        return asked.page("search.html", words="", hits=None, found=[], newer=None, older=None)
     query = replace(parse_query(words), limit=PAGE_HITS, offset=(page - 1) * PAGE_HITS)
     hits = search_notes(ws, query)
     return asked.page(
         "search.html",
-        here="notes",
-        ws=ws,
         words=words,
         hits=hits,
         found=[(hit, list(_pieces(hit))) for hit in hits.items],

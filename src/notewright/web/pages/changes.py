@@ -42,8 +42,6 @@ def change(asked: PageRequest) -> Response:
     found = diff_change(asked.ws, one.id, max_lines=MAX_LINES)
     return asked.page(
         "change.html",
-        here="activity",
-        ws=asked.ws,
         row=ActivityRow(asked.ws, one),
         may_undo=may_write(asked.ws) and one.undone_by is None,
         undo_since=_since_url(asked.ws, one) if may_write(asked.ws) else None,
@@ -117,12 +115,12 @@ def _preview(
     except Conflict as problem:
         obstacles = problem.details.get("obstacles", ())[:MAX_FILES]
         stopped: dict[str, object] = {"problem": problem, "may": False, "obstacles": obstacles}
-        return asked.page("undo.html", 409, here="activity", ws=asked.ws, **values | stopped, **_differences(()))
+        return asked.page("undo.html", 409, **values | stopped, **_differences(()))
     seen = [ActivityRow(asked.ws, change) for change in _visible(asked.ws, undone.changes)]
     shown = _differences(preview_undo(asked.ws, undone, max_lines=MAX_LINES))
     values |= {"problem": None, "changes": [] if one else seen, "may": may_write(asked.ws)}
     values["kept"] = [each.path for each in undone.kept[:MAX_FILES]]
-    return asked.page("undo.html", here="activity", ws=asked.ws, **values, **shown)
+    return asked.page("undo.html", **values, **shown)
 
 
 def _visible(ws: Workspace, changes: tuple[Change, ...]) -> list[Change]:

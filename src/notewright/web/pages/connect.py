@@ -59,7 +59,7 @@ def connect(asked: PageRequest, status: int = 200, **values: object) -> Response
         "all_surfaces": TOKEN_USES,
         "live": _live(asked),
     }  # fmt: skip
-    return asked.page("connect.html", status, here="connect", **shown | values)
+    return asked.page("connect.html", status, **shown | values)
 
 
 def _live(asked: PageRequest) -> list[tuple[str, str, str | None]]:

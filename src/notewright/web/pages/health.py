@@ -105,8 +105,6 @@ def health(checks: Checks, asked: PageRequest) -> Response:
     progress = ws.follower.progress()
     return asked.page(
         "health.html",
-        here="health",
-        ws=ws,
         result=result,
         since=since,
         progress=progress,

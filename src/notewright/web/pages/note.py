@@ -59,8 +59,6 @@ def note(asked: PageRequest) -> Response:
     body = None if found is None else _render(reading, targets)
     return asked.page(
         "note.html",
-        here="notes",
-        ws=ws,
         path=path,
         title=found.title if found else path.stem,
         title_id=anchor(f"#{found.title}")[1:] if found else "",
@@ -207,8 +205,6 @@ def edit(asked: PageRequest) -> Response:
     principal = asked.guest.principal
     return asked.page(
         "edit.html",
-        here="notes",
-        ws=ws,
         path=path,
         crumbs=list(crumbs(ws, path.folder)),
         document=document,
