@@ -12,10 +12,18 @@ MAX_WHOLE_CHARS = 1_000  # of the place itself
 _BLANK_WITHIN = 20  # characters in which a blank is looked for, so that no word is cut
 _LEAST_FILLED = 0.75  # of the room: a sentence end that leaves more of it empty is not worth it
 _LINE_ENDS = dict.fromkeys(map(ord, "\n\r\t\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
-_SENTENCE_END = re.compile(  # that no such sign stands before the first is said after it: so it is found much quicker
-    r"[.!?…;。！？；](?<![.!?…;。！？；]{2})[.!?…;。！？；]*+[\"'”’)\]」』）]*+"
-    r"(?:(?<=[。！？；”’」』）])\s*+|\s++)(?=[^\sa-z])"
-)
+
+
+def sentence_end(stops: str) -> re.Pattern[str]:
+    """After these stops, where blanks follow or the last is a wide one, and no small letter comes next."""
+    # That no stop stands before the first is said after it: so it is found much quicker.
+    return re.compile(
+        rf"[{stops}](?<![{stops}]{{2}})[{stops}]*+[\"'”’)\]」』）]*+"
+        r"(?:(?<=[。！？；”’」』）])\s*+|\s++)(?=[^\sa-z])"
+    )
+
+
+_SENTENCE_END = sentence_end(".!?…;。！？；")
 
 
 class Excerpt(NamedTuple):

@@ -2,10 +2,10 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
-from itertools import repeat
+from collections.abc import Collection
 from typing import NamedTuple
 
+from notewright.notes.excerpts import sentence_end
 from notewright.notes.links.syntax import shown_markdown, shown_text
 from notewright.notes.model import Link, Note
 from notewright.notes.parse.block_scanner import RUNNING, flat_lines, scan
@@ -15,10 +15,7 @@ _MOST_KEPT = 8  # times a paragraph's length that is kept around its links, befo
 _LEAST_AFTER = 200  # so many of them after a link are enough for it to share what was kept for the one before it
 _MARKS = "*`~="
 _BLANKS = re.compile(r"\s\s+|[^\S ]")
-# A run of stops is one match, so a text of them is read once. Begun by one character, not by a repetition: the
-# engine then looks for it twice as fast.
-_STOPS = re.compile(r"([.!?…;。！？][.!?…;。！？]*[\"'”’)\]」』）]*)(\s*)")
-_WIDE_STOPS = "。！？”’」』）"  # no blank need follow them
+_SENTENCE_END = sentence_end(".!?…;。！？")
 _CODE = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
 
 
@@ -69,7 +66,7 @@ def _sentences(prose: str, places: list[tuple[int, Link]]) -> list[Mention]:
     """The sentence of each place, or as much of it as is kept. Where that is several times the paragraph, links near
     one another share it: all that is kept stays in proportion to the paragraph, however many links it has."""
     found: list[Mention] = []
-    ends = [0, *_sentence_ends(prose), len(prose)]
+    ends = [0, *[found.end() for found in _SENTENCE_END.finditer(prose)], len(prose)]
     begin = end = last = kept = 0
     most, sentence = _MOST_KEPT * len(prose), ""
     for place, link in places:
@@ -79,17 +76,6 @@ def _sentences(prose: str, places: list[tuple[int, Link]]) -> list[Mention]:
             sentence, last, kept = prose[begin:end].strip(), after, kept + end - begin
         found.append(Mention(link, sentence))
     return found
-
-
-def _sentence_ends(prose: str) -> Iterator[int]:
-    """Where sentences begin after stops: blanks follow or the stop is a wide one, and no small letter comes next."""
-    for found in _STOPS.finditer(prose):
-        stops, after = found[1], found.end()
-        follows = prose[after : after + 1]
-        if (found[2] or stops[-1] in _WIDE_STOPS) and follows and not "a" <= follows <= "z":
-            yield after
-        elif wide := max(map(stops.rfind, _WIDE_STOPS, repeat(0), repeat(len(stops) - 1))) + 1:
-            yield found.start() + wide
 
 
 def _prose(markdown: str) -> str:

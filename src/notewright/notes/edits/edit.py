@@ -5,10 +5,8 @@ may be applied to a newer text than the one its author saw; `may_apply_again` as
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
+from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
 from notewright.errors import Ambiguous, Invalid, NotFound
@@ -38,13 +36,15 @@ def apply(text: str, edit: Edit, path: NotePath = _SOME) -> str:
 
 def apply_all(text: str, edits: Iterable[Edit], path: NotePath = _SOME) -> str:
     """The text after all edits, each on the result of the one before; line numbers are those of `text` itself."""
-    edits = list(edits)
-    lines = _LineMap(text) if any(type(edit) is InsertAtLine for edit in edits) else None
+    read, lines, made = text, list[tuple[int, int]](), list[Sequence[Splice]]()
     for edit in edits:
-        made = [lines.insertion(text, edit)] if lines and isinstance(edit, InsertAtLine) else edit.splices(text, path)
-        text = spliced(text, made)
-        if lines:
-            lines.follow(made)
+        if isinstance(edit, InsertAtLine):
+            lines = lines or _line_spans(read)
+            splices = [edit.insertion(text, lines, made)]
+        else:
+            splices = edit.splices(text, path)
+        text = spliced(text, splices)
+        made.append(splices)
     return text
 
 
@@ -158,7 +158,20 @@ class InsertAtLine(Edit):
     safe_again: ClassVar[bool] = False
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
-        return [_LineMap(text).insertion(text, self)]
+        return [self.insertion(text, _line_spans(text), ())]
+
+    def insertion(self, text: str, lines: Sequence[tuple[int, int]], made: Iterable[Sequence[Splice]]) -> Splice:
+        """`lines` are those of a text that these splices made into this one."""
+        if not 1 <= self.line <= len(lines):
+            hint = f"lines count from 1 to {len(lines)}"
+            raise NotFound(f"there is no line {self.line}", hint=hint, what="line", line=self.line)
+        start, end = lines[self.line - 1]
+        place: int | None = end if self.after else start
+        for splices in made:
+            place = _moved(place, splices, self.after)
+        if place is None:
+            raise Invalid(f"line {self.line} is gone: an edit before this one replaced it", what="line")
+        return own_lines(text, place, self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,46 +207,18 @@ class ReplaceBody(Edit):
 _READ_AGAIN = "read the note and copy the text exactly"
 
 
-@dataclass(slots=True)
-class _LineMap:
-    """Where the lines of the text as read are now: edits move them, and may replace them."""
+def _line_spans(text: str) -> list[tuple[int, int]]:
+    mark = int(text.startswith("\ufeff"))  # of byte order: no line begins before it
+    return [(start or mark, end) for start, end in lines_of(text)]
 
-    text: str
-    starts: list[int | None] = field(init=False)
-    ends: list[int | None] = field(init=False)
 
-    def __post_init__(self) -> None:
-        spans = lines_of(self.text)
-        mark = self.text.startswith("\ufeff")  # of byte order: no line begins before it
-        self.starts = [start or int(mark) for start, _ in spans]
-        self.ends = [end for _, end in spans]
-
-    def insertion(self, text: str, edit: InsertAtLine) -> Splice:
-        places = self.ends if edit.after else self.starts
-        if not 1 <= edit.line <= len(places):
-            hint = f"lines count from 1 to {len(places)}"
-            raise NotFound(f"there is no line {edit.line}", hint=hint, what="line", line=edit.line)
-        place = places[edit.line - 1]
-        if place is None:
-            raise Invalid(f"line {edit.line} is gone: an edit before this one replaced it", what="line")
-        return own_lines(text, place, edit.text)
-
-    def follow(self, splices: Sequence[Splice]) -> None:
-        """Move the lines as these splices do: what is inserted comes before a line's start, after its end."""
-        made = sorted(splices)
-        ends = [splice.end for splice in made]
-        shifts = [0, *accumulate(len(splice.new) - (splice.end - splice.start) for splice in made)]
-
-        def moved(place: int | None, *, start: bool) -> int | None:
-            count = 0 if place is None else bisect_right(ends, place)
-            if place is None or (count < len(made) and made[count].start < place):
-                return None  # it was replaced
-            while not start and count and made[count - 1].start == place:
-                count -= 1
-            return place + shifts[count]
-
-        self.starts = [moved(place, start=True) for place in self.starts]
-        self.ends = [moved(place, start=False) for place in self.ends]
+def _moved(place: int | None, splices: Sequence[Splice], is_end: bool) -> int | None:
+    """Where a line's start or end is after these splices, None where it was replaced. What is inserted there comes
+    before a start and after an end."""
+    if place is None or any(splice.start < place < splice.end for splice in splices):
+        return None
+    before = [one for one in splices if one.end <= place and (one.start < place or not is_end)]
+    return place + sum(len(one.new) - (one.end - one.start) for one in before)
 
 
 def own_lines(text: str, start: int, new: str, end: int | None = None) -> Splice:

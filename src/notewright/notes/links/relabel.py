@@ -12,7 +12,7 @@ from notewright.notes.links.rename import Rewritten, as_written
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, resolve
 from notewright.notes.links.syntax import definition_end, destination, is_reference
 from notewright.notes.model import Link, Note, tag_key
-from notewright.notes.parse.headings import find_section, heading_key
+from notewright.notes.parse.headings import ancestries, find_section, heading_key
 from notewright.notes.parse.parser import parse
 from notewright.notes.parse.tags import is_tag
 
@@ -59,11 +59,7 @@ def _chain(note: Note, index: int) -> str:
 
 def _ancestry(note: Note, index: int) -> list[int]:
     """The heading at `index` and those it stands below, the highest first."""
-    line = [index]
-    for place in range(index - 1, -1, -1):
-        if note.headings[place].level < note.headings[line[0]].level:
-            line.insert(0, place)
-    return line
+    return [*list(ancestries(note.headings))[index], index]
 
 
 def _in_link(heading: str) -> str:

@@ -125,9 +125,10 @@ def property_links(text: str, start: int, end: int, properties: Mapping[str, Any
     for key, value in _strings("", properties, 0):
         raw = value.strip()
         if raw.startswith("[[") and WIKI.fullmatch(raw):
-            place, after = finder.find_whole(raw)
+            escaped = raw.replace("\\", "\\\\").replace('"', '\\"')
+            place = finder.find(raw, raw.replace("'", "''"), escaped, whole=True)
             said = wikilink(raw, 0, 2, len(raw), 0, key)
-            link = wikilink(text, place, place + 2, after, finder.line, key) if place >= 0 else None
+            link = None if place is None else wikilink(text, place, place + 2, finder.at, finder.line, key)
             if said is not None and link is not None:  # the text may hold escapes, what it says does not
                 yield link._replace(target=said.target, subpath=said.subpath, display=said.display)
 
@@ -140,32 +141,24 @@ class Finder:
         self.at, self.line = start, text.count("\n", 0, start) + 1
         self.misses = 0
 
-    def find(self, written: str) -> int | None:
-        """Where the next `written` begins; `line` is then its line. None if it stands there in another form."""
-        place = self.text.find(written, self.at, self.end) if self.misses < _MAX_MISSES else -1
-        if place < 0:
-            self.misses += 1
-            return None
-        self.line += self.text.count("\n", self.at, place)
-        self.at = place + len(written)
-        self.line += self.text.count("\n", place, self.at)
-        return place
-
-    def find_whole(self, value: str) -> tuple[int, int]:
-        """The span of the next text that is all of a quoted or block value, its quotes escaped or not; else -1."""
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        for written in dict.fromkeys((value, value.replace("'", "''"), escaped)):
-            place = self.text.find(written, self.at, self.end) if self.misses < _MAX_MISSES else -1
+    def find(self, *spellings: str, whole: bool = False) -> int | None:
+        """Where the next of these begins, which ends `at` and on this `line`; `whole`: all of a quoted or block value.
+        None if it stands there in another form."""
+        for written in dict.fromkeys(spellings) if self.misses < _MAX_MISSES else ():
+            place = self.text.find(written, self.at, self.end)
             while place >= 0:
                 after = place + len(written)
-                before = self.text[max(self.start, place - 80) : place].rstrip(" \t")[-1:]
-                if before in "\"'\n" and self.text[after : after + 80].lstrip(" \t")[:1] in "\"'\n":
+                if not whole or self._is_whole(place, after):
                     self.line += self.text.count("\n", self.at, after)
                     self.at = after
-                    return place, after
+                    return place
                 place = self.text.find(written, place + 1, self.end)
         self.misses += 1
-        return -1, -1
+        return None
+
+    def _is_whole(self, place: int, after: int) -> bool:
+        before = self.text[max(self.start, place - 80) : place].rstrip(" \t")[-1:]
+        return before in "\"'\n" and self.text[after : after + 80].lstrip(" \t")[:1] in "\"'\n"
 
 
 def _strings(key: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:

@@ -81,14 +81,20 @@ def _below(headings: tuple[Heading, ...], keys: list[str], chain: list[str]) -> 
     """Headings whose key ends the chain and whose ancestors hold the rest of it, in order."""
     if not chain or not all(chain):
         return
-    ancestors: list[int] = []
-    for place, heading in enumerate(headings):
-        while ancestors and headings[ancestors[-1]].level >= heading.level:
-            ancestors.pop()
-        above = (keys[ancestor] for ancestor in ancestors)
+    for place, line in enumerate(ancestries(headings)):
+        above = (keys[ancestor] for ancestor in line)
         if keys[place] == chain[-1] and all(part in above for part in chain[:-1]):  # each goes on where one stopped
             yield place
-        ancestors.append(place)
+
+
+def ancestries(headings: tuple[Heading, ...]) -> Iterator[tuple[int, ...]]:
+    """Of each heading the places of those it stands below, the highest first."""
+    line: list[int] = []
+    for place, heading in enumerate(headings):
+        while line and headings[line[-1]].level >= heading.level:
+            line.pop()
+        yield tuple(line)
+        line.append(place)
 
 
 def _exact_then_folded(headings: tuple[Heading, ...], wanted: str) -> int | None:

@@ -69,16 +69,6 @@ def parse_words(path: NotePath, text: str) -> Note:
     return Note(path, text, title, front, (), (), tuple(_own_tags(flat, front)), (), aliases)
 
 
-def parse_head(path: NotePath, text: str) -> tuple[str, Mapping[str, Any]]:
-    """The title and the properties alone, as `parse` finds them."""
-    flat = flat_lines(text)
-    front = frontmatter(flat, text)
-    title = _title(path, front.properties, ())
-    if title == path.stem:  # no property says otherwise
-        title = _title(path, front.properties, _headings(flat, scan(flat, front.end)))
-    return title, front.properties
-
-
 def _paragraphs(text: str, blocks: Blocks) -> tuple[tuple[int, int], ...]:
     """Where running text stands; the rows of a table each for itself."""
     found: list[tuple[int, int]] = []
