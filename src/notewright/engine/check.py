@@ -5,6 +5,8 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
 from notewright.engine.find.links import ResolvedLink, incoming, resolved_links
 from notewright.engine.indexing.ready import from_snapshot, snapshot, wait
@@ -103,8 +105,7 @@ def _same(ws: Workspace, entry: Entry) -> bool:
         return True  # unreadable now: _contents tells
 
 
-@dataclass(frozen=True, slots=True)
-class BrokenLinks:
+class BrokenLinks(NamedTuple):
     """Of one folder and everything below it. `late`: time ran out, and there may be more links; orphans are unknown."""
 
     links: tuple[ResolvedLink, ...]  # broken and ambiguous, by note and line
@@ -133,8 +134,7 @@ def broken_links(ws: Workspace, folder: str) -> BrokenLinks:
 MAX_MENTIONS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class UnlinkedMention:
+class UnlinkedMention(NamedTuple):
     path: NotePath
     line: int
     context: Excerpt  # the line, with the name in it
@@ -147,16 +147,15 @@ def mentions(ws: Workspace, path: NotePath) -> list[UnlinkedMention]:
     called = dict.fromkeys(name for name in (path.stem, *read(ws, path).note.aliases) if len(name.strip()) > 1)
     found: dict[tuple[NotePath, int], UnlinkedMention] = {}
     for name in called:
-        for batch in ws.index.bodies(Needles(((name,),)), visible=ws.access.visibility):
-            for body in batch:
-                text = body.text
-                if body.path in linked or name.casefold() not in text.casefold():
-                    continue
-                lines = text.split("\n")
-                for line in unlinked_mentions(parse(body.path, text), [name]):
-                    found[body.path, line] = UnlinkedMention(body.path, line, _excerpt_with(lines[line - 1], name))
-                if len(found) >= MAX_MENTIONS:
-                    return sorted(found.values(), key=lambda one: (one.path, one.line))
+        for body in chain.from_iterable(ws.index.bodies(Needles(((name,),)), visible=ws.access.visibility)):
+            text = body.text
+            if len(found) >= MAX_MENTIONS:
+                break
+            if body.path in linked or name.casefold() not in text.casefold():
+                continue
+            lines = text.split("\n")
+            for line in unlinked_mentions(parse(body.path, text), [name]):
+                found[body.path, line] = UnlinkedMention(body.path, line, _excerpt_with(lines[line - 1], name))
     return sorted(found.values(), key=lambda one: (one.path, one.line))
 
 

@@ -372,7 +372,16 @@ def change(
         one = find_workspace(config, registry, which, by_location=by_location)
         record = _records(registry).get(one.location, WorkspaceRecord(one.location))
         known = record.added or one.location in {told.location for told in config.workspaces}
-        settings = _merged(_renamed(dict(record.settings), one, changes, record.added, known), changes)
+        settings = dict(record.settings)
+        if changes.get("name") is not None:
+            settings["name"] = _good_name(changes["name"])
+            if known:  # only a server knows the id of what its command line names
+                settings["id"] = one.id
+        elif "name" in changes:
+            if record.added:
+                raise Invalid("a workspace that was added needs a name", hint="give it another one", what="name")
+            settings = {key: value for key, value in settings.items() if key not in ("name", "id")}
+        settings = _merged(settings, changes)
         changed = replace(record, settings=settings)
         if "name" in changes:
             others = [other for other in effective_workspaces(config, registry) if other.location != one.location]
@@ -398,19 +407,6 @@ def relocate(config: Config, registry: Accounts, one: WorkspaceConfig, location:
         if added:
             registry.drop_record(one.location)
     return added
-
-
-def _renamed(
-    settings: dict[str, Any], one: WorkspaceConfig, changes: Settings, added: bool, known: bool
-) -> dict[str, Any]:
-    if "name" not in changes:
-        return settings
-    if changes["name"] is not None:
-        kept = {"id": one.id} if known else {}  # only a server knows the id of what its command line names
-        return {**settings, "name": _good_name(changes["name"]), **kept}
-    if added:
-        raise Invalid("a workspace that was added needs a name", hint="give it another one", what="name")
-    return {key: value for key, value in settings.items() if key not in ("name", "id")}
 
 
 def drop(config: Config, registry: Accounts, which: str, *, by_location: bool = False) -> WorkspaceConfig:

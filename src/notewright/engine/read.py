@@ -3,7 +3,6 @@ what is answered."""
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -53,8 +52,7 @@ def _parsed(path: NotePath, text: str) -> Note:
     return parse(path, text)
 
 
-@dataclass(frozen=True, slots=True)
-class FolderListing:
+class FolderListing(NamedTuple):
     """What is in a folder, as its reader may see it."""
 
     folders: tuple[tuple[str, int], ...]  # path, number of notes in it and below

@@ -5,10 +5,10 @@ on living, only the change's own places are taken out of it; what stands in the 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from notewright.engine.access import Access
 from notewright.engine.changes.commit import commit_latest, read_or_none, rehearse
@@ -25,8 +25,7 @@ _LARGEST = 5_000  # lines; comparing more takes too long
 KEPT_LINES = 20  # of the later changes in one note that an undo shows
 
 
-@dataclass(frozen=True, slots=True)
-class FileDiff:
+class FileDiff(NamedTuple):
     """What a change did to one file. Without lines, `why` says why; `cut`: there were more."""
 
     path: str
@@ -37,8 +36,7 @@ class FileDiff:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Undone:
+class Undone(NamedTuple):
     """An undo: which changes, by which plan; `done` is None for a dry run."""
 
     changes: tuple[Change, ...]  # newest first
@@ -106,11 +104,11 @@ def _difference(ws: Workspace, step: Step, came_from: Step | None, most: int) ->
 
 def _compared(shown: FileDiff, old: list[str] | None, new: list[str] | None, most: int) -> FileDiff:
     if old is None or new is None:
-        return replace(shown, why="its bytes are not text or are no longer kept")
+        return shown._replace(why="its bytes are not text or are no longer kept")
     if max(len(old), len(new)) > _LARGEST:
-        return replace(shown, why=f"too large to compare: {len(old)} lines, now {len(new)}")
+        return shown._replace(why=f"too large to compare: {len(old)} lines, now {len(new)}")
     lines = compare_lines(old, new)
-    return replace(shown, lines=tuple(lines[: max(most, 0)]), cut=len(lines) > most)
+    return shown._replace(lines=tuple(lines[: max(most, 0)]), cut=len(lines) > most)
 
 
 def _lines(data: bytes | None) -> list[str] | None:

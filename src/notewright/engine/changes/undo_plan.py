@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from notewright.engine.changes.merge import without_change
 from notewright.engine.changes.plan import Drop, Plan, Put
@@ -15,8 +16,7 @@ _TOLD = 10  # obstacles that a refusal names
 _LATER = 1000  # changes of one note that are looked through for who is in the way
 
 
-@dataclass(frozen=True, slots=True)
-class Obstacle:
+class Obstacle(NamedTuple):
     """Why one file cannot be brought back; `change_id` and `by` where a later change of ours is in the way."""
 
     path: str

@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from notewright.engine.changes.commit import commit_latest, read_or_none
 from notewright.engine.changes.plan import Plan, Put, replace_shown
@@ -22,8 +21,7 @@ from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath, path_key
 
 
-@dataclass(frozen=True, slots=True)
-class NoteSummary:
+class NoteSummary(NamedTuple):
     """What is told of a note without reading it."""
 
     path: NotePath
@@ -71,8 +69,7 @@ MOST_BYTES = 1_048_576
 _BLANK_LINE = re.compile(r"[ \t]*\r?\n")
 
 
-@dataclass(frozen=True, slots=True)
-class StampedWrite:
+class StampedWrite(NamedTuple):
     """A note that was written. `added` is how many bytes of its body (of all of it, after a replacement) are more."""
 
     path: NotePath
@@ -112,7 +109,7 @@ def write_stamped(
         )
 
     done = commit_latest(ws, make)
-    return replace(made[0], change_id=done.id)
+    return made[0]._replace(change_id=done.id)
 
 
 def patch_stamped(ws: Workspace, path: NotePath, edit: Edit) -> StampedWrite:

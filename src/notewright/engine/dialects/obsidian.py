@@ -15,7 +15,6 @@ from notewright.engine.read import (
     listing,
     missing,
     probably_exists,
-    read,
     read_if_there,
 )
 from notewright.engine.workspace import Workspace
@@ -56,8 +55,6 @@ def note_by_name(ws: Workspace, name: str) -> NotePath:
 
 def read_by_name(ws: Workspace, name: str) -> Reading:
     """The same, read."""
-    if not ws.store.has_folders:
-        return read(ws, note_by_name(ws, name))
     for path in _paths_with_name(ws, name):
         if (found := read_if_there(ws, path)) is not None:
             return found

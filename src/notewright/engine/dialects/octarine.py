@@ -4,10 +4,10 @@ import stat
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from notewright.engine.changes.commit import commit_latest, text_of
 from notewright.engine.changes.plan import Plan, Put, replace_shown
@@ -25,8 +25,7 @@ from notewright.stores.base import Entry, Stored, version_of
 Sees = Callable[[NotePath], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Replaced:
+class Replaced(NamedTuple):
     """A file that was written, and the copy of what it held before."""
 
     created: bool
@@ -159,7 +158,7 @@ def replace_with_copy(ws: Workspace, path: NotePath, data: bytes, *, overwrite: 
     current = done.versions[path]
     if path in done.merged:
         now = ws.store.read(path)
-        return replace(outcome[0], size=len(now.data), version=now.version)
+        return outcome[0]._replace(size=len(now.data), version=now.version)
     if current != outcome[0].version:  # the copy was made, and then somebody else's text was there
         raise Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=current)
     return outcome[0]
@@ -195,8 +194,7 @@ def backup_place(ws: Workspace, path: NotePath, at: float) -> NotePath:
 FoundOrder = Literal["relevance", "modified", "created", "path"]
 
 
-@dataclass(frozen=True, slots=True)
-class RankedNote:
+class RankedNote(NamedTuple):
     """A note that holds what was asked for, and how well, from 0 to 100."""
 
     ws: Workspace
@@ -210,8 +208,7 @@ class RankedNote:
         return (self.ws.index.text(self.found.path) or "").removeprefix("\ufeff")
 
 
-@dataclass(frozen=True, slots=True)
-class RankedPage:
+class RankedPage(NamedTuple):
     """One page of what was found, and all of it in numbers. `late`: time ran out before all was looked at."""
 
     notes: tuple[RankedNote, ...]
@@ -233,7 +230,7 @@ def rank_texts(
     page = ranked[offset : offset + limit]
     times = _created(page)
     return RankedPage(
-        tuple(replace(one, created=times[id(one.ws), one.found.path]) for one in page),
+        tuple(one._replace(created=times[id(one.ws), one.found.path]) for one in page),
         len(ranked),
         sum(one.found.matches for one in ranked),
         any(answer.late for _, answer in answers),

@@ -7,7 +7,7 @@ say what they are, and `_regex_writers.py` writes them for the engine that will 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import regex  # type: ignore[import-untyped]
 
@@ -31,8 +31,7 @@ class Named:
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Set:
+class Set(NamedTuple):
     """One character of these, or of all others."""
 
     items: tuple[Range | Named, ...]
@@ -40,57 +39,49 @@ class Set:
     fold: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Boundary:
+class Boundary(NamedTuple):
     """A place without width: line-start, line-end, text-start, text-end, word, not-word, with `ascii-` before the last
     two; left-free and right-free: no character of a word before, or after."""
 
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lookaround:
+class Lookaround(NamedTuple):
     node: "Node"
     behind: bool
     negated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Backreference:
+class Backreference(NamedTuple):
     """What a group matched, again."""
 
     group: int | str
     fold: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Capture:
+class Capture(NamedTuple):
     node: "Node"
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Atomic:
+class Atomic(NamedTuple):
     """The first way its node matches and no other: `(?>…)`, `a++`."""
 
     node: "Node"
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(NamedTuple):
     node: "Node"
     low: int
     high: int | None
     lazy: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(NamedTuple):
     nodes: tuple["Node", ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     nodes: tuple["Node", ...]
 
 

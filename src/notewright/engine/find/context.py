@@ -1,8 +1,9 @@
 """Context packs: what an agent should read about something, within so many tokens."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from notewright.engine.find.links import links
 from notewright.engine.find.search import parse_query, search
@@ -26,8 +27,7 @@ HEADING_CHARS = 100
 INDENT = 2  # before each line
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(NamedTuple):
     """A piece of a note with where it stands, to cite."""
 
     ws: Workspace
@@ -58,11 +58,10 @@ class Passage:
         if len(text) < least:
             return None
         last = self.first_line + max(line_count(text) - 1, 0)
-        return replace(self, text=text, last_line=last, goes_on=self.last_line)
+        return self._replace(text=text, last_line=last, goes_on=self.last_line)
 
 
-@dataclass(frozen=True, slots=True)
-class ContextPack:
+class ContextPack(NamedTuple):
     passages: tuple[Passage, ...]
     left_out: int
     nearest: tuple[str, ...] = ()  # spellings and names, when nothing was found

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
-from typing import Literal
+from typing import Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from notewright.engine.changes.history import all_changes
@@ -39,8 +39,7 @@ MOST_CHANGES = 2_000  # of the history that are looked at for deleted notes
 MOST_GONE = 500  # deleted notes whose names are remembered
 
 
-@dataclass(frozen=True, slots=True)
-class NearbyNote:
+class NearbyNote(NamedTuple):
     """A note near another and the first link between them. What is not there has the link's text for a title."""
 
     path: NotePath
@@ -48,8 +47,7 @@ class NearbyNote:
     link: ResolvedLink
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbourhood:
+class Neighbourhood(NamedTuple):
     """The notes that link to one and those it links to, nearest first. `cut`: there were more."""
 
     incoming: tuple[NearbyNote, ...]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import accumulate, chain, islice
+from typing import NamedTuple
 
 from notewright.engine.find._regex_reader import Dialect
 from notewright.engine.find.patterns import Matcher, OutOfTime, Patience, Span, compile_pattern
@@ -53,8 +54,7 @@ class Grep:
     told: Callable[[int], None] | None = None  # now and then, of so many more notes that were looked into
 
 
-@dataclass(frozen=True, slots=True)
-class LineMatch:
+class LineMatch(NamedTuple):
     path: NotePath
     line: int  # from 1
     text: str  # without its ending, at most LINE_CHARACTERS
@@ -63,8 +63,7 @@ class LineMatch:
     after: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Matches:
+class Matches(NamedTuple):
     """By path, then line. `late`: time ran out, and the totals are what was counted until then."""
 
     items: tuple[LineMatch, ...]
@@ -256,8 +255,7 @@ class Find:
         _finder(self)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundIn:
+class FoundIn(NamedTuple):
     """A note that holds what was asked for."""
 
     path: NotePath
@@ -268,16 +266,14 @@ class FoundIn:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class FoundTexts:
+class FoundTexts(NamedTuple):
     """Every note that matches, by path. `late`: time ran out before all were looked at."""
 
     notes: tuple[FoundIn, ...]
     late: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TextMatch:
+class TextMatch(NamedTuple):
     line: int  # from 1
     column: int  # from 0, in characters
     length: int

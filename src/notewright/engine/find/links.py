@@ -44,8 +44,7 @@ class ResolvedLink(NamedTuple):
         return told | {"target": self.target + self.subpath, "text": self.sentence.shown}
 
 
-@dataclass(frozen=True, slots=True)
-class LinkReport:
+class LinkReport(NamedTuple):
     path: NotePath
     outgoing: tuple[ResolvedLink, ...]
     incoming: tuple[ResolvedLink, ...]
@@ -159,8 +158,6 @@ def links_shown(ws: Workspace, found: list[tuple[LinkRow, Meaning]], *, lines: b
 def links(ws: Workspace, path: NotePath, direction: str = "both", depth: int = 1) -> LinkReport:
     """Links of a note; with a depth, of the notes they lead to as well, each note once."""
     ways = (_outgoing if direction in ("both", "out") else None, _incoming if direction in ("both", "in") else None)
-    if depth == 1:
-        return LinkReport(path, *(step(ws, path) if step else () for step in ways))
     return LinkReport(path, *(tuple(_spread(ws, path, depth, step)) if step else () for step in ways))
 
 

@@ -214,6 +214,7 @@ class Matcher:
         return self.relaxed is None or _fits(self.relaxed, data, low, high, patience)
 
 
+@lru_cache(maxsize=_MATCHERS_KEPT)
 def compile_pattern(
     pattern: str, dialect: Dialect = "re2", *, ignore_case: bool = True, whole_word: bool = False, lines: bool = True
 ) -> Matcher:
@@ -223,11 +224,6 @@ def compile_pattern(
     `re2` and `python-like` know Unicode in `\\\\w`, `\\\\d`, `\\\\s`, `\\\\b`; only the latter has look-around and back
     references. `javascript` is what `new RegExp(pattern)` takes, `literal` is no pattern at all.
     """
-    return _compiled(pattern, dialect, ignore_case, whole_word, lines)
-
-
-@lru_cache(maxsize=_MATCHERS_KEPT)
-def _compiled(pattern: str, dialect: Dialect, ignore_case: bool, whole_word: bool, lines: bool) -> Matcher:
     if dialect == "javascript":
         _judge_javascript(pattern)
     node = parse_pattern(pattern, dialect, ignore_case=ignore_case, multiline=lines)
