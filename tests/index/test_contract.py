@@ -10,7 +10,11 @@ from tests.index.parts import asked, facts, file, filing, paths, sqlite_index
 
 from notewright.engine.find.search import find
 from notewright.index.base import Filing, Index, Needles, PathGlob, Selection, Visibility
+from notewright.index.sqlite.queries import names_like
+from notewright.index.sqlite.schema import Connection
+from notewright.index.sqlite.vocabulary import Vocabulary
 from notewright.notes.glob import glob_name_start
+from notewright.notes.path import NotePath, path_key
 
 MAKERS: list[Callable[[Path], Index]] = [sqlite_index]
 VAULT = {
@@ -77,6 +81,31 @@ def test_slugs_prefer_paths_to_aliases_to_titles_to_segments(index: Index) -> No
 
 def test_names_alike_come_best_first(index: Index) -> None:
     assert index.names_like("ketle", limit=2)[0] == "Kettle.md"
+
+
+@pytest.mark.parametrize("called", ["ketlte", "ekttle", "teh kettle", "Tae", "gardn tea", "学习笔计"])
+def test_a_name_with_a_slip_or_its_words_the_other_way_round_is_found(index: Index, called: str) -> None:
+    file(index, {f"Notes/{word} {number}.md": "x" for word in ("Teak", "Meeting", "Theory") for number in range(60)})
+    meant = {"Tae": "Tea.md", "gardn tea": "Projects/Tea Garden.md", "学习笔计": "日记/学习笔记.md"}
+    assert meant.get(called, "Kettle.md") in index.names_like(path_key(called))[:3]
+
+
+def test_looking_for_names_alike_does_not_look_at_every_name(tmp_path: Path) -> None:
+    index, words, steps = sqlite_index(tmp_path / "many", VAULT), Vocabulary(), list[int]()
+    for many in (100, 2_000):
+        file(index, {f"{number:04} Nothing of it.md": "" for number in range(many)})
+
+        def counted(con: Connection) -> list[NotePath]:
+            names_like(con, words, "other")  # words and notes are counted once
+            con.db.set_progress_handler(lambda: bool(steps.append(many)), 100)  # noqa: B023  called before the next
+            try:
+                return names_like(con, words, "ketle")
+            finally:
+                con.db.set_progress_handler(None)
+
+        assert index.ask(counted)[0] == "Kettle.md"
+    assert steps.count(2_000) <= 2 * steps.count(100) + 10
+    index.close()
 
 
 def test_names_that_may_not_be_seen_take_no_place_of_others(index: Index) -> None:

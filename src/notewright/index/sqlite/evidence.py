@@ -22,7 +22,19 @@ from notewright.index.base import (
     WordMatches,
 )
 from notewright.index.sqlite.queries import names_like
-from notewright.index.sqlite.schema import ALIAS, ALIASED, BODY, MARK, NAME, TAG, TITLE, TITLED, Connection, within_ns
+from notewright.index.sqlite.schema import (
+    ALIAS,
+    ALIASED,
+    BODY,
+    MARK,
+    NAME,
+    NOTHING,
+    TAG,
+    TITLE,
+    TITLED,
+    Connection,
+    within_ns,
+)
 from notewright.index.sqlite.vocabulary import QueryWord, Vocabulary, near_spellings
 from notewright.lazy_dataclass import dataclass, field
 from notewright.notes.model import tag_key
@@ -104,7 +116,7 @@ def _where(con: Connection, query: Query) -> tuple[list[str], list[object]]:
 def _phrase(con: Connection, phrase: str) -> str:
     """An expression for words that follow each other; for nothing but signs one that finds nothing."""
     tokens = con.cut(index_words(phrase))
-    return '"' + " ".join(tokens) + '"' if tokens else '"\U0010fffc"'
+    return '"' + " ".join(tokens) + '"' if tokens else NOTHING
 
 
 def _phrase_words(con: Connection, query: Query) -> list[str]:
@@ -199,7 +211,7 @@ def _nearest(
         if _count(con, f'"{form}"', accepts):
             near.append(form)
     wanted = path_key(" ".join(words))[:NAME_CHARS]
-    names = names_like(con, wanted, limit=NEAREST * 10, visible=query.visible)
+    names = names_like(con, vocabulary, wanted, limit=NEAREST * 10, visible=query.visible)
     return tuple(dict.fromkeys([*near, *(path.stem for path in names[:NEAREST])]))
 
 

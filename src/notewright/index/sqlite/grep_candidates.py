@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from notewright.index.base import Body, Needles, Visibility
-from notewright.index.sqlite.schema import Connection, plain_tokenizer
+from notewright.index.sqlite.schema import NOTHING, Connection, plain_tokenizer
 from notewright.index.sqlite.vocabulary import Vocabulary, words_with
 from notewright.notes.path import NotePath
 from notewright.notes.words import index_words
@@ -68,9 +68,6 @@ def _narrowed(con: Connection, vocabulary: Vocabulary, needles: Needles) -> list
     return notes if len(notes) <= most else None
 
 
-_NOTHING = '"\U0010fffc"'  # a word nobody has
-
-
 def _member(con: Connection, joined: str, equal: str, piece: str) -> str | None:
     """An expression for the notes that can hold `piece`; None when any note can."""
     conditions = []
@@ -79,7 +76,7 @@ def _member(con: Connection, joined: str, equal: str, piece: str) -> str | None:
         if len(words) > MOST_WORDS:
             continue
         if not words:
-            return _NOTHING
+            return NOTHING
         conditions.append(" OR ".join(f'"{word}"' for word in words))
     return "(" + ") AND (".join(conditions) + ")" if conditions else None
 

@@ -23,6 +23,7 @@ from notewright.index.sqlite._folder_counts import FolderCounts
 from notewright.index.sqlite.connections import IndexConnections
 from notewright.index.sqlite.schema import VERSION, Connection
 from notewright.index.sqlite.vocabulary import Vocabulary
+from notewright.notes.path import NotePath
 
 if TYPE_CHECKING:  # a question loads nothing of what fills an index
     from notewright.index.sqlite.rows import Row
@@ -125,7 +126,6 @@ class SqliteIndex:
     bearing = _question(queries.bearing)
     bearing_each = _question(queries.bearing_each)
     called = _question(queries.called)
-    names_like = _question(queries.names_like)
     other_keys = _question(queries.other_keys)
     alias_twins = _question(queries.alias_twins)
     links_from = _question(queries.links_from)
@@ -141,6 +141,9 @@ class SqliteIndex:
 
     def subfolders(self, folder: str, visible: Visibility = EVERYTHING) -> Sequence[tuple[str, int]]:
         return self.ask(lambda con: self._folder_counts.inside(con, folder, visible))
+
+    def names_like(self, key: str, limit: int = 200, visible: Visibility = EVERYTHING) -> list[NotePath]:
+        return self.ask(lambda con: queries.names_like(con, self._words(con), key, limit, visible))
 
     def evidence(self, query: Query, depth: int, narrow: bool = True) -> SearchEvidence:
         return self.ask(lambda con: evidence.gather_evidence(con, self._words(con), query, depth, narrow))

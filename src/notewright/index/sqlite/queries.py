@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from notewright.index.base import EVERYTHING, Filed, IndexedNote, LinkRow, Selection, Visibility, with_parents
-from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection, within_ns
+from notewright.index.sqlite.schema import ALIASED, MARK, NAME, NOTHING, SLUGGED, TITLED, Connection, within_ns
+from notewright.index.sqlite.vocabulary import Vocabulary, runs_of_three, words_like
 from notewright.notes.links.names import OtherName
 from notewright.notes.model import Heading, tag_key
 from notewright.notes.path import NotePath, path_key
@@ -20,6 +21,8 @@ TELLING = 4  # characters of a piece of a path that few paths hold; `.md` they a
 TEXTS_AT_ONCE = 1_000  # links whose lines are cut from texts read together
 _new = tuple.__new__  # of a row: half the time of calling its type
 MANY_KEYS = 500  # are not worth remembering: somebody looks through all links
+LAST = "\U0010ffff"  # comes after every name that begins alike
+CLOSE = 0.6  # how much alike a name is, of 1, that shares no run of three letters with what was asked for
 FEW_KEYS = 8  # are given one by one: a list as JSON costs as much as the statement
 
 # ---- files and names ----------------------------------------------------------------------------------
@@ -118,27 +121,39 @@ def _slugged(con: Connection, slug: str) -> list[NotePath]:
     return [NotePath(path) for path in dict.fromkeys(path for path, _ in ordered)]
 
 
-def names_like(con: Connection, key: str, limit: int = 200, visible: Visibility = EVERYTHING) -> list[NotePath]:
-    """Names that share most runs of three letters with the key, then those most alike as a whole. A name that may not
-    be seen takes nobody's place."""
+def names_like(
+    con: Connection, vocabulary: Vocabulary, key: str, limit: int = 200, visible: Visibility = EVERYTHING
+) -> list[NotePath]:
+    """Names that share most runs of three letters with the key, then those most alike as a whole: of those around it
+    that begin alike, and of the notes best found by words like its own; of all where it is shorter than a run. A name
+    that may not be seen takes nobody's place."""
     from difflib import SequenceMatcher
 
-    runs = list(dict.fromkeys(key[at : at + 3] for at in range(max(1, len(key) - 2))))[:24]
-    some = runs[:: max(1, (len(runs) - 1) // 4)]  # far enough apart that one slip leaves most of them
+    runs = runs_of_three(key)[:24]
     shared = " + ".join("(instr(n.key, ?) > 0)" for _ in runs)
-    any_of = " or ".join("instr(n.key, ?)" for _ in some)
-    sql = f"""select f.path, f.note from (select n.file, n.key, {shared} as shared from names n
-          where n.kind in ('{NAME}', '{ALIASED}', '{TITLED}') and ({any_of})
-          order by shared desc, length(n.key) limit ?) s join files f on f.id = s.file"""
-    most = asked = max(limit, 50)
+    named, among = f"kind in ('{NAME}', '{ALIASED}', '{TITLED}')", "instr(n.key, ?)"
+    if len(key) > 2:
+        among = f"""n.rowid in (select rowid from names where key >= ? and key < ? and {named} order by key limit ?)
+            or n.rowid in (select rowid from names where key < ? and key >= ? and {named} order by key desc limit ?)
+            or n.file in (select rowid from words where words match ? order by rank limit ?)"""
+    sql = f"""select f.path, f.note, s.shared from (select n.file, {shared} as shared from names n
+          where {named} and ({among}) order by shared desc, length(n.key) limit ?) s join files f on f.id = s.file"""
+    words = " OR ".join(f'"{word}"' for word in words_like(con, vocabulary, key)) or NOTHING
+    match, first, rows = f"{{title alias head}} : ({words})", runs[0], list[tuple[Any, ...]]()
+    asked = most = max(limit, 50)
+    con.variants = {}
     while True:
-        rows = con.rows(sql, (*runs, *some, asked)).fetchall()
-        seen = [(str(path), note) for path, note in rows if visible.sees(str(path))][:most]
-        if len(seen) == most or len(rows) < asked:
+        before, near = len(rows), asked // 8
+        around = (key, first + LAST, near, key, first, near, match, asked // 2) if len(key) > 2 else (key,)
+        values = (*runs, *around, asked)
+        rows = con.rows(sql, values).fetchall()
+        seen = [(NotePath(path), note, some) for path, note, some in rows if visible.sees(str(path))]
+        if len(seen) == len(rows) or len(seen) >= most or len(rows) == before:
             break
         asked *= 4
-    paths = dict.fromkeys(NotePath(path) for path, note in seen if note)
-    return sorted(paths, key=lambda path: (-SequenceMatcher(None, key, path_key(path.stem)).ratio(), path))[:limit]
+    ratios = {path: SequenceMatcher(None, key, path_key(path.stem)).ratio() for path, note, _ in seen if note}
+    alike = {path for path, note, some in seen if note and (some or ratios[path] >= CLOSE)}
+    return sorted(alike, key=lambda path: (-ratios[path], path))[:limit]
 
 
 def other_keys(con: Connection, path: str) -> list[str]:

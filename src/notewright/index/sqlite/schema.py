@@ -12,6 +12,7 @@ from notewright.lazy_dataclass import dataclass, field
 
 VERSION = 5  # another number and the index is begun anew
 MARK = "\U0010fffd"  # a word that every note holds and nobody types
+NOTHING = '"\U0010fffc"'  # an expression for a word that no note holds
 COLUMNS = ("title", "alias", "head", "body", "place", "front", "tag")
 TITLE, ALIAS, HEAD, BODY, PLACE, FRONT, TAG = range(len(COLUMNS))
 WEIGHTS = (1.6, 1.6, 0.4, 0.4, 0.0, 0.0, 0.4)  # their size is FTS5's k1 too: body 0.4 is k1 = 3

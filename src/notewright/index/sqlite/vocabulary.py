@@ -3,7 +3,7 @@
 import json
 import re
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from notewright.index.sqlite.schema import Connection
@@ -11,6 +11,10 @@ from notewright.lazy_dataclass import NamedTuple
 from notewright.notes.words import index_words
 
 MOST_FORMS = 100  # of one word
+MOST_COMPARED = 8  # words that others are compared with
+MOST_ALIKE, FEW_ALIKE = 500, 10  # words that share letters with one: looked at for each run of them, and taken
+SHORT = 5  # letters of a word in which one slip may leave no run of three
+ROOM = 2_000  # notes that words may be in together, and a fifth of all
 MOST_PAIRS = 30  # for a single CJK character, which stands in many
 _LATIN = re.compile(r"[a-z]+")
 
@@ -98,16 +102,27 @@ class Vocabulary:
             self._counts[word] = (count, serial)
         return count
 
+    def few(self, con: Connection, words: Mapping[str, float]) -> list[str]:
+        """Those of most worth, and of these the rarest, while they are in few notes together; one at least."""
+        serial, notes = self._state(con)
+        room, found = ROOM + notes // 5, list[str]()
+        ordered = sorted((-worth, self._count(con, word, serial, notes), word) for word, worth in words.items())
+        for _, count, word in ordered:
+            if count <= room or not found:
+                room -= count
+                found.append(word)
+        return found
+
     # ---- parts of words -------------------------------------------------------------------------------
 
     def joined(self, con: Connection) -> str:
         """Every word on a line of its own: one substring scan finds the words that hold a piece."""
         with self._lock:
-            fresh = [(number, word) for number, word in con.rows(
-                "select id, word from vocabulary where id>? order by id", (self._upto,))]  # fmt: skip
-            if fresh:
-                self._joined += "\n".join(word for _, word in fresh) + "\n"
-                self._upto = fresh[-1][0]
+            sql = "select word, id from vocabulary where id>? order by id"
+            words, last = con.rows(f"select group_concat(word, char(10)), max(id) from ({sql})", (self._upto,)).get
+            if last is not None:
+                self._joined += f"{words}\n"
+                self._upto = last
             return self._joined
 
     def made_equal(self, equals: Mapping[int, str]) -> str:
@@ -132,14 +147,38 @@ def words_with(joined: str, piece: str, most: int, equal: str = "") -> list[str]
     return found
 
 
+def runs_of_three(text: str) -> list[str]:
+    """Its runs of three letters, all of it where it is shorter."""
+    return list(dict.fromkeys(text[at : at + 3] for at in range(max(1, len(text) - 2))))
+
+
+def words_like(con: Connection, vocabulary: Vocabulary, text: str) -> list[str]:
+    """Words of the notes that share most runs of three letters with one of these, or are one slip away from a short
+    one: the most alike, and of these the rarest, while they are in few notes together."""
+    joined, found = vocabulary.joined(con), dict[str, float]()
+    for word in con.cut(index_words(text))[:MOST_COMPARED]:
+        runs = runs_of_three(word)
+        shared = Counter(alike for run in runs for alike in words_with(joined, run, MOST_ALIKE))
+        if len(word) <= SHORT:
+            shared.update(dict.fromkeys(known_words(con, _one_away(word)), len(runs)))
+        best = sorted(shared, key=lambda alike: (-shared[alike], abs(len(alike) - len(word)), alike))[:FEW_ALIKE]
+        for alike in best:
+            found[alike] = max(found.get(alike, 0.0), 1.0 if alike == word else 0.9 * shared[alike] / len(runs))
+    return vocabulary.few(con, found)
+
+
+def known_words(con: Connection, words: Sequence[str]) -> list[str]:
+    """Those of these that are in some note."""
+    sql = "select word from vocabulary where word in (select value from json_each(?))"
+    return [word for (word,) in con.rows(sql, (json.dumps(words),))]
+
+
 def near_spellings(con: Connection, vocabulary: Vocabulary, words: Sequence[str], most: int = 5) -> list[str]:
     """Words of the notes that are spelled almost like these."""
     found: dict[str, None] = {}
     tokens = [token for word in words for token in con.cut(word)]
-    for word in tokens[:8]:
-        known = con.rows("select word from vocabulary where word in (select value from json_each(?))",
-                         (json.dumps(_one_away(word)),))  # fmt: skip
-        close = sorted((form for (form,) in known), key=lambda form: -notes_with(con, form))
+    for word in tokens[:MOST_COMPARED]:
+        close = sorted(known_words(con, _one_away(word)), key=lambda form: -notes_with(con, form))
         if not close and len(word) > 3:
             from difflib import get_close_matches
 
