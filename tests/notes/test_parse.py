@@ -3,7 +3,7 @@
 import pytest
 
 from notewright.notes.model import Note
-from notewright.notes.parse.parser import parse
+from notewright.notes.parse.parser import parse, parse_head
 from notewright.notes.path import NotePath
 
 
@@ -93,6 +93,30 @@ def test_the_title_is_the_property_else_the_first_h1_else_the_name(text, title):
 )
 def test_aliases_are_a_list_or_text_cut_at_commas(value, aliases):
     assert note(f"---\naliases: {value}\n---\n").aliases == aliases
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# Tea\n\n# Water\n",
+        "# Tea #\n===\n",
+        "\n  \n# *Tea*\r\nmore\n",
+        "---\ntype: drink\n---\n\n# Tea\n",
+        "---\ntitle: Water\n---\n# Tea\n",
+        "#  \n\n# Tea\n",
+        "# [[]]\n\n# Tea\n",
+        "words\n# Tea\n",
+        "    # code\n\n# Tea\n",
+        "#tag\n\nTea\n===\n",
+        "## Lower\n\n> # Tea\n",
+        "```\n# code\n```\n",
+        "\ufeff# Tea",
+        "",
+    ],
+)
+def test_the_head_alone_says_the_title_and_properties_of_the_whole_note(text):
+    read = note(text)
+    assert parse_head(read.path, text) == (read.title, read.frontmatter.properties)
 
 
 def test_paragraphs_say_where_running_text_stands():

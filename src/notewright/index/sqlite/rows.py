@@ -280,10 +280,9 @@ def put(to: Connection, rows: Iterable[Row], drop: Iterable[str] = ()) -> None:
         many("delete from files where id=?", [(file,) for file in gone])
     come = sorted(changed.items())
     many(_CHANGED, [(*row.file[2:6], *row.file[7:], file) for file, row in come])
-    if new:
-        fresh = list(enumerate(new, to.number("select max(id) from files") + 1))
-        insert_files(to, fresh)
-        come += fresh
+    for row in new:
+        to.db.execute(_FILE, (None, *row.file))
+        come.append((to.db.last_insert_rowid(), row))
     _remove(to, gone, linking)
     silent = {*gone, *changed} - {file for file, row in come if row.text is not None}
     many("delete from words where rowid=?", [(file,) for file in sorted(silent)])

@@ -27,6 +27,7 @@ LARGE_CHARS = 256 << 10  # in a shorter text nothing is counted
 MOST_MARKS = 500_000  # of a text that is parsed whole
 _MARKS = ("[", "#", ">", "\n", "^", "- ", "* ", "+ ", ". ", ") ")  # what links, headings, tags and items begin with
 _ID = re.compile(r"(?:(?<=[ \t\n])|\A)\^([A-Za-z0-9-]+)[ \t]*\Z")
+_FIRST_HEADING = re.compile(r"(?:[ \t]*+\n)*+# ++\w.*")
 _ANY_ID = re.compile(r"\^[A-Za-z0-9-]+[ \t]*\n")
 
 
@@ -67,6 +68,18 @@ def parse_words(path: NotePath, text: str) -> Note:
     front = frontmatter(flat, text)
     title, aliases = _title(path, front.properties, ()), _aliases(front.properties)
     return Note(path, text, title, front, (), (), tuple(_own_tags(flat, front)), (), aliases)
+
+
+def parse_head(path: NotePath, text: str) -> tuple[str, Mapping[str, Any]]:
+    """The title and the properties alone, as `parse` finds them."""
+    flat = flat_lines(text)
+    front = frontmatter(flat, text)
+    title = _title(path, front.properties, ())
+    if title == path.stem:  # no property says otherwise
+        first = _FIRST_HEADING.match(flat, front.end)  # then nothing that follows it matters
+        flat = flat if first is None else flat[: first.end()]
+        title = _title(path, front.properties, _headings(flat, scan(flat, front.end)))
+    return title, front.properties
 
 
 def _paragraphs(text: str, blocks: Blocks) -> tuple[tuple[int, int], ...]:

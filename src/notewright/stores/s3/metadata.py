@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from notewright.notes.parse.parser import parse
+from notewright.notes.parse.parser import parse_head
 from notewright.notes.parse.tags import property_tags
 from notewright.notes.path import NotePath
 
@@ -27,9 +27,9 @@ def attributes_of(path: NotePath, data: bytes, *, op: str, now_ns: int) -> dict[
     if not path.is_note:
         return told | {"Content-Type": mimetypes.guess_type(path.name)[0] or "application/octet-stream"}
     text = data[: MAX_PARSED_CHARS * 4].decode(errors="replace")[:MAX_PARSED_CHARS]
-    note = parse(path, text)
-    values = {"title": note.title, "type": _plain(note.frontmatter.properties.get("type"))}
-    values["tags"] = ",".join(property_tags(note.frontmatter.properties))
+    title, properties = parse_head(path, text)
+    values = {"title": title, "type": _plain(properties.get("type"))}
+    values["tags"] = ",".join(property_tags(properties))
     told |= {name: encode(value) for name, value in values.items() if value}
     return told | {"Content-Type": "text/markdown; charset=utf-8"}
 
