@@ -2,7 +2,8 @@
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,18 @@ import apsw
 import pytest
 from tests.conftest import MakeWorkspace
 
+from notewright import disk_sync
+from notewright.disk_sync import Sync
+from notewright.engine.indexing import filing
 from notewright.engine.move import move
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import create, edit_note
 from notewright.errors import Unavailable
 from notewright.notes.edits.edit import Append
+from notewright.notes.model import Note
+from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
-from notewright.stores.folder import _sync, paths
-from notewright.stores.folder._sync import Sync
+from notewright.stores.folder import paths
 
 LOG = NotePath("f/Log.md")
 TEXT = "# Log\n\n" + "\n\n".join(f"paragraph {number} of many words #tag" for number in range(30)) + "\n"
@@ -53,23 +58,20 @@ def statements(ws: Workspace, act: Callable[[], object]) -> dict[str, list[str]]
     return {name: [sql for sql in asked if "'main'" not in sql] for name, asked in found.items()}  # not FTS5's own
 
 
-def test_an_append_is_two_transactions_of_the_ledger_one_of_them_synced_and_one_of_the_index(ws: Workspace) -> None:
+def test_an_append_is_two_transactions_of_the_ledger_and_one_of_the_index(ws: Workspace) -> None:
     found = statements(ws, lambda: edit_note(ws, LOG, [Append("line 4\n")]))
-    synced, closed = found["ledger"][1:-2], found["ledger"][-2:]
-    assert synced[0] == "pragma synchronous = full;" and synced.count("commit") == 1
-    assert closed[0] == "pragma synchronous = normal;" and closed[1].strip().startswith(
-        "update change"
-    )  # commits by itself
+    assert found["ledger"][1] == "begin immediate" and found["ledger"].count("commit") == 1
+    assert found["ledger"][-1].startswith("update change")  # commits by itself
     assert found["index"].count("commit") == 1
-    assert len(found["ledger"]) <= 12
+    assert len(found["ledger"]) <= 9
     assert len(found["index"]) <= 10
 
 
 def test_a_new_note_is_closed_with_the_time_of_its_birth_without_a_question(ws: Workspace) -> None:
     found = statements(ws, lambda: create(ws, NotePath("f/New.md"), b"# New\n\nline 4\n"))
-    assert len(found["ledger"]) <= 12
+    assert len(found["ledger"]) <= 10
     assert not [sql for sql in found["ledger"][1:] if sql.startswith("select")]
-    assert len(found["index"]) <= 19
+    assert len(found["index"]) <= 17
 
 
 def test_an_append_leaves_what_it_did_not_change_in_the_index_alone(ws: Workspace) -> None:
@@ -79,14 +81,14 @@ def test_an_append_leaves_what_it_did_not_change_in_the_index_alone(ws: Workspac
 
 
 def order(ws: Workspace, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> list[str]:
-    """What is begun to be synced ("+"), known to be synced, given a name or committed, in this order."""
+    """What is begun to be synced ("+"), known to be synced, parsed, given a name or committed, in this order."""
     found, real_rename, real_begin, real_wait = list[str](), paths._rename, Sync.__init__, Sync.wait
     names: dict[int, str] = {}  # of what is being synced
 
-    def begin(sync: Sync, file: int) -> None:
-        names[id(sync)] = Path(os.readlink(f"/proc/self/fd/{file}")).name.split("-")[0]
+    def begin(sync: Sync, file: int, **what: Any) -> None:
+        names[id(sync)] = Path(os.readlink(f"/proc/self/fd/{file}")).name.removesuffix("-wal").split("-")[0]
         found.append(f"+{names[id(sync)]}")
-        real_begin(sync, file)
+        real_begin(sync, file, **what)
 
     def wait(sync: Sync) -> None:
         real_wait(sync)
@@ -96,6 +98,11 @@ def order(ws: Workspace, monkeypatch: pytest.MonkeyPatch, act: Callable[[], obje
         real_rename(*args)
         found.append("named")
 
+    def parsed(*args: Any) -> Note:
+        found.append("parsed")
+        return parse(*args)
+
+    monkeypatch.setattr(filing, "parse", parsed)
     monkeypatch.setattr(Sync, "__init__", begin)
     monkeypatch.setattr(Sync, "wait", wait)
     monkeypatch.setattr(paths, "_rename", rename)
@@ -110,16 +117,19 @@ def order(ws: Workspace, monkeypatch: pytest.MonkeyPatch, act: Callable[[], obje
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
-def test_the_row_and_the_bytes_are_synced_together_then_come_the_name_and_the_folder_and_the_end_last(
+def test_the_row_and_the_bytes_are_synced_together_while_the_note_is_parsed_then_the_name_the_folder_and_the_end(
     ws: Workspace, monkeypatch: pytest.MonkeyPatch, asynchronous: bool
 ) -> None:
     for act in (
         lambda: edit_note(ws, LOG, [Append("more\n")]),
         lambda: create(ws, NotePath("f/New.md"), b"new\n"),
     ):
-        monkeypatch.setattr(_sync, "_is_able", asynchronous)
+        monkeypatch.setattr(disk_sync, "_is_able", asynchronous)
         done = order(ws, monkeypatch, act)
-        assert done == ["+.notewright", "recorded", ".notewright", "named", "+f", "indexed", "f", "recorded"]
+        assert done == [
+            "+.notewright", "recorded", "+ledger.db", "parsed", "ledger.db", ".notewright",
+            "named", "+f", "indexed", "f", "recorded",
+        ]  # fmt: skip
 
 
 def test_a_rename_lays_every_note_before_it_names_the_first_and_syncs_each_folder_once(
@@ -127,27 +137,49 @@ def test_a_rename_lays_every_note_before_it_names_the_first_and_syncs_each_folde
 ) -> None:
     done = order(ws, monkeypatch, lambda: move(ws, NotePath("Target.md"), "f/Other.md"))
     root = Path(ws.store.full_path(LOG)).parent.parent.name
-    assert done[:43] == ["recorded", *["+.notewright", ".notewright"] * 21]  # the moved note, and those that link to it
-    assert done[43:65] == ["named"] * 22  # and what is taken out of the old name
-    assert done[65] == "indexed"
-    assert sorted(done[66:68]) == sorted([f"+{root}", "+f"]) and sorted(done[68:70]) == sorted([root, "f"])
-    assert done[70:] == ["recorded"]
+    done = [one for one in done if one != "parsed"]
+    assert done[:3] == ["recorded", "+ledger.db", "ledger.db"]
+    assert done[3:45] == ["+.notewright", ".notewright"] * 21  # the moved note, and those that link to it
+    assert done[45:67] == ["named"] * 22  # and what is taken out of the old name
+    assert done[67] == "indexed"
+    assert sorted(done[68:70]) == sorted([f"+{root}", "+f"]) and sorted(done[70:72]) == sorted([root, "f"])
+    assert done[72:] == ["recorded"]
 
 
-def test_a_folder_that_could_not_be_synced_is_told_with_the_change_and_the_next_write_completes_it(
-    ws: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@contextmanager
+def failing(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
+    """This one of the syncs that are waited for fails."""
+
     def wait(sync: Sync) -> None:
         real(sync)
         waited.append(sync)
-        if len(waited) == 2:  # the bytes are on disk, the folder is not
+        if len(waited) == number:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     real, waited = Sync.wait, list[Sync]()
     with monkeypatch.context() as patch:
         patch.setattr(Sync, "wait", wait)
-        with pytest.raises(Unavailable) as told:
-            edit_note(ws, LOG, [Append("in doubt\n")])
+        yield
+
+
+def test_a_change_whose_row_or_bytes_could_not_be_synced_is_refused_and_does_not_happen_after_all(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = ws.store.read(LOG).data
+    for number in (1, 2):  # the row, the bytes
+        with failing(monkeypatch, number), pytest.raises(Unavailable):
+            edit_note(ws, LOG, [Append("refused\n")])
+        assert ws.ledger.unfinished() == []
+        edit_note(ws, LOG, [Append("next\n")])
+    assert ws.store.read(LOG).data == before + b"next\nnext\n"
+    assert not [name for name in os.listdir(ws.store.full_path(NotePath("f"))) if name.startswith(".")]
+
+
+def test_a_folder_that_could_not_be_synced_is_told_with_the_change_and_the_next_write_completes_it(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with failing(monkeypatch, 3), pytest.raises(Unavailable) as told:  # row and bytes are on disk, the folder is not
+        edit_note(ws, LOG, [Append("in doubt\n")])
     (open_,) = ws.ledger.unfinished()
     assert told.value.details["change"] == open_.id
     edit_note(ws, LOG, [Append("next\n")])

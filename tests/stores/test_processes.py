@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from tests.stores.parts import NEW, OLD, A, in_child, left_beside, put
 
+from notewright.disk_sync import Sync
 from notewright.errors import Busy, Conflict
 from notewright.notes.path import NotePath
 from notewright.stores.base import version_of
 from notewright.stores.folder import paths
-from notewright.stores.folder._sync import Sync
 from notewright.stores.folder.paths import Abilities
 from notewright.stores.folder.store import FolderStore
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from tests.stores.parts import NEW, OLD, A, in_child, left_beside, put
 
+from notewright.disk_sync import Sync
 from notewright.errors import Busy, Conflict, Exists, Forbidden, NoSpace, NotFound, Unavailable
 from notewright.notes.path import NotePath
 from notewright.stores.base import version_of
 from notewright.stores.folder import atomic as writing_module
 from notewright.stores.folder import exchange as swap
 from notewright.stores.folder import paths
-from notewright.stores.folder._sync import Sync
 from notewright.stores.folder.paths import Abilities, Root, refusal
 from notewright.stores.folder.store import FolderStore
 

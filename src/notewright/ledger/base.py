@@ -7,7 +7,7 @@ The ledger names bytes by their SHA-256 (`version_of` of `stores/base.py`), what
 a change set leaves behind must be known before a store has seen it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Protocol
 
 from notewright.lazy_dataclass import dataclass, field
@@ -77,12 +77,18 @@ class Past:
     offset: int = 0
 
 
+def nothing() -> None:
+    """Nothing to do."""
+
+
 class Ledger(Protocol):
     """Any thread may call; several processes may share one."""
 
-    def record(self, change: Change, blobs: Mapping[str, bytes], *following: Change) -> None:
+    def record(
+        self, change: Change, blobs: Mapping[str, bytes], *following: Change, meanwhile: Callable[[], None] = nothing
+    ) -> None:
         """Durable when it returns, with those that follow it, all or none. `blobs` are the bytes by SHA-256, before and
-        after, that no store holds for us."""
+        after, that no store holds for us. `meanwhile` is done while the disk is waited for, and raises nothing."""
 
     def close_change(self, change_id: str, state: State, *, steps: tuple[Step, ...] | None = None) -> None:
         """It is done, or was taken back; `steps` replaces the plan where some of it had to be left out.

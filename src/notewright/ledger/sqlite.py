@@ -1,21 +1,22 @@
 """The ledger of one workspace in one SQLite file."""
 
 import json
+import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from notewright.ledger.base import Actor, Change, Past, State, Step
+from notewright.errors import Problem
+from notewright.ledger.base import Actor, Change, Past, State, Step, nothing
 from notewright.notes.path import NotePath
 from notewright.sqlite_file import open_file, set_up, words
 
 _CHANGE = "seq, id, at, user, client, surface, tool, summary, state, undone_by, emptied, made"
 
-_FULL, _NORMAL = "pragma synchronous = full", "pragma synchronous = normal"  # sync what is committed next, or do not
 _LEFT = 4096  # paths of which it is remembered what was left there
 
 MIGRATIONS = (
@@ -59,10 +60,12 @@ class SqliteLedger:
         self._alone = threading.RLock()
         self._own = 0  # transactions made here: SQLite counts only those of others
         self._recorded: dict[str, Change] = {}  # here and not closed yet: what they say need not be asked for
-        self._left: dict[str, str | None] = {}  # what the last changes recorded here leave at a path
+        self._left: dict[str, tuple[str | None, ...]] = {}  # what the last changes recorded here leave at a path
         self._owed: dict[str, tuple[State, tuple[Step, ...] | None]] = {}  # closings that failed: a disk was full
-        pragmas = "pragma foreign_keys = on; pragma secure_delete = on; pragma wal_autocheckpoint = 4000"
+        # Of `synchronous`: commits are not synced by SQLite, the log of what must be is by ourselves.
+        pragmas = "pragma synchronous = normal; pragma foreign_keys = on; pragma secure_delete = on"
         set_up(db, "the history", pragmas, MIGRATIONS)
+        db.wal_autocheckpoint(4000)
 
     @classmethod
     def open(cls, folder: Path) -> "SqliteLedger":
@@ -90,18 +93,29 @@ class SqliteLedger:
                 while not copying.done:
                     copying.step(1000)
             self._own += 1
+            self._sync()
         return len(theirs)
 
     # What happens
 
-    def record(self, change: Change, blobs: Mapping[str, bytes], *following: Change) -> None:
-        with self._transaction(durable=True) as db:
-            for one in (change, *following):
-                _put_change(db, one)
-            db.executemany("insert or ignore into blob values(?, ?)", blobs.items())
+    def record(
+        self, change: Change, blobs: Mapping[str, bytes], *following: Change, meanwhile: Callable[[], None] = nothing
+    ) -> None:
+        with self._alone:
+            with self._transaction() as db:
+                for one in (change, *following):
+                    _put_change(db, one)
+                db.executemany("insert or ignore into blob values(?, ?)", blobs.items())
+            try:
+                self._sync(meanwhile)
+            except BaseException:  # it is refused, so it must not happen after all
+                self._owed.update((one.id, ("taken_back", None)) for one in (change, *following))
+                with suppress(Problem):
+                    self._pay()
+                raise
         for one in (change, *following):
             self._recorded[one.id] = one
-            self._left.update((step.path, step.after) for step in one.steps)
+            self._left.update((step.path, (step.after, *self._left.get(step.path, ())[:1])) for step in one.steps)
         if len(self._left) > _LEFT:
             self._left.clear()
 
@@ -124,10 +138,10 @@ class SqliteLedger:
         closed = "update change set state = ? where id = ? and state = 'recorded'"
         if known and steps is None and (state != "done" or not (known.undoes or any(map(_is_new, known.steps)))):
             with self._alone, words("the history"):
-                self._db.execute(f"{_NORMAL}; {closed}", (state, change_id))  # a transaction of its own
+                self._db.execute(closed, (state, change_id))  # a transaction of its own
                 self._own += 1
             return
-        with self._transaction(durable=False) as db:
+        with self._transaction() as db:
             found: list[Any] = db.execute(f"{closed} returning seq, at", (state, change_id)).fetchall()
             if not found:
                 return  # closed already
@@ -190,7 +204,7 @@ class SqliteLedger:
         return None if found is None else bytes(found)
 
     def wrote(self, path: str, version: str) -> bool:
-        if self._left.get(path) == version:
+        if version in self._left.get(path, ()):
             return True
         return self._one("select 1 from step where path = ? and after = ? limit 1", path, version) is not None
 
@@ -224,12 +238,13 @@ class SqliteLedger:
     # Forgetting
 
     def purge(self, path: str) -> int:
-        with self._transaction(durable=True) as db:
+        with self._transaction() as db:
             names = json.dumps(sorted(_names_of(db, path)))
             theirs = _versions("path in (select value from json_each(:names))")
             needed = _versions("change in (select seq from change where state = 'recorded')")
             db.execute(f"delete from blob where version in ({theirs}) and version not in ({needed})", {"names": names})
             gone = db.changes()
+        self._sync()
         self._checkpoint()  # the write-ahead log still held them
         return gone
 
@@ -239,7 +254,7 @@ class SqliteLedger:
             cut = max(old or 0, _over(self._db, keep_bytes))
         if not cut:
             return  # as on most days: nobody else had to wait
-        with self._transaction(durable=False) as db:
+        with self._transaction() as db:
             db.execute("delete from change where seq <= ? and state <> 'recorded'", (cut,))
             db.execute(f"delete from blob where version not in ({_versions('true')})")
         self._checkpoint()
@@ -251,11 +266,25 @@ class SqliteLedger:
             except apsw.BusyError:
                 pass  # a reader elsewhere still needs it; the next checkpoint gets there
 
+    def _sync(self, meanwhile: Callable[[], None] = nothing) -> None:
+        """What was committed is on disk when it returns, as after a commit with `synchronous = full`: the write-ahead
+        log is synced."""
+        from notewright.disk_sync import Sync
+
+        log = f"{self._db.filename}-wal" if self._db.filename else None
+        with words("the history"):
+            sync = Sync(os.open(log, os.O_RDONLY | os.O_CLOEXEC), whole=False) if log else None
+            try:
+                meanwhile()
+            finally:
+                if sync is not None:
+                    sync.wait()
+
     @contextmanager
-    def _transaction(self, *, durable: bool) -> Iterator[apsw.Connection]:
-        """All of it or none; on disk when it ends if `durable`, else with the next one that is."""
+    def _transaction(self) -> Iterator[apsw.Connection]:
+        """All of it or none; on disk with the next `_sync`."""
         with self._alone, words("the history"):
-            self._db.execute(f"{_FULL if durable else _NORMAL}; begin immediate")
+            self._db.execute("begin immediate")
             try:
                 yield self._db
                 self._db.execute("commit")

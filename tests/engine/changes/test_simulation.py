@@ -52,9 +52,9 @@ class Witness:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)
 
-    def record(self, change: Change, blobs: Mapping[str, bytes], *following: Change) -> None:
+    def record(self, change: Change, blobs: Mapping[str, bytes], *following: Change, **more: Any) -> None:
         self._step("record", change.id)
-        self._ledger.record(change, blobs, *following)
+        self._ledger.record(change, blobs, *following, **more)
         self._step("recorded", change.id)
 
     def close_change(self, change_id: str, state: State, *, steps: tuple[Step, ...] | None = None) -> None:

@@ -4,11 +4,14 @@ import logging
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 from notewright.engine.indexing.difference import LATER
 from notewright.engine.workspace import Workspace
 from notewright.errors import Forbidden, NotFound, Problem
 from notewright.index.base import Filing, Index
+from notewright.ledger.base import Change
+from notewright.notes.model import Note
 from notewright.notes.parse.parser import is_costly, parse, parse_words
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Store, Stored
@@ -21,12 +24,23 @@ TOGETHER_BYTES = 1 << 20  # of parsed notes that are held in memory before they 
 COSTLY = "it holds too much to index: it is found by its name and words, its links, tags and headings are not known"
 
 
+class ParsedNote(NamedTuple):
+    data: bytes
+    note: Note
+    trouble: str | None
+
+
 def read_for_index(
-    store: Store, entry: Entry, *, large: bool = True, stored: Stored | Problem | None = None
+    store: Store,
+    entry: Entry,
+    *,
+    large: bool = True,
+    stored: Stored | Problem | None = None,
+    ahead: ParsedNote | None = None,
 ) -> Filing | None:
-    """What the index is told of one file; None when it is gone. Broken content is filed as far as it can be, and a
-    large note by its name alone unless `large`: without a stamp, so that it differs from what is there. `stored`: what
-    came of reading it, where that was done."""
+    """What the index is told of one file; None when it is gone. A large note is filed by its name alone unless `large`:
+    without a stamp, so that it differs from what is there. `stored`: what came of reading it, where that was done;
+    `ahead`: what it was meant to hold."""
     if entry.kind == "folder" or (entry.kind == "symlink" and not (entry.mode and stat.S_ISREG(entry.mode))):
         return None  # as a listing of all files has it
     path = entry.path
@@ -42,16 +56,28 @@ def read_for_index(
     if isinstance(stored, Problem):
         return None if isinstance(stored, NotFound) else _unparsed(entry, stored.message)
     entry = stored.entry
+    found = ahead if ahead is not None and ahead.data is stored.data else _parsed(path, stored.data)
+    return Filing(path, entry.stamp, stored.version, entry.size, entry.modified_ns, found.note, found.trouble)
+
+
+def _parsed(path: NotePath, data: bytes) -> ParsedNote:
+    """Broken content as far as it can be."""
     try:
-        text, trouble = stored.data.decode(), None
+        text, trouble = data.decode(), None
     except UnicodeDecodeError:
-        text, trouble = stored.data.decode(errors="replace"), "it is not UTF-8"
+        text, trouble = data.decode(errors="replace"), "it is not UTF-8"
     if is_costly(text):
-        note, trouble = parse_words(path, text), COSTLY
-    else:
-        note = parse(path, text)
-        trouble = trouble or note.frontmatter.problem
-    return Filing(path, entry.stamp, stored.version, entry.size, entry.modified_ns, note, trouble)
+        return ParsedNote(data, parse_words(path, text), COSTLY)
+    note = parse(path, text)
+    return ParsedNote(data, note, trouble or note.frontmatter.problem)
+
+
+def parse_ahead(change: Change, blobs: Mapping[str, bytes], ahead: dict[NotePath, ParsedNote]) -> None:
+    """Parse what a change of one note will leave, while the disk is waited for."""
+    path, data = change.steps[0].path, blobs.get(change.steps[0].after or "", b"")
+    if len(change.steps) == 1 and path.is_note and not path.is_hidden and 0 < len(data) <= LARGE:
+        with suppress(Exception):  # it will be raised again when it is filed
+            ahead[path] = _parsed(path, data)
 
 
 def _unparsed(entry: Entry, why: str) -> Filing:
@@ -127,11 +153,12 @@ def file_paths(
     paths: Iterable[NotePath],
     *,
     sights: Mapping[NotePath, Stored | None] | None = None,
+    ahead: Mapping[NotePath, ParsedNote] | None = None,
     large: bool = True,
 ) -> list[Filing]:
     """Bring the index up to date with these files; what was put into it, without the notes. `sights`: the caller holds
     the store's lock, changed them and knows this of them, so that the index need not be asked what it has."""
-    locked, sights = sights is not None, sights or {}
+    locked, sights, ahead = sights is not None, sights or {}, ahead or {}
     before: dict[str, str] = {}
     done: list[Filing] = []
     put: list[Filing] = []
@@ -145,7 +172,9 @@ def file_paths(
         entry = stored.entry if stored else None if path in sights else _entry(store, path)
         if entry is not None and known is not None and known.stamp == entry.stamp:
             continue
-        fresh = read_for_index(store, entry, large=large, stored=stored) if entry is not None else None
+        fresh = None
+        if entry is not None:
+            fresh = read_for_index(store, entry, large=large, stored=stored, ahead=ahead.get(path))
         if fresh is None:
             drop += [path] if locked or known is not None else []
         else:
@@ -193,12 +222,18 @@ def _file(
         file_unless_written(store, index, before, put, drop)
 
 
-def refile(ws: Workspace, paths: Iterable[NotePath], sights: Mapping[NotePath, Stored | None]) -> None:
+def refile(
+    ws: Workspace,
+    paths: Iterable[NotePath],
+    sights: Mapping[NotePath, Stored | None],
+    ahead: Mapping[NotePath, ParsedNote],
+) -> None:
     """Index a change set of our own before it is answered. The notes are written: a failure here is not theirs, and
     whoever follows the store, or builds an index meanwhile, will file them again."""
     touched = list(paths)
     try:
-        put = file_paths(ws.store, ws.index, touched, sights=sights, large=not ws.follower.takes_large())
+        large = not ws.follower.takes_large()
+        put = file_paths(ws.store, ws.index, touched, sights=sights, ahead=ahead, large=large)
         for filed in put:
             if filed.problem == LATER:
                 ws.follower.put_off(filed.path, filed.size)

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 
+from notewright.disk_sync import Sync
 from notewright.errors import Exists, Forbidden
 from notewright.notes.path import NotePath
 from notewright.stores.base import OpId, Stored, Version, changed, parents, version_of
 from notewright.stores.folder import exchange
-from notewright.stores.folder._sync import Sync
 from notewright.stores.folder.leftovers import Leftover, Leftovers
 from notewright.stores.folder.listing import file_entry, stamp_of
 from notewright.stores.folder.lock import Alone

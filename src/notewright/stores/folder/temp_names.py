@@ -25,8 +25,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from notewright.disk_sync import Sync
 from notewright.stores.base import OpId, Version, version_of
-from notewright.stores.folder._sync import Sync
 from notewright.stores.folder.paths import LAY, PREFIX, READ, Opened
 
 CLOSED, UNKNOWN, OPEN = "closed", "unknown", "open"  # for writing, by any program; not every file system can say

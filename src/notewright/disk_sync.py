@@ -22,11 +22,12 @@ _under_way: "set[Sync]" = set()  # the library writes into them
 
 
 class Sync:
-    """The sync of an open file or folder, begun. It closes the descriptor, and needs it until then."""
+    """The sync of an open file or folder, begun: of its bytes, or of all that is known of it (`whole`). It closes the
+    descriptor, and needs it until then."""
 
     __slots__ = ("_begun", "_file")
 
-    def __init__(self, file: int) -> None:
+    def __init__(self, file: int, *, whole: bool = True) -> None:
         global _begun_in
         self._file, process = file, os.getpid()
         has_threads = _is_able and _begun_in in (0, process)
@@ -34,7 +35,7 @@ class Sync:
         if self._begun is not None:
             struct.pack_into("i", self._begun, 0, file)
             struct.pack_into("i", self._begun, _NOTIFY, _NOBODY)
-            if _libc.aio_fsync(os.O_SYNC, self._begun) == 0:
+            if _libc.aio_fsync(os.O_SYNC if whole else os.O_DSYNC, self._begun) == 0:
                 _under_way.add(self)
                 _begun_in = process
                 return
