@@ -185,9 +185,7 @@ def _change_line(change: Change, ws: Workspace) -> str:
 
 
 def difference(change: Change, files: tuple[FileDiff, ...], ws: Workspace, args: argparse.Namespace) -> None:
-    from dataclasses import asdict  # which a search does not load
-
-    document = change.record() | {"diff": [asdict(file) for file in files]}
+    document = change.record() | {"diff": [file._asdict() for file in files]}
     lines = [_change_line(change, ws)]
     for file in files:
         came = f" from {file.source}" if file.source else ""
