@@ -375,6 +375,18 @@ def test_symlinks_of_a_folder_are_not_followed(workspace: MakeWorkspace, tmp_pat
     assert files(tmp_path / "Main") == {"Tea.md": b"tea\n"}
 
 
+def test_folders_nested_too_deep_for_a_note_are_left_out(workspace: MakeWorkspace, tmp_path: Path) -> None:
+    ws = workspace({})
+    write_files(tmp_path / "in", {"Shallow.md": b"here\n"})
+    deep = tmp_path / "in"
+    for name in ["n" * 200] * 6:
+        deep /= name
+        deep.mkdir()
+    report = import_files(ws, tmp_path / "in")
+    assert report.created == ("Shallow.md",)
+    assert [(one.reason, one.words) for one in report.skipped] == [("bad_name", "it is longer than 900 bytes")]
+
+
 def test_a_folder_swapped_for_a_symlink_meanwhile_is_not_followed(workspace: MakeWorkspace, tmp_path: Path) -> None:
     write_files(tmp_path / "secret", {"B.md": "key\n"})
     write_files(tmp_path / "source", {"A.md": "a\n", "In/B.md": "b\n"})

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from notewright.engine.changes.batch_write import IncomingFile, SkippedFile, UnreadableFile
 from notewright.errors import Forbidden, Invalid, NotFound, TooLarge
-from notewright.notes.path import NotePath
+from notewright.notes.path import MAX_PATH_BYTES, NotePath
 from notewright.stores.base import Store
 
 MOST_ENTRIES = 200_000  # in a zip file
@@ -160,6 +160,8 @@ def _folder_files(name: str, inside: int | None = None, path: str = "") -> Itera
                     yield SkippedFile(path + each.name, "special", "it is not a regular file")
                 elif each.name.startswith("."):
                     yield SkippedFile(f"{path}{each.name}/", "dotted", "it begins with a dot")
+                elif len(path) + len(each.name) > MAX_PATH_BYTES:  # nor can anything in it be a note
+                    yield SkippedFile(f"{path}{each.name}/", "bad_name", f"it is longer than {MAX_PATH_BYTES} bytes")
                 else:
                     yield from _folder_files(each.name, folder, f"{path}{each.name}/")
     except OSError as error:
