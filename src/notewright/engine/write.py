@@ -143,7 +143,7 @@ def admit(ws: Workspace, path: NotePath, size: int) -> None:
 def create(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> Written:
     """A file where none is; Exists otherwise."""
     admit(ws, path, len(data))
-    if _is_taken(ws, path):
+    if _is_indexed(ws, path):
         raise _taken(path)
     try:
         done = commit(ws, Plan((Put(path, data, None),), summary or f"created {path}"))
@@ -154,9 +154,9 @@ def create(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> 
     return Written(path, version_of(data), True, done.id)
 
 
-def _is_taken(ws: Workspace, path: NotePath) -> bool:
-    """A file is there. Where to ask is a request, as far as the index knows: a write that makes a file asks anyway."""
-    return (ws.store.has_folders or not is_fresh(ws) or ws.index.filed(path) is not None) and exists(ws, path)
+def _is_indexed(ws: Workspace, path: NotePath) -> bool:
+    """A file is there, as far as the index knows: the store is not asked, for a write that makes a file asks it."""
+    return (not is_fresh(ws) or ws.index.filed(path) is not None) and exists(ws, path)
 
 
 def _taken(path: NotePath) -> Exists:
