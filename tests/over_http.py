@@ -37,12 +37,17 @@ def http_app(
     values = {**config.values, **{name.replace("_", ".", 1): value for name, value in settings.items()}}
     site = compose_http.Site(replace(config, values=values), SqliteAccounts.in_memory(), opened)
 
-    @contextlib.asynccontextmanager
-    async def open_site() -> AsyncIterator[None]:
-        with site:
-            yield
+    app = site.app(surfaces)
+    running = app.router.lifespan_context
 
-    return site.app(surfaces, around=[open_site()])
+    @contextlib.asynccontextmanager
+    async def open_site(app: Starlette) -> AsyncIterator[None]:
+        with site:
+            async with running(app):
+                yield
+
+    app.router.lifespan_context = open_site
+    return app
 
 
 @contextlib.contextmanager

@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from notewright.server.live.forwarding import LiveHosts
 
 log = logging.getLogger(__name__)
-Around = contextlib.AbstractAsyncContextManager[object]
 ASK_AGAIN_SECONDS = 3600.0  # between two looks at a bucket for its last backup: they cost requests
 THREADS = 64  # for calls, in each process
 LOOK_SECONDS = 1.0  # between two looks at whether the owner has added the first live workspace
@@ -95,6 +94,7 @@ class Site:
             backed_up=self._last_backup,
         )
         self._hosts: LiveHosts | None = None
+        self._issuer: Issuer | None = None
         self.turned_live: Callable[[], Awaitable[None]] | None = None  # puts a new application in the place of this one
         self._shelf: OpenWorkspaces | None = None
         self._schedule: Schedule | None = None
@@ -151,11 +151,12 @@ class Site:
         self._ask_again = 0.0
         self.audit.admin("backup", user="", success=result.success, files=result.files_backed_up)
 
-    def app(self, surfaces: Sequence[Surface] | None = None, around: Sequence[Around] = ()) -> Starlette:
+    def app(self, surfaces: Sequence[Surface] | None = None) -> Starlette:
         """The application of the configuration as it is now."""
         config, registry = self.config, self.registry
         surfaces = [surface_named(name, config, self.traffic) for name in SURFACES] if surfaces is None else surfaces
-        issuer = issuer_of(config)
+        issuer = issuer_of(config, self._issuer)
+        self._issuer = issuer or self._issuer
         cookies = BrowserSessions(registry.secret("cookies"))
         entry = AuthSettings(
             registry,
@@ -201,7 +202,7 @@ class Site:
             turns=turns,
             more=[*resource, *live, *page.routes(site, feed), *api.routes(site)],
             leave=leave,
-            around=[*around, *([issuer] if issuer is not None else []), self._hosts or self._until_live()],
+            lifespan=self._running,
         )
 
     @property
@@ -210,27 +211,34 @@ class Site:
         return any(one.live for one in effective_workspaces(self.config, self.registry, added=True))
 
     @contextlib.asynccontextmanager
-    async def _until_live(self) -> AsyncIterator[None]:
-        """Look out for the first live workspace, whose addresses are not there yet."""
-
-        async def look() -> None:
-            looked_at = None
-            while True:
-                try:
-                    if (pulse := self.registry.pulse()) != looked_at and self.is_live:
-                        if self.turned_live is not None:
-                            await self.turned_live()
-                        return
-                    looked_at = pulse
-                except Exception:
-                    log.exception("a live workspace that was added cannot be served yet")
-                await asyncio.sleep(LOOK_SECONDS)
-
-        looking = asyncio.create_task(look())
+    async def _running(self, _: Starlette) -> AsyncIterator[None]:
+        """While requests are answered: by the first application, or by one that took its place."""
+        hosting = asyncio.create_task(self._host_live())
         try:
             yield
         finally:
-            looking.cancel()
+            hosting.cancel()
+            await asyncio.wait([hosting])
+            if self._issuer is not None:
+                await self._issuer.__aexit__()
+
+    async def _host_live(self) -> None:
+        await self._until_live()
+        if self._hosts is not None:
+            async with self._hosts:
+                await asyncio.Event().wait()
+
+    async def _until_live(self) -> None:
+        """Look out for the first live workspace, whose addresses are not there yet."""
+        looked_at = None
+        while self._hosts is None:
+            try:
+                if (pulse := self.registry.pulse()) != looked_at and self.is_live:
+                    return None if self.turned_live is None else await self.turned_live()
+                looked_at = pulse
+            except Exception:
+                log.exception("a live workspace that was added cannot be served yet")
+            await asyncio.sleep(LOOK_SECONDS)
 
     def _live(self, turns: ConcurrencyLimits) -> "tuple[list[GuardedRoute | GuardedSocket], Connections | None]":
         """The addresses of live documents, where there are any, and who comes there: loaded only then."""
@@ -261,7 +269,7 @@ def work(
     if counts is not None and seat is not None:
         multiproc_metrics.join(counts, seat.number)
     with Site(config, counts=counts) as site:
-        app = Replaceable(site.app(), leave=lambda one: one.state.leave())
+        app = Replaceable(site.app())
 
         async def again() -> None:
             asked = await asyncio.to_thread(reread)
@@ -273,7 +281,7 @@ def work(
 
         async def renew() -> None:
             server.take_websockets(site.is_live)
-            await app.replace(site.app())
+            app.replace(site.app())
 
         site.turned_live = renew
         server = uvicorn_server.Server(

@@ -6,12 +6,13 @@ each other's answers. What a dialect needs of sessions is minted, checked and en
 
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -74,24 +75,20 @@ def app(
     workers: ThreadPool,
     turns: ConcurrencyLimits,
     more: Sequence[GuardedRoute | GuardedSocket] = (),
-    around: Sequence[contextlib.AbstractAsyncContextManager[object]] = (),
     leave: Callable[[], None] = lambda: None,
+    lifespan: Callable[[Starlette], contextlib.AbstractAsyncContextManager[None]],
 ) -> Starlette:
     """The HTTP map of the surfaces: `/mcp/<surface>`, `/w/<workspace>/mcp/<surface>`, the aliases; and of operations.
 
-    `around` are entered when serving begins and left when it has ended. `more` are the routes of others. `state.leave`,
-    called on the event loop, ends the requests that would not end by themselves; it calls `leave`.
+    `more` are the routes of others. `state.leave`, called on the event loop, ends the requests that would not end by
+    themselves; it calls `leave`.
     """
     streams, most = ChangeStreams(), config["http.max_request_bytes"]
     staying = Revalidation(library, entry.registry, workers)
 
     def serve(surface: Surface) -> _Served:
         server = sdk_server.build([surface], _caller, workers, streams, push=False, counts=operations)
-        streaming, plain = (
-            StreamableHTTPSessionManager(server, stateless=True, json_response=json, max_request_body_size=most)
-            for json in (False, True)
-        )
-        return _Served(surface, sessions, turns, FastPathCalls(surface, workers, operations), streaming, plain)
+        return _Served(surface, sessions, turns, FastPathCalls(surface, workers, operations), server, most)
 
     served = {surface.name: serve(surface) for surface in surfaces}
 
@@ -107,15 +104,6 @@ def app(
         *more,
         to("/{workspace}/mcp", "cairn"),  # a name of anything: the last to be tried
     ]
-
-    @contextlib.asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with contextlib.AsyncExitStack() as stack:
-            for one in around:
-                await stack.enter_async_context(one)
-            for surface in served.values():
-                await stack.enter_async_context(surface.running())
-            yield
 
     def leaving() -> None:
         streams.close()
@@ -216,13 +204,8 @@ class _Served:
     _sessions: Sessions
     _turns: ConcurrencyLimits
     _quick: FastPathCalls
-    _streaming: StreamableHTTPSessionManager
-    _plain: StreamableHTTPSessionManager
-
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        async with self._streaming.run(), self._plain.run():
-            yield
+    _server: Server[Any]
+    _most_bytes: int
 
     async def answer(self, library: Library, user: str, scope: Scope, receive: Receive, send: Send) -> None:
         # h11 cuts blanks off header values, httptools does not: the SDK compares them, and media types letter by letter
@@ -257,16 +240,23 @@ class _Served:
         gone = threading.Event()
         scope[CALLER] = caller = ClientConnection(library, session, "http", user, gone, reply.refuse, scope[STAYS])
         if asked.method == "subscriptions/listen":  # does not end, so it takes no turn
-            return await self._streaming.handle_request(scope, again(asked.body, receive), reply.send)
+            return await self._ask_sdk(scope, again(asked.body, receive), reply.send)
         async with contextlib.nullcontext() if asked.in_turn else turn:
             call = None if asked.modern else self._quick.takes(asked.message, asked.headers)
             if call is None and self._surface.sse and _takes_streams(scope):
-                return await self._streaming.handle_request(scope, again(asked.body, receive), reply.send)
+                return await self._ask_sdk(scope, again(asked.body, receive), reply.send)
             with DisconnectWatch(receive, gone):  # the SDK looks after that only while it streams
                 if call is None:
-                    return await self._plain.handle_request(scope, again(asked.body, nothing_more), reply.send)
+                    return await self._ask_sdk(scope, again(asked.body, nothing_more), reply.send, json=True)
                 response = await self._quick.answer(call, caller)
                 await response(scope, receive, send)
+
+    async def _ask_sdk(self, scope: Scope, receive: Receive, send: Send, *, json: bool = False) -> None:
+        """Its manager has no state: each request has its own, and the application nothing that begins and ends."""
+        most = self._most_bytes
+        way = StreamableHTTPSessionManager(self._server, stateless=True, json_response=json, max_request_body_size=most)
+        async with way.run():
+            await way.handle_request(scope, receive, send)
 
     def _other(self, method: str, sessions_of: str, headers: Headers) -> Response:
         """Not a POST."""

@@ -26,7 +26,7 @@ from websockets.sync.client import connect
 from notewright.app import compose_http
 from notewright.cli.main import main
 from notewright.config.load import Config
-from notewright.server.listen.reload import ReloadFailed
+from notewright.errors import Unavailable
 
 pytestmark = pytest.mark.slow
 NOTES = {"Tea.md": "Steep it.\n", "Broth.md": "Salt.\n"}
@@ -233,12 +233,13 @@ def test_the_look_out_for_the_first_live_workspace_goes_on_after_an_error(
         async def renew() -> None:
             tries.append(len(tries))
             if len(tries) < 3:
-                raise ReloadFailed("the disk is not there")
+                raise Unavailable("the disk is not there")
             served.set()
 
         site.turned_live = renew
-        async with asyncio.timeout(30), site._until_live():
-            await served.wait()
+        async with asyncio.timeout(30):
+            await site._until_live()
+        assert served.is_set()
 
     with compose_http.Site(Config((), str(tmp_path / "state"), str(tmp_path / "cache"))) as site:
         assert main(["workspace", "add", f"more=live:{tmp_path / 'more'}", "--state", str(tmp_path)]) == 0

@@ -131,14 +131,20 @@ class RecentResults(Generic[T]):
 class Issuer:
     """Knows the access tokens of one issuer; nothing is asked of it before the first one comes in.
 
-    For one event loop. It raises Unavailable or Busy where nobody can say whether a token is good.
+    For one event loop. It raises Unavailable or Busy where nobody can say whether a token is good. One that takes the
+    place of another shares its connections, and is the one to be left.
     """
 
     def __init__(
-        self, trust: Trust, now: Callable[[], float] = time.time, ticks: Callable[[], float] = time.monotonic
+        self,
+        trust: Trust,
+        now: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
+        *,
+        before: "Issuer | None" = None,
     ) -> None:
         self._trust, self._now = trust, now
-        self._http = client()
+        self._http: httpx2.AsyncClient = client() if before is None else before._http
         self._provider = Provider(trust.issuer, self._http, ticks)
         self._good: RecentResults[Claims] = RecentResults(ticks, GOOD_SECONDS)
         self._bad: RecentResults[str] = RecentResults(ticks, BAD_SECONDS)  # why: a flood of these leaves the good alone

@@ -25,7 +25,6 @@ from uvicorn.importer import import_from_string
 from notewright.errors import Problem
 from notewright.server.listen import supervisor
 from notewright.server.listen.bounded_protocol import Bounded, ConnectionLimits
-from notewright.server.listen.reload import ReloadFailed
 from notewright.server.listen.supervisor import WorkerSlot
 from notewright.server.listen.tls import Tls
 
@@ -141,7 +140,7 @@ class Server(uvicorn.Server):
             self._wanted = False
             try:
                 await self._reload()
-            except (Problem, ReloadFailed) as problem:
+            except Problem as problem:
                 log.error("the configuration stays as it was: %s", problem)
             else:
                 log.warning("the configuration was read again")
