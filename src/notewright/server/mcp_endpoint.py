@@ -208,7 +208,7 @@ class _Served:
     _most_bytes: int
 
     async def answer(self, library: Library, user: str, scope: Scope, receive: Receive, send: Send) -> None:
-        # h11 cuts blanks off header values, httptools does not: the SDK compares them, and media types letter by letter
+        # httptools leaves blanks around header values: the SDK compares them, and media types letter by letter
         headers = [
             (name, value.strip(b" \t").lower() if name in MEDIA_TYPES else value.strip(b" \t"))
             for name, value in scope["headers"]

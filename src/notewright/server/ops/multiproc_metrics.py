@@ -22,7 +22,7 @@ def empty_folder(state: Path) -> Path:
     for other in folder.parent.iterdir():
         if other == folder or not _lives(other.name):
             shutil.rmtree(other, ignore_errors=True)
-    folder.mkdir(mode=0o700)
+    folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 
 
