@@ -132,9 +132,9 @@ class LiveLog:
 
     # What is typed
 
-    def append(self, doc: str, update: bytes) -> None:
-        """Written soon; `when_durable` tells when."""
-        self._submit(partial(_append, doc=doc, update=update))
+    def append(self, doc: str, update: bytes, then: Then = lambda: None) -> None:
+        """Written soon, and then `then` is called."""
+        self._submit(partial(_append, doc=doc, update=update), then)
         self._count(doc)
 
     def when_durable(self, then: Then) -> None:
@@ -152,20 +152,20 @@ class LiveLog:
         """The file is about to hold the document as it is in this state: whoever finds that text there knows it."""
         self.run(lambda db: _keep_text(db, doc, version, state, TO_BE_WRITTEN))
 
-    def put_together(self, doc: str, version: str, state: bytes, update: bytes, op: str | None) -> None:
-        """The file has the text of this state, and the document has it too: by this update, which is on the disk when
-        it returns, if it had it not before."""
+    def put_together(
+        self, doc: str, version: str, state: bytes, update: bytes, op: str | None, then: Then = lambda: None
+    ) -> None:
+        """The file has the text of this state, and the document has it too, with this update if there is one. Written
+        soon, and then `then` is called."""
 
         def work(db: apsw.Connection) -> None:
             if update:
                 _append(db, doc, update)
             _keep_text(db, doc, version, state, op)
 
+        self._submit(work, then)
         if update:
-            self.run(work)
             self._count(doc)
-        else:
-            self._submit(work)
 
     def forget_texts(self, doc: str) -> None:
         self._submit(lambda db: db.execute("delete from texts where doc = ?", (doc,)))
