@@ -4,7 +4,7 @@ The plan is made under the store's lock from what the notes hold at that moment,
 processes wrote in between is missed. Hidden notes are rewritten like all others, and not named.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -142,13 +142,25 @@ def _known(ws: Workspace, old: NotePath) -> list[NotePath]:
         raise missing(ws, old) from None
     if kind != "folder":
         return [old]
-    below = [entry.path for entry in ws.store.entries(old) if not is_folder(entry)]
+    below = list(_below(ws, old))
     if not below:
         raise Invalid(f"the folder {old} holds no files", hint="there is nothing to move", what="from")
     if not all(ws.access.sees(path) for path in below):
         hint = "move the notes you see one by one"
         raise Forbidden(f"moving the folder {old} as a whole is not allowed", hint=hint, path=old, by="rule")
     return below
+
+
+def _below(ws: Workspace, folder: str) -> Iterator[NotePath]:
+    """Every file in a folder and its sub-folders, as they are at this moment. Unlike a listing of the store, this says
+    no where a folder cannot be read: nothing of a folder that moves is left behind unseen."""
+    left = [folder]
+    while left:
+        for entry in ws.store.children(left.pop()):
+            if entry.kind == "folder":
+                left.append(entry.path)
+            elif not is_folder(entry):
+                yield entry.path
 
 
 def _with_extension(ws: Workspace, old: NotePath, new: str) -> str:
