@@ -174,9 +174,9 @@ def refuse_unreachable(places: Iterable[WorkspaceConfig]) -> None:
     for asked in places:
         if is_bucket(asked.location):
             settings = _bucket_settings(asked)
-            from notewright.stores.s3 import reach
+            from notewright.stores.s3 import listing
 
-            reach.refuse_unreachable(asked.location, settings)
+            listing.refuse_unreachable(asked.location, settings)
 
 
 def places_beside(config: Config) -> list[WorkspaceConfig]:

@@ -203,18 +203,18 @@ class Store(Protocol):
     def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
         """Give a file another spelling where both are one name: the file under its new spelling. None, and nothing
         done, where the two are different names. Folders on the way are respelled with all that is in them."""
-        ...
+        return None
 
     def settle(self, op: OpId, *, emptied: tuple[str, ...] = ()) -> None:
         """Nothing more will come of `op`: make its renames durable, remove what it laid beside, and of the folders
         named those that are empty. Whoever takes back the change set of a dead process names the folders it may have
         made."""
-        ...
+        return None
 
     def sweep(self, folders: Iterable[str]) -> None:
         """Remove what dead processes laid beside in these folders. Called under `lock` before the first answer, with
         the folders of the change sets that were not finished."""
-        ...
+        return None
 
     def lock(self, path: NotePath | None = None, *, timeout: float = 10.0) -> AbstractContextManager[None]:
         """Alone with the notes among all our threads and processes, or with one of them while others may change other

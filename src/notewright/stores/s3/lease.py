@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from notewright.errors import Problem
 from notewright.stores.s3.requests import ConditionFailed, Missing, Requests
@@ -31,16 +31,6 @@ class FoundLease(NamedTuple):
     etag: str
 
 
-class LeaseObject(Protocol):
-    """One key with compare-and-swap. Both raise a Problem where the service does not answer."""
-
-    def get(self) -> FoundLease | None: ...
-
-    def put(self, data: bytes, *, seen: str | None) -> str | None:
-        """The new ETag, or None where another one than `seen` (None: any at all) is there."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class LeaseOwner:
     """A machine: `id` is kept in its state folder, `host` is for people."""
@@ -54,7 +44,7 @@ class Lease:
 
     def __init__(
         self,
-        where: LeaseObject,
+        where: "BucketLeaseObject",
         owner: LeaseOwner,
         *,
         write_seconds: float,
@@ -168,7 +158,8 @@ def _parsed(data: bytes) -> dict[str, Any]:
 
 
 class BucketLeaseObject:
-    """The lease as an object of the bucket."""
+    """The lease as an object of the bucket: one key with compare-and-swap. Both raise a Problem where the service does
+    not answer."""
 
     def __init__(self, key: str, requests: Requests) -> None:
         self._key, self._requests = key, requests
@@ -181,6 +172,7 @@ class BucketLeaseObject:
         return FoundLease(found.data, found.etag)
 
     def put(self, data: bytes, *, seen: str | None) -> str | None:
+        """The new ETag, or None where another one than `seen` (None: any at all) is there."""
         mode = "create" if seen is None else self._requests.over(seen)
         try:
             return self._requests.put(self._key, data, mode=mode, writes=False)  # who may write is not known before

@@ -1,6 +1,7 @@
 """What a bucket lists under a prefix: all of it, one folder, or whether anything is there."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import obstore
@@ -11,8 +12,10 @@ from notewright.stores.base import Entry
 from notewright.stores.objects import ListedObject
 from notewright.stores.s3._plain_list import list_all
 from notewright.stores.s3.requests import OddKey, Requests
+from notewright.stores.s3.settings import BucketSettings, split_location
 
 PAGE_KEYS = 1_000  # that a LIST answers with
+REACH_SECONDS, REACH_PATIENCE_SECONDS = 5.0, 8.0  # of the first request, and with its repetitions
 Told = TypeVar("Told")
 
 
@@ -22,8 +25,8 @@ class BucketListing:
     def __init__(self, requests: Requests, base: str) -> None:
         self._bucket, self._base, self._clients, self._send = requests.bucket, base, requests.clients, requests.send
 
-    def level(self, folder: str) -> tuple[set[str], Sequence[ListedObject]]:
-        """The folders and the objects directly in a folder."""
+    def level(self, folder: str) -> tuple[set[str], Sequence[Any]]:
+        """The folders and the objects directly in a folder, these as obstore describes them."""
         start = f"{self._base}{folder}/" if folder else self._base
 
         def ask() -> Any:
@@ -32,10 +35,10 @@ class BucketListing:
         try:
             found = self._send(ask, path=folder)
             folders = {key[len(self._base) :].rstrip("/") for key in found["common_prefixes"]}
-            return folders, _listed(found["objects"])
+            return folders, found["objects"]
         except OddKey:
-            below = [one for one in self.under(start) if path_problem(one.key[len(start) :]) is None]
-        names = [one.key[len(start) :].split("/") for one in below]
+            below = [one for one in self.told_under(start, list) if path_problem(one["path"][len(start) :]) is None]
+        names = [one["path"][len(start) :].split("/") for one in below]
         folders = {f"{start}{name[0]}"[len(self._base) :] for name in names if len(name) > 1}
         return folders, [one for one, name in zip(below, names, strict=True) if len(name) == 1]
 
@@ -70,6 +73,14 @@ class BucketListing:
         return listed
 
 
+def refuse_unreachable(location: str, settings: BucketSettings) -> None:
+    """A Problem that says what to set where the bucket is not there or may not be listed: one request, before anybody
+    is welcomed."""
+    bucket, prefix = split_location(location)
+    impatient = replace(settings, timeout_seconds=REACH_SECONDS, retry_seconds=REACH_PATIENCE_SECONDS)
+    BucketListing(Requests(bucket, impatient, lambda: False), "").holds(prefix)
+
+
 def _listed(metas: Iterable[Any]) -> list[ListedObject]:
     return [ListedObject(meta["path"], meta["e_tag"] or "", meta["size"], _modified_ns(meta)) for meta in metas]
 
@@ -84,10 +95,6 @@ def meta_entry(path: NotePath, meta: Any) -> Entry:
 
 def object_entry(path: NotePath, etag: str, size: int, modified_ns: int) -> Entry:
     return Entry(path, "file", etag, size, modified_ns, None, None, modified_ns)
-
-
-def listed_entry(path: NotePath, listed: ListedObject) -> Entry:
-    return object_entry(path, listed.etag, listed.size, listed.modified_ns)
 
 
 def folder_entry(path: NotePath) -> Entry:

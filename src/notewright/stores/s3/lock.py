@@ -30,7 +30,7 @@ class NotesLock:
             files.append((f"note-{slot:03x}", EXCLUSIVE))
         with ExitStack() as held:
             try:
-                held.enter_context(self._threads.turn(timeout, path))
+                held.callback(self._threads.leave, self._threads.enter(timeout, path))
                 for name, kind in files:
                     left = max(until - time.monotonic(), 0.0)
                     held.enter_context(locked_file(self._folder / name, kind, left))

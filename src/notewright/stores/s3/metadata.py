@@ -3,7 +3,7 @@
 import base64
 import mimetypes
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -58,22 +58,12 @@ def encode(value: str) -> str:
     value = " ".join(value.split())
     if _PRINTABLE.fullmatch(value) and "=?" not in value:
         return value[:MAX_VALUE_BYTES]
-    words = [base64.b64encode(piece).decode() for piece in _pieces(value)]
-    return " ".join(f"=?UTF-8?B?{word}?=" for word in words)
-
-
-def _pieces(value: str) -> Iterable[bytes]:
-    piece, total = b"", 0
-    for char in value:
-        more = char.encode(errors="replace")
-        if total + len(more) > MAX_VALUE_BYTES // 2:
-            break
-        if len(piece) + len(more) > _WORD_BYTES:
-            yield piece
-            piece = b""
-        piece += more
-        total += len(more)
-    yield piece
+    words, left = list[str](), value.encode(errors="replace")[: MAX_VALUE_BYTES // 2].decode(errors="ignore")
+    while left:
+        piece = left.encode()[:_WORD_BYTES].decode(errors="ignore")
+        words.append(f"=?UTF-8?B?{base64.b64encode(piece.encode()).decode()}?=")
+        left = left[len(piece) :]
+    return " ".join(words)
 
 
 def iso_time(moment_ns: int) -> str:

@@ -130,8 +130,7 @@ class Requests:
             except ValueError as error:  # what obstore takes for no path
                 raise missing(path) from error
             except (BaseError, OSError) as error:
-                if not self._passes(error, path, writes):
-                    raise AssertionError("not reached") from error
+                self._refuse_unless_passing(error, path, writes)
                 unknown = unknown or (writes and _status(error) not in _NOT_DONE)
                 delay = random.uniform(pause / 2, pause)
                 if time.monotonic() + delay + (timeout or self._timeout) > until:
@@ -140,13 +139,13 @@ class Requests:
             time.sleep(delay)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
-    def _passes(self, error: Exception, path: str, writes: bool) -> bool:
-        """True where it may be otherwise in a moment; raises what it means otherwise."""
+    def _refuse_unless_passing(self, error: Exception, path: str, writes: bool) -> None:
+        """Nothing where it may be otherwise in a moment; else raises what it means."""
         text = str(error)
         coded = _CODE.search(text)
         status, code = _status(error), coded[1] if coded else ""
         if code in _PASSING_CODES or status in _PASSING:
-            return True
+            return
         if status:
             self.answered = time.monotonic()
         if _ROLE.search(text):
@@ -166,7 +165,7 @@ class Requests:
         if status:
             raise self._rejected(status, code, path, writes) from error
         if "HTTP error" in text or "body" in text or isinstance(error, OSError):
-            return True
+            return
         hint = "its metadata may not be ASCII: write it again with values in RFC 2047"
         raise Forbidden(f"{path or self.bucket} cannot be read: {_first_line(error)}", hint=hint, path=path) from error
 

@@ -2,8 +2,9 @@
 
 The version of a note is the SHA-256 of its bytes; its ETag is the stamp. The store pairs the two and reads again where
 it does not know the pair. Every write says its operation in the object's metadata, so that a write whose answer was
-lost is recognised. Nobody has a conditional DELETE that all services honour: a tombstone takes the note's place by
-compare-and-swap, then goes. Folders are prefixes: an empty one does not exist.
+lost is recognised. A PUT is whole or not at all, and durable when it answers: nothing is laid beside. Nobody has a
+conditional DELETE that all services honour: a tombstone takes the note's place by compare-and-swap, then goes. Folders
+are prefixes: an empty one does not exist.
 """
 
 import hashlib
@@ -38,7 +39,7 @@ from notewright.stores.base import (
     version_of,
 )
 from notewright.stores.s3.lease import BucketLeaseObject, Lease, LeaseOwner
-from notewright.stores.s3.listing import BucketListing, folder_entry, listed_entry, meta_entry, object_entry
+from notewright.stores.s3.listing import BucketListing, folder_entry, meta_entry, object_entry
 from notewright.stores.s3.lock import NotesLock
 from notewright.stores.s3.metadata import (
     DELETED,
@@ -206,10 +207,10 @@ class S3Store(Store):
             there = self._each(self._listed.holds, folders)
             folders = [raw for raw, holds in zip(folders, there, strict=True) if holds]
         entries = [folder_entry(NotePath(raw)) for raw in folders]
-        for listed in objects:
-            raw = listed.key[len(self._base) :]
+        for meta in objects:
+            raw = meta["path"][len(self._base) :]
             if raw != folder and raw not in named and path_problem(raw) is None:
-                entry = listed_entry(NotePath(raw), listed)
+                entry = meta_entry(NotePath(raw), meta)
                 if not self._is_doubtful(entry) or self._is_note(entry):
                     entries.append(entry)
         if folder and not entries:
@@ -272,7 +273,7 @@ class S3Store(Store):
     # Changing it
 
     def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
-        self._check(path, hidden)  # nothing is laid beside: a PUT is whole or not at all
+        self._check(path, hidden)
 
     def write(
         self,
@@ -288,11 +289,19 @@ class S3Store(Store):
         self._check(path, hidden, writing=True)
         op = encode(op)
         with self._stripe(path):
-            if seen is None:
-                return self._create(path, data, op, self._foreign(source or path))
             if seen == version_of(data):
                 return self._confirm(path, data, seen)
-            return self._replace(path, data, seen, op)
+            if seen is None:
+                self._refuse_in_the_way(path)
+            origin = source or path if seen is None else path
+            done = self._put_over(path, seen, lambda mode: self._put(path, data, mode, op, self._foreign(origin)))
+        if isinstance(done, Stored):
+            return done
+        if done is not None and done.stored is not None and done.op == op and done.stored.data == data:
+            return done.stored
+        if seen is None:
+            raise Exists(f"{path} already exists", hint="choose another name, or change it", path=path)
+        raise _changed(path, done)
 
     def _confirm(self, path: NotePath, data: bytes, seen: Version) -> Stored:
         """Nothing is to change. What was there when it was last seen is not asked for again: a PUT that was answered is
@@ -304,43 +313,24 @@ class S3Store(Store):
             raise _changed(path, now)
         return now.stored
 
-    def _create(self, path: NotePath, data: bytes, op: OpId, foreign: Mapping[str, str]) -> Stored:
-        self._refuse_in_the_way(path)
-        mode: Any = "create"
+    def _put_over(
+        self, path: NotePath, seen: Version | None, put: Callable[[Any], Stored]
+    ) -> Stored | _BucketObject | None:
+        """`put` something over what was seen (None: nothing, or a tombstone); what is there where that is something
+        else."""
+        known = self._recollect(path, seen) if seen is not None else None
+        mode: Any = "create" if seen is None else known and self._requests.over(known.stamp)
         for _ in range(TRIES):
-            try:
-                return self._put(path, data, mode, op, foreign)
-            except ConditionFailed:
-                now = self._object(path)
-            if now is not None and now.stored is not None:
-                if now.op == op and _holds(now, data):
-                    return now.stored
-                break
-            mode = "create" if now is None else self._requests.over(now.etag)  # a tombstone is written over
-        raise Exists(f"{path} already exists", hint="choose another name, or change it", path=path)
-
-    def _replace(self, path: NotePath, data: bytes, seen: Version, op: OpId) -> Stored:
-        done = self._put_over(path, seen, lambda mode: self._put(path, data, mode, op, self._foreign(path)))
-        if isinstance(done, Stored):
-            return done
-        if done is not None and done.stored is not None and done.op == op and _holds(done, data):
-            return done.stored
-        raise _changed(path, done)
-
-    def _put_over(self, path: NotePath, seen: Version, put: Callable[[Any], Stored]) -> Stored | _BucketObject | None:
-        """`put` something over what was seen; what is there where that is something else."""
-        known = self._recollect(path, seen)
-        etag = known.stamp if known is not None else None
-        for _ in range(TRIES):
-            if etag is not None:
+            if mode is not None:
                 try:
-                    return put(self._requests.over(etag))
+                    return put(mode)
                 except ConditionFailed:
                     pass
             now = self._object(path)
-            if now is None or now.stored is None or now.stored.version != seen:
+            if (now.stored.version if now is not None and now.stored is not None else None) != seen:
                 break
-            etag = now.etag  # the same bytes under another ETag, or two writers that failed together
+            # the same bytes under another ETag, a tombstone, or two writers that failed together
+            mode = "create" if now is None else self._requests.over(now.etag)
         return now
 
     def _refuse_in_the_way(self, path: NotePath) -> None:
@@ -366,8 +356,8 @@ class S3Store(Store):
             raise ConditionFailed from None  # AWS says so where If-Match finds nothing
         except Unavailable as problem:
             found = self._read_back(path, problem)
-            is_ours = found.op == op and (found.stored is None if deleted else _holds(found, data))
-            if not is_ours:
+            there = TOMBSTONE if found.stored is None else found.stored.data
+            if found.op != op or there != data:
                 raise
             etag = found.etag
         stored = Stored(data, version_of(data), object_entry(path, etag, len(data), now_ns))
@@ -405,19 +395,16 @@ class S3Store(Store):
     def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
         self._check(path, hidden, writing=True)
         with self._stripe(path):
-            if self._entomb(path, seen, encode(op)):
-                self._remove(path)
-
-    def _entomb(self, path: NotePath, seen: Version, op: OpId) -> bool:
-        """A tombstone takes the place of what was seen. False where nothing is there at all."""
-        done = self._put_over(path, seen, lambda mode: self._put(path, TOMBSTONE, mode, op, {}, deleted=True))
-        if done is None:
-            if self._listed.holds(path):
-                raise Conflict(f"{path} is a folder now", hint="read it again", path=path, current=None)
-            return False
-        if isinstance(done, _BucketObject) and done.stored is not None:
-            raise _changed(path, done)
-        return True
+            done = self._put_over(
+                path, seen, lambda mode: self._put(path, TOMBSTONE, mode, encode(op), {}, deleted=True)
+            )
+            if done is None:
+                if self._listed.holds(path):
+                    raise Conflict(f"{path} is a folder now", hint="read it again", path=path, current=None)
+                return
+            if isinstance(done, _BucketObject) and done.stored is not None:
+                raise _changed(path, done)
+            self._remove(path)
 
     def _remove(self, path: NotePath) -> None:
         """The tombstone itself. What cannot be removed now goes with a later listing: the note is gone already."""
@@ -450,16 +437,6 @@ class S3Store(Store):
                 return self._last[path].op
         head = self._get(path, head=True)
         return None if head is None else head.attributes.get(OP)
-
-    def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
-        self._check(new, hidden)
-        return None
-
-    def settle(self, op: OpId, *, emptied: tuple[str, ...] = ()) -> None:
-        self._check(None)  # a PUT is durable when it answers, and an empty folder does not exist
-
-    def sweep(self, folders: Iterable[str]) -> None:
-        self._check(None)  # nothing is laid beside; tombstones go with a listing
 
     # The rest
 
@@ -580,10 +557,6 @@ def _entry_from(line: bytes) -> Entry:
 def _entry_of(path: NotePath, found: FoundObject) -> Entry:
     written = written_ns(found.attributes, found.meta["last_modified"])
     return object_entry(path, found.etag, found.meta["size"], written)
-
-
-def _holds(found: _BucketObject, data: bytes) -> bool:
-    return found.stored is not None and found.stored.data == data
 
 
 def _changed(path: NotePath, now: _BucketObject | None) -> Conflict:
