@@ -188,11 +188,13 @@ def _set(handle: int, kind: int, start: int, length: int) -> None:
             pass  # no such locks here: the order is lost, the lock is not
 
 
-class _Turn:
+class ThreadTurn:
+    """The turn of one thread, come or waited for."""
+
     def __init__(self, name: str | None) -> None:
         self.name, self.came = name, threading.Event()
 
-    def excludes(self, other: "_Turn") -> bool:
+    def excludes(self, other: "ThreadTurn") -> bool:
         return self.name is None or other.name is None or self.name == other.name
 
 
@@ -201,26 +203,29 @@ class ThreadQueue:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._queue: list[_Turn] = []  # holders and waiting ones, in the order they came
+        self._queue: list[ThreadTurn] = []  # holders and waiting ones, in the order they came
 
-    @contextlib.contextmanager
-    def turn(self, timeout: float, name: str | None = None) -> Iterator[None]:
-        """BlockingIOError when `timeout` seconds have passed."""
-        mine = _Turn(name)
+    def enter(self, timeout: float, name: str | None = None) -> ThreadTurn:
+        """A turn that is to be left; BlockingIOError when `timeout` seconds have passed."""
+        mine = ThreadTurn(name)
         with self._mutex:
             self._queue.append(mine)
             self._call()
         try:
-            if not mine.came.wait(timeout):
+            if not mine.came.is_set() and not mine.came.wait(timeout):
                 raise BlockingIOError("locked by another thread")
-            yield
-        finally:
-            with self._mutex:
-                self._queue.remove(mine)
-                self._call()
+        except BaseException:
+            self.leave(mine)
+            raise
+        return mine
+
+    def leave(self, mine: ThreadTurn) -> None:
+        with self._mutex:
+            self._queue.remove(mine)
+            self._call()
 
     def _call(self) -> None:
-        """All that nobody before them excludes."""
+        """All that wait and that nobody before them excludes."""
         for place, turn in enumerate(self._queue):
-            if not any(other.excludes(turn) for other in self._queue[:place]):
+            if not turn.came.is_set() and not any(other.excludes(turn) for other in self._queue[:place]):
                 turn.came.set()

@@ -8,7 +8,7 @@ finds every match and leaves no room for patterns that take for ever.
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TypeVar
 
 from notewright.errors import Invalid
@@ -64,15 +64,9 @@ def glob_name_start(pattern: str) -> str:
     """What the last segment of every match begins with, `""` where that is open: for narrowing a listing."""
     if "{" in pattern or pattern.startswith("!"):
         return ""
-    start, sure = "", True
-    for _, token in _tokens(pattern):
-        if token[-1] == "/":
-            start, sure = "", True
-        elif token in ("*", "?") or token[0] == "[":
-            sure = False
-        elif sure:
-            start += token[-1]
-    return start
+    tokens = ("/" if token[-1] == "/" else token for _, token in _tokens(pattern))
+    sure = takewhile(lambda token: token not in ("*", "?") and token[0] != "[", _split(tokens, "/")[-1])
+    return "".join(token[-1] for token in sure)
 
 
 @lru_cache(maxsize=256)

@@ -48,20 +48,14 @@ def _make(root: str, segments: Sequence[str], made: list[str]) -> None:
                     made.append("/".join((root, *segments[: number + 1])))
                 here = os.open(name, _FOLDER, dir_fd=here)
                 open_now.callback(os.close, here)
-        except (NotADirectoryError, PermissionError, FileNotFoundError):
-            raise _not_a_folder(segments) from None
         except OSError as error:
             raise _in_words(error, segments) from None
 
 
-def _not_a_folder(segments: Sequence[str]) -> Problem:
-    hint = "name another; a file, a link and a folder of somebody else cannot be one"
-    return Invalid(f"{'/'.join(segments)!r} cannot be a workspace's folder", hint=hint, what="location")
-
-
 def _in_words(error: OSError, segments: Sequence[str]) -> Problem:
-    if error.errno == errno.ELOOP:  # a link
-        return _not_a_folder(segments)
+    if error.errno in (errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ELOOP):
+        hint = "name another; a file, a link and a folder of somebody else cannot be one"
+        return Invalid(f"{'/'.join(segments)!r} cannot be a workspace's folder", hint=hint, what="location")
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return NoSpace("the disk for workspaces is full", hint="free some space and try again")
     return Unavailable(f"the folder cannot be made: {error.strerror}", hint="look at workspaces_root")

@@ -10,14 +10,13 @@ from notewright.notes.model import Tag
 # Letters, digits, "_", "-", "/" and other Unicode, as Obsidian: what ends a tag is listed, not what it is made of.
 _ENDS = "\\s\u2000-\u206f\u2e00-\u2e7f\u3001\u3002\uff0c\uff1b\uff1a\uff01\uff1f'!\"#$%&()*+,.:;<=>?@^`{|}~\\[\\]\\\\"
 NAME = re.compile(f"[^{_ENDS}]+")
-_DIGITS = re.compile(r"[0-9/]*\Z")
 _KEY = re.compile(r"^[ \t{]*[\"']?tags[\"']?[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _SEPARATORS = re.compile(r"[,\s]+")
 
 
 def is_tag(name: str) -> bool:
     """Whether `name` (without `#`) can be a tag: at least one character that is no digit."""
-    return NAME.fullmatch(name) is not None and not _DIGITS.match(name)
+    return NAME.fullmatch(name) is not None and name.strip("0123456789/") != ""
 
 
 def property_tags(properties: Mapping[str, Any]) -> list[str]:

@@ -186,7 +186,9 @@ class AtomicWriter:
         if pending and staged and staged.version == version:
             del pending.laid[path]
             if old is not None and before is not None and staged.like != _state(before):
-                _copy_metadata_again(folder, str(staged.name), old)
+                with Opened(os.open(str(staged.name), READ, dir_fd=folder)) as file:
+                    if copy_metadata(file, old):
+                        os.fsync(file)
             return staged.name
         if pending:
             self._discard(folder, pending, path)
@@ -392,15 +394,6 @@ def _state(found: os.stat_result) -> tuple[int, ...]:
     """Other numbers when it is another file, or its bytes, mode, owner or attributes changed: times alone do not tell
     two changes within a tick of the clock."""
     return found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_mode, found.st_uid, found.st_gid
-
-
-def _copy_metadata_again(folder: int, name: str, old: int) -> None:
-    file = os.open(name, READ, dir_fd=folder)
-    try:
-        if copy_metadata(file, old):
-            os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def _special(path: NotePath) -> Forbidden:

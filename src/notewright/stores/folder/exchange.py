@@ -6,6 +6,7 @@ the new bytes have the note's name, what they replaced lies beside and can be lo
 """
 
 import os
+from contextlib import suppress
 from dataclasses import replace as with_changes
 
 from notewright.errors import Conflict
@@ -62,7 +63,8 @@ def _replace_looking_first(folder: int, laid: TempName, path: NotePath, seen: Ve
     """Where names cannot be swapped: look, rename over, look again at the old bytes under a second name. A save by
     rename between the two looks is lost; no file system without swapping lets us see it."""
     note, aside = path.name, str(with_changes(laid, number=f"{laid.number}0"))
-    _second_name(folder, note, aside)
+    with suppress(OSError):  # no links here: the look before is all there is
+        os.link(note, aside, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     try:
         found = digest(folder, aside if exists(folder, aside) else note)
         if found != seen:
@@ -78,13 +80,6 @@ def _replace_looking_first(folder: int, laid: TempName, path: NotePath, seen: Ve
         if exists(folder, aside):
             os.unlink(aside, dir_fd=folder)
         raise
-
-
-def _second_name(folder: int, note: str, aside: str) -> None:
-    try:
-        os.link(note, aside, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-    except OSError:
-        pass  # no links here: the look before is all there is
 
 
 def remove(root: Root, folder: int, laid: TempName, path: NotePath, seen: Version) -> None:

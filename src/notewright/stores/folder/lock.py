@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from notewright.errors import Busy
 from notewright.locks import EXCLUSIVE, ThreadQueue, lock_in_turn
@@ -31,18 +31,20 @@ class Alone:
     def held(self, timeout: float) -> Iterator[None]:
         """Alone until left; Busy after `timeout` seconds of waiting."""
         until = time.monotonic() + timeout
-        with ExitStack() as held:
-            try:
-                held.enter_context(self._threads.turn(timeout))
-                root = held.enter_context(self._root.entered())  # nobody else has this descriptor: closing it unlocks
+        try:
+            turn = self._threads.enter(timeout)
+        except BlockingIOError:
+            raise _busy() from None
+        try:
+            with self._root.entered() as root:  # nobody else has this descriptor: closing it is unlocking
                 self._lock(root, until)
-            except BlockingIOError:
-                raise Busy("another change is being made to these notes", hint="try again in a moment") from None
-            self._opened, self._holder = root, threading.get_ident()
-            try:
-                yield
-            finally:
-                self._holder = None
+                self._opened, self._holder = root, threading.get_ident()
+                try:
+                    yield
+                finally:
+                    self._holder = None
+        finally:
+            self._threads.leave(turn)
 
     def joined(self, timeout: float = 10.0) -> AbstractContextManager[None]:
         """Alone, by the lock this thread already holds or by one for this while."""
@@ -58,7 +60,11 @@ class Alone:
         try:
             lock_in_turn(root, EXCLUSIVE, until)
         except BlockingIOError:
-            raise
+            raise _busy() from None
         except OSError as error:
             log.warning("this file system has no locks (%s): changes by other processes may collide", error)
             self.is_shared = False
+
+
+def _busy() -> Busy:
+    return Busy("another change is being made to these notes", hint="try again in a moment")

@@ -14,9 +14,7 @@ from notewright.stores.folder.paths import Root
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SWAPPED = str.maketrans(_LETTERS + _LETTERS.upper(), _LETTERS.upper() + _LETTERS)
-_SURE_NS = (
-    3_000_000_000  # a folder changed more recently is listed again: file systems count time in steps of up to 2 s
-)
+_SURE_NS = 3_000_000_000  # a folder changed more recently is listed again: some count time in steps of 2 s
 _MAX_LISTED = 256  # folders whose names are remembered
 
 

@@ -173,12 +173,8 @@ def digest(folder: int, name: str) -> str | None:
         return None
     except OSError:
         return _mark(folder, name)
-    try:
-        if not stat.S_ISREG(os.fstat(opened).st_mode):
-            return _mark(folder, name)
-        return digest_open(opened)
-    finally:
-        os.close(opened)
+    with Opened(opened) as file:
+        return digest_open(file) if stat.S_ISREG(os.fstat(file).st_mode) else _mark(folder, name)
 
 
 def digest_open(opened: int, size: int = _PIECE_BYTES) -> Version:
