@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import stat
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 
@@ -26,6 +27,7 @@ MAX_LINKS = 40
 MAX_PATH = 4095
 
 _OPENAT2 = 437  # the same number on every architecture
+_RENAMEAT2 = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s390x": 347}
 _NO_LINKS = 0x04 | 0x02  # NO_SYMLINKS, NO_MAGICLINKS
 _STRICT = 0x08 | _NO_LINKS  # RESOLVE_BENEATH
 _NOREPLACE, _EXCHANGE = 1, 2
@@ -324,6 +326,8 @@ def _rename(folder: int, name: str, to_folder: int, to: str, flags: int) -> None
     arguments = folder, os.fsencode(name), to_folder, os.fsencode(to)
     if hasattr(_libc, "renameat2"):
         failed = _libc.renameat2(*arguments, flags)
+    elif os.uname().machine in _RENAMEAT2 and sys.platform == "linux":
+        failed = _syscall(_RENAMEAT2[os.uname().machine], *arguments, flags)
     elif hasattr(_libc, "renameatx_np"):  # macOS: the same two ideas, other numbers
         failed = _libc.renameatx_np(*arguments, {_NOREPLACE: 4, _EXCHANGE: 2}[flags])
     else:
