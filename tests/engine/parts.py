@@ -25,6 +25,9 @@ class NoIndex:
     def file(self, filings: Iterable[Any], *, drop: Iterable[str] = ()) -> None:
         self.told += [*(one.path for one in filings), *drop]
 
+    def prepare(self, filing: Any) -> Any:
+        return filing
+
     def filed(self, path: str) -> None:
         return None
 

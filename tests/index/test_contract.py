@@ -503,3 +503,19 @@ def test_what_changed_at_once_is_filed_in_a_third_of_the_time_that_it_takes_one_
         shares.append(together / seconds(*([one] for one in texts("single"))))
         index.close()
     assert min(shares) < 1 / 3, shares
+
+
+def test_what_was_prepared_ahead_is_stored_like_everything_else(tmp_path: Path) -> None:
+    notes = {
+        "Tea.md": "---\naliases: [Brew]\ntags: [hot]\n---\n# Tea\n\nSee [[Water]], 茶の湯.\n\n## More\n\nend\n",
+        "茶.md": "茶の湯 in a line [[Tea]]\n",
+    }
+    plain = sqlite_index(tmp_path / "plain", notes)
+    ahead = sqlite_index(tmp_path / "ahead", {"Tea.md": "# Before\n"})
+    for path, text in notes.items():
+        known = filing(path, text)
+        prepared = ahead.prepare(Filing(known.path, "", "", 0, 0, known.note))
+        ahead.file([known._replace(ready=prepared.ready)])
+    assert facts(ahead) == facts(plain)
+    plain.close()
+    ahead.close()

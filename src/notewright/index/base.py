@@ -106,6 +106,7 @@ class Filing(NamedTuple):
     modified_ns: int
     note: "Note | None"
     problem: str | None = None  # why it is served only in part: not UTF-8, unreadable, too large
+    ready: Any = None  # what the index made of the note already (`Index.prepare`)
 
 
 class Filed(NamedTuple):
@@ -299,6 +300,9 @@ class Index(Names, Protocol):
 
     def file(self, filings: Iterable[Filing], *, drop: Iterable[str] = ()) -> None:
         """Put these in place of what was known of them and forget the dropped: one transaction."""
+
+    def prepare(self, filing: Filing) -> Filing:
+        """The same with what can be made of its note ahead, whatever its stamp, version, size and time will be."""
 
     def touched(self, paths: Iterable[str]) -> None:
         """These were changed by us: a build under way in any process must read them again."""

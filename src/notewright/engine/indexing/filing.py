@@ -11,7 +11,6 @@ from notewright.engine.workspace import Workspace
 from notewright.errors import Forbidden, NotFound, Problem
 from notewright.index.base import Filing, Index
 from notewright.ledger.base import Change
-from notewright.notes.model import Note
 from notewright.notes.parse.parser import is_costly, parse, parse_words
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Store, Stored
@@ -24,10 +23,11 @@ TOGETHER_BYTES = 1 << 20  # of parsed notes that are held in memory before they 
 COSTLY = "it holds too much to index: it is found by its name and words, its links, tags and headings are not known"
 
 
-class ParsedNote(NamedTuple):
+class FilingAhead(NamedTuple):
+    """What the index will be told of a note, but for what is known only when it is written."""
+
     data: bytes
-    note: Note
-    trouble: str | None
+    filing: Filing
 
 
 def read_for_index(
@@ -36,7 +36,7 @@ def read_for_index(
     *,
     large: bool = True,
     stored: Stored | Problem | None = None,
-    ahead: ParsedNote | None = None,
+    ahead: FilingAhead | None = None,
 ) -> Filing | None:
     """What the index is told of one file; None when it is gone. A large note is filed by its name alone unless `large`:
     without a stamp, so that it differs from what is there. `stored`: what came of reading it, where that was done;
@@ -56,28 +56,28 @@ def read_for_index(
     if isinstance(stored, Problem):
         return None if isinstance(stored, NotFound) else _unparsed(entry, stored.message)
     entry = stored.entry
-    found = ahead if ahead is not None and ahead.data is stored.data else _parsed(path, stored.data)
-    return Filing(path, entry.stamp, stored.version, entry.size, entry.modified_ns, found.note, found.trouble)
+    found = ahead.filing if ahead is not None and ahead.data is stored.data else _parsed(path, stored.data)
+    return found._replace(stamp=entry.stamp, version=stored.version, size=entry.size, modified_ns=entry.modified_ns)
 
 
-def _parsed(path: NotePath, data: bytes) -> ParsedNote:
+def _parsed(path: NotePath, data: bytes) -> Filing:
     """Broken content as far as it can be."""
     try:
         text, trouble = data.decode(), None
     except UnicodeDecodeError:
         text, trouble = data.decode(errors="replace"), "it is not UTF-8"
     if is_costly(text):
-        return ParsedNote(data, parse_words(path, text), COSTLY)
+        return Filing(path, "", "", 0, 0, parse_words(path, text), COSTLY)
     note = parse(path, text)
-    return ParsedNote(data, note, trouble or note.frontmatter.problem)
+    return Filing(path, "", "", 0, 0, note, trouble or note.frontmatter.problem)
 
 
-def parse_ahead(change: Change, blobs: Mapping[str, bytes], ahead: dict[NotePath, ParsedNote]) -> None:
-    """Parse what a change of one note will leave, while the disk is waited for."""
+def file_ahead(index: Index, change: Change, blobs: Mapping[str, bytes], ahead: dict[NotePath, FilingAhead]) -> None:
+    """Prepare what a change of one note will leave, while the disk is waited for."""
     path, data = change.steps[0].path, blobs.get(change.steps[0].after or "", b"")
     if len(change.steps) == 1 and path.is_note and not path.is_hidden and 0 < len(data) <= LARGE:
         with suppress(Exception):  # it will be raised again when it is filed
-            ahead[path] = _parsed(path, data)
+            ahead[path] = FilingAhead(data, index.prepare(_parsed(path, data)))
 
 
 def _unparsed(entry: Entry, why: str) -> Filing:
@@ -153,7 +153,7 @@ def file_paths(
     paths: Iterable[NotePath],
     *,
     sights: Mapping[NotePath, Stored | None] | None = None,
-    ahead: Mapping[NotePath, ParsedNote] | None = None,
+    ahead: Mapping[NotePath, FilingAhead] | None = None,
     large: bool = True,
 ) -> list[Filing]:
     """Bring the index up to date with these files; what was put into it, without the notes. `sights`: the caller holds
@@ -179,7 +179,7 @@ def file_paths(
             drop += [path] if locked or known is not None else []
         else:
             put.append(fresh)
-            done.append(fresh._replace(note=None))
+            done.append(fresh._replace(note=None, ready=None))
             size += fresh.size if fresh.note else 0
             if size > TOGETHER_BYTES:
                 _file(store, index, before, put, drop, locked)
@@ -226,7 +226,7 @@ def refile(
     ws: Workspace,
     paths: Iterable[NotePath],
     sights: Mapping[NotePath, Stored | None],
-    ahead: Mapping[NotePath, ParsedNote],
+    ahead: Mapping[NotePath, FilingAhead],
 ) -> None:
     """Index a change set of our own before it is answered. The notes are written: a failure here is not theirs, and
     whoever follows the store, or builds an index meanwhile, will file them again."""

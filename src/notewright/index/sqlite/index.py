@@ -84,6 +84,11 @@ class SqliteIndex:
         if rows or dropped:
             self._write(lambda con: _file(con, rows, dropped))
 
+    def prepare(self, filing: Filing) -> Filing:
+        from notewright.index.sqlite.rows import prepared, row_of
+
+        return filing._replace(ready=prepared(row_of(filing)))
+
     def touched(self, paths: Iterable[str]) -> None:
         listed = list(paths)
         if self.ask(lambda con: con.value("select value from meta where key='building'")) is not None:

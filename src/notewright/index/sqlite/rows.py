@@ -39,6 +39,7 @@ class Row(NamedTuple):
     links: list[tuple[Any, ...]]  # columns of `links` after source, no keys; `said` counts from the first link, or None
     words: tuple[str, ...]  # the other columns of `words`
     said: list[tuple[int, str]]  # (number of the first link of the sentence, the sentence)
+    is_prepared: bool = False
 
 
 def row_of(filing: "Filing") -> Row:
@@ -49,6 +50,8 @@ def row_of(filing: "Filing") -> Row:
         str(path), path.folder, filing.stamp, filing.version, filing.size, within_ns(filing.modified_ns),
         int(path.is_note), title, filing.problem,
     )  # fmt: skip
+    if isinstance(filing.ready, Row):
+        return filing.ready._replace(file=file)
     names = [(NAME, path_key(path.name))]
     if note is None:
         return Row(file, None, [], names, [], [], (), [])
@@ -86,10 +89,13 @@ def _tags(note: Note) -> list[tuple[str, str]]:
 
 def prepared(row: Row) -> Row:
     """The row with words cut for the full text."""
+    if row.is_prepared:
+        return row
     return row._replace(
         sections=list(map(index_words, row.sections)),
         words=tuple(map(index_words, row.words)),
         said=[(number, index_words(sentence)) for number, sentence in row.said],
+        is_prepared=True,
     )
 
 
