@@ -57,6 +57,7 @@ from notewright.web import routes as page
 from notewright.web.event_stream import ActivityFeed
 
 if TYPE_CHECKING:
+    from notewright.server.auth.oauth import Issuer
     from notewright.server.live.connections import Connections
     from notewright.server.live.forwarding import LiveHosts
 
