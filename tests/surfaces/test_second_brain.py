@@ -17,6 +17,7 @@ from notewright.accounts.limits import RateLimits
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.changes.history import list_changes, undo
+from notewright.engine.indexing.large_notes import wait_for_texts
 from notewright.engine.library import Library
 from notewright.engine.workspace import Limits, Workspace
 from notewright.ledger.base import Actor, Past
@@ -418,6 +419,7 @@ def test_more_than_was_asked_for_is_cut_and_said(still: Brain) -> None:
 def test_no_more_than_a_thousand_are_ever_given(workspace: Callable[..., Workspace]) -> None:
     files: dict[str, str | bytes] = {f"{number}.md": "x" for number in range(1001)}
     brain = Brain(workspace({**files, "many.md": "line\n" * 1001}, name="Brain"))
+    wait_for_texts(brain.ws, 60)
     for answer in (
         brain.call("glob", pattern="*", max_results=5000),
         brain.call("grep", pattern="line", max_matches=1e9),
@@ -754,7 +756,7 @@ def test_a_glob_that_would_take_for_ever_does_not(workspace: Callable[..., Works
 
 def test_many_matching_lines_with_context_take_no_time(workspace: Callable[..., Workspace]) -> None:
     brain = Brain(workspace({"long.md": "needle\n" * 1_000_000}, name="Brain"))
-    brain("glob", pattern="*")
+    wait_for_texts(brain.ws, 60)
     started = time.monotonic()
     answer = brain.call("grep", pattern="needle", max_matches=1000, context_lines=1)
     assert time.monotonic() - started < 5
