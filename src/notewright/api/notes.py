@@ -6,7 +6,7 @@ from typing import Any
 from notewright.api import schemas
 from notewright.api.operation import OperationTable
 from notewright.api.request import ApiRequest, CursorPage
-from notewright.api.schemas import fill, flag, given, many, number, text, told
+from notewright.api.schemas import fill, given, many, number, text, told
 from notewright.engine.check import check
 from notewright.engine.find.links import links as links_of
 from notewright.engine.find.search import parse_query, search
@@ -16,6 +16,7 @@ from notewright.errors import Indexing, NotFound, TooLarge
 from notewright.index.base import Selection
 from notewright.notes.path import NotePath
 from notewright.notes.times import stamp
+from notewright.surfaces.schema import flag
 
 MAX_BACKLINKS = 100
 MAX_LINKS = 1000  # each way

@@ -3,30 +3,27 @@
 from collections.abc import Mapping
 from typing import Any
 
+from notewright.surfaces.schema import field, flag
+
 Schema = Mapping[str, Any]
 WHOLE = 1 << 53  # what every reader of JSON can count to
 
 
 def text(about: str = "", *, most: int = 1000, least: int = 0) -> Schema:
-    shape = {"type": "string", "maxLength": most}
-    return _described(shape | ({"minLength": least} if least else {}), about)
+    return field("string", about, maxLength=most, **({"minLength": least} if least else {}))
 
 
 def number(about: str = "", *, least: int = 0, most: int = WHOLE) -> Schema:
-    return _described({"type": "integer", "minimum": least, "maximum": most}, about)
+    return field("integer", about, minimum=least, maximum=most)
 
 
-def flag(about: str = "") -> Schema:
-    return _described({"type": "boolean"}, about)
-
-
-def choice(*words: str, about: str = "") -> Schema:
-    return _described({"enum": list(words)}, about)
+def choice(*words: str) -> Schema:
+    return {"enum": list(words)}
 
 
 def many(items: Schema, about: str = "", *, most: int | None = None, least: int = 0) -> Schema:
     bounds = ({"maxItems": most} if most else {}) | ({"minItems": least} if least else {})
-    return _described({"type": "array", "items": items, **bounds}, about)
+    return field("array", about, items=items, **bounds)
 
 
 def maybe(shape: Schema) -> Schema:
@@ -52,10 +49,6 @@ def told(optional: str = "", /, **properties: Schema) -> Schema:
         "required": [name for name in properties if name not in missing],
         "additionalProperties": False,
     }
-
-
-def _described(shape: dict[str, Any], about: str) -> Schema:
-    return shape | ({"description": about} if about else {})
 
 
 def fill(shape: Schema, value: object, **made: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from notewright.api import schemas
 from notewright.api.operation import OperationTable, Pieces
 from notewright.api.request import ApiRequest, maybe_stamp
-from notewright.api.schemas import fill, flag, given, many, maybe, text, told
+from notewright.api.schemas import fill, given, many, maybe, text, told
 from notewright.config.load import CHANGEABLE, WorkspaceConfig
 from notewright.engine import library
 from notewright.engine.indexing.rebuild import begin_rebuild, rebuild_progress
@@ -18,6 +18,7 @@ from notewright.engine.transfer.import_files import import_files
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, Problem
 from notewright.index.base import Selection
+from notewright.surfaces.schema import flag
 
 MAX_ERRORS = 100
 ALL, ONE = "/api/v1/workspaces", "/api/v1/workspaces/{id}"

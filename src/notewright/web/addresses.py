@@ -35,10 +35,6 @@ def note_url(ws: Workspace, path: str) -> str:
     return workspace_url(ws, "notes", path)
 
 
-def edit_url(ws: Workspace, path: str) -> str:
-    return workspace_url(ws, "edit", path)
-
-
 def document_url(doc_id: str) -> str:
     """Where a WebSocket is opened to a live document."""
     return at(f"/d/{quote(doc_id, safe='')}/ws/{quote(doc_id, safe='')}")
@@ -46,10 +42,6 @@ def document_url(doc_id: str) -> str:
 
 def file_url(ws: Workspace, path: str) -> str:
     return workspace_url(ws, "files", path)
-
-
-def folder_url(ws: Workspace, folder: str) -> str:
-    return workspace_url(ws, folder=folder)
 
 
 def change_url(ws: Workspace, change_id: str) -> str:

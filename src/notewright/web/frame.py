@@ -203,7 +203,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"moment": moment, "rfc3339": stamp, "size": size, "number": amount}
-    names = ("workspace_url", "note_url", "edit_url", "file_url", "folder_url", "change_url", "activity_url", "at")
+    names = ("workspace_url", "note_url", "file_url", "change_url", "activity_url", "at")
     made.globals |= {name: getattr(addresses, name) for name in names} | {"asset": asset_url}
     return made
 

@@ -13,7 +13,7 @@ from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import NotFound
 from notewright.index.base import Selection
 from notewright.notes.path import NotePath, path_problem
-from notewright.web.addresses import folder_url, workspace_url
+from notewright.web.addresses import workspace_url
 from notewright.web.frame import PageRequest
 
 PAGE_ENTRIES = 200
@@ -69,7 +69,7 @@ def crumbs(ws: Workspace, path: str) -> Iterator[tuple[str, str]]:
     yield ws.name, workspace_url(ws)
     names = path.split("/") if path else []
     for number, name in enumerate(names, 1):
-        yield name, folder_url(ws, "/".join(names[:number]))
+        yield name, workspace_url(ws, folder="/".join(names[:number]))
 
 
 # ---- one file -----------------------------------------------------------------------------------------

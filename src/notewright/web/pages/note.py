@@ -20,7 +20,7 @@ from notewright.ledger.base import Past
 from notewright.notes.links.resolve import Meaning
 from notewright.notes.model import Link, Note
 from notewright.notes.path import NotePath, path_problem
-from notewright.web.addresses import document_url, edit_url, file_url, folder_url, note_url
+from notewright.web.addresses import document_url, file_url, note_url, workspace_url
 from notewright.web.frame import PageRequest
 from notewright.web.markdown import LinkTargets, TooSlow, anchor, rendered
 from notewright.web.pages.activity import ActivityRow
@@ -44,7 +44,7 @@ def note(asked: PageRequest) -> Response:
         path = find_file(ws, asked.params["path"])
     except NotFound as problem:
         if "folder" in problem.details:
-            return asked.go(folder_url(ws, problem.details["folder"]))
+            return asked.go(workspace_url(ws, folder=problem.details["folder"]))
         raise
     if not path.is_note:
         return asked.go(file_url(ws, path))
@@ -193,7 +193,7 @@ def edit(asked: PageRequest) -> Response:
     moved = asked.wait_for(live.names(ws, [known])).paths.get(known) if live is not None and known else None
     path = moved if moved is not None and is_file(ws, moved) else find_file(ws, asked.params["path"])
     if path != asked.params["path"]:
-        return asked.go(edit_url(ws, path))
+        return asked.go(workspace_url(ws, "edit", path))
     if not path.is_note:
         raise NotFound(f"{path} is no note", hint="only notes are edited here", what="note", path=path)
     ws.access.may_write(path)
