@@ -5,7 +5,6 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +51,6 @@ class Typist:
 
     @property
     def text(self) -> Text:
-        with suppress(Problem):  # it has ended
-            self.document.sync()  # and all have been told
         return self.doc.get("contents", type=Text)
 
     def _hear(self, update: bytes, source: object) -> None:
@@ -360,7 +357,6 @@ def test_what_the_folder_document_shows_is_on_the_disk_before_clients_are_told(
 
     document.listen(photograph, lambda reason: None)
     FolderDocument(document).show("notes", {A: "1"}, {})
-    document.sync()
     then = LiveLog(tmp_path / "then" / "live.db")
     known, seen = then.document(document.id), Doc[Any]()
     then.close()

@@ -11,7 +11,6 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from pycrdt import Doc, Text, get_update
@@ -82,9 +81,7 @@ class Document:
 
     def update_since(self, vector: bytes | None = None) -> bytes:
         with self.lock:
-            update = _checked(lambda: self.doc.get_update(vector), "state vector")
-        self.sync()  # nobody has what was merged before that is on the disk
-        return update
+            return _checked(lambda: self.doc.get_update(vector), "state vector")
 
     def is_related(self, vector: bytes) -> bool:
         """False for a state vector of another document, which would put its whole text beside ours."""
@@ -128,7 +125,8 @@ class Document:
         self._log.when_durable(then)
 
     def sync(self) -> None:
-        """What was typed and merged is on the disk when this returns."""
+        """What was typed is on the disk when this returns; before a file has it, or a crash in between makes the file's
+        text somebody else's, and those who typed bring theirs along."""
         self._log.sync()
 
     def must_save(self) -> None:
@@ -159,7 +157,7 @@ class Document:
         first: Doc[Any] = Doc(client_id=int.from_bytes(digest[:6]))
         first[NAME] = Text(text)
         state = first.get_update()
-        self._log.put_together(self.id, stored.version, state, state, None)
+        self._log.begin(self.id, state, stored.version)
         self.load(state, [(stored.version, state, None)])
         self.file = stored
 
@@ -239,9 +237,10 @@ class Document:
         self, stored: Stored, state: bytes, *, ours: bool, merged: Merged | None = None, op: str | None = None
     ) -> None:
         """The file has these bytes, which a document in this state says. `merged`: what the document says from now on,
-        and everybody is told when that is on the disk. Logged together, or the file would be merged once more after a
-        crash, and a client who was told before would bring the first merge along to stand beside the second."""
+        and everybody is told. Logged together, or the file would be merged once more after a crash, and before anybody
+        is told, or a client would bring the first merge along to stand beside the second."""
         update = b"" if merged is None or merged.update == _NOTHING else merged.update
+        self._log.put_together(self.id, stored.version, state, update, op)
         if update:
             self.doc.apply_update(update)
         for key in [key for key, one in self._rebased.items() if merged is not None and one.update is merged.update]:
@@ -250,8 +249,8 @@ class Document:
         self.remember(stored.version, state)
         if op is not None and op not in self.ops:
             self.ops.append(op)
-        then = partial(self._tell, update, None) if update else lambda: None
-        self._log.put_together(self.id, stored.version, state, update, op, then)
+        if update:
+            self._tell(update, None)
 
     def end(self, reason: str) -> None:
         """It is live no more: whoever is connected is told."""
@@ -270,7 +269,11 @@ class Document:
                 yield
             update = self.doc.get_update(before)
             if update != _NOTHING:
-                self._log.append(self.id, update, partial(self._tell, update, None))
+                self._log.append(self.id, update)
+                try:
+                    self._log.sync()
+                finally:  # what cannot be written yet is still to come, and those who are here go on
+                    self._tell(update, None)
 
     def before_change(self) -> bytes | None:
         """The state of a folder document before changes of clients that its last host did not carry out."""
@@ -284,7 +287,7 @@ class Document:
         self._log.forget_texts(self.id)
 
     def _tell(self, update: bytes, source: object) -> None:
-        for told, _ in list(self._listeners):  # others come and go meanwhile: the log calls this, under no lock
+        for told, _ in self._listeners:
             told(update, source)
 
     def _refuse_ended(self) -> None:

@@ -1,9 +1,8 @@
 """The log of live documents: their ids, what was typed, and the last texts each file held. One SQLite file.
 
-What is typed waits a moment for more, or for whoever needs something on the disk at once, and all of it is written in
-one transaction, so that a crowd of typists costs one sync at a time; whoever wants to know is told when theirs is
-there. A document's updates are put together into one state now and then. Losing this file loses ids, cursors and what
-was typed and not saved yet: notes are files.
+One thread writes. What came while it was writing goes into its next transaction, so that a crowd of typists costs one
+sync to disk at a time; whoever wants to know is told when theirs is there. A document's updates are put together into
+one state now and then. Losing this file loses ids, cursors and what was typed and not saved yet: notes are files.
 """
 
 import logging
@@ -12,6 +11,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -47,7 +47,6 @@ _SCHEMA = (
     """,
 )
 _Answer = TypeVar("_Answer")
-_Work = Callable[[apsw.Connection], object]
 Then = Callable[[], None]
 
 
@@ -59,6 +58,12 @@ class KnownDocument(NamedTuple):
     state: bytes | None  # all its updates in one; None: nobody ever opened it
     texts: tuple[tuple[str, bytes, str | None], ...]  # the last texts of its file, oldest first: version, state, and
     # the change set that wrote it, where it was one of ours, or TO_BE_WRITTEN
+
+
+class _Item(NamedTuple):
+    work: Callable[[apsw.Connection], Any]
+    done: "Future[Any]"
+    keep: bool  # tried again until it is written, and nothing that comes later is said to be before
 
 
 def open_log(file: Path) -> "LiveLog":
@@ -82,16 +87,16 @@ class LiveLog:
     def __init__(self, file: Path) -> None:
         self._db = open_file(file, _WHAT)
         set_up(self._db, _WHAT, _PRAGMAS, _SCHEMA)
-        self._writing = threading.Lock()  # one transaction at a time; held before the next
-        self._changed = threading.Condition()  # of what follows
-        self._waiting: list[tuple[_Work, Then]] = []  # to be written, and who is told then
-        self._busy = False  # some of it is being written
+        self._waiting: list[_Item] = []
+        self._wake = threading.Condition()
+        self._busy = False
+        self._urgent = False  # somebody stands and waits
         self._closed = False
         self._counts: defaultdict[str, int] = defaultdict(int)  # updates since the last compaction
-        self.relay_id = self.run(lambda db: _meta(db, "relay"))
-        self.folder_id = f"{self.relay_id}-{self.run(lambda db: _meta(db, 'folder'))}"
         self._thread = threading.Thread(target=self._run, name="live-log", daemon=True)
         self._thread.start()
+        self.relay_id = self.run(lambda db: _meta(db, "relay"))
+        self.folder_id = f"{self.relay_id}-{self.run(lambda db: _meta(db, 'folder'))}"
 
     # Documents
 
@@ -121,10 +126,14 @@ class LiveLog:
         wanted = list(paths)
         return self.run(lambda db: {path: _name(db, self.relay_id, path) for path in wanted})
 
-    def place(self, doc: str, path: NotePath | None) -> None:
-        """Where a document is from now on, in the place of any other; None: nowhere, but it comes back if its path
-        does."""
-        self.run(partial(_place, doc=doc, path=path))
+    def place(self, moves: Iterable[tuple[str, NotePath | None]]) -> None:
+        """Where documents are from now on; None: nowhere, but it comes back if its path does."""
+
+        def work(db: apsw.Connection) -> None:
+            for doc, path in moves:
+                _place(db, doc, path)
+
+        self.run(work)
 
     def bring_back(self, path: NotePath) -> str | None:
         """The document that was last at this path and is nowhere now is there again; None without one."""
@@ -132,43 +141,45 @@ class LiveLog:
 
     # What is typed
 
-    def append(self, doc: str, update: bytes, then: Then = lambda: None) -> None:
-        """Written soon, and then `then` is called."""
-        self._submit(partial(_append, doc=doc, update=update), then)
+    def append(self, doc: str, update: bytes) -> None:
+        """Written soon; `when_durable` tells when."""
+        self._submit(partial(_append, doc=doc, update=update), keep=True)
         self._count(doc)
 
     def when_durable(self, then: Then) -> None:
         """Call `then` once everything appended before is on the disk: late, or never, where it cannot be written."""
-        with self._changed:
-            if self._busy or self._waiting:
-                return self._submit(_nothing, then)
+        with self._wake:
+            idle = not self._busy and not self._waiting
+            if not idle:
+                self._waiting.append(_Item(lambda db: None, Future(), keep=True))
+                self._waiting[-1].done.add_done_callback(lambda done: None if done.exception() else then())
+                return
         then()
 
     def sync(self) -> None:
         """Everything appended before is on the disk when it returns."""
-        self.run(_nothing)
+        self.run(lambda db: None)
+
+    def begin(self, doc: str, state: bytes, version: str) -> None:
+        """A document comes to life with the text of its file: on the disk before anybody is shown it."""
+        self.run(lambda db: _begin(db, doc, state, version))
 
     def keep_text(self, doc: str, version: str, state: bytes) -> None:
         """The file is about to hold the document as it is in this state: whoever finds that text there knows it."""
         self.run(lambda db: _keep_text(db, doc, version, state, TO_BE_WRITTEN))
 
-    def put_together(
-        self, doc: str, version: str, state: bytes, update: bytes, op: str | None, then: Then = lambda: None
-    ) -> None:
-        """The file has the text of this state, and the document has it too, with this update if there is one. Written
-        soon, and then `then` is called."""
-
-        def work(db: apsw.Connection) -> None:
-            if update:
-                _append(db, doc, update)
-            _keep_text(db, doc, version, state, op)
-
-        self._submit(work, then)
+    def put_together(self, doc: str, version: str, state: bytes, update: bytes, op: str | None) -> None:
+        """The file has the text of this state, and the document has it too: by this update, which is on the disk when
+        it returns, if it had it not before."""
+        work = partial(_put_together, doc=doc, version=version, state=state, update=update, op=op)
         if update:
+            self.run(work)
             self._count(doc)
+        else:
+            self._submit(work, keep=True)
 
     def forget_texts(self, doc: str) -> None:
-        self._submit(lambda db: db.execute("delete from texts where doc = ?", (doc,)))
+        self._submit(lambda db: db.execute("delete from texts where doc = ?", (doc,)), keep=True)
 
     def _count(self, doc: str) -> None:
         self._counts[doc] += 1
@@ -177,74 +188,93 @@ class LiveLog:
 
     def compact(self, doc: str) -> None:
         self._counts.pop(doc, None)
-        self._submit(partial(_compact, doc=doc))
+        self._submit(lambda db: _compact(db, doc))
 
-    # Writing
+    # The one thread that writes
 
     def run(self, work: Callable[[apsw.Connection], _Answer]) -> _Answer:
-        """Done and on the disk when it returns, with everything that waited."""
-        with self._writing:
-            if self._closed:
-                raise _unusable("closed")
-            return self._commit(work)
+        """Done and on the disk when it returns."""
+        done: Future[_Answer] = self._submit(work, urgent=True)
+        with words(_WHAT):
+            return done.result()
 
-    def close(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-        self._thread.join()
-        with self._writing:
-            try:
-                self._commit(_nothing)
-            except Exception as error:
-                log.error("%s could not be written before the end: %s", _WHAT, error)
-            self._db.close()
-
-    def _submit(self, work: _Work, then: Then = lambda: None) -> None:
-        """Written soon, and tried again until it is."""
-        with self._changed:
+    def _submit(
+        self, work: Callable[[apsw.Connection], Any], *, urgent: bool = False, keep: bool = False
+    ) -> "Future[Any]":
+        with self._wake:
             if self._closed or len(self._waiting) >= _MOST_WAITING:
-                raise _unusable("closed" if self._closed else "full")
-            self._waiting.append((work, then))
-            self._changed.notify()
+                raise Unavailable(
+                    f"{_WHAT} is {'closed' if self._closed else 'full'}", hint="look at the server's disk"
+                )
+            self._waiting.append(_Item(work, Future(), keep))
+            self._urgent = self._urgent or urgent
+            if urgent or len(self._waiting) == 1:
+                self._wake.notify()
+            return self._waiting[-1].done
 
     def _run(self) -> None:
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._closed or self._waiting)
-                if self._closed or self._changed.wait_for(lambda: self._closed, LINGER_S):
-                    return
-            try:
-                self.sync()
-            except Exception as error:
-                log.warning("%s could not be written: %s", _WHAT, error)
-                with self._changed:
-                    self._changed.wait_for(lambda: self._closed, AGAIN_S)
+            with self._wake:
+                self._busy = False
+                while not self._waiting and not self._closed:
+                    self._wake.wait()
+                if not self._waiting:
+                    break
+                if not self._urgent:
+                    self._wake.wait(LINGER_S)
+                self._urgent = False
+                batch, self._waiting, self._busy = self._waiting, [], True
+            again = self._write(batch)
+            if again:
+                self._try_again(again)
+        self._db.close()
 
-    def _commit(self, work: Callable[[apsw.Connection], _Answer]) -> _Answer:
-        """What waits, and this, in one transaction; under the lock."""
-        with self._changed:
-            batch, self._waiting, self._busy = self._waiting, [], True
+    def _try_again(self, items: list["_Item"]) -> None:
+        with self._wake:
+            is_over = self._closed
+            self._waiting = self._waiting if is_over else items + self._waiting
+        if not is_over:
+            return time.sleep(AGAIN_S)
+        log.error("%s could not be written before the end", _WHAT)
+        _settle(items, error=Unavailable(f"{_WHAT} is closed"))
+
+    def _write(self, batch: list["_Item"]) -> list["_Item"]:
+        """One transaction; what has to be tried again."""
         try:
-            with words(_WHAT), self._db:
-                for one, _ in batch:
-                    one(self._db)
+            with self._db:
+                outcomes = [self._tried(item.work) for item in batch]
+        except BaseException as error:  # a panic of pycrdt's Rust part is no Exception
+            log.warning("%s could not be written: %s", _WHAT, error)
+            _settle((item for item in batch if not item.keep), error=error)
+            return [item for item in batch if item.keep]
+        for item, (answer, refused) in zip(batch, outcomes, strict=True):
+            _settle([item], answer, refused)
+        return []
+
+    def _tried(self, work: Callable[[apsw.Connection], Any]) -> tuple[Any, BaseException | None]:
+        answer = None
+        try:
+            with self._db:  # a savepoint: what one cannot write is no matter of the others
                 answer = work(self._db)
-            written, batch = batch, []
-            for _, then in written:
-                then()
-        finally:
-            with self._changed:
-                self._waiting, self._busy = batch + self._waiting, False
-        return answer
+        except (apsw.FullError, apsw.IOError, apsw.BusyError, apsw.ReadOnlyError, apsw.CantOpenError):
+            raise
+        except BaseException as error:
+            return None, error
+        return answer, None
+
+    def close(self) -> None:
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+        self._thread.join()
 
 
-def _unusable(how: str) -> Unavailable:
-    return Unavailable(f"{_WHAT} is {how}", hint="look at the server's disk")
-
-
-def _nothing(db: apsw.Connection) -> None:
-    """What waits is written."""
+def _settle(items: Iterable[_Item], answer: Any = None, error: BaseException | None = None) -> None:
+    for item in items:
+        if error is None:
+            item.done.set_result(answer)
+        else:
+            item.done.set_exception(error)
 
 
 def _append(db: apsw.Connection, doc: str, update: bytes) -> None:
@@ -291,6 +321,17 @@ def _place(db: apsw.Connection, doc: str, path: NotePath | None) -> None:
         db.execute("update docs set path = ?, former = null where id = ?", (path, doc))
 
 
+def _begin(db: apsw.Connection, doc: str, state: bytes, version: str) -> None:
+    db.execute("update docs set state = ? where id = ?", (state, doc))
+    db.execute("insert into texts(doc, version, state) values (?, ?, ?)", (doc, version, state))
+
+
+def _put_together(db: apsw.Connection, doc: str, version: str, state: bytes, update: bytes, op: str | None) -> None:
+    if update:
+        _append(db, doc, update)
+    _keep_text(db, doc, version, state, op)
+
+
 def _keep_text(db: apsw.Connection, doc: str, version: str, state: bytes, op: str | None) -> None:
     db.execute("delete from texts where doc = ? and version = ?", (doc, version))
     db.execute("insert into texts(doc, version, state, op) values (?, ?, ?, ?)", (doc, version, state, op))
@@ -300,20 +341,10 @@ def _keep_text(db: apsw.Connection, doc: str, version: str, state: bytes, op: st
 
 
 def _compact(db: apsw.Connection, doc: str) -> None:
-    try:
-        known = _document(db, doc)
-        state = None if known is None or known.state is None else _compacted(known.state)
-    except apsw.Error:
-        raise
-    except BaseException as error:  # a panic of pycrdt's Rust part is no Exception; the updates stay as they are
-        return log.warning("the updates of a live document cannot be put together: %s", error)
-    if state is not None:
-        db.execute("update docs set state = ? where id = ?", (state, doc))
+    known = _document(db, doc)
+    if known is not None and known.state is not None:
+        whole: Doc[Any] = Doc()
+        whole.apply_update(known.state)  # forgets what was deleted, which merged updates do not
+        is_whole = get_state(known.state) == whole.get_state()  # else something waits for what has not come yet
+        db.execute("update docs set state = ? where id = ?", (whole.get_update() if is_whole else known.state, doc))
         db.execute("delete from updates where doc = ?", (doc,))
-
-
-def _compacted(state: bytes) -> bytes:
-    whole: Doc[Any] = Doc()
-    whole.apply_update(state)  # forgets what was deleted, which merged updates do not
-    is_whole = get_state(state) == whole.get_state()  # else something waits for what has not come yet
-    return whole.get_update() if is_whole else state

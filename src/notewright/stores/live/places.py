@@ -100,7 +100,7 @@ class DocumentPlaces:
             other = None if other == doc_id else other
             self._ids[path] = doc_id
             if self._log is not None:
-                self._log.place(doc_id, path)
+                self._log.place([*([(other, None)] if other else []), (doc_id, path)])
             if doc_id in self._open:
                 self._open[doc_id].path = path
             return other
@@ -136,7 +136,7 @@ class DocumentPlaces:
         with self._lock:
             doc_id = self._ids.pop(path, None)
             if doc_id is not None and self._log is not None:
-                self._log.place(doc_id, None)
+                self._log.place([(doc_id, None)])
 
     def created(self, path: NotePath) -> None:
         """A file where none was: if there was one before, its document is there again."""
