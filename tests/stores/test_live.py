@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from pycrdt import Doc, Map, Text
 
@@ -342,6 +343,31 @@ def test_what_is_typed_is_on_the_disk_before_a_tool_writes_it_to_the_file(
         assert again.text() == home.text() == "one edited\ntyped\n"
     finally:
         then.store.close()
+
+
+def test_a_log_that_cannot_be_written_refuses_no_edit_that_the_file_has(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.put("one\n")
+    document = home.open()
+    ann = Typist(document)
+    real, full = log_module._append, [True]
+
+    def append(db: apsw.Connection, doc: str, update: bytes) -> None:
+        if full:
+            raise apsw.FullError("database or disk is full")
+        real(db, doc, update)
+
+    monkeypatch.setattr(log_module, "_append", append)
+    edit(home)
+    assert home.text() == document.text() == str(ann.text) == "one edited\n"
+    full.clear()
+    until(lambda: not home.documents._log._waiting)  # type: ignore[union-attr]
+    home.die()
+    home.start()
+    again = home.open()
+    again.apply(ann.own.get_update(again.vector()))
+    assert again.text() == home.text() == "one edited\n"
 
 
 def test_what_the_folder_document_shows_is_on_the_disk_before_clients_are_told(

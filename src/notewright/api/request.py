@@ -171,7 +171,7 @@ class CursorPage:
 def to_come(raw: str, now: float) -> float:
     """A time, or so long from now: `90d`, `12h`."""
     span = parse_span(raw.strip())
-    return since_time(raw, UTC) if span is None else now + span
+    return since_time(raw, UTC, "expires") if span is None else now + span
 
 
 def maybe_stamp(seconds: float | None) -> str | None:

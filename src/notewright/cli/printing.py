@@ -201,7 +201,7 @@ def forgotten(path: str, versions: int, args: argparse.Namespace) -> None:
 
 def undone(undo: Undone, ws: Workspace, args: argparse.Namespace) -> None:
     document = undo.record(ws)
-    files, kept = document["files"], document["kept"]
+    files, kept = document["files"], set(document["kept"])
     verb = "Would take back" if args.dry_run else "Took back"
     lines = [f"{verb} {one.id}: {one.summary}" for one in undo.changes]
     lines += [f"  {path}{' (later changes in it were kept)' if path in kept else ''}" for path in files]

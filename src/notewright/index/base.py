@@ -303,6 +303,7 @@ class Index(Names, Protocol):
 
     def prepare(self, filing: Filing) -> Filing:
         """The same with what can be made of its note ahead, whatever its stamp, version, size and time will be."""
+        return filing
 
     def touched(self, paths: Iterable[str]) -> None:
         """These were changed by us: a build under way in any process must read them again."""

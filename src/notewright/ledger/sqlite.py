@@ -62,7 +62,7 @@ class SqliteLedger:
         self._recorded: dict[str, Change] = {}  # here and not closed yet: what they say need not be asked for
         self._left: dict[str, tuple[str | None, ...]] = {}  # what the last changes recorded here leave at a path
         self._owed: dict[str, tuple[State, tuple[Step, ...] | None]] = {}  # closings that failed: a disk was full
-        # Of `synchronous`: commits are not synced by SQLite, the log of what must be is by ourselves.
+        # SQLite syncs no commit; `_sync` syncs its write-ahead log where one must be durable.
         pragmas = "pragma synchronous = normal; pragma foreign_keys = on; pragma secure_delete = on"
         set_up(db, "the history", pragmas, MIGRATIONS)
         db.wal_autocheckpoint(4000)

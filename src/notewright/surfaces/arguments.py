@@ -190,12 +190,12 @@ def _mark(about: str) -> str:
     return hashlib.sha256(about.encode("utf-8", "replace")).hexdigest()[:8]
 
 
-def since_time(raw: str, zone: tzinfo) -> float:
+def since_time(raw: str, zone: tzinfo, what: str = "since") -> float:
     """`YYYY-MM-DD` (midnight in the zone) or RFC 3339, as seconds since 1970."""
     seconds = parse_time(raw, zone, strict=True)
     if seconds is None:
         shown = raw if len(raw) <= 100 else raw[:99] + "…"
-        raise Invalid(f"{shown!r} is not a time", hint="write YYYY-MM-DD or RFC 3339 with Z or an offset", what="since")
+        raise Invalid(f"{shown!r} is not a time", hint="write YYYY-MM-DD or RFC 3339 with Z or an offset", what=what)
     return seconds
 
 

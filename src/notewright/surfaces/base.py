@@ -236,6 +236,9 @@ class RpcError(Exception):
     status: int | None = field(default=None, kw_only=True)
     headers: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
+    def __str__(self) -> str:
+        return self.message
+
 
 def rate_limited(problem: Problem, words: str) -> RpcError:
     """A Limited over HTTP: 429 with when to come back."""

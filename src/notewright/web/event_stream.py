@@ -10,19 +10,22 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from notewright.accounts.base import Accounts
+from notewright.engine.changes.history import find_change, list_changes
 from notewright.engine.library import Library
+from notewright.engine.workspace import Workspace
 from notewright.errors import Problem
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.surfaces.http_status import STATUS
 from notewright.web.frame import HEADERS, render
-from notewright.web.pages.activity import ActivityRow, Filter, rows
+from notewright.web.pages.activity import ActivityRow, Filter
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +33,9 @@ POLL_SECONDS = 0.5  # seconds between two looks
 HEARTBEAT_SECONDS = 15.0
 MAX_STREAM_SECONDS = 600.0  # seconds of one stream: then the browser comes again, and is asked again who it is
 MAX_STREAMS = 64
-MAX_NEWS = 50  # changes told at once, as many as a page shows; of more only that there are
+MAX_NEWS = 100  # changes told at once; of more only how many
+FIRST_LOOK = 10
+MAX_UPDATES = 50
 UNBUFFERED = HEADERS | {"X-Accel-Buffering": "no"}
 LATE_SECONDS = 10.0  # seconds between the time a change bears and its being done
 
@@ -42,27 +47,53 @@ class OpenPage:
     library: Library
     chosen: Filter
     after: float | None  # the newest change the page has; None: tell what comes from now on
-    known: dict[str, str | None] | None = None  # the newest rows, and by which change each was taken back
+    known: dict[str, set[str]] = field(default_factory=dict)
     woken: asyncio.Event = field(default_factory=asyncio.Event)  # by anything that was written
 
     def news(self) -> list[str]:
-        """Events for everything that is new or says something else since the last time."""
+        """Events for everything that is new since the last time."""
         workspaces = self.library.workspaces()
-        now = {row.key: row for row in rows(workspaces, self.chosen, MAX_NEWS + 1)}
-        marks = {key: row.change.undone_by for key, row in now.items()}
-        known = {key: marks[key] for key, row in now.items() if self._had(row)} if self.known is None else self.known
-        self.known = marks
-        new = [row for key, row in now.items() if key not in known]
-        if len(new) > MAX_NEWS:
+        found = [row for ws in self.chosen.among(workspaces) for row in self._new(ws)]
+        if len(found) > MAX_NEWS:
             return [_event("many", {"said": f"More than {MAX_NEWS} changes at once"})]
         several = len(workspaces) > 1
-        updated = [row for key, row in now.items() if known.get(key, marks[key]) != marks[key]]
-        told = [_event("change", _row_record(row, several), row.change.at) for row in reversed(new)]
-        return told + [_event("update", _row_record(row, several)) for row in updated]
+        found.sort(key=lambda row: row.change.at)
+        return [text for row in found for text in _row_events(row, several)]
 
-    def _had(self, row: ActivityRow) -> bool:
-        """Whether the page had it when it was made."""
+    def _new(self, ws: Workspace) -> list[ActivityRow]:
+        """Everything above the newest that is known. Mostly that is one change or two: few are looked at first."""
+        known = self.known.get(ws.id)
+        for limit in (FIRST_LOOK, MAX_NEWS + 1):
+            newest = [ActivityRow(ws, change) for change in list_changes(ws, self.chosen.past(ws, limit))]
+            new = list(takewhile(lambda row: not self._has(row, known), newest))
+            if len(new) < limit:
+                break
+        self.known[ws.id] = {row.change.id for row in newest}
+        return new
+
+    def _has(self, row: ActivityRow, known: set[str] | None) -> bool:
+        """Whether the page knows it; at first, whether it had it when it was made."""
+        if known is not None:
+            return row.change.id in known
         return self.after is None or row.change.at <= self.after - LATE_SECONDS
+
+
+def _row_events(row: ActivityRow, several: bool) -> Iterator[str]:
+    yield _event("change", _row_record(row, several), row.change.at)
+    for old in _taken_back(row.ws, row.change.undoes):
+        yield _event("update", _row_record(old, several))
+
+
+def _taken_back(ws: Workspace, names: Iterable[str], deep: bool = True) -> Iterator[ActivityRow]:
+    """Changes whose rows say something else now: those an undo took back, and those that stand again by it."""
+    for name in list(names)[:MAX_UPDATES]:
+        try:
+            change = find_change(ws, name)
+        except Problem:
+            continue
+        yield ActivityRow(ws, change)
+        if deep:
+            yield from _taken_back(ws, change.undoes, deep=False)
 
 
 def _row_record(row: ActivityRow, several: bool) -> dict[str, str]:

@@ -79,9 +79,11 @@ def _id(slug: str) -> str:
 
 def rendered(note: Note, ways: LinkTargets) -> str:
     """The body of a note, clean: it may be put on a page as it is. TooSlow where it takes the library too long."""
-    named = (link for link in note.links if link.kind in ("wikilink", "embed"))
+    named = [link for link in note.links if link.kind in ("wikilink", "embed")]
     links = {_unescaped(note.text[link.start : link.end]): link for link in named}
-    env: dict[str, Any] = {"links": links, "note": note, "ways": ways, "until": time.thread_time() + RENDER_SECONDS}
+    longest = max((link.end - link.start for link in named), default=0)
+    env: dict[str, Any] = {"links": links, "longest": longest, "note": note, "ways": ways}
+    env["until"] = time.thread_time() + RENDER_SECONDS
     return nh3.clean(
         _LIBRARY.render(note.text[note.frontmatter.end :], env),
         tags=_TAGS,
@@ -141,7 +143,7 @@ def _wikilink(state: StateInline, silent: bool) -> bool:
     around it, and would take that for no link."""
     if silent or not state.env["links"] or not state.src.startswith(("[[", "![["), state.pos):
         return False
-    end = state.src.find("]]", state.pos, state.posMax) + 2
+    end = state.src.find("]]", state.pos, min(state.posMax, state.pos + state.env["longest"])) + 2
     link: Link | None = state.env["links"].get(_unescaped(state.src[state.pos : end]))
     if link is None:
         return False

@@ -8,8 +8,10 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.server.listener import until
@@ -19,8 +21,9 @@ from notewright.errors import Busy, Unavailable
 from notewright.ledger.base import Actor
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.notes.path import NotePath
+from notewright.server.live.forwarding import THREADS
 from notewright.server.live.rooms import Room, Rooms
-from notewright.stores.live.host_socket import reachable
+from notewright.stores.live.host_socket import ANSWER_S, reachable
 
 pytestmark = pytest.mark.slow
 
@@ -76,6 +79,39 @@ def test_a_host_is_found_again_when_its_socket_was_taken_away_and_takes_away_no_
         of_another.write_text("the socket of the next host")
         of_another.replace(place)
     assert place.read_text() == "the socket of the next host"
+
+
+def test_a_host_answers_others_while_it_waits_for_hosts_that_do_not_answer_it(
+    server: LiveServer, tmp_path: Path
+) -> None:
+    hosts, ws, place, doc_id = server.site._hosts, server.site.library.default, place_of(server), server.id_of("Tea.md")
+    assert hosts is not None
+    elsewhere = SimpleNamespace(host=lambda: False, socket=tmp_path / "hung.sock", folder_id="f")
+    there = replace(ws, live=cast(Any, elsewhere))
+
+    async def ask_many() -> bool:
+        waiting = [asyncio.create_task(hosts.call(there, "names", "", Actor(), b"[]")) for _ in range(2 * THREADS)]
+        done, _ = await asyncio.wait(waiting, timeout=0.2)
+        assert not done
+        answered = await asyncio.to_thread(is_let_in, place, doc_id)
+        hung.close()
+        elsewhere.host = lambda: True
+        await asyncio.gather(*waiting)
+        return answered
+
+    with socket.socket(socket.AF_UNIX) as hung:
+        hung.bind(str(elsewhere.socket))
+        hung.listen(100)
+        assert asyncio.run(ask_many())
+
+
+def is_let_in(place: Path, doc_id: str) -> bool:
+    with joins(place, doc_id) as wire:
+        wire.settimeout(ANSWER_S / 2)
+        try:
+            return wire.recv(1) != b""
+        except TimeoutError:
+            return False
 
 
 def users(server: LiveServer) -> int:

@@ -274,7 +274,8 @@ class Indexer(IndexFollower):
     def _watch(self) -> None:
         while not self._stop.is_set():
             try:
-                for hint in self._store.changes(self._stop, walked=self._election.won):
+                walked = self._election.won and self._is_whole()  # a build takes its time between two folders
+                for hint in self._store.changes(self._stop, walked=walked):
                     self._hint(hint)
             except Exception:
                 log.exception("watching failed; looking at everything now and then instead")

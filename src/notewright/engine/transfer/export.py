@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple, cast
 from notewright.engine.changes.batch_write import SkippedFile, UnreadableFile
 from notewright.engine.transfer.backup_bucket import MAX_KEY_BYTES
 from notewright.engine.transfer.backup_folder import copy_mode_and_time
-from notewright.engine.transfer.manifest import AT_ONCE, refuse_overlap, run_each
+from notewright.engine.transfer.manifest import AT_ONCE, problems, refuse_overlap, run_each
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Forbidden, NotFound, Problem
 from notewright.notes.path import NotePath
@@ -86,10 +86,13 @@ def empty_place(store: Store) -> Iterator[tuple[Put, int]]:
             folded = "this folder takes it for another file with a name like it"
             raise UnreadableFile("exists", problem.message if objects is not None else folded) from None
         if objects is None:
-            copy_mode_and_time(place, found.mode, found.modified_ns)
+            with problems(place):
+                copy_mode_and_time(place, found.mode, found.modified_ns)
 
-    yield put, 1 if objects is None else AT_ONCE
-    store.settle(op)
+    try:
+        yield put, 1 if objects is None else AT_ONCE
+    finally:
+        store.settle(op)
 
 
 def export_to(ws: Workspace, store: Store) -> Exported:

@@ -138,7 +138,8 @@ def names_like(
             or n.file in (select rowid from words where words match ? order by rank limit ?)"""
     sql = f"""select f.path, f.note, s.shared from (select n.file, {shared} as shared from names n
           where {named} and ({among}) order by shared desc, length(n.key) limit ?) s join files f on f.id = s.file"""
-    words = " OR ".join(f'"{word}"' for word in words_like(con, vocabulary, key)) or NOTHING
+    like = words_like(con, vocabulary, key) if len(key) > 2 else ()
+    words = " OR ".join(f'"{word}"' for word in like) or NOTHING
     match, first, rows = f"{{title alias head}} : ({words})", runs[0], list[tuple[Any, ...]]()
     asked = most = max(limit, 50)
     con.variants = {}

@@ -92,7 +92,7 @@ class Inbox:
         request = message.get("id") if "method" in message else None
         self._begun = self._begun or request is not None
         if not self._begun:
-            return  # news for nobody: the SDK is told of the handshake when there is a request
+            return  # a notification before the first request: the SDK is told of the handshake when there is a request
         self._room.acquire()
         if request is not None and message["method"] != "subscriptions/listen":  # which never ends by itself
             self._out.unanswered.add(request)
@@ -118,6 +118,7 @@ class Inbox:
         message = await self._ready.get()
         if message is None:
             await self.drained()
+            self._ready.put_nowait(None)  # for whoever asks again
         self._room.release()
         return message
 

@@ -87,6 +87,7 @@ class LiveHosts:
         """`count` is told of documents that clients open (1) and leave."""
         self._library, self._count = library, count
         self._threads = ThreadPool(threads=THREADS)
+        self._asking = ThreadPool(threads=THREADS)  # or two processes that ask each other have no thread to answer with
         self._here: dict[str, _Host] = {}  # by the identity of the store
         self._users = 0  # applications, of which one may take the place of another
         self._listening: asyncio.Task[None] | None = None
@@ -133,7 +134,7 @@ class LiveHosts:
 
     async def call(self, ws: Workspace, what: Ask, doc: str, actor: Actor, body: bytes = b"") -> bytes:
         """One question that only the host can answer."""
-        return await self._threads.run(ask, _live(ws), what, doc, body, actor)
+        return await self._asking.run(ask, _live(ws), what, doc, body, actor)
 
     async def names(self, ws: Workspace, ids: Iterable[str]) -> DocumentNames:
         """What is known of these ids in a workspace."""

@@ -45,6 +45,7 @@ class Inotify:
     def __init__(self, root: Root) -> None:
         self._root = root
         self._folders: dict[int, str] = {}  # by watch
+        self._adding = threading.Lock()
         self.whole = threading.Event()  # every folder is watched
         self._failure: OSError | None = None  # of a walk
         self._events = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -56,16 +57,19 @@ class Inotify:
         self._events = -1  # a walk that is still under way must not find another file there
 
     def watch_all(self) -> None:
-        self._add("", None)
-        self.whole.set()
+        with self._adding:
+            self._add("", None)
+            self.whole.set()
 
     def watch_walked(self, opened: int, folder: str) -> None:
-        """Watch a folder that a walk is about to list: what comes later is an event. A failure is not the walk's."""
-        if self._failure is None:
-            try:
-                self._watch(opened, folder)
-            except OSError as error:
-                self._failure = error
+        """Watch a folder that a walk is about to list: what comes later is an event. A failure is not the walk's. Once
+        the watch is whole, events say what folders are called."""
+        with self._adding:
+            if self._failure is None and not self.whole.is_set():
+                try:
+                    self._watch(opened, folder)
+                except OSError as error:
+                    self._failure = error
 
     def is_whole(self, seconds: float) -> bool:
         """It is whole within so many seconds. Until then no event is taken: a folder that is renamed would

@@ -289,10 +289,11 @@ class AtomicWriter:
                 outer, _, name = inner.rpartition("/")
                 with self._root.folder(root, outer) as folder:
                     if not exists(folder, name):
-                        os.mkdir(name, dir_fd=folder)
-                        made.append(inner)
-                        os.fsync(folder)
-                    elif stat.S_IFMT(os.lstat(name, dir_fd=folder).st_mode) not in (stat.S_IFDIR, stat.S_IFLNK):
+                        with suppress(FileExistsError):  # another program made it in this moment
+                            os.mkdir(name, dir_fd=folder)
+                            made.append(inner)
+                            os.fsync(folder)
+                    if stat.S_IFMT(os.lstat(name, dir_fd=folder).st_mode) not in (stat.S_IFDIR, stat.S_IFLNK):
                         raise Exists(f"{inner} is a file, not a folder", path=inner)
         except BaseException:
             self._remove_folders(root, made)

@@ -28,6 +28,8 @@ from notewright.stores.folder.temp_names import CLOSED, OPEN, UNKNOWN, TempName,
 
 log = logging.getLogger(__name__)
 PAUSES = (0.05, 0.35, 1.1)  # seconds before each look; the last again and again while it is open for writing
+OFTEN_LOOKS = 400  # some seven minutes; an editor may have it open for days, and each look reads it whole
+SELDOM_S = 60.0  # seconds before each look after that
 _COPIES = 1000
 _LINGER = 30.0  # seconds the thread waits for more before it ends
 
@@ -60,7 +62,8 @@ class Leftovers:
 
     def keep(self, aside: Leftover, look: int = 0) -> None:
         """Look at it in a while."""
-        due = time.monotonic() + PAUSES[min(look, len(PAUSES) - 1)]
+        pause = PAUSES[min(look, len(PAUSES) - 1)] if look < OFTEN_LOOKS else SELDOM_S
+        due = time.monotonic() + pause
         with self._wake:
             heapq.heappush(self._waiting, (due, next(self._order), look, aside))
             if self._thread is None and not self._closing:

@@ -10,12 +10,12 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 from pycrdt import Doc, Text, get_update
 
-from notewright.errors import Invalid, TooLarge, Unavailable
+from notewright.errors import Invalid, Problem, TooLarge, Unavailable
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, Version, version_of
 from notewright.stores.live.log import SHOWN, TO_BE_WRITTEN, LiveLog
@@ -238,7 +238,8 @@ class Document:
     ) -> None:
         """The file has these bytes, which a document in this state says. `merged`: what the document says from now on,
         and everybody is told. Logged together, or the file would be merged once more after a crash, and before anybody
-        is told, or a client would bring the first merge along to stand beside the second."""
+        is told, or a client would bring the first merge along to stand beside the second. A log that cannot be written
+        now is written later: the file has the text, and whoever wrote it is told so."""
         update = b"" if merged is None or merged.update == _NOTHING else merged.update
         self._log.put_together(self.id, stored.version, state, update, op)
         if update:
@@ -250,6 +251,8 @@ class Document:
         if op is not None and op not in self.ops:
             self.ops.append(op)
         if update:
+            with suppress(Problem):
+                self._log.sync()
             self._tell(update, None)
 
     def end(self, reason: str) -> None:

@@ -169,14 +169,11 @@ class LiveLog:
         self.run(lambda db: _keep_text(db, doc, version, state, TO_BE_WRITTEN))
 
     def put_together(self, doc: str, version: str, state: bytes, update: bytes, op: str | None) -> None:
-        """The file has the text of this state, and the document has it too: by this update, which is on the disk when
-        it returns, if it had it not before."""
-        work = partial(_put_together, doc=doc, version=version, state=state, update=update, op=op)
+        """The file has the text of this state, and the document has it too, by this update if it had it not before.
+        Written soon."""
+        self._submit(partial(_put_together, doc=doc, version=version, state=state, update=update, op=op), keep=True)
         if update:
-            self.run(work)
             self._count(doc)
-        else:
-            self._submit(work, keep=True)
 
     def forget_texts(self, doc: str) -> None:
         self._submit(lambda db: db.execute("delete from texts where doc = ?", (doc,)), keep=True)

@@ -143,7 +143,7 @@ class LiveStore(Store):
         text = live_text(path, data)
         merged = document.merged(base, text)
         whole = data if merged.text == text else file_bytes(merged.text, data)
-        document.sync()  # or a crash makes typed text that the file has somebody else's, beside that of who typed it
+        document.sync()  # or recovery takes what was typed for an outside edit, and its client's copy doubles it
         stored = self._folder.write(path, whole, seen=seen, op=op, settled=document.is_ours)
         if move_from is not None:
             self._documents.places.moved(move_from, path)

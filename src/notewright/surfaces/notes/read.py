@@ -1,7 +1,7 @@
 """The tools of `notes` that read one thing: a note or part of it, a day's note, what was changed."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from notewright.engine.changes.history import diff_change, find_change, list_changes
@@ -171,18 +171,21 @@ def _past(ws: Workspace, path: str | None, args: Args, limit: int) -> Past:
 
 
 def _change(call: Call, change_id: str) -> tuple[Workspace, Change]:
-    return found_in(call.workspaces, lambda ws: find_change(ws, change_id))[0]
+    return next(found_in(call.workspaces, lambda ws: find_change(ws, change_id)))
 
 
-def found_in(workspaces: Sequence[Workspace], find: Callable[[Workspace], T]) -> list[tuple[Workspace, T]]:
-    """What each of them knows of a change, where any does; else the NotFound that names some that are near."""
-    found: list[tuple[Workspace, T]] = []
+def found_in(workspaces: Sequence[Workspace], find: Callable[[Workspace], T]) -> Iterator[tuple[Workspace, T]]:
+    """What each of them knows of a change, asked one after the other; where none does, the NotFound that names some
+    that are near."""
+    found = False
     problem: NotFound | None = None
     for ws in workspaces:
         try:
-            found.append((ws, find(ws)))
+            answer = find(ws)
         except NotFound as missing:
             problem = problem if problem and problem.details["nearest"] else missing
+        else:
+            found = True
+            yield ws, answer
     if not found:
         raise problem or NotFound("there is no workspace you may use", what="change")
-    return found
