@@ -6,7 +6,7 @@ from typing import Any
 
 from notewright.accounts.base import Grant
 from notewright.api.operation import OperationTable
-from notewright.api.request import ApiRequest, to_come
+from notewright.api.request import ApiRequest, expiry_time
 from notewright.api.schemas import BACKUP, BACKUPS, LISTED_BACKUP, ME, NEW_TOKEN, TOKEN, fill, many, text, told
 from notewright.config.settings import token_use
 from notewright.engine.library import digest_of, new_token
@@ -45,7 +45,7 @@ def list_tokens(asked: ApiRequest) -> dict[str, Any]:
 def add_token(asked: ApiRequest) -> dict[str, Any]:
     """The secret is in the answer and nowhere else."""
     now, body, registry = time.time(), asked.body, asked.site.registry
-    expires = None if body.get("expires") is None else to_come(body["expires"], now)
+    expires = None if body.get("expires") is None else expiry_time(body["expires"], now)
     secret = new_token(registry, body["name"], _grant(asked), now=now, expires=expires)
     made = registry.token(digest_of(secret))
     assert made is not None

@@ -168,7 +168,7 @@ class CursorPage:
         return f"{self.offset + self.limit:x}-{round(self.until * 1000):x}-{self.about}" if more else None
 
 
-def to_come(raw: str, now: float) -> float:
+def expiry_time(raw: str, now: float) -> float:
     """A time, or so long from now: `90d`, `12h`."""
     span = parse_span(raw.strip())
     return since_time(raw, UTC, "expires") if span is None else now + span

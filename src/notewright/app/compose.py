@@ -59,13 +59,13 @@ def serve(config: Config, reread: Reread | None = None) -> int:
     refuse_mistakes(config)
     refuse_unreachable(config.workspaces)
     host, port = config["http.host"], config["http.port"]
-    with listening(host, port) as door:
-        _greet(config, host, door.getsockname()[1])
+    with listening(host, port) as listener:
+        _greet(config, host, listener.getsockname()[1])
         if config["http.workers"] > 1:
-            return _work_together(config, reread or (lambda: config), door)
+            return _work_together(config, reread or (lambda: config), listener)
         from notewright.app import compose_http
 
-        return compose_http.work(config, reread or (lambda: config), door)
+        return compose_http.work(config, reread or (lambda: config), listener)
 
 
 def refuse_mistakes(config: Config) -> None:
@@ -93,18 +93,18 @@ def issuer_of(config: Config, before: "Issuer | None" = None) -> "Issuer | None"
     return oauth.Issuer(oauth.Trust.of(config), before=before)
 
 
-def _work_together(config: Config, reread: Reread, door: socket.socket) -> int:
-    """Several processes at one door. What they count they count together, and that is set up before any of them."""
+def _work_together(config: Config, reread: Reread, listener: socket.socket) -> int:
+    """Several processes at one socket. What they count they count together, and that is set up before any of them."""
     from notewright.server.ops import multiproc_metrics
 
     counts = multiproc_metrics.empty_folder(Path(config.state))
     count_in(counts)
     now = [config]
 
-    def work(seat: supervisor.WorkerSlot) -> int:
+    def work(slot: supervisor.WorkerSlot) -> int:
         from notewright.app import compose_http
 
-        return compose_http.work(now[0], reread, door, seat, counts)
+        return compose_http.work(now[0], reread, listener, slot, counts)
 
     def reloading() -> None:
         try:
@@ -114,7 +114,9 @@ def _work_together(config: Config, reread: Reread, door: socket.socket) -> int:
         now[0] = asked  # for those that take the place of others
 
     forget = partial(multiproc_metrics.forget_worker, counts)
-    supervised = supervisor.Supervisor(config["http.workers"], work, sockets=[door], died=forget, reloading=reloading)
+    supervised = supervisor.Supervisor(
+        config["http.workers"], work, sockets=[listener], died=forget, reloading=reloading
+    )
     try:
         return supervised.run()
     finally:
@@ -221,19 +223,19 @@ def serve_stdio(opened: Callable[[], Library], surfaces: Sequence[Surface]) -> N
     library = LateLibrary(opened, [surface.begin for surface in surfaces if surface.begin is not None])
     caller = ClientConnection(library, Session(initialized=False), "stdio", user())
 
-    async def long_way(opening: Message, inbox: stdio.Inbox, out: LineWriter, lane: FastPath) -> None:
+    async def serve_by_sdk(opening: Message, inbox: stdio.Inbox, out: LineWriter, fast_path: FastPath) -> None:
         """The SDK takes most of a second to load, so it comes when somebody asks for it."""
         mcp = await asyncio.to_thread(importlib.import_module, "notewright.mcp.sdk_server")
-        way = await asyncio.to_thread(importlib.import_module, "notewright.mcp.stdio.sdk_bridge")
+        bridge = await asyncio.to_thread(importlib.import_module, "notewright.mcp.stdio.sdk_bridge")
         changes = importlib.import_module("notewright.mcp.subscriptions")
         server = mcp.build(surfaces, lambda context: caller, ThreadPool(), changes.ChangeStreams(), push=True)
-        await way.serve(server, opening, inbox, out, lane)
+        await bridge.serve(server, opening, inbox, out, fast_path)
 
-    def lane_to(out: LineWriter) -> FastPath:
+    def make_fast_path(out: LineWriter) -> FastPath:
         return FastPath(caller, surfaces, out, library.begin)
 
     with stdio.own_wire() as (read_fd, write_fd):
-        asyncio.run(stdio.serve(lane_to, long_way, read_fd, write_fd))
+        asyncio.run(stdio.serve(make_fast_path, serve_by_sdk, read_fd, write_fd))
         library.close()
     logging.shutdown()
     sys.stderr.flush()
@@ -242,13 +244,13 @@ def serve_stdio(opened: Callable[[], Library], surfaces: Sequence[Surface]) -> N
 
 def listening(host: str, port: int) -> socket.socket:
     """Where clients will come to; port 0 is any that is free. Unavailable if somebody else is there."""
-    door = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        door.bind((host, port))
-        door.listen(2048)  # who comes before we are ready waits
+        listener.bind((host, port))
+        listener.listen(2048)  # who comes before we are ready waits
     except OSError as error:
-        door.close()
+        listener.close()
         words = f"port {port} of {host} cannot be had: {(error.strerror or str(error)).lower()}"
         raise Unavailable(words, hint="choose another, as in --http 8485") from None
-    return door
+    return listener

@@ -262,13 +262,13 @@ class Site:
 
 
 def work(
-    config: Config, reread: Reread, door: socket.socket, seat: WorkerSlot | None = None, counts: Path | None = None
+    config: Config, reread: Reread, listener: socket.socket, slot: WorkerSlot | None = None, counts: Path | None = None
 ) -> int:
-    """One process that answers, at its seat among several, which count together in `counts`."""
+    """One process that answers, at its slot among several, which count together in `counts`."""
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # strangers could fill the log with warnings
     secured = tls.opened(config)
-    if counts is not None and seat is not None:
-        multiproc_metrics.join(counts, seat.number)
+    if counts is not None and slot is not None:
+        multiproc_metrics.join(counts, slot.number)
     with Site(config, counts=counts) as site:
         app = Replaceable(site.app())
 
@@ -289,10 +289,10 @@ def work(
             uvicorn.Config(app, **uvicorn_server.settings(secured, websockets=site.is_live)),
             leaving=app.leave,
             limits=ConnectionLimits(connections=config["http.max_connections"]),
-            seat=seat,
+            slot=slot,
             refused=site.operations.cut_off,
             behind=lambda: site.workers.behind,
             reload=again,
         )
-        server.run([door])
+        server.run([listener])
         return 0 if server.started else 1

@@ -77,7 +77,7 @@ class Past:
     offset: int = 0
 
 
-def nothing() -> None:
+def no_op() -> None:
     """Nothing to do."""
 
 
@@ -85,7 +85,7 @@ class Ledger(Protocol):
     """Any thread may call; several processes may share one."""
 
     def record(
-        self, change: Change, blobs: Mapping[str, bytes], *following: Change, meanwhile: Callable[[], None] = nothing
+        self, change: Change, blobs: Mapping[str, bytes], *following: Change, meanwhile: Callable[[], None] = no_op
     ) -> None:
         """Durable when it returns, with those that follow it, all or none. `blobs` are the bytes by SHA-256, before and
         after, that no store holds for us. `meanwhile` is done while the disk is waited for, and raises nothing."""

@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 
 from notewright.errors import Problem
-from notewright.ledger.base import Actor, Change, Past, State, Step, nothing
+from notewright.ledger.base import Actor, Change, Past, State, Step, no_op
 from notewright.notes.path import NotePath
 from notewright.sqlite_file import open_file, set_up, words
 
@@ -99,7 +99,7 @@ class SqliteLedger:
     # What happens
 
     def record(
-        self, change: Change, blobs: Mapping[str, bytes], *following: Change, meanwhile: Callable[[], None] = nothing
+        self, change: Change, blobs: Mapping[str, bytes], *following: Change, meanwhile: Callable[[], None] = no_op
     ) -> None:
         with self._alone:
             with self._transaction() as db:
@@ -266,7 +266,7 @@ class SqliteLedger:
             except apsw.BusyError:
                 pass  # a reader elsewhere still needs it; the next checkpoint gets there
 
-    def _sync(self, meanwhile: Callable[[], None] = nothing) -> None:
+    def _sync(self, meanwhile: Callable[[], None] = no_op) -> None:
         """What was committed is on disk when it returns, as after a commit with `synchronous = full`: the write-ahead
         log is synced."""
         from notewright.disk_sync import Sync

@@ -22,7 +22,7 @@ from notewright.engine.changes.combined import Edited, EditQueue, TextEdit, as_o
 from notewright.engine.changes.machine import Effect, Machine, Outcome, Sights
 from notewright.engine.changes.plan import Done, Drop, Plan, Put, carry_over, is_same, recall
 from notewright.engine.changes.quotas import counted_alone, is_bounded, refuse_over_quota
-from notewright.engine.indexing.filing import FilingAhead, file_ahead, refile
+from notewright.engine.indexing.filing import PreparedFiling, prepare_filing, refile
 from notewright.engine.indexing.large_notes import not_indexed, still_indexing, wait_for_links
 from notewright.engine.workspace import Workspace, unheard
 from notewright.errors import Busy, Conflict, Exists, Indexing, Internal, Invalid, NotFound, NotText, Problem
@@ -479,7 +479,7 @@ def _new_id() -> str:
 def drive(running: Machine, ws: Workspace, row: tuple[Change, ...] = ()) -> Outcome:
     """Run a machine to its end: do what it asks for, tell it what came of it. `row`: the change sets that it takes for
     one (`engine/changes/combined.py`)."""
-    ahead: dict[NotePath, FilingAhead] = {}
+    ahead: dict[NotePath, PreparedFiling] = {}
     try:
         effect = next(running)
         while True:
@@ -494,13 +494,13 @@ def drive(running: Machine, ws: Workspace, row: tuple[Change, ...] = ()) -> Outc
         return outcome
 
 
-def perform(effect: Effect, ws: Workspace, row: tuple[Change, ...], ahead: dict[NotePath, FilingAhead]) -> Any:
+def perform(effect: Effect, ws: Workspace, row: tuple[Change, ...], ahead: dict[NotePath, PreparedFiling]) -> Any:
     """One effect, against the real things; those of every write first."""
     store, ledger = ws.store, ws.ledger
     match effect:
         case machine.Record(change, blobs):
             first, *following = row or (change,)
-            prepare = partial(file_ahead, ws.index, change, blobs, ahead)
+            prepare = partial(prepare_filing, ws.index, change, blobs, ahead)
             try:
                 return ledger.record(first, blobs, *following, meanwhile=prepare)
             except Exists as taken:  # another change has the id

@@ -12,7 +12,7 @@ from notewright.ledger.base import Change, Past, Step
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, version_of
 
-_TOLD = 10  # obstacles that a refusal names
+MAX_OBSTACLES_NAMED = 10  # obstacles that a refusal names
 _LATER = 1000  # changes of one note that are looked through for who is in the way
 
 
@@ -196,8 +196,12 @@ class UndoPlan:
             self.obstacles.append(Obstacle(path, f"{why}, outside Notewright"))
 
     def _refusal(self) -> Conflict:
-        first, told = self.obstacles[0], [str(each) for each in self.obstacles[:_TOLD]]
-        more = [f"and {len(self.obstacles) - _TOLD} more"] if len(self.obstacles) > _TOLD else []
+        first, told = self.obstacles[0], [str(each) for each in self.obstacles[:MAX_OBSTACLES_NAMED]]
+        more = (
+            [f"and {len(self.obstacles) - MAX_OBSTACLES_NAMED} more"]
+            if len(self.obstacles) > MAX_OBSTACLES_NAMED
+            else []
+        )
         hint = f"undo {first.change_id} first" if first.change_id else "put it right by hand"
         words = "; ".join(told + more)
         return Conflict(words, hint=hint, path=first.path, current=None, obstacles=tuple(self.obstacles))

@@ -23,7 +23,7 @@ TOGETHER_BYTES = 1 << 20  # of parsed notes that are held in memory before they 
 COSTLY = "it holds too much to index: it is found by its name and words, its links, tags and headings are not known"
 
 
-class FilingAhead(NamedTuple):
+class PreparedFiling(NamedTuple):
     """What the index will be told of a note, but for what is known only when it is written."""
 
     data: bytes
@@ -36,7 +36,7 @@ def read_for_index(
     *,
     large: bool = True,
     stored: Stored | Problem | None = None,
-    ahead: FilingAhead | None = None,
+    ahead: PreparedFiling | None = None,
 ) -> Filing | None:
     """What the index is told of one file; None when it is gone. A large note is filed by its name alone unless `large`:
     without a stamp, so that it differs from what is there. `stored`: what came of reading it, where that was done;
@@ -72,12 +72,14 @@ def _parsed(path: NotePath, data: bytes) -> Filing:
     return Filing(path, "", "", 0, 0, note, trouble or note.frontmatter.problem)
 
 
-def file_ahead(index: Index, change: Change, blobs: Mapping[str, bytes], ahead: dict[NotePath, FilingAhead]) -> None:
+def prepare_filing(
+    index: Index, change: Change, blobs: Mapping[str, bytes], ahead: dict[NotePath, PreparedFiling]
+) -> None:
     """Prepare what a change of one note will leave, while the disk is waited for."""
     path, data = change.steps[0].path, blobs.get(change.steps[0].after or "", b"")
     if len(change.steps) == 1 and path.is_note and not path.is_hidden and 0 < len(data) <= LARGE:
         with suppress(Exception):  # it will be raised again when it is filed
-            ahead[path] = FilingAhead(data, index.prepare(_parsed(path, data)))
+            ahead[path] = PreparedFiling(data, index.prepare(_parsed(path, data)))
 
 
 def _unparsed(entry: Entry, why: str) -> Filing:
@@ -153,7 +155,7 @@ def file_paths(
     paths: Iterable[NotePath],
     *,
     sights: Mapping[NotePath, Stored | None] | None = None,
-    ahead: Mapping[NotePath, FilingAhead] | None = None,
+    ahead: Mapping[NotePath, PreparedFiling] | None = None,
     large: bool = True,
 ) -> list[Filing]:
     """Bring the index up to date with these files; what was put into it, without the notes. `sights`: the caller holds
@@ -226,7 +228,7 @@ def refile(
     ws: Workspace,
     paths: Iterable[NotePath],
     sights: Mapping[NotePath, Stored | None],
-    ahead: Mapping[NotePath, FilingAhead],
+    ahead: Mapping[NotePath, PreparedFiling],
 ) -> None:
     """Index a change set of our own before it is answered. The notes are written: a failure here is not theirs, and
     whoever follows the store, or builds an index meanwhile, will file them again."""

@@ -40,7 +40,7 @@ def copied(places: Generations) -> Iterator[tuple[Path, IndexEdition]]:
 def _copy(places: Generations, folder: Path, file: Path) -> IndexEdition:
     folder.mkdir(mode=0o700)  # it holds the texts of the notes
     places.current()
-    con = open_index(places.door, writing=True)
+    con = open_index(places.index_file, writing=True)
     try:
         con.rows("vacuum into ?", (str(file),))
     finally:

@@ -87,7 +87,7 @@ class SqliteBuild:
     def _touched(self) -> list[str] | None:
         if self._beside is None or self._places.standing() != self._beside:
             return None
-        old = open_index(self._places.door)
+        old = open_index(self._places.index_file)
         try:
             return [path for (path,) in old.rows("select path from touched order by path")]
         finally:

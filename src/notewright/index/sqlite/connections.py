@@ -151,7 +151,7 @@ class IndexConnections:
                 if known == identity:
                     return con
                 self._close(con)
-        con = open_index(self.places.door)
+        con = open_index(self.places.index_file)
         con.db.register_fts5_function("places", noting_places(con))
         con.db.register_fts5_function("counts", noting_counts(con))
         con.db.create_scalar_function("folded", lambda *path: str(path[0]).casefold(), 1, deterministic=True)
@@ -192,7 +192,7 @@ class IndexConnections:
         if self._writer is None or self._writer[0] != identity:
             if self._writer is not None:
                 self._writer[1].close()
-            self._writer = (identity, open_index(self.places.door, writing=True))
+            self._writer = (identity, open_index(self.places.index_file, writing=True))
         return self._writer[1]
 
 

@@ -36,9 +36,9 @@ class Generations:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.door = folder / f"current-{VERSION}" / "index.db"
+        self.index_file = folder / f"current-{VERSION}" / "index.db"
         self._pointer = folder / f"current-{VERSION}"
-        self._door, self._gate = str(self.door), str(folder / "gate")  # asked for often
+        self._file_name, self._gate = str(self.index_file), str(folder / "gate")  # asked for often
 
     def current(self) -> Identity:
         """Which index answers; begun anew where there is none. One stat when all is well."""
@@ -53,7 +53,7 @@ class Generations:
 
     def standing(self) -> Identity | None:
         try:
-            status = os.stat(self._door)
+            status = os.stat(self._file_name)
         except OSError:
             return None
         return status.st_dev, status.st_ino

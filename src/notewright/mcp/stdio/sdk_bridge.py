@@ -18,19 +18,19 @@ from notewright.surfaces.base import INVALID_REQUEST
 GREETING = "notewright:greeting"  # the id under which the SDK is told of a handshake that was made without it
 
 
-async def serve(server: Server[Any], opening: Message, inbox: Inbox, out: LineWriter, lane: FastPath) -> None:
+async def serve(server: Server[Any], opening: Message, inbox: Inbox, out: LineWriter, fast_path: FastPath) -> None:
     """From the opening request until the input ends and what was asked is answered."""
-    reader, writer = _SdkReadStream(inbox, out, [*_greeted(lane), opening]), _SdkWriteStream(out)
-    modern = lane.greeting is None and opening["method"] != "initialize" and has_envelope(opening)
+    reader, writer = _SdkReadStream(inbox, out, [*_greeted(fast_path), opening]), _SdkWriteStream(out)
+    modern = fast_path.greeting is None and opening["method"] != "initialize" and has_envelope(opening)
     loop = serve_dual_era_loop if modern else serve_loop  # the latter has one stream less to pass
     async with server.lifespan(server) as state:
         await loop(server, reader, writer, lifespan_state=state)
 
 
-def _greeted(lane: FastPath) -> list[Message]:
-    if lane.greeting is None:
+def _greeted(fast_path: FastPath) -> list[Message]:
+    if fast_path.greeting is None:
         return []
-    return [lane.greeting | {"id": GREETING}, {"jsonrpc": "2.0", "method": "notifications/initialized"}]
+    return [fast_path.greeting | {"id": GREETING}, {"jsonrpc": "2.0", "method": "notifications/initialized"}]
 
 
 class _SdkReadStream(ObjectReceiveStream[SessionMessage]):

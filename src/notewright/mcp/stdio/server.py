@@ -23,20 +23,25 @@ MOST_BYTES = 64 << 20  # of one message
 DRAIN_SECONDS = 5.0  # for calls in flight when the input ends
 AHEAD = 256  # messages that the SDK has not taken yet, before we let the client wait
 
-LongWay = Callable[[Message, "Inbox", LineWriter, FastPath], Awaitable[None]]
+ServeBySdk = Callable[[Message, "Inbox", LineWriter, FastPath], Awaitable[None]]
 
 
 async def serve(
-    lane_to: Callable[[LineWriter], FastPath], long_way: LongWay, read_fd: int, write_fd: int, *, threads: int = 32
+    make_fast_path: Callable[[LineWriter], FastPath],
+    serve_by_sdk: ServeBySdk,
+    read_fd: int,
+    write_fd: int,
+    *,
+    threads: int = 32,
 ) -> None:
     """Serve one client on these two until its input ends or we are told to stop."""
     out = LineWriter(write_fd)
-    inbox, lane = Inbox(out), lane_to(out)
+    inbox, fast_path = Inbox(out), make_fast_path(out)
     for number in (signal.SIGTERM, signal.SIGINT):  # an end of input: calls in flight finish. Twice is at once
         asyncio.get_running_loop().add_signal_handler(number, inbox.end)
-    LineReaders(read_fd, partial(route, lane, inbox, out), inbox.end, longest=MOST_BYTES, threads=threads).start()
+    LineReaders(read_fd, partial(route, fast_path, inbox, out), inbox.end, longest=MOST_BYTES, threads=threads).start()
     if (opening := await inbox.receive()) is not None:
-        await long_way(opening, inbox, out, lane)
+        await serve_by_sdk(opening, inbox, out, fast_path)
     await out.flushed(DRAIN_SECONDS)
 
 
@@ -51,7 +56,7 @@ def own_wire() -> Iterator[tuple[int, int]]:
     yield read_fd, write_fd
 
 
-def route(lane: FastPath, inbox: "Inbox", out: LineWriter, line: bytes | None) -> Work | None:
+def route(fast_path: FastPath, inbox: "Inbox", out: LineWriter, line: bytes | None) -> Work | None:
     """What becomes of a line: work for the thread that read it, a message for the SDK, or an answer at once."""
     out.wait_for_room()
     if line is None:
@@ -69,7 +74,7 @@ def route(lane: FastPath, inbox: "Inbox", out: LineWriter, line: bytes | None) -
     if not is_message(message):
         out.refuse(request_id(message), INVALID_REQUEST, "Invalid Request")
         return None
-    work = lane.take(message) if not inbox.ended else True
+    work = fast_path.take(message) if not inbox.ended else True
     if work is False:
         inbox.put(message)
     return None if isinstance(work, bool) else work

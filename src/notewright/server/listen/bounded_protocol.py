@@ -13,10 +13,12 @@ from typing import Any, Literal
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-PIECE = 8 << 10  # bytes that the parser is given at a time, so that a head cannot come through whole, however large
-AHEAD = 8  # requests that may come before the first is answered
-LINGER = 1.0  # seconds
-EVER = 1 << 50  # more bytes than anybody sends
+PIECE_BYTES = (
+    8 << 10
+)  # bytes that the parser is given at a time, so that a head cannot come through whole, however large
+MAX_PIPELINED = 8  # requests that may come before the first is answered
+LINGER_SECONDS = 1.0
+MORE_THAN_SENT = 1 << 50  # more bytes than anybody sends
 
 Part = Literal["head", "body", ""]
 Waits = Literal["head", "body", "rest", "idle", "reader", ""]
@@ -59,7 +61,7 @@ class Bounded(HttpToolsProtocol):
     _resumed = 0  # times
     _part: Part = ""  # of a request, of which we have something but not all
     _head = 0  # bytes of a head that has not come whole
-    _came = False  # something of a body, in the last piece
+    _body_seen = False  # something of a body, in the last piece
     _running: Any = None  # the request that is being answered, or was last; `cycle` is the one that came last
     _state: tuple[Waits, object] = ("", None)
     _since = 0.0
@@ -71,22 +73,26 @@ class Bounded(HttpToolsProtocol):
             self.refuse(503, "Too many connections", "retry-after: 1\r\n")
 
     def data_received(self, data: bytes) -> None:
-        for start in range(0, len(data), PIECE):
+        for start in range(0, len(data), PIECE_BYTES):
             if self._upgraded:  # nothing may be sent before the handshake is answered, and uvicorn would lose it
                 self.transport.abort()
             if self._refused or self.transport.is_closing():
                 return
-            piece, self._came = data[start : start + PIECE], False
+            piece, self._body_seen = data[start : start + PIECE_BYTES], False
             super().data_received(piece)
             self._received += len(piece)
-            of_a_head = self._part == "head" or (self._part == "body" and not self._came)  # more headers, behind a body
+            of_a_head = self._part == "head" or (
+                self._part == "body" and not self._body_seen
+            )  # more headers, behind a body
             self._head = self._head + len(piece) if of_a_head else 0
-            if self._head > self.limits.head_bytes + PIECE:  # a piece may have begun with the end of something else
+            if (
+                self._head > self.limits.head_bytes + PIECE_BYTES
+            ):  # a piece may have begun with the end of something else
                 self.refuse(431, "The head of the request is too large")
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._let_go()
+        self._notify_disconnect()
         self.left()
 
     def handle_websocket_upgrade(self) -> None:
@@ -119,7 +125,7 @@ class Bounded(HttpToolsProtocol):
             return
         self._refused = True
         self.refused(status)
-        begun = self._let_go()
+        begun = self._notify_disconnect()
         if not begun:
             head = f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
             head += f"content-length: {len(words)}\r\n{header}connection: close\r\n\r\n"
@@ -129,14 +135,14 @@ class Bounded(HttpToolsProtocol):
             return
         self.flow.resume_reading()
         self.transport.write_eof()
-        self.loop.call_later(LINGER, self.transport.abort)
+        self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
     @property
     def idle_since(self) -> float | None:
         """When we noticed that nothing was left to do here, if that is so."""
         return self._since if self._state == ("idle", self.cycle) and self._waits() == "idle" else None
 
-    def _let_go(self) -> bool:
+    def _notify_disconnect(self) -> bool:
         """Tell the application that its client has gone; whether it was in the middle of an answer."""
         running = self._running
         if running is None or running.response_complete:
@@ -151,7 +157,11 @@ class Bounded(HttpToolsProtocol):
         if waits == "" and self.flow.read_paused:
             self.flow.resume_reading()  # uvicorn stops when somebody sends ahead, and would not see that they have gone
         state = waits, self.cycle
-        moved = self._received if waits != "reader" else self._resumed * EVER - self.transport.get_write_buffer_size()
+        moved = (
+            self._received
+            if waits != "reader"
+            else self._resumed * MORE_THAN_SENT - self.transport.get_write_buffer_size()
+        )
         if state == self._state and now - self._since >= self.limits.seconds(waits) and not self._moves(waits, moved):
             self._give_up(waits)
         elif state != self._state or now - self._since >= self.limits.seconds(waits):
@@ -196,14 +206,14 @@ class Bounded(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._part = "body"
-        if self._head + PIECE > self.limits.head_bytes and self._size_of_head() > self.limits.head_bytes:
+        if self._head + PIECE_BYTES > self.limits.head_bytes and self._size_of_head() > self.limits.head_bytes:
             self.refuse(431, "The head of the request is too large")
-        if self._refused or len(self.pipeline) >= AHEAD:
+        if self._refused or len(self.pipeline) >= MAX_PIPELINED:
             raise _Enough  # ends the parser too
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        self._came = True
+        self._body_seen = True
         super().on_body(body)
 
     def on_message_complete(self) -> None:

@@ -72,7 +72,7 @@ def settings(tls: Tls | None = None, *, websockets: bool = False) -> dict[str, A
 class Server(uvicorn.Server):
     """uvicorn with bounded connections. A signal ends `run`, which then simply returns.
 
-    `leaving` is called on the event loop when the first signal comes; a second one ends everything at once. `seat` is
+    `leaving` is called on the event loop when the first signal comes; a second one ends everything at once. `slot` is
     this process's among those that share the socket. `refused` is told the status of what no application hears of.
     `behind` is asked whether a request that came now would have to wait before it could begin. `reload` reads the
     configuration again when SIGHUP comes: what is wrong with it is said, and all stays as it was.
@@ -84,16 +84,16 @@ class Server(uvicorn.Server):
         *,
         leaving: Callable[[], object] | None = None,
         limits: ConnectionLimits | None = None,
-        seat: WorkerSlot | None = None,
+        slot: WorkerSlot | None = None,
         refused: Callable[[int], None] = lambda status: None,
         behind: Callable[[], bool] = lambda: False,
         reload: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__(config)
         self.limits = limits or ConnectionLimits()
-        self.seat = seat or WorkerSlot()
+        self.slot = slot or WorkerSlot()
         self.refused = refused
-        self.behind = _Behind(behind) if not self.seat.alone else None
+        self.behind = _Behind(behind) if not self.slot.alone else None
         self._leaving = leaving
         self._reload = reload
         self._reloading: asyncio.Task[None] | None = None
@@ -221,13 +221,13 @@ class _Acceptor:
         self._entering: set[asyncio.Task[None]] = set()
         self._closed = False
         listening.setblocking(False)
-        server.seat.write(0)
+        server.slot.write(0)
         self._watch()
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._server.seat.leave()
+            self._server.slot.leave()
             self._loop.remove_reader(self._listening.fileno())
 
     async def wait_closed(self) -> None:
@@ -260,7 +260,7 @@ class _Acceptor:
     def _leave_to_others(self) -> float:
         """For how many seconds the next client is left to others: the more of them are ours the more often, and while
         only others have room."""
-        more = self._server.seat.more_than_others()
+        more = self._server.slot.more_than_others()
         if self._passed < (more and MOST_POLITE_WHEN_FULL if self._full else min(more, MOST_POLITE)):
             self._passed += 1
             return POLITE_SECONDS
@@ -279,7 +279,7 @@ class _Acceptor:
             return
         self._inside += change
         if not self._closed:
-            self._server.seat.write(self._inside)
+            self._server.slot.write(self._inside)
 
     async def _enter(self, client: socket.socket) -> None:
         if self._full:

@@ -10,7 +10,7 @@ from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from notewright.server.listen.bounded_protocol import EVER, LINGER, ConnectionLimits
+from notewright.server.listen.bounded_protocol import LINGER_SECONDS, MORE_THAN_SENT, ConnectionLimits
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol):
@@ -51,7 +51,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         if self.read_paused:
             self.read_paused = False
             self.transport.resume_reading()
-        self.close_timer = self.loop.call_later(LINGER, self.transport.close)
+        self.close_timer = self.loop.call_later(LINGER_SECONDS, self.transport.close)
 
     async def send(self, message: Any) -> None:
         await super().send(message)
@@ -65,7 +65,9 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
     def look(self, now: float) -> None:
         """A client that takes nothing of what waits for it is disconnected."""
         waiting = self.transport.get_write_buffer_size()
-        moved = self._resumed * EVER - waiting  # it took something if we could go on, however much waits since
+        moved = (
+            self._resumed * MORE_THAN_SENT - waiting
+        )  # it took something if we could go on, however much waits since
         if not waiting or moved > self._stuck_at or self._stuck_since is None:
             self._stuck_since, self._stuck_at = (now if waiting else None), moved
         elif now - self._stuck_since >= self.limits.seconds("rest" if self.transport.is_closing() else "reader"):

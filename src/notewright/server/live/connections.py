@@ -167,11 +167,11 @@ class Connections:
         except Problem as problem:  # nobody hosts the documents at the moment, and their connections end by that
             return log.debug("the rights of live connections could not be looked at: %s", problem)
         for one in connections:
-            if ws is None or names is None or not _may_the_same(one, ws, names):
+            if ws is None or names is None or not _rights_unchanged(one, ws, names):
                 one.member.outbox.close(NOT_ALLOWED, "what you may do with this document has changed")
 
 
-def _may_the_same(one: _Connection, ws: Workspace, names: DocumentNames) -> bool:
+def _rights_unchanged(one: _Connection, ws: Workspace, names: DocumentNames) -> bool:
     """As when they came; not those of whom nobody can say."""
     try:
         return one.caller.may_write(one.caller.principal.narrow(ws).access, one.doc_id, names) == one.writes

@@ -53,7 +53,7 @@ class FolderStore(Store):
         self._making_writer = threading.Lock()
         self._spelling = Spelling(self._root)
         self._oddities: tuple[UnlistedFile, ...] = ()
-        self._unwatched: Inotify | None = None  # a watch that the next walk over everything puts up
+        self._pending_watch: Inotify | None = None  # a watch that the next walk over everything puts up
         self._closed = False
 
     # What is there
@@ -66,13 +66,13 @@ class FolderStore(Store):
 
     def _walk(self, walk: listing.Walk, below: str = "") -> Iterator[Entry]:
         self._check(None)
-        events = None if below else self._unwatched
+        events = None if below else self._pending_watch
         if events is not None:
             walk.entering = events.watch_walked
         yield from walk.files(below)
         if events is not None:
             events.whole.set()
-            self._unwatched = None if self._unwatched is events else self._unwatched
+            self._pending_watch = None if self._pending_watch is events else self._pending_watch
         if not below:
             self._oddities = tuple(walk.odd)
         if walk.strays:
@@ -261,10 +261,10 @@ class FolderStore(Store):
         self._check(None)
         from notewright.stores.folder.watch import watch
 
-        return watch(self._root, stop, self.healthy, self._offer_watch if walked else None)
+        return watch(self._root, stop, self.healthy, self._keep_pending_watch if walked else None)
 
-    def _offer_watch(self, events: "Inotify") -> None:
-        self._unwatched = events
+    def _keep_pending_watch(self, events: "Inotify") -> None:
+        self._pending_watch = events
 
     def full_path(self, path: NotePath) -> str:
         return os.path.join(self._root.path, path)
