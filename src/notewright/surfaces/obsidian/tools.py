@@ -1,6 +1,7 @@
 """The obsidian dialect: a vault of notes known by their bare names, in twenty-two small tools."""
 
 import re
+import time
 from contextlib import suppress
 
 from notewright.engine.dialects.obsidian import (
@@ -25,7 +26,7 @@ from notewright.notes.links.resolve import STEM
 from notewright.notes.model import Link
 from notewright.notes.parse.headings import HeadingRule
 from notewright.notes.path import NotePath
-from notewright.surfaces.base import Answer, Args, Call, Surface
+from notewright.surfaces.base import Answer, Args, Call, Session, Surface
 from notewright.surfaces.obsidian import change
 from notewright.surfaces.obsidian import render as words
 from notewright.surfaces.obsidian.render import takes
@@ -35,7 +36,7 @@ from notewright.surfaces.schema import tool
 MODES = ("name", "name_partial", "content", "tag")
 LOGICS = ("and", "or")
 DIRECTIONS = ("in", "out", "both")
-PATIENCE_S = 2.0  # with an index that is not there yet when the first call comes
+PATIENCE_S = 2.0  # with an index that is not there yet when the first calls come
 CONTEXT = "obsidian context"
 BUILD_S = 600.0  # that the index of a very large vault may take
 _HEADING = re.compile(r"#+[^\S\r\n]+\S")
@@ -60,11 +61,19 @@ def begin(ws: Workspace) -> None:
 
 
 def prepare(call: Call, tool: str) -> None:
-    """Make the block before the first call changes anything. A large vault may not be indexed yet, and only the first
-    call waits for that: then the block comes with a later answer, so that reading need not wait."""
+    """Make the block before the first call changes anything. A large vault may not be indexed yet: then it comes with
+    a later answer, so that reading need not wait."""
     if not call.session.did(CONTEXT):
         with suppress(Indexing):
-            context(call.workspace, PATIENCE_S if call.session.once("obsidian waited") else 0)
+            context(call.workspace, _patience(call.session))
+
+
+def _patience(session: Session) -> float:
+    """How much longer the first calls of a session, which may come all at once, wait for the index."""
+    now = time.monotonic()
+    with session.lock:
+        until: float = session.values.setdefault("obsidian until", now + PATIENCE_S)
+    return max(until - now, 0)
 
 
 def with_context(call: Call, answer: Answer) -> Answer:
