@@ -200,11 +200,11 @@ def bare(workers: int) -> int:
     door = socket.create_server(("127.0.0.1", 0), backlog=512)
     print(f"http://127.0.0.1:{door.getsockname()[1]}/mcp/notes", file=sys.stderr, flush=True)
     if workers > 1:
-        return processes.Supervisor(workers, lambda seat: _bare(door, seat), sockets=[door]).run()
+        return processes.Supervisor(workers, lambda slot: _bare(door, slot), sockets=[door]).run()
     return _bare(door, processes.WorkerSlot())
 
 
-def _bare(door: socket.socket, seat: Any) -> int:
+def _bare(door: socket.socket, slot: Any) -> int:
     import uvicorn
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -219,7 +219,7 @@ def _bare(door: socket.socket, seat: Any) -> int:
         return JSONResponse({"jsonrpc": "2.0", "id": asked["id"], "result": result})
 
     app = Starlette(routes=[Route("/mcp/notes", answer, methods=["POST"])])
-    uvicorn_server.Server(uvicorn.Config(app, **uvicorn_server.settings()), seat=seat).run([door])
+    uvicorn_server.Server(uvicorn.Config(app, **uvicorn_server.settings()), slot=slot).run([door])
     return 0
 
 

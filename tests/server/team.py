@@ -19,8 +19,8 @@ PLAN, FOLDER = sys.argv[1], Path(sys.argv[2])
 
 
 class App:
-    def __init__(self, seat: supervisor.WorkerSlot) -> None:
-        self.told = f"{seat.number} {os.getpid()}".encode()
+    def __init__(self, slot: supervisor.WorkerSlot) -> None:
+        self.told = f"{slot.number} {os.getpid()}".encode()
         self.turn, self.waiting = asyncio.Lock(), 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -52,19 +52,19 @@ def note(what: str) -> None:
         file.write(f"{os.getpid()}\n")
 
 
-def work(seat: supervisor.WorkerSlot) -> int:
-    if PLAN == "broken" or (PLAN == "half" and seat.number == 1):
+def work(slot: supervisor.WorkerSlot) -> int:
+    if PLAN == "broken" or (PLAN == "half" and slot.number == 1):
         note("tried")
         raise ValueError("the disk is on fire")
     import uvicorn
 
     from notewright.server.listen import uvicorn_server
 
-    app = App(seat)
+    app = App(slot)
     if PLAN == "line":
         uvicorn_server.HELD = 600.0  # however slow this machine is
     config = uvicorn.Config(app, **uvicorn_server.settings())
-    server = uvicorn_server.Server(config, seat=seat, behind=lambda: app.waiting > 0)
+    server = uvicorn_server.Server(config, slot=slot, behind=lambda: app.waiting > 0)
     server.run([door])
     return 0 if server.started else 1
 

@@ -275,7 +275,7 @@ def test_a_full_process_leaves_clients_to_one_that_has_room() -> None:
     other.write(0)
     app = Echo()
     with (
-        listening_to(app, limits=ConnectionLimits(connections=1), seat=WorkerSlot(0, board)) as port,
+        listening_to(app, limits=ConnectionLimits(connections=1), slot=WorkerSlot(0, board)) as port,
         connected(port) as client,
     ):
         client.sendall(GET.replace(b"/ ", b"/never "))

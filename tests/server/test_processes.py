@@ -263,12 +263,12 @@ def test_one_that_cannot_begin_is_tried_again_less_and_less_often_while_the_othe
 
 def test_who_has_more_clients_than_another_knows_by_how_many() -> None:
     board = memoryview(bytearray(12)).cast("i")
-    seats = [WorkerSlot(number, board) for number in range(3)]
-    for seat, clients in zip(seats, (5, 2, 9), strict=True):
-        seat.write(clients)
-    assert [seat.more_than_others() for seat in seats] == [3, 0, 7]
-    seats[1].leave()
-    assert [seats[0].more_than_others(), seats[2].more_than_others()] == [0, 4]
+    slots = [WorkerSlot(number, board) for number in range(3)]
+    for slot, clients in zip(slots, (5, 2, 9), strict=True):
+        slot.write(clients)
+    assert [slot.more_than_others() for slot in slots] == [3, 0, 7]
+    slots[1].leave()
+    assert [slots[0].more_than_others(), slots[2].more_than_others()] == [0, 4]
     assert WorkerSlot().more_than_others() == 0
 
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,9 @@ class Crowd:
 
     def file(self) -> Path:
         return self.root / (self.document.path or self.path)
+
+    def has_seen(self, word: str) -> bool:
+        return f" {word}" in self.document.text()
 
     def run(self, seconds: float, *works: Callable[[], None]) -> None:
         threads = [threading.Thread(target=self._guarded, args=[work]) for work in works]
@@ -101,7 +105,7 @@ class Crowd:
                         file.write_text(buffer)
                     self.words.append(word)
                     count += 1
-                    time.sleep(0.45)  # the next may save: what was saved has been seen
+                    until(partial(self.has_seen, word))  # the next may save
 
         return work
 
