@@ -573,6 +573,13 @@ def test_generated_edits_equal_a_plain_model() -> None:
         assert file_bytes(live_text(A, raw), raw) == raw
 
 
+def test_a_space_at_the_end_of_a_line_leaves_the_line_end_alone() -> None:
+    with_space, without = "ann: one \n\nben: two\n", "ann: one\n\nben: two\n"
+    assert changes(with_space, without) == [(8, 9, "")]
+    assert changes(without, with_space) == [(8, 8, " ")]
+    assert changes("one \ntwo \n", "one\ntwo more\n") == [(3, 4, ""), (8, 9, " more")]
+
+
 def test_a_difference_of_large_texts_is_found_quickly() -> None:
     lines = [f"line {number}\n" for number in range(40_000)]
     started = time.perf_counter()

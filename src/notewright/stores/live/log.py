@@ -217,7 +217,7 @@ class LiveLog:
                     self._wake.wait()
                 if not self._waiting:
                     break
-                if not self._urgent:
+                if not self._urgent and not self._closed:
                     self._wake.wait(LINGER_S)
                 self._urgent = False
                 batch, self._waiting, self._busy = self._waiting, [], True

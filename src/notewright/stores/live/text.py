@@ -21,7 +21,9 @@ from notewright.notes.path import NotePath
 BOM = b"\xef\xbb\xbf"
 _END = re.compile(r"\r\n|\r|\n")
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
-_WORDS = re.compile(r"\s*\w+|\s*[^\w\s]|\s+")  # a space goes with the word after it: a lone one matches everywhere
+# A space goes with the word after it, for a lone one matches everywhere; a line's end is by itself, so that a space
+# that comes or goes before it leaves it alone: who types there types before it.
+_WORDS = re.compile(r"[^\S\n]*(?:\w+|[^\w\s])|[^\S\n]+|\n")
 _MOST_PIECES = 2_000  # compared at a time, and so many pairs of equal ones: what is larger is replaced as a whole
 _MOST_PAIRS = 500_000
 
