@@ -189,10 +189,10 @@ def _set(handle: int, kind: int, start: int, length: int) -> None:
 
 
 class ThreadTurn:
-    """The turn of one thread, come or waited for."""
+    """One thread's place in the queue; `granted` when it is its turn."""
 
     def __init__(self, name: str | None) -> None:
-        self.name, self.came = name, threading.Event()
+        self.name, self.granted = name, threading.Event()
 
     def excludes(self, other: "ThreadTurn") -> bool:
         return self.name is None or other.name is None or self.name == other.name
@@ -210,9 +210,9 @@ class ThreadQueue:
         mine = ThreadTurn(name)
         with self._mutex:
             self._queue.append(mine)
-            self._call()
+            self._grant()
         try:
-            if not mine.came.is_set() and not mine.came.wait(timeout):
+            if not mine.granted.is_set() and not mine.granted.wait(timeout):
                 raise BlockingIOError("locked by another thread")
         except BaseException:
             self.leave(mine)
@@ -222,10 +222,10 @@ class ThreadQueue:
     def leave(self, mine: ThreadTurn) -> None:
         with self._mutex:
             self._queue.remove(mine)
-            self._call()
+            self._grant()
 
-    def _call(self) -> None:
-        """All that wait and that nobody before them excludes."""
+    def _grant(self) -> None:
+        """The turn of all that wait and that nobody before them excludes."""
         for place, turn in enumerate(self._queue):
-            if not turn.came.is_set() and not any(other.excludes(turn) for other in self._queue[:place]):
-                turn.came.set()
+            if not turn.granted.is_set() and not any(other.excludes(turn) for other in self._queue[:place]):
+                turn.granted.set()

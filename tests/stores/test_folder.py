@@ -1,5 +1,6 @@
 """The folder store among people's files: what stays as it was, what a crash leaves, who may interfere."""
 
+import errno
 import os
 import random
 import shutil
@@ -9,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.stores.parts import NEW, OLD, A, in_child, left_beside, put
@@ -17,6 +19,7 @@ from notewright.errors import Conflict, Exists, Forbidden, NoSpace, NotFound, Un
 from notewright.notes.path import NotePath
 from notewright.stores.base import version_of
 from notewright.stores.folder import atomic as writing_module
+from notewright.stores.folder import leftovers
 from notewright.stores.folder.paths import Root
 from notewright.stores.folder.store import FolderStore
 
@@ -50,6 +53,28 @@ def test_mode_owner_and_attributes_of_a_note_are_kept(store: FolderStore, tmp_pa
     assert stat.S_IMODE(after.st_mode) == 0o604
     assert (after.st_uid, after.st_gid) == (before.st_uid, before.st_gid)
     assert os.getxattr(tmp_path / "a.md", "user.colour") == b"blue"
+
+
+def test_a_folder_that_another_program_makes_in_the_same_moment_is_used(
+    store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.mkdir
+
+    def mkdir(*args: Any, **options: Any) -> None:
+        real(*args, **options)
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    store.write(NotePath("f/g/a.md"), NEW, seen=None, op="1")
+    assert (tmp_path / "f" / "g" / "a.md").read_bytes() == NEW
+
+
+def test_what_is_taken_out_and_stays_open_is_looked_at_less_and_less_often(store: FolderStore, tmp_path: Path) -> None:
+    waiting = store._writing._asides
+    for look in (0, leftovers.OFTEN_LOOKS - 1, leftovers.OFTEN_LOOKS):
+        waiting.keep(leftovers.Leftover("", "none"), look)
+    due = sorted(round(due - time.monotonic()) for due, *_ in waiting._waiting)
+    assert due == [0, 1, 60]
 
 
 def test_a_new_note_has_the_mode_the_umask_says(store: FolderStore, tmp_path: Path) -> None:

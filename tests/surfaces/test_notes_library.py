@@ -9,6 +9,7 @@ import pytest
 from tests.surfaces.notes_desk import Desk, MakeDesk, desks
 
 from notewright.engine.access import Access
+from notewright.errors import Unavailable
 
 WORK = {"Tea.md": "# Tea\n[[Plan]]\n", "Projects/Plan.md": "plan for tea\n", "Both.md": "w\n"}
 HOME = {"Garden/Roses.md": "roses and tea\n", "Both.md": "h\n"}
@@ -54,6 +55,15 @@ def test_a_bare_name_may_be_in_any_workspace_but_not_in_two(two: Desk) -> None:
         "ambiguous: 'Both' could be any of 2 notes: Work/Both.md, Home/Both.md. Give one of these paths."
     )
     assert two.refused("read", path="Rosse").startswith("not_found: there is no Rosse. Nearest: Home/Garden/Roses.md")
+
+
+def test_a_change_is_shown_while_another_workspace_cannot_answer(two: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(change_id: str) -> None:
+        raise Unavailable("the history cannot be read")
+
+    made = two.done("edit", path="Work/Both", edits=[{"append": "more"}])
+    monkeypatch.setattr(two.workspaces[1].ledger, "change", away)
+    assert "Work/Both.md" in two.said("history", change=made)
 
 
 def test_a_miss_names_whole_paths(two: Desk) -> None:

@@ -169,7 +169,17 @@ def test_nothing_in_a_note_becomes_more_than_plain_markup(text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
-    ["[" * 20_000, "![" * 10_000, "**a*" * 10_000, "- " * 10_000, "> " * 10_000, "|a\n|-\n" * 1_000, "%%" * 9_999],
+    [
+        "[" * 20_000,
+        "![" * 10_000,
+        "**a*" * 10_000,
+        "- " * 10_000,
+        "> " * 10_000,
+        "|a\n|-\n" * 1_000,
+        "%%" * 9_999,
+        "[[Tea]] " + "[[" * 50_000 + "]]",
+        "[[Tea]] " + "![[Tea " * 20_000,
+    ],
 )
 def test_hostile_structure_is_laid_out_in_time(text: str) -> None:
     begun = time.thread_time()

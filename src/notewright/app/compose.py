@@ -84,13 +84,13 @@ def refuse_mistakes(config: Config) -> None:
         oauth.Trust.of(config)
 
 
-def issuer_of(config: Config, before: "Issuer | None" = None) -> "Issuer | None":
+def issuer_of(config: Config, previous: "Issuer | None" = None) -> "Issuer | None":
     """Who else issues tokens, if anybody does: what is needed to read them takes a third of a second to load."""
     if not config["auth.issuer"]:
         return None
     from notewright.server.auth import oauth
 
-    return oauth.Issuer(oauth.Trust.of(config), before=before)
+    return oauth.Issuer(oauth.Trust.of(config), previous=previous)
 
 
 def _work_together(config: Config, reread: Reread, listener: socket.socket) -> int:

@@ -159,8 +159,10 @@ class Principal:
         @functools.cache
         def allowed() -> Sequence[Workspace]:
             own = tuple(self.narrow(ws) for ws in library.workspaces() if self.sees(ws.id))
-            counted = [None if ws.user_quota is None else replace(ws.user_quota, workspaces=lambda: own) for ws in own]
-            return tuple(replace(ws, user_quota=quota) if quota else ws for ws, quota in zip(own, counted, strict=True))
+            return tuple(
+                ws if ws.user_quota is None else replace(ws, user_quota=replace(ws.user_quota, workspaces=lambda: own))
+                for ws in own
+            )
 
         return Library(allowed)
 

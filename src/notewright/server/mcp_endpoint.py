@@ -109,14 +109,14 @@ def app(
         streams.close()
         leave()
 
-    site = Starlette(routes=routes, lifespan=lifespan, middleware=_passed(config, entry, routes, operations))
+    site = Starlette(routes=routes, lifespan=lifespan, middleware=_middleware(config, entry, routes, operations))
     site.router.redirect_slashes = False
     site.router.default = _other_spelling(routes, base_path(entry.public_url))
     site.state.leave = leaving
     return site
 
 
-def _passed(
+def _middleware(
     config: Config, entry: AuthSettings, routes: Sequence[BaseRoute], operations: Operations
 ) -> list[Middleware]:
     """What a request passes on its way in; and for pages of the origins that the owner named, what their browser asks
@@ -254,9 +254,11 @@ class _Served:
     async def _ask_sdk(self, scope: Scope, receive: Receive, send: Send, *, json: bool = False) -> None:
         """Its manager has no state: each request has its own, and the application nothing that begins and ends."""
         most = self._most_bytes
-        way = StreamableHTTPSessionManager(self._server, stateless=True, json_response=json, max_request_body_size=most)
-        async with way.run():
-            await way.handle_request(scope, receive, send)
+        manager = StreamableHTTPSessionManager(
+            self._server, stateless=True, json_response=json, max_request_body_size=most
+        )
+        async with manager.run():
+            await manager.handle_request(scope, receive, send)
 
     def _other(self, method: str, sessions_of: str, headers: Headers) -> Response:
         """Not a POST."""

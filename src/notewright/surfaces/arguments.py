@@ -20,7 +20,7 @@ from notewright.surfaces.base import Args, Call
 P = ParamSpec("P")
 T = TypeVar("T")
 MAX_PATH_CHARS = 4_096  # characters of a path; more is not quoted back
-_AS_IT_IS = nullcontext()  # nearly every call passes here, some of them twice
+_NO_PREFIX = nullcontext()  # nearly every call passes here, some of them twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class Places:
             return path
         return f"{ws.name}/{path}" if path else ws.name
 
-    def saying(self, ws: Workspace) -> AbstractContextManager[None]:
+    def prefixing_problems(self, ws: Workspace) -> AbstractContextManager[None]:
         """Problems met inside name their paths as this caller knows them."""
-        return self._prefixing(ws) if self.several else _AS_IT_IS
+        return self._prefix_problems(ws) if self.several else _NO_PREFIX
 
     @contextmanager
-    def _prefixing(self, ws: Workspace) -> Iterator[None]:
+    def _prefix_problems(self, ws: Workspace) -> Iterator[None]:
         try:
             yield
         except Problem as problem:
@@ -59,7 +59,7 @@ class Places:
         """What `ask` says, with problems named in the same way."""
         if not self.several:
             return ask(ws, *args, **kwargs)
-        with self.saying(ws):
+        with self.prefixing_problems(ws):
             return ask(ws, *args, **kwargs)
 
     def prefixed(self, ws: Workspace, problem: Problem) -> Problem:

@@ -1,5 +1,6 @@
 """Bringing notes back: into the workspace so that it can be undone, or into a folder, byte for byte."""
 
+import errno
 import os
 import random
 import shutil
@@ -27,7 +28,7 @@ from notewright.engine.transfer.backup_folder import BackupFolder
 from notewright.engine.transfer.restore import last_good_backup
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import change_text
-from notewright.errors import Busy, Conflict, Exists, Invalid, NoSpace, NotFound, ReadOnly
+from notewright.errors import Busy, Conflict, Exists, Forbidden, Invalid, NoSpace, NotFound, ReadOnly
 from notewright.ledger.base import Past
 from notewright.notes.path import NotePath
 
@@ -131,6 +132,17 @@ def test_files_that_were_damaged_in_the_backup_are_left_out_and_named(kept: Work
     copied = restore_to(tmp_path / "out", tmp_path / "to")
     assert [one.path for one in copied.skipped] == ["Empty.md", "Latin.md", "Tea.md"]
     assert sorted(files(tmp_path / "out")) == ["Drinks/Coffee.md", "Drinks/cup.png", 'Odd/What?: "x" .md']
+
+
+def test_a_disk_that_refuses_times_is_told_in_words(
+    kept: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def utime(*args: object, **options: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "utime", utime)
+    with pytest.raises(Forbidden, match="the file system does not let us use"):
+        restore_to(tmp_path / "out", tmp_path / "to")
 
 
 def test_a_list_that_would_lead_out_of_the_backup_is_not_believed(kept: Workspace, tmp_path: Path) -> None:

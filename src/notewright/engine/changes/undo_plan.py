@@ -197,11 +197,8 @@ class UndoPlan:
 
     def _refusal(self) -> Conflict:
         first, told = self.obstacles[0], [str(each) for each in self.obstacles[:MAX_OBSTACLES_NAMED]]
-        more = (
-            [f"and {len(self.obstacles) - MAX_OBSTACLES_NAMED} more"]
-            if len(self.obstacles) > MAX_OBSTACLES_NAMED
-            else []
-        )
+        left = len(self.obstacles) - len(told)
+        more = [f"and {left} more"] if left else []
         hint = f"undo {first.change_id} first" if first.change_id else "put it right by hand"
         words = "; ".join(told + more)
         return Conflict(words, hint=hint, path=first.path, current=None, obstacles=tuple(self.obstacles))

@@ -57,9 +57,7 @@ def sees_dotted(ws: Workspace, path: NotePath) -> bool:
     if not {BACKUPS, TRASH}.intersection(segments):
         return True
     try:
-        if (
-            path.name == BACKUPS or path == TRASH
-        ):  # one that holds nothing to be seen would tell that there is something
+        if path.name == BACKUPS or path == TRASH:  # one with nothing to be seen would tell that there is something
             return any(sees_dotted(ws, entry.path) for entry in ws.store.children(path, hidden=True))
         found = copied_from(path)
         return _sees_trashed(ws, path) if path.folder == TRASH else found is not None and _sees_since(ws, *found)

@@ -21,8 +21,8 @@ TELLING = 4  # characters of a piece of a path that few paths hold; `.md` they a
 TEXTS_AT_ONCE = 1_000  # links whose lines are cut from texts read together
 _new = tuple.__new__  # of a row: half the time of calling its type
 MANY_KEYS = 500  # are not worth remembering: somebody looks through all links
-LAST = "\U0010ffff"  # comes after every name that begins alike
-CLOSE = 0.6  # how much alike a name is, of 1, that shares no run of three letters with what was asked for
+AFTER_ALL = "\U0010ffff"  # comes after every name that begins alike
+MIN_RATIO = 0.6  # how much alike a name is, of 1, that shares no run of three letters with what was asked for
 FEW_KEYS = 8  # are given one by one: a list as JSON costs as much as the statement
 
 # ---- files and names ----------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def names_like(
     con.variants = {}
     while True:
         before, near = len(rows), asked // 8
-        around = (key, first + LAST, near, key, first, near, match, asked // 2) if len(key) > 2 else (key,)
+        around = (key, first + AFTER_ALL, near, key, first, near, match, asked // 2) if len(key) > 2 else (key,)
         values = (*runs, *around, asked)
         rows = con.rows(sql, values).fetchall()
         seen = [(NotePath(path), note, some) for path, note, some in rows if visible.sees(str(path))]
@@ -153,7 +153,7 @@ def names_like(
             break
         asked *= 4
     ratios = {path: SequenceMatcher(None, key, path_key(path.stem)).ratio() for path, note, _ in seen if note}
-    alike = {path for path, note, some in seen if note and (some or ratios[path] >= CLOSE)}
+    alike = {path for path, note, some in seen if note and (some or ratios[path] >= MIN_RATIO)}
     return sorted(alike, key=lambda path: (-ratios[path], path))[:limit]
 
 

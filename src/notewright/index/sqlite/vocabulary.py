@@ -12,9 +12,9 @@ from notewright.notes.words import index_words
 
 MOST_FORMS = 100  # of one word
 MOST_COMPARED = 8  # words that others are compared with
-MOST_ALIKE, FEW_ALIKE = 500, 10  # words that share letters with one: looked at for each run of them, and taken
+MOST_SCANNED, MOST_TAKEN = 500, 10  # words alike: looked at for each run of letters, and taken for each word
 SHORT = 5  # letters of a word in which one slip may leave no run of three
-ROOM = 2_000  # notes that words may be in together, and a fifth of all
+MAX_NOTES_TOGETHER = 2_000  # notes that words may be in together, and a fifth of all
 MOST_PAIRS = 30  # for a single CJK character, which stands in many
 _LATIN = re.compile(r"[a-z]+")
 
@@ -102,10 +102,10 @@ class Vocabulary:
             self._counts[word] = (count, serial)
         return count
 
-    def few(self, con: Connection, words: Mapping[str, float]) -> list[str]:
+    def rarest_of(self, con: Connection, words: Mapping[str, float]) -> list[str]:
         """Those of most worth, and of these the rarest, while they are in few notes together; one at least."""
         serial, notes = self._state(con)
-        room, found = ROOM + notes // 5, list[str]()
+        room, found = MAX_NOTES_TOGETHER + notes // 5, list[str]()
         ordered = sorted((-worth, self._count(con, word, serial, notes), word) for word, worth in words.items())
         for _, count, word in ordered:
             if count <= room or not found:
@@ -158,13 +158,13 @@ def words_like(con: Connection, vocabulary: Vocabulary, text: str) -> list[str]:
     joined, found = vocabulary.joined(con), dict[str, float]()
     for word in con.cut(index_words(text))[:MOST_COMPARED]:
         runs = runs_of_three(word)
-        shared = Counter(alike for run in runs for alike in words_with(joined, run, MOST_ALIKE))
+        shared = Counter(alike for run in runs for alike in words_with(joined, run, MOST_SCANNED))
         if len(word) <= SHORT:
             shared.update(dict.fromkeys(known_words(con, _one_away(word)), len(runs)))
-        best = sorted(shared, key=lambda alike: (-shared[alike], abs(len(alike) - len(word)), alike))[:FEW_ALIKE]
+        best = sorted(shared, key=lambda alike: (-shared[alike], abs(len(alike) - len(word)), alike))[:MOST_TAKEN]
         for alike in best:
             found[alike] = max(found.get(alike, 0.0), 1.0 if alike == word else 0.9 * shared[alike] / len(runs))
-    return vocabulary.few(con, found)
+    return vocabulary.rarest_of(con, found)
 
 
 def known_words(con: Connection, words: Sequence[str]) -> list[str]:

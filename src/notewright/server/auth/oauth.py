@@ -131,8 +131,8 @@ class RecentResults(Generic[T]):
 class Issuer:
     """Knows the access tokens of one issuer; nothing is asked of it before the first one comes in.
 
-    For one event loop. It raises Unavailable or Busy where nobody can say whether a token is good. One that takes the
-    place of another shares its connections, and is the one to be left.
+    For one event loop. It raises Unavailable or Busy where nobody can say whether a token is good. One that replaces
+    a `previous` one shares its HTTP client, and only the newest is closed.
     """
 
     def __init__(
@@ -141,10 +141,10 @@ class Issuer:
         now: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
         *,
-        before: "Issuer | None" = None,
+        previous: "Issuer | None" = None,
     ) -> None:
         self._trust, self._now = trust, now
-        self._http: httpx2.AsyncClient = client() if before is None else before._http
+        self._http: httpx2.AsyncClient = client() if previous is None else previous._http
         self._provider = Provider(trust.issuer, self._http, ticks)
         self._good: RecentResults[Claims] = RecentResults(ticks, GOOD_SECONDS)
         self._bad: RecentResults[str] = RecentResults(ticks, BAD_SECONDS)  # why: a flood of these leaves the good alone

@@ -13,9 +13,7 @@ from typing import Any, Literal
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-PIECE_BYTES = (
-    8 << 10
-)  # bytes that the parser is given at a time, so that a head cannot come through whole, however large
+PIECE_BYTES = 8 << 10  # that the parser is given at a time, so that a head cannot come through whole, however large
 MAX_PIPELINED = 8  # requests that may come before the first is answered
 LINGER_SECONDS = 1.0
 MORE_THAN_SENT = 1 << 50  # more bytes than anybody sends
@@ -81,13 +79,10 @@ class Bounded(HttpToolsProtocol):
             piece, self._body_seen = data[start : start + PIECE_BYTES], False
             super().data_received(piece)
             self._received += len(piece)
-            of_a_head = self._part == "head" or (
-                self._part == "body" and not self._body_seen
-            )  # more headers, behind a body
-            self._head = self._head + len(piece) if of_a_head else 0
-            if (
-                self._head > self.limits.head_bytes + PIECE_BYTES
-            ):  # a piece may have begun with the end of something else
+            is_trailer = self._part == "body" and not self._body_seen
+            self._head = self._head + len(piece) if self._part == "head" or is_trailer else 0
+            # A piece may have begun with the end of something else.
+            if self._head > self.limits.head_bytes + PIECE_BYTES:
                 self.refuse(431, "The head of the request is too large")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -157,11 +152,9 @@ class Bounded(HttpToolsProtocol):
         if waits == "" and self.flow.read_paused:
             self.flow.resume_reading()  # uvicorn stops when somebody sends ahead, and would not see that they have gone
         state = waits, self.cycle
-        moved = (
-            self._received
-            if waits != "reader"
-            else self._resumed * MORE_THAN_SENT - self.transport.get_write_buffer_size()
-        )
+        moved = self._received
+        if waits == "reader":
+            moved = self._resumed * MORE_THAN_SENT - self.transport.get_write_buffer_size()
         if state == self._state and now - self._since >= self.limits.seconds(waits) and not self._moves(waits, moved):
             self._give_up(waits)
         elif state != self._state or now - self._since >= self.limits.seconds(waits):

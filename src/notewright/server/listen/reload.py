@@ -5,7 +5,7 @@ from starlette.types import Receive, Scope, Send
 
 
 class Replaceable:
-    """Hands every request to the application of the moment, to which it then keeps.
+    """Hands every request to the current application, which answers it to its end.
 
     An application holds nothing that must be ended: the lifespan of the first is that of the whole process.
     `state.leave` of one that is on its way out ends those of its requests that would not end by themselves.

@@ -65,9 +65,8 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
     def look(self, now: float) -> None:
         """A client that takes nothing of what waits for it is disconnected."""
         waiting = self.transport.get_write_buffer_size()
-        moved = (
-            self._resumed * MORE_THAN_SENT - waiting
-        )  # it took something if we could go on, however much waits since
+        # It took something if we could go on, however much waits since.
+        moved = self._resumed * MORE_THAN_SENT - waiting
         if not waiting or moved > self._stuck_at or self._stuck_since is None:
             self._stuck_since, self._stuck_at = (now if waiting else None), moved
         elif now - self._stuck_since >= self.limits.seconds("rest" if self.transport.is_closing() else "reader"):

@@ -30,7 +30,7 @@ from notewright.server.live.rooms import FAILED, Member, close_of
 log = logging.getLogger(__name__)
 MAX_OF_ONE_PERSON = 500
 FRAMES_A_SECOND, BYTES_A_SECOND = 1000, 4 << 20  # of one client; who sends more is read more slowly
-BURST_SECONDS = 8.0  # of which so much may come at once
+BURST_SECONDS = 8.0  # so many seconds' worth of that may come at once
 LOOK_SECONDS = 1.0  # between two looks at whether everybody may stay
 ASK_SECONDS = 10.0  # for an issuer to say who somebody is
 ASKED_AT_ONCE = 64  # of whom that is asked
@@ -184,7 +184,7 @@ def _rights_unchanged(one: _Connection, ws: Workspace, names: DocumentNames) -> 
 
 async def _read(receive: Receive, member: Member | ForwardedMember) -> None:
     """What the client sends, as fast as it may."""
-    spent = 0.0  # the time by which all that was read could have come at that pace
+    paid_until = 0.0  # the time by which all that was read could have come at that pace
     while (message := await receive())["type"] == "websocket.receive":
         frame = message.get("bytes")
         if frame is None:
@@ -193,9 +193,9 @@ async def _read(receive: Receive, member: Member | ForwardedMember) -> None:
         if member.outbox.closed:
             return
         now = time.monotonic()
-        spent = max(spent, now - BURST_SECONDS) + max(1 / FRAMES_A_SECOND, len(frame) / BYTES_A_SECOND)
-        if spent > now:
-            await asyncio.sleep(spent - now)
+        paid_until = max(paid_until, now - BURST_SECONDS) + max(1 / FRAMES_A_SECOND, len(frame) / BYTES_A_SECOND)
+        if paid_until > now:
+            await asyncio.sleep(paid_until - now)
     member.outbox.close(GOING, "")
 
 

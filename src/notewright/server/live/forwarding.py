@@ -89,22 +89,17 @@ class LiveHosts:
         self._threads = ThreadPool(threads=THREADS)
         self._asking = ThreadPool(threads=THREADS)  # or two processes that ask each other have no thread to answer with
         self._here: dict[str, _Host] = {}  # by the identity of the store
-        self._users = 0  # applications, of which one may take the place of another
         self._listening: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> None:
-        self._users += 1
-        if self._listening is None:
-            self._listening = asyncio.create_task(self._listen())
+        self._listening = asyncio.create_task(self._listen())
 
     async def __aexit__(self, *error: object) -> None:
-        self._users -= 1
-        if not self._users and self._listening is not None:
+        if self._listening is not None:
             self._listening.cancel()
-            self._listening = None
-            for host in self._here.values():
-                await host.end()
-            self._here.clear()
+        for host in self._here.values():
+            await host.end()
+        self._here.clear()
 
     async def _listen(self) -> None:
         """Wherever we became the host, others must find us: also before the first client comes to us."""
@@ -177,7 +172,7 @@ class _Host(Rooms):
 
     _server: asyncio.Server | None = None
     _file: tuple[int, int] | None = None  # that of our socket: another host may have put its own there
-    _alone = False  # nobody can reach us
+    _unreachable = False  # nobody can reach us
 
     def __init__(self, live: "LiveDocuments", threads: ThreadPool, count: Callable[[int], None]) -> None:
         super().__init__(live, threads, count)
@@ -189,15 +184,16 @@ class _Host(Rooms):
         if self._server is not None and _file_at(place) is None:
             self._server.close()
             self._server = None
-        if self._server is None and not self._alone:
+        if self._server is None and not self._unreachable:
             try:
                 place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 with reachable(place) as name:  # a socket that a dead host left there is replaced
-                    self._server = await asyncio.start_unix_server(self._serve, name)
-                os.chmod(place, 0o600)
+                    self._server = await asyncio.start_unix_server(self._serve, name, start_serving=False)
+                os.chmod(place, 0o600)  # before anybody can connect
                 self._file = _file_at(place)
+                await self._server.start_serving()
             except OSError as error:
-                self._alone = True
+                self._unreachable = True
                 log.warning("other processes cannot reach the live documents here: %s", error)
 
     async def end(self) -> None:

@@ -315,7 +315,7 @@ class AtomicWriter:
     def _lift(self, root: int, path: str) -> bool:
         """Move what lies aside in a folder to the root, where whoever looks at it will find it; False if the folder
         holds anything else."""
-        with self._root.folder_if_there(root, path, errno.ELOOP) as folder:
+        with self._root.folder_if_there(root, path, errno.ELOOP, errno.EACCES) as folder:
             names = [] if folder is None else os.listdir(folder)
             if folder is None or not all(name.startswith(PREFIX) for name in names):
                 return False

@@ -72,7 +72,8 @@ class FolderStore(Store):
         yield from walk.files(below)
         if events is not None:
             events.whole.set()
-            self._pending_watch = None if self._pending_watch is events else self._pending_watch
+            if self._pending_watch is events:
+                self._pending_watch = None
         if not below:
             self._oddities = tuple(walk.odd)
         if walk.strays:

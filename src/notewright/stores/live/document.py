@@ -125,8 +125,7 @@ class Document:
         self._log.when_durable(then)
 
     def sync(self) -> None:
-        """What was typed is on the disk when this returns; before a file has it, or a crash in between makes the file's
-        text somebody else's, and those who typed bring theirs along."""
+        """What was typed is on the disk when this returns. A file is written only after that."""
         self._log.sync()
 
     def must_save(self) -> None:

@@ -431,7 +431,7 @@ class LiveDocuments:
             return stored
 
     def _run(self) -> None:
-        _tried(self._finish_others, "what was typed before the last process ended is not in the files yet")
+        _log_errors(self._finish_others, "what was typed before the last process ended is not in the files yet")
         looked = 0.0
         while not self._stop.is_set():
             self._wake.wait(_TICK_S if self._open else _LOOK_S)
@@ -447,7 +447,7 @@ class LiveDocuments:
             self._work_on_folder()
             looks = now - looked >= _LOOK_S
             for document in self.all_open():
-                _tried(partial(self._look_after, document, now, looks), f"live document {document.path}")
+                _log_errors(partial(self._look_after, document, now, looks), f"live document {document.path}")
             looked = now if looks else looked
             self._evict(now)
 
@@ -461,7 +461,7 @@ class LiveDocuments:
         folder = self._folder_document
         if folder is not None and folder.document.end_reason:
             folder = self._folder_document = None
-        _tried(partial(self._keep_folder, folder), "the folder document")
+        _log_errors(partial(self._keep_folder, folder), "the folder document")
 
     def _finish_others(self) -> None:
         """What was typed before the last process that had the documents died goes to the files."""
@@ -521,7 +521,7 @@ class LiveDocuments:
                 self._host_lock = None
 
 
-def _tried(work: Callable[[], None], what: str) -> None:
+def _log_errors(work: Callable[[], None], what: str) -> None:
     """In a thread that goes on whatever happens."""
     try:
         work()

@@ -22,7 +22,7 @@ from notewright.surfaces.arguments import MAX_PATH_CHARS, NamedPath, Places, sin
 from notewright.surfaces.base import Args, Call
 from notewright.surfaces.notes import render as words
 from notewright.surfaces.notes import schema
-from notewright.surfaces.notes.read import found_in, recall, remember, shown
+from notewright.surfaces.notes.read import ask_each, recall, remember, shown
 from notewright.surfaces.schema import tool
 
 
@@ -33,7 +33,7 @@ def write(call: Call, args: Args) -> str:
     if not rest or args["path"].rstrip().endswith("/"):
         raise Invalid("path names a folder, not a note", hint="give the note a name, like Folder/Note", what="path")
     place = NamedPath(ws, NotePath.parse(with_md(rest.strip("/"))))
-    with places.saying(ws):
+    with places.prefixing_problems(ws):
         _refuse_outer_blanks(place)
         if "version" in args:
             done = _overwritten(call, place, args)
@@ -85,7 +85,7 @@ def edit(call: Call, args: Args) -> str:
     places = Places(call)
     place = places.locate(args["path"])
     edits = [edit_of(one, number) for number, one in enumerate(args["edits"], 1)]
-    with places.saying(place.ws):
+    with places.prefixing_problems(place.ws):
         try:
             done = edit_note(place.ws, place.path, edits, seen=args.get("version"))
         except Conflict as conflict:
@@ -145,7 +145,7 @@ def properties(call: Call, args: Args) -> str:
     edits += [RemoveProperty(key) for key in args.get("remove", ())]
     edits += [AddTag(tag.removeprefix("#")) for tag in args.get("add_tags", ())]
     edits += [RemoveTag(tag.removeprefix("#")) for tag in args.get("remove_tags", ())]
-    with places.saying(place.ws):
+    with places.prefixing_problems(place.ws):
         if edits:
             done = edit_note(place.ws, place.path, edits, summary=f"properties of {place.path}")
             return _edited(call, place, done)
@@ -188,7 +188,7 @@ def move(call: Call, args: Args) -> str:
         raise Invalid("notes cannot move between workspaces", hint="write it there and delete it here", what="to")
     new = new.strip().strip("/") + "/" * (not new or args["to"].rstrip().endswith("/"))
     dry_run = args.get("dry_run", False)
-    with places.saying(ws):
+    with places.prefixing_problems(ws):
         report = move_note(ws, old, new, dry_run=dry_run)
     first = words.moved(report, (places.show(ws, report.old), places.show(ws, report.new)), dry_run)
     return _counted(places, ws, first, report, "link", dry_run)
@@ -216,7 +216,7 @@ def _is_tag(places: Places, raw: str) -> bool:
 def _rename_tag(places: Places, args: Args) -> str:
     ws, old = _tag_place(places, args["from"].strip())
     new, dry_run = "#" + args["to"].strip().rpartition("/#")[2].lstrip("#"), args.get("dry_run", False)
-    with places.saying(ws):
+    with places.prefixing_problems(ws):
         report = rename_tag(ws, old, new, dry_run=dry_run)
     return _counted(places, ws, words.renamed(report, f"{old} to {new}", "tag", dry_run), report, "tag", dry_run)
 
@@ -244,7 +244,7 @@ def _rename_heading(places: Places, args: Args) -> str:
     if new.startswith(f"{note}#") and not new[len(note) + 1 :][:1].isspace():  # else a heading such as “C# basics”
         new = new[len(note) :]
     new = new.lstrip("#").strip()
-    with places.saying(place.ws):
+    with places.prefixing_problems(place.ws):
         report = rename_heading(place.ws, place.path, old.strip(), new, dry_run=dry_run)
     what = f"the heading “{old.strip()}” of {places.show(place.ws, place.path)} to “{new}”"
     return _counted(places, place.ws, words.renamed(report, what, "link", dry_run), report, "link", dry_run)
@@ -270,7 +270,7 @@ def delete(call: Call, args: Args) -> str:
     places = Places(call)
     place = _deletable(places, args["path"])
     dry_run = args.get("dry_run", False)
-    with places.saying(place.ws):
+    with places.prefixing_problems(place.ws):
         done = delete_note(place.ws, place.path, dry_run=dry_run)
     path, trash = places.show(place.ws, place.path), places.show(place.ws, done.trash or "")
     linked = [places.show(place.ws, source) for source in done.linked_from]
@@ -303,7 +303,7 @@ def daily(call: Call, args: Args) -> str:
     day = today(ws) if asked == "today" else parse_date(words.shortened(asked, 100))
     place = NamedPath(ws, daily_note(ws, day))
     there = ws.access.sees(place.path) and exists(ws, place.path)
-    with places.saying(ws):
+    with places.prefixing_problems(ws):
         if "append" in args:
             done = append_daily(ws, day, args["append"], args.get("section"))
             return _edited(call, place, done, "Edited" if there else "Created")
@@ -352,7 +352,7 @@ def _taken_back(
         since = since_time(args["since"], ws.timezone)
         return undo_since(ws, since, client=call.actor.client, user=call.actor.user, dry_run=dry_run)
 
-    return list(found_in(workspaces, lambda ws: Places(call).asked(ws, undone)))
+    return list(ask_each(workspaces, lambda ws: Places(call).asked(ws, undone)))
 
 
 DESTRUCTIVE = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": False}

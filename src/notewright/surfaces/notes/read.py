@@ -31,7 +31,7 @@ def read(call: Call, args: Args) -> Answer | str:
     found = places.read(args["path"])
     reading = found[1] if found else None
     place = NamedPath(found[0], found[1].path) if found else places.locate(args["path"])
-    with places.saying(place.ws):
+    with places.prefixing_problems(place.ws):
         if not place.path.is_note:
             return _attachment(place, places.show(place.ws, place.path))
         return shown(call, place, reading or read_note(place.ws, place.path), args)
@@ -171,10 +171,10 @@ def _past(ws: Workspace, path: str | None, args: Args, limit: int) -> Past:
 
 
 def _change(call: Call, change_id: str) -> tuple[Workspace, Change]:
-    return next(found_in(call.workspaces, lambda ws: find_change(ws, change_id)))
+    return next(ask_each(call.workspaces, lambda ws: find_change(ws, change_id)))
 
 
-def found_in(workspaces: Sequence[Workspace], find: Callable[[Workspace], T]) -> Iterator[tuple[Workspace, T]]:
+def ask_each(workspaces: Sequence[Workspace], find: Callable[[Workspace], T]) -> Iterator[tuple[Workspace, T]]:
     """What each of them knows of a change, asked one after the other; where none does, the NotFound that names some
     that are near."""
     found = False
