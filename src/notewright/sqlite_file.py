@@ -1,14 +1,17 @@
 """SQLite files that are kept: their schema grows in small steps, each done once, never backwards."""
 
 import time
-from collections.abc import Sequence
-from contextlib import ContextDecorator
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import apsw
 
 from notewright.errors import Busy, Exists, NoSpace, Unavailable
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _WAIT_MS = 10_000
 DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError)
 
@@ -71,11 +74,24 @@ def _write_ahead(db: apsw.Connection) -> None:
     raise Busy("the state directory is being set up by another process", hint="try again in a moment")
 
 
-class words(ContextDecorator):
+class words:
     """SQLite's troubles as ours. A class, for it is entered a dozen times in a write."""
 
     def __init__(self, what: str, directory: str = "state") -> None:
         self._what, self._directory = what, directory
+
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
+        """The function with its errors translated. `ContextDecorator` would take three calls more for each call."""
+
+        @wraps(function)
+        def translated(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return function(*args, **kwargs)
+            except BaseException as error:
+                self.__exit__(type(error), error, error.__traceback__)
+                raise
+
+        return translated
 
     def __enter__(self) -> None:
         return None
