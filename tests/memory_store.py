@@ -25,11 +25,11 @@ from notewright.stores.base import (
     Store,
     Stored,
     Swap,
-    Swapped,
+    SwapResult,
     Version,
-    changed,
-    missing,
-    outcome,
+    catch_problem,
+    changed_error,
+    not_found_error,
     parents,
     version_of,
 )
@@ -162,7 +162,7 @@ class MemoryStore(Store):
                 return _entry(path, self.disk.files[path])
             if path in self.disk.folders:
                 return _folder(path)
-        raise missing(path)
+        raise not_found_error(path)
 
     def read(self, path: NotePath, *, hidden: bool = False) -> Stored:
         self._reach(path, hidden)
@@ -170,7 +170,7 @@ class MemoryStore(Store):
         with self.disk.changed:
             file = self.disk.files.get(path)
         if file is None:
-            raise missing(path)
+            raise not_found_error(path)
         return _stored(path, file)
 
     # Changing it
@@ -218,10 +218,10 @@ class MemoryStore(Store):
         current = None if file is None else version_of(file.data)
         if seen is None and current is not None:
             raise Exists(f"{path} already exists", path=path)
-        if seen and current and seen != current and self.recall(path, seen):
+        if seen and current and seen != current and self.read_old_version(path, seen):
             data, seen = self.rebase(path, data, seen=seen, onto=self.read(path)), current
         if current != seen:
-            raise changed(path, current)
+            raise changed_error(path, current)
         if self.disk.beside.pop((self._process, op, path), None) is None:
             self._fits(len(data) - (len(file.data) if file else 0))
         self.disk.put(path, data)
@@ -238,33 +238,33 @@ class MemoryStore(Store):
             if path in self.disk.folders:
                 raise Conflict(f"{path} is a folder now", path=path, current=None)
             if file is not None and version_of(file.data) != seen:
-                raise changed(path, version_of(file.data))
+                raise changed_error(path, version_of(file.data))
             if file is not None:
                 self.disk.put(path, None)
         self._step("deleted", path)
 
-    def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
+    def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[SwapResult]:
         order = list(range(len(swaps)))
         if self.disk.shuffle is not None:
             self.disk.shuffle(order)
-        done: dict[int, Swapped] = {}
+        done: dict[int, SwapResult] = {}
         for place in order:
-            done[place] = outcome(self.swap, swaps[place], op=op, hidden=hidden)
+            done[place] = catch_problem(self.swap, swaps[place], op=op, hidden=hidden)
             if self.in_order and isinstance(done[place], Problem):
                 break
         return [done[place] for place in sorted(done)]
 
-    def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
+    def find_applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
         return frozenset(path for path in paths if op in self.disk.ops.get(path, ()))
 
-    def recall(self, path: NotePath, version: str) -> Stored | None:
+    def read_old_version(self, path: NotePath, version: str) -> Stored | None:
         for data in reversed(self.disk.former.get(path, ())):
             if version_of(data).startswith(version.lower()):
                 return Stored(data, version_of(data), _entry(path, _File(data, 0)))
         return None
 
     def rebase(self, path: NotePath, data: bytes, *, seen: Version, onto: Stored) -> bytes:
-        base = self.recall(path, seen)
+        base = self.read_old_version(path, seen)
         both = None if base is None else merge(base.data.decode(), data.decode(), onto.data.decode())
         if both is None:
             raise Conflict(f"{path} changed at the same place", hint="read it again", path=path, current=onto.version)
@@ -386,7 +386,7 @@ class MemoryStore(Store):
         if not self.healthy():
             raise Unavailable("the notes cannot be reached")
         if path is not None and path.is_hidden and not hidden:
-            raise missing(path)
+            raise not_found_error(path)
 
     def _keep_turn(self) -> None:
         if self._turn_lost:

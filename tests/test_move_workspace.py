@@ -20,7 +20,7 @@ from tests.engine.transfer.keeping import files, times
 from notewright.cli.main import main
 from notewright.engine.transfer.move_workspace import MoveJournal, MoveResult, move_files
 from notewright.errors import Busy, Conflict
-from notewright.stores.base import OpId, Store, Swap, Swapped
+from notewright.stores.base import OpId, Store, Swap, SwapResult
 from notewright.stores.folder.store import FolderStore
 from notewright.stores.s3._plain_list import Place, sign
 
@@ -180,7 +180,7 @@ class BadDisk(FolderStore):
 
     wrong = 0
 
-    def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
+    def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[SwapResult]:
         bad = [swap._replace(data=b"?" + (swap.data or b"")[1:]) if swap.path == "Tea.md" else swap for swap in swaps]
         self.wrong -= 1
         return super().write_many(bad if self.wrong >= 0 else swaps, op=op, hidden=hidden)

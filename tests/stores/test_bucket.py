@@ -354,8 +354,8 @@ def test_the_same_bytes_of_another_operation_are_not_our_write(bucket: Bucket) -
         store.write(A, b"one more", seen=version, op="3")
     with pytest.raises(Exists):
         store.write(A, b"one more", seen=None, op="4")
-    assert store.applied("2", [A, NotePath("b.md")]) == {A}
-    assert bucket.open().applied("2", [A]) == {A}
+    assert store.find_applied("2", [A, NotePath("b.md")]) == {A}
+    assert bucket.open().find_applied("2", [A]) == {A}
 
 
 def test_what_somebody_else_wrote_meanwhile_is_never_overwritten(bucket: Bucket) -> None:
@@ -522,13 +522,13 @@ def test_keys_that_are_no_paths(bucket: Bucket) -> None:
     own = [f"{bucket.prefix}/{name}" for name in ("", "folder/", "back\\slash.md", "empty.txt", "note.md")]
     bucket.proxy.listing = listing_with(*own)
     assert [entry.path for entry in store.entries()] == ["empty.txt", "note.md"]
-    assert [odd.path for odd in store.oddities()] == ["back\\slash.md"]
+    assert [odd.path for odd in store.unlisted_files()] == ["back\\slash.md"]
     keyless = S3Store.open(bucket.location, replace(bucket.settings(), profile={}), state=bucket.state)
     for bad, problem in (("a//b.md", "''"), ("../b.md", "'..'"), ("tab&#9;.md", "control")):
         keys = ("note.md", bad, "f/deep.md", "f//other.md")
         bucket.proxy.listing = listing_with(*(f"{bucket.prefix}/{key}" for key in keys))
         assert [entry.path for entry in store.entries()] == ["note.md", "f/deep.md"]
-        assert problem in " ".join(odd.why for odd in store.oddities()) and len(store.oddities()) == 2
+        assert problem in " ".join(odd.why for odd in store.unlisted_files()) and len(store.unlisted_files()) == 2
         assert [entry.path for entry in store.children("")] == ["f", "note.md"]
         assert store.stat(NotePath("f")).kind == "folder"
         with pytest.raises(Unavailable, match="is no path") as refused:

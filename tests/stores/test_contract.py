@@ -215,13 +215,15 @@ def test_of_what_is_known_by_its_stamp_only_what_differs_is_listed(store: Store)
         create(store, path)
     known = {str(entry.path): entry.stamp for entry in store.entries()}
     left = dict(known)
-    assert list(store.differing(left, sys.maxsize)) == [] and left == {}
-    assert {entry.path for entry in store.differing(dict(known), 0)} == set(known)  # modified since: not to be believed
+    assert list(store.changed_entries(left, sys.maxsize)) == [] and left == {}
+    assert {entry.path for entry in store.changed_entries(dict(known), 0)} == set(
+        known
+    )  # modified since: not to be believed
     store.write(NotePath("b/c.md"), b"longer\n", seen=version_of(b"x\n"), op="2")
     create(store, "b/new.md")
     left = known | {"b/gone.md": "1"}
     now = {entry.path: entry for entry in store.entries()}
-    differing = {entry.path: entry for entry in store.differing(left, sys.maxsize)}
+    differing = {entry.path: entry for entry in store.changed_entries(left, sys.maxsize)}
     assert differing == {path: now[path] for path in ("b/c.md", "b/new.md")} and left == {"b/gone.md": "1"}
 
 
@@ -406,8 +408,8 @@ def test_in_one_call_each_file_has_its_own_outcome(store: Store) -> None:
 
 def test_what_a_store_does_not_recall_it_does_not_merge(store: Store) -> None:
     store.write(A, b"a", seen=None, op="0")
-    assert store.recall(A, version_of(b"old")) is None
-    assert store.applied("0", [A]) <= {A}
+    assert store.read_old_version(A, version_of(b"old")) is None
+    assert store.find_applied("0", [A]) <= {A}
 
 
 def test_the_lock_is_free_again_after_an_exception(store: Store) -> None:

@@ -343,7 +343,7 @@ def test_what_permissions_forbid_is_forbidden() -> None:
             store.write(NotePath("shut/b.md"), NEW, seen=version, op="1")
         os.chmod(place / "shut", 0)
         assert [entry.path for entry in store.entries()] == ["a.md"]
-        assert store.oddities() == (("shut", "it may not be read"),)
+        assert store.unlisted_files() == (("shut", "it may not be read"),)
         store.close()
         os.chmod(place / "shut", 0o700)
         assert (place / "shut/b.md").read_bytes() == OLD
@@ -357,7 +357,11 @@ def test_names_that_are_not_text_are_left_out_and_reported(store: FolderStore, t
         os.close(os.open(os.fsencode(tmp_path) + b"/" + name, os.O_CREAT | os.O_WRONLY))
     assert [entry.path for entry in store.entries()] == ["a.md"]
     assert [entry.path for entry in store.children("")] == ["a.md"]
-    assert sorted(oddity.path for oddity in store.oddities()) == ["back\\slash.md", "caf\\xe9.md", "line\nbreak.md"]
+    assert sorted(oddity.path for oddity in store.unlisted_files()) == [
+        "back\\slash.md",
+        "caf\\xe9.md",
+        "line\nbreak.md",
+    ]
 
 
 def test_what_is_remembered_of_our_own_writes_is_bounded(store: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def test_a_symlink_that_stays_inside_is_read_and_listed_as_what_it_is(notes: Fol
         "f/up.md": ("symlink", "../a.md"),
     }
     known = {str(entry.path): entry.stamp for entry in notes.entries()}
-    assert list(notes.differing(known, sys.maxsize)) == [] and known == {}
+    assert list(notes.changed_entries(known, sys.maxsize)) == [] and known == {}
     assert {entry.path: entry.real for entry in notes.entries() if entry.kind == "symlink"} == {
         "link.md": "f/b.md", "twice.md": "a.md", "whole.md": "a.md", "f/up.md": "a.md"
     }  # fmt: skip
@@ -219,7 +219,7 @@ def test_a_very_deep_folder_is_listed_as_far_as_the_system_can(notes: FolderStor
     os.close(here)
     assert [entry.path for entry in notes.entries()] == ["a.md", "f/b.md"]
     if notes._root.able.openat2:
-        assert [oddity.why for oddity in notes.oddities()] == ["its path is too long for the system"]
+        assert [oddity.why for oddity in notes.unlisted_files()] == ["its path is too long for the system"]
     shutil.rmtree(tmp_path / "notes/f")
 
 

@@ -166,7 +166,7 @@ def test_what_a_tool_says_of_an_older_version_is_made_to_the_newer(home: Home) -
     ann = Typist(home.open())
     seen = home.store.read(A)
     ann.type("three\n")
-    shown = home.store.recall(A, seen.version[:8])
+    shown = home.store.read_old_version(A, seen.version[:8])
     assert shown is not None and shown.data == b"one\ntwo\n"
     assert home.store.rebase(A, b"ONE\ntwo\n", seen=shown.version, onto=home.store.read(A)) == b"ONE\ntwo\nthree\n"
 

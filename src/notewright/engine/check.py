@@ -34,7 +34,7 @@ def check(ws: Workspace) -> list[Finding]:
     wait(ws)
     entries = [entry for entry in ws.store.entries() if entry.kind != "folder" and ws.access.sees(entry.path)]
     found = [*_links(ws), *_names(entries), *_aliases(ws), *_contents(ws), *_index(ws, entries)]
-    for path, why in ws.store.oddities():
+    for path, why in ws.store.unlisted_files():
         if ws.access.sees("/".join(part for part in path.split("/") if part not in (".", ".."))):  # no hidden names
             found.append(Finding("file", path, None, why))
     return sorted(found, key=lambda finding: (finding.path, finding.line or 0, finding.kind))

@@ -174,7 +174,7 @@ def overwrite(ws: Workspace, path: NotePath, data: bytes, *, seen: Version, summ
             f"{path} is not there any more", hint="leave out the version to create it again", path=path, current=None
         ) from None
     if not same_version(seen, old.version):
-        shown = ws.store.recall(path, seen)
+        shown = ws.store.read_old_version(path, seen)
         if shown is None:
             hint, now = "read it again", old.version
             raise Conflict(f"{path} changed since version {seen}", hint=hint, path=path, current=now, now=old.data)

@@ -1,4 +1,4 @@
-"""Where notes live. A store holds bytes of files and nothing of ours; it supplies compare-and-swap and no more.
+"""The interface of a place for notes: bytes of files with compare-and-swap, and nothing else of ours.
 
 Every implementation passes `tests/stores/test_contract.py`. What is all-or-nothing across several files is the
 engine's business (`engine/changes/commit.py`), written once over `stage`, `write` and `delete`.
@@ -13,11 +13,11 @@ from typing import Literal, ParamSpec, Protocol, TypeVar
 from notewright.errors import Conflict, NotFound, Problem
 from notewright.lazy_dataclass import NamedTuple
 from notewright.notes.path import NotePath
-from notewright.stores.objects import Objects
 
 Version = str  # the SHA-256 of the bytes, on every store
 OpId = str  # names one change set: a call repeated with the same id is the same call
 _Args = ParamSpec("_Args")
+_Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 
 
@@ -51,7 +51,7 @@ class Stored(NamedTuple):
 
 
 class Swap(NamedTuple):
-    """One file to be replaced in `write_many`, as `write` and `delete` are told of it one by one."""
+    """One file to be replaced by `write_many`; the fields are the arguments of `write` and `delete`."""
 
     path: NotePath
     data: bytes | None  # None: delete it
@@ -60,12 +60,12 @@ class Swap(NamedTuple):
     settled: bool = False
 
 
-Swapped = Stored | Problem | None  # what came of a swap: what is there now, None where it was deleted, or why not
+SwapResult = Stored | Problem | None  # the file as it is now, None where it was deleted, or why nothing was done
 
 
 class Store(Protocol):
-    """What a place for notes promises. All calls may come from any thread; paths have passed `NotePath.parse`.
-    What has a body here is for a plain place on one machine; a store says otherwise where it is more than that.
+    """The interface. All calls may come from any thread; paths have passed `NotePath.parse`. A method with a body here
+    suits a plain place on one machine; a store that is more than that overrides it.
 
     Names are told apart by their spelling: where the medium ignores case, what is spelled otherwise is NotFound, and
     creating a name beside it is Exists.
@@ -78,35 +78,35 @@ class Store(Protocol):
 
     identity: str  # the same in every process that opens the same notes; a safe file name
     in_order: bool = True  # `write_many` goes from first to last and stops at a problem, so a crash leaves "k of n"
-    has_folders: bool = True  # False: one is there while a file is in it, nothing is a symlink, asking is a request
+    has_folders: bool = True  # False: one exists while a file is in it, nothing is a symlink, each call is a request
 
     @property
-    def locks_out_all(self) -> bool:
-        """While `lock` is held nobody else changes anything, and it is not lost before its process ends: no change set
-        is found in the middle but those of the dead."""
+    def lock_is_exclusive(self) -> bool:
+        """While `lock` is held nobody else changes anything, and it is not lost before its process ends: a change set
+        that is half applied belongs to a dead process."""
         return False
 
     @property
-    def objects(self) -> Objects | None:
+    def objects(self) -> "Objects | None":
         """In a bucket: the same prefix as plain objects."""
         return None
 
     def entries(self, below: str = "", *, bare: bool = False) -> Iterator[Entry]:
         """Every visible file below a folder ("" is the root), folder by folder, complete and cheap; nothing where there
         is no such folder. A symlink to a file beneath the root is one entry of kind symlink (never followed twice);
-        those that lead out or in a circle are absent. `bare`: for who asks for names alone; files that would have to be
-        looked at one by one for the rest have no stamp, size or times.
+        those that lead out or in a circle are absent. `bare`: only names are needed; files that would have to be looked
+        at one by one for the rest have no stamp, size or times.
         Unavailable, and never an empty listing, where the notes cannot be reached."""
         ...
 
-    def differing(self, known: dict[str, str], since_ns: int) -> Iterable[Entry]:
-        """All files but those that have the stamp in `known` and were not modified after a moment, in no order. Every
-        path there is is taken out of `known`, so that what is left in it is gone."""
-        return differing(self.entries(), known, since_ns)
+    def changed_entries(self, known: dict[str, str], since_ns: int) -> Iterable[Entry]:
+        """All files but those that have the stamp in `known` and were not modified after `since_ns`, in no order. Every
+        path that exists is removed from `known`: what is left in it is gone."""
+        return select_changed(self.entries(), known, since_ns)
 
-    def oddities(self) -> tuple[UnlistedFile, ...]:
-        """What the last complete `entries` or `differing` left out: names that are not text, folders that may not be
-        read."""
+    def unlisted_files(self) -> tuple[UnlistedFile, ...]:
+        """What the last complete `entries` or `changed_entries` left out: names that are not text, folders that may not
+        be read."""
         return ()
 
     def children(self, folder: str, *, hidden: bool = False, bare: bool = False) -> list[Entry]:
@@ -125,14 +125,14 @@ class Store(Protocol):
     def read_many(
         self, paths: Sequence[NotePath], *, hidden: bool = False, keep: bool = True
     ) -> list[Stored | Problem]:
-        """Several files, each as `read` gives it or the problem it raises; at the same time where that is quicker. Not
-        `keep`: nothing of them need be remembered, since nobody is about to write them."""
-        return [outcome(self.read, path, hidden=hidden) for path in paths]
+        """Several files, each as `read` gives it or the problem it raises; in parallel where that is quicker. Not
+        `keep`: they are not about to be written, so that nothing of them need be cached."""
+        return [catch_problem(self.read, path, hidden=hidden) for path in paths]
 
     def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
-        """Lay new bytes beside, so that a `write` of the same op cannot fail for want of space. Optional. They are
-        synced beside other work, and durable before a `write` of the op gives any file its name. Folders that are
-        missing are made, and go again with `settle` if nothing came into them."""
+        """Write new bytes to a temp file, so that a `write` of the same op cannot fail for want of space. Optional.
+        They are synced in the background, and durable before a `write` of the op gives any file its name. Folders that
+        are missing are made, and removed by `settle` if they stay empty."""
         ...
 
     def write(
@@ -147,8 +147,8 @@ class Store(Protocol):
         hidden: bool = False,
     ) -> Stored:
         """Replace what was seen (None: nothing may be there) by `data`, or Conflict / Exists and nothing changed.
-        A store that `recall`s what was seen may make the change to what is there now instead: it returns both together.
-        `source`: the file that moves here, for a store that knows files by more than their names.
+        A store whose `read_old_version` finds what was seen may merge the change into what is there now instead, and
+        returns the merged text. `source`: the file that moves here, for a store that knows files by more than names.
 
         Durable when it returns, unless something was staged for `op`: then the bytes are durable and the name is with
         `settle`, once for each folder. Repeating it with the same op after it happened is success; a store that
@@ -162,17 +162,17 @@ class Store(Protocol):
         ...
 
     def next_write_in(self, path: NotePath) -> float | None:
-        """Seconds until this file may be written again, on a store that takes a write of one file now and then only;
-        None on all others. Who writes sooner waits."""
+        """Seconds until this file may be written again, on a store with a rate limit for each file; None on all others.
+        An earlier write blocks until then."""
         return None
 
-    def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
-        """Several writes and deletes of one change set, none of which needs another: the outcome of each, in their
-        order. They may run at the same time. A store that is `in_order` stops at the first problem, and what comes
-        after it in `swaps` has no outcome."""
-        done: list[Swapped] = []
+    def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[SwapResult]:
+        """Several writes and deletes of one change set, independent of each other and perhaps in parallel: the result
+        of each, in the order of `swaps`. A store that is `in_order` stops at the first problem, and what comes after it
+        has no result."""
+        done: list[SwapResult] = []
         for swap in swaps:
-            done.append(outcome(self.swap, swap, op=op, hidden=hidden))
+            done.append(catch_problem(self.swap, swap, op=op, hidden=hidden))
             if isinstance(done[-1], Problem):
                 break
         return done
@@ -186,19 +186,19 @@ class Store(Protocol):
             self.delete(path, seen=seen, op=op, settled=settled, hidden=hidden)
         return None
 
-    def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
-        """Of these, the files that the store knows to have been written for `op`, whatever came over them since. Empty
-        on a store that keeps no such record: then contents are compared."""
+    def find_applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
+        """Of these, the files that the store knows to have been written for `op`, even if they changed again since.
+        Empty on a store that keeps no such record: then contents are compared."""
         return frozenset()
 
-    def recall(self, path: NotePath, version: str) -> Stored | None:
+    def read_old_version(self, path: NotePath, version: str) -> Stored | None:
         """The file as it was at an earlier version (its first digits will do), on a store that can carry a change of
         that text over to what is there now (`rebase`). None on all others: an older version is then refused."""
         return None
 
     def rebase(self, path: NotePath, data: bytes, *, seen: Version, onto: Stored) -> bytes:
-        """`data` was made from a version that `recall` gave: the same change, made to what `read` gave."""
-        raise changed(path, None)
+        """The change that `data` makes to what `read_old_version` gave, made to `onto`, which `read` gave."""
+        raise changed_error(path, None)
 
     def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
         """Give a file another spelling where both are one name: the file under its new spelling. None, and nothing
@@ -206,26 +206,26 @@ class Store(Protocol):
         return None
 
     def settle(self, op: OpId, *, emptied: tuple[str, ...] = ()) -> None:
-        """Nothing more will come of `op`: make its renames durable, remove what it laid beside, and of the folders
-        named those that are empty. Whoever takes back the change set of a dead process names the folders it may have
-        made."""
+        """Finish `op`, of which nothing more will come: make its renames durable, remove its temp files, and of the
+        folders named those that are empty. Rolling back the change set of a dead process names the folders that it may
+        have made."""
         return None
 
     def sweep(self, folders: Iterable[str]) -> None:
-        """Remove what dead processes laid beside in these folders. Called under `lock` before the first answer, with
+        """Remove the temp files of dead processes in these folders. Called under `lock` before the first answer, with
         the folders of the change sets that were not finished."""
         return None
 
     def lock(self, path: NotePath | None = None, *, timeout: float = 10.0) -> AbstractContextManager[None]:
-        """Alone with the notes among all our threads and processes, or with one of them while others may change other
-        ones; Busy after `timeout`. Held for one change set, not re-entrant."""
+        """Exclude all other threads and processes from the notes, or (with a path) from this one while they may change
+        others; Busy after `timeout`. Held for one change set, not re-entrant."""
         ...
 
     def changes(self, stop: threading.Event, *, walked: bool = False) -> Iterator[frozenset[NotePath] | None]:
         """Hints of what changed from now on, until `stop`; the name of a folder stands for everything that is or was
-        in it. None means: I may have missed some, look at everything; the first thing it yields is None, once it is
-        watching. `walked`: the caller looks at everything then, by `entries` or `differing`; a folder may be watched
-        from when that look comes to it."""
+        in it. None means: some may have been missed, look at everything; the first thing it yields is None, once the
+        watch is up. `walked`: the caller looks at everything then, by `entries` or `changed_entries`, so that a folder
+        may be watched from when that walk comes to it."""
         ...
 
     def full_path(self, path: NotePath) -> str:
@@ -241,8 +241,77 @@ class Store(Protocol):
         ...
 
 
-def differing(entries: Iterable[Entry], known: dict[str, str], since_ns: int) -> Iterator[Entry]:
-    """`Store.differing` of a listing."""
+class ListedObject(NamedTuple):
+    """What a listing says of an object. Equal ETags in one service: equal bytes. A tuple: there is one for every
+    object, and a dict is four times as large."""
+
+    key: str  # below the prefix that was asked for
+    etag: str
+    size: int
+    modified_ns: int
+
+
+class Objects(Protocol):
+    """A prefix of a bucket as plain objects, for backups and moves, whose keys nobody else writes: nothing compares
+    before it writes. Keys are below the prefix. Problems are those of the store; NotFound for a key that is not there.
+    """
+
+    service: str  # the same for all buckets that can be copied between
+    bucket: str
+    prefix: str
+
+    @property
+    def refuses_writes(self) -> str | None:
+        """Why nothing can be written, in words."""
+        ...
+
+    @property
+    def location(self) -> str:
+        """As people write it: s3://bucket/prefix."""
+        ...
+
+    def may_write(self) -> bool:
+        """This machine holds the lease, and the service takes writes."""
+        ...
+
+    def at(self, folder: str) -> "Objects":
+        """A folder as a prefix of its own."""
+        ...
+
+    def below(self, folder: str = "") -> list[ListedObject]:
+        """Everything below a folder."""
+        ...
+
+    def folders(self) -> list[str]:
+        """The names directly below the prefix that have something below them, in order."""
+        ...
+
+    def exists(self, key: str) -> bool: ...
+
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
+        """Unavailable where it is larger."""
+        ...
+
+    def put(self, key: str, data: bytes) -> str:
+        """Write over whatever is there; the new ETag."""
+        ...
+
+    def copy(self, source: "Objects", key: str, to: str) -> bool:
+        """Copy an object inside the service, with its metadata. False where that cannot be done, or it is gone: then it
+        has to be read and written."""
+        ...
+
+    def remove(self, key: str) -> None:
+        """Gone already is success."""
+        ...
+
+    def each(self, call: Callable[[_Item], _Answer], items: Sequence[_Item]) -> list[_Answer]:
+        """`call` on all items, several in parallel."""
+        ...
+
+
+def select_changed(entries: Iterable[Entry], known: dict[str, str], since_ns: int) -> Iterator[Entry]:
+    """`Store.changed_entries` of a listing."""
     return (e for e in entries if known.pop(e.path, None) != e.stamp or e.modified_ns > since_ns)
 
 
@@ -254,7 +323,7 @@ def parents(path: str) -> list[str]:
 
 def version_of(data: bytes) -> Version:
     """The version of bytes kept by a store that versions by content."""
-    return _recent_version(data) if len(data) <= _RECENT_BYTES else _digest(data)
+    return _cached_digest(data) if len(data) <= _MAX_CACHED_BYTES else _digest(data)
 
 
 def _digest(data: bytes) -> Version:
@@ -263,19 +332,19 @@ def _digest(data: bytes) -> Version:
     return sha256(data).hexdigest()
 
 
-_RECENT_BYTES = 1 << 16
-_recent_version = lru_cache(maxsize=16)(_digest)  # a write asks for the same bytes' version at every step of its way
+_MAX_CACHED_BYTES = 1 << 16
+_cached_digest = lru_cache(maxsize=16)(_digest)  # one write asks for the version of the same bytes several times
 
 
-def give_memory_back() -> None:
-    """glibc keeps what was freed: 361 MB of 361 after 10,000 live documents, 2 after this."""
+def release_free_memory() -> None:
+    """Have glibc return freed memory to the system: 361 MB of 361 stayed after 10,000 live documents, 2 after this."""
     import ctypes  # a search needs none
 
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def outcome(call: Callable[_Args, _Answer], *args: _Args.args, **options: _Args.kwargs) -> _Answer | Problem:
+def catch_problem(call: Callable[_Args, _Answer], *args: _Args.args, **options: _Args.kwargs) -> _Answer | Problem:
     """What a call returns, or the problem it raises."""
     try:
         return call(*args, **options)
@@ -283,11 +352,11 @@ def outcome(call: Callable[_Args, _Answer], *args: _Args.args, **options: _Args.
         return problem
 
 
-def missing(path: str) -> NotFound:
-    """Nothing is there, or nothing that may be asked for."""
+def not_found_error(path: str) -> NotFound:
+    """Nothing is at a path, or nothing that may be asked for."""
     return NotFound(f"there is no {path}", what="file", path=path)
 
 
-def changed(path: NotePath, current: Version | None) -> Conflict:
+def changed_error(path: NotePath, current: Version | None) -> Conflict:
     """The refusal to replace what was not seen."""
     return Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=current)

@@ -28,7 +28,7 @@ from notewright.engine.changes.machine import (
 from notewright.errors import Busy, Conflict, Forbidden, NoSpace, Problem, Unavailable
 from notewright.ledger.base import Change, Step
 from notewright.notes.path import NotePath
-from notewright.stores.base import OpId, Stored, Swap, Swapped, version_of
+from notewright.stores.base import OpId, Stored, Swap, SwapResult, version_of
 
 A, B, C = NotePath("A.md"), NotePath("f/B.md"), NotePath("C.md")
 OLD, NEW = b"old\n", b"new\n"
@@ -114,9 +114,9 @@ class Run:
     def read(self, path: NotePath) -> Stored | Problem | None:
         return Forbidden("not this one", path=path) if path in self.barred else stored(path, self.files.get(path))
 
-    def write(self, op: OpId, swaps: tuple[Swap, ...]) -> list[Swapped]:
+    def write(self, op: OpId, swaps: tuple[Swap, ...]) -> list[SwapResult]:
         """One after the other to the first problem, as a folder does it."""
-        outcomes: list[Swapped] = []
+        outcomes: list[SwapResult] = []
         for swap in swaps:
             self.asked.append(One(op, swap.path, swap.data, swap.seen))
             try:

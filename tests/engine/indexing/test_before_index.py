@@ -44,9 +44,9 @@ class Noted(FolderStore):
         self.may_list.wait(30)
         return super().entries(below, bare=bare)
 
-    def differing(self, known: dict[str, str], since_ns: int) -> Iterator[Entry]:
+    def changed_entries(self, known: dict[str, str], since_ns: int) -> Iterator[Entry]:
         self.noted.append("listed")
-        return super().differing(known, since_ns)
+        return super().changed_entries(known, since_ns)
 
     def changes(self, stop: threading.Event, *, walked: bool = False) -> Iterator[frozenset[NotePath] | None]:
         time.sleep(0.1)

@@ -22,7 +22,7 @@ from notewright.errors import Unavailable
 from notewright.index.base import Selection
 from notewright.locks import FileLocks
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, differing
+from notewright.stores.base import Entry, select_changed
 
 
 def entry(path: str, stamp: str = "1", modified_ns: int = 0) -> Entry:
@@ -41,7 +41,7 @@ def paths(ws: Workspace) -> list[str]:
 
 
 def planned(entries: Iterable[Entry], known: dict[str, str], now_ns: int) -> IndexDifference:
-    return plan(lambda left, since_ns: differing(entries, left, since_ns), known, now_ns)
+    return plan(lambda left, since_ns: select_changed(entries, left, since_ns), known, now_ns)
 
 
 def test_only_what_differs_is_filed_again() -> None:

@@ -359,7 +359,7 @@ def _carried_out(ws: Workspace, plan: Plan) -> Done:
 def _held(ws: Workspace, change: Change) -> AbstractContextManager[None]:
     """Under the lock of its name: whoever finds it unfinished knows whether somebody is still at it. Where a turn locks
     out all others nobody finds it before that ends."""
-    return _NOTHING if ws.store.locks_out_all else _held_by_name(ws, change)
+    return _NOTHING if ws.store.lock_is_exclusive else _held_by_name(ws, change)
 
 
 @contextmanager
@@ -524,7 +524,7 @@ def perform(effect: Effect, ws: Workspace, row: tuple[Change, ...], ahead: dict[
             seen = store.read_many(paths, hidden=True)
             return [None if isinstance(one, NotFound) else one for one in seen]
         case machine.AskApplied(op, paths):
-            return store.applied(op, paths)
+            return store.find_applied(op, paths)
         case machine.Recall(version):
             return ledger.blob(version)
         case machine.Respell(old, new):

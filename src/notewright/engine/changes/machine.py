@@ -33,7 +33,7 @@ from notewright.engine.changes.merge import held, joined, merged, replaced
 from notewright.errors import Busy, Conflict, Exists, Forbidden, NoSpace, NotFound, Problem, Unavailable
 from notewright.ledger.base import Change, State, Step
 from notewright.notes.path import NotePath
-from notewright.stores.base import OpId, Stored, Swap, Swapped, version_of
+from notewright.stores.base import OpId, Stored, Swap, SwapResult, version_of
 
 _IN_THE_WAY = (Conflict, Exists, NotFound, Forbidden)
 _ROUNDS = 16  # so often somebody may interfere before we leave it to the next call
@@ -289,7 +289,7 @@ class _Execution:
 
     def _write(self, swaps: list[Swap], forward: bool) -> Generator[Effect, Any, None]:
         steps = {step.path: step for step in self.change.steps}
-        outcomes: list[Swapped] = yield Write(self.change.id if forward else self.change.id + "x", tuple(swaps))
+        outcomes: list[SwapResult] = yield Write(self.change.id if forward else self.change.id + "x", tuple(swaps))
         for swap, outcome in zip(swaps, outcomes, strict=False):
             if isinstance(outcome, Forbidden):
                 self.barred.add(swap.path)

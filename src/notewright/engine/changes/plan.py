@@ -73,7 +73,7 @@ def recall(ws: Workspace, old: Stored, seen: Version | None) -> Stored | None:
     None where that is `old`, or the store does not know it."""
     path = old.entry.path
     base = seen if seen is not None else _last_shown(ws, path)
-    return ws.store.recall(path, base) if base and not is_same(base, old.version) else None
+    return ws.store.read_old_version(path, base) if base and not is_same(base, old.version) else None
 
 
 def _last_shown(ws: Workspace, path: NotePath) -> Version | None:

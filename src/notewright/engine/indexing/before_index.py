@@ -9,7 +9,7 @@ from notewright.engine.indexing.first_listing import FirstListing, subfolders
 from notewright.engine.workspace import Workspace
 from notewright.index.base import Filed, Selection
 from notewright.notes.path import NotePath, without_md
-from notewright.stores.base import Entry, outcome
+from notewright.stores.base import Entry, catch_problem
 
 _ORDERS: dict[str, Callable[[Entry], Any]] = {
     "path": attrgetter("path"),
@@ -65,7 +65,9 @@ def _page(ws: Workspace, entries: Iterable[Entry], selection: Selection) -> tupl
     ]
     found.sort(key=_ORDERS[selection.sort])
     end = None if selection.limit is None else selection.offset + selection.limit
-    shown = (entry if entry.stamp else outcome(ws.store.stat, entry.path) for entry in found[selection.offset : end])
+    shown = (
+        entry if entry.stamp else catch_problem(ws.store.stat, entry.path) for entry in found[selection.offset : end]
+    )
     return [_filed(entry) for entry in shown if isinstance(entry, Entry)], len(found)
 
 

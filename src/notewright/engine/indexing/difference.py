@@ -33,12 +33,12 @@ class IndexDifference(NamedTuple):
 
 
 def plan(
-    differing: Callable[[dict[str, str], int], Iterable[Entry]], known: Mapping[str, str], now_ns: int | None
+    changed_entries: Callable[[dict[str, str], int], Iterable[Entry]], known: Mapping[str, str], now_ns: int | None
 ) -> IndexDifference:
     """Compare a store, which tells what differs, with the index's stamps. Without a time the stamps are no times
     either, and always tell."""
     left = dict(known)
-    file = tuple(differing(left, sys.maxsize if now_ns is None else now_ns - FRESH_GRAIN_NS))
+    file = tuple(changed_entries(left, sys.maxsize if now_ns is None else now_ns - FRESH_GRAIN_NS))
     seen = len(known) - len(left) + sum(entry.path not in known for entry in file)
     return IndexDifference(file, tuple(left), seen, len(known))
 
@@ -56,7 +56,7 @@ def is_unchanged(store: Store, index: Index, locks: Coordination) -> bool:
 def _equals(store: Store, index: Index) -> bool:
     if not store.healthy():
         return False
-    difference = plan(store.differing, dict(index.stamps()), time.time_ns() if store.has_folders else None)
+    difference = plan(store.changed_entries, dict(index.stamps()), time.time_ns() if store.has_folders else None)
     return not difference.file and not difference.drop
 
 

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from notewright.errors import NotFound, Problem, Unavailable
 from notewright.index.base import Index, IndexEdition
-from notewright.stores.objects import Objects
+from notewright.stores.base import Objects
 
 log = logging.getLogger(__name__)
 

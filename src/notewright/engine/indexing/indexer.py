@@ -29,7 +29,7 @@ from notewright.errors import Forbidden, Indexing, NotFound, Problem, Unavailabl
 from notewright.index.base import Filing, Generation, Index, Progress, Selection
 from notewright.locks import Coordination
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, Store, give_memory_back
+from notewright.stores.base import Entry, Store, release_free_memory
 
 log = logging.getLogger(__name__)
 
@@ -201,7 +201,7 @@ class Indexer(IndexFollower):
             self._do_daily()
             if self._renew_snapshot() or self._built:
                 self._built = False
-                give_memory_back()
+                release_free_memory()
             if not self._pending and not self._everything and not self._large:
                 self._wake.wait(1.0 if self._lost_since is None else 0.5)
                 self._wake.clear()
@@ -383,7 +383,7 @@ class Indexer(IndexFollower):
         if not known and self._listed is not None and len(self._listed) > BUILD_FROM:
             self._build(len(self._listed), lambda done, total: None)
         else:
-            difference = plan(self._store.differing, known, now_ns)
+            difference = plan(self._store.changed_entries, known, now_ns)
             if difference.implausible and not self._fetched and not self._believed(difference):
                 self._stale = "a third of the notes or more vanished at once; the index waits for them"
                 return

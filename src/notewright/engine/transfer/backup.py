@@ -195,7 +195,7 @@ class _WorkspaceBackup:
                 self.report(total - len(changed) + count, total)
         for path in listed.keys() - self.stamps.keys():
             self.errors[path] = "it went away again and again while it was read"
-        for odd in self.ws.store.oddities():
+        for odd in self.ws.store.unlisted_files():
             self.errors[odd.path] = odd.why
         held = len(self.base.files)
         if not listed and "" not in self.errors and held >= FEW_FILES:  # a disk that is not mounted looks like this

@@ -28,8 +28,7 @@ from notewright.engine.transfer.manifest import (
 )
 from notewright.errors import Busy, Exists, Forbidden, NotFound, Unavailable
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, Store, version_of
-from notewright.stores.objects import ListedObject, Objects
+from notewright.stores.base import Entry, ListedObject, Objects, Store, version_of
 
 UNFINISHED = ".notewright-backup.unfinished"
 BESIDE = ".notewright-beside"

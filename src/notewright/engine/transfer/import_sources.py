@@ -126,7 +126,7 @@ def _unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
 def _store_files(store: Store) -> Iterator[SourceFile]:
     for entry in store.entries():
         yield IncomingFile(entry.path, entry.size, partial(_fetch, store, entry.path))
-    for odd in store.oddities():
+    for odd in store.unlisted_files():
         yield SkippedFile(odd.path, "bad_name", odd.why)
 
 

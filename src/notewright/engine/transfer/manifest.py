@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 from notewright.engine.changes.batch_write import UnreadableFile
 from notewright.errors import Busy, Forbidden, Invalid, NoSpace, NotFound, Unavailable
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, Store
-from notewright.stores.objects import Objects
+from notewright.stores.base import Entry, Objects, Store
 
 log = logging.getLogger(__name__)
 

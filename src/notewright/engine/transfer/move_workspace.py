@@ -401,7 +401,7 @@ def _list(store: Store) -> tuple[dict[NotePath, Entry], list[SkippedFile]]:
             left_out.append(SkippedFile(entry.path, "symlink", f"it is a symlink to {entry.real or entry.target}"))
         else:
             files[entry.path] = entry
-    left_out += [SkippedFile(odd.path, "unreadable", odd.why) for odd in store.oddities()]
+    left_out += [SkippedFile(odd.path, "unreadable", odd.why) for odd in store.unlisted_files()]
     hidden = _hidden_objects(store) if store.objects is not None else _hidden_files(store, "", False)
     for entry in hidden:
         if entry.kind == "folder":

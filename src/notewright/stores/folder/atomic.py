@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from notewright.disk_sync import Sync
 from notewright.errors import Exists, Forbidden
 from notewright.notes.path import NotePath
-from notewright.stores.base import OpId, Stored, Version, changed, parents, version_of
+from notewright.stores.base import OpId, Stored, Version, changed_error, parents, version_of
 from notewright.stores.folder import exchange
 from notewright.stores.folder.leftovers import Leftover, Leftovers
 from notewright.stores.folder.listing import file_entry, stamp_of
@@ -101,7 +101,7 @@ class AtomicWriter:
                     else self._root.folder_if_there(root, path.folder) as folder
                 ):
                     if folder is None:
-                        raise changed(path, None)
+                        raise changed_error(path, None)
                     stored = self._write(folder, path, data, seen, op, settled)
                     if stored is not None:
                         self._make_durable(folder, path, op, last=not moves)
@@ -123,7 +123,7 @@ class AtomicWriter:
             if old is not None and seen is None:
                 raise Exists(f"{path} already exists", path=path)
             if current != seen:
-                raise changed(path, current)
+                raise changed_error(path, current)
             laid = self._temp_file(folder, path, data, version, op, old, before)
             found = self._publish(folder, path, laid, version, seen, before)
             return Stored(data, version, file_entry(path, found))
@@ -212,10 +212,10 @@ class AtomicWriter:
                         return False
                     current = None if old is None else digest_open(old)
             except Exists:  # a folder is there now
-                raise changed(path, None) from None
+                raise changed_error(path, None) from None
             if current is not None:
                 if current != seen:
-                    raise changed(path, current)
+                    raise changed_error(path, current)
                 laid = temp_name(path.name, op).seeing(seen)
                 try:
                     exchange.remove(self._root, folder, laid, path, seen)

@@ -11,7 +11,7 @@ from dataclasses import replace as with_changes
 
 from notewright.errors import Conflict
 from notewright.notes.path import NotePath
-from notewright.stores.base import Version, changed
+from notewright.stores.base import Version, changed_error
 from notewright.stores.folder.paths import Root, exists
 from notewright.stores.folder.temp_names import TempName, digest, take_out
 
@@ -34,7 +34,7 @@ def replace(root: Root, folder: int, laid: TempName, path: NotePath, ours: Versi
             _replace_looking_first(folder, laid, path, seen)
             return False
     except FileNotFoundError:
-        raise changed(path, None) from None
+        raise changed_error(path, None) from None
     try:
         out, is_gone = take_out(folder, laid, seen)
     except OSError:
@@ -100,4 +100,4 @@ def remove(root: Root, folder: int, laid: TempName, path: NotePath, seen: Versio
 
 def _refused(path: NotePath, found: str | None) -> Conflict:
     """The refusal to replace what was not seen; a mark of what is no readable file (`digest`) is no version."""
-    return changed(path, None if found is None or found.startswith("!") else found)
+    return changed_error(path, None if found is None or found.startswith("!") else found)

@@ -12,7 +12,7 @@ from typing import Literal
 from notewright.errors import NotFound
 from notewright.lazy_dataclass import dataclass, field
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, UnlistedFile, differing
+from notewright.stores.base import Entry, UnlistedFile, select_changed
 from notewright.stores.folder.paths import FOLDER, PREFIX, Root, refusal
 
 _DATALESS = 0x40000000  # macOS: the bytes are in the cloud. Linux has no such mark, and guessing by blocks is wrong
@@ -114,8 +114,8 @@ def _lstat(root: Root, inside: int, real: str, hidden: bool) -> os.stat_result |
 @dataclass
 class Walk:
     """One listing of everything. `odd` and `strays` are complete when it has ended. `known` and `since_ns`: only what
-    differs, as `Store.differing` says; the rest costs a stat and its stamp, and nothing is made of it. `entering` is
-    told of each folder, open, before it is listed."""
+    changed, as `Store.changed_entries` says; an unchanged file costs a stat and its stamp, and no entry is made of it.
+    `entering` is called with each folder, open, before it is listed."""
 
     root: Root
     bare: bool = False
@@ -183,7 +183,7 @@ class Walk:
             elif each.is_dir(follow_symlinks=False):
                 folders.append(prefix + name)
             elif each.is_symlink() and (entry := self._link(inside, NotePath(prefix + name), each)):
-                entries += [entry] if known is None else differing([entry], known, since_ns)
+                entries += [entry] if known is None else select_changed([entry], known, since_ns)
         return folders, entries
 
     def _link(self, inside: int, path: NotePath, each: os.DirEntry[str]) -> Entry | None:

@@ -25,8 +25,8 @@ from notewright.stores.base import (
     Stored,
     UnlistedFile,
     Version,
-    changed,
-    missing,
+    changed_error,
+    not_found_error,
     parents,
     version_of,
 )
@@ -61,7 +61,7 @@ class FolderStore(Store):
     def entries(self, below: str = "", *, bare: bool = False) -> Iterator[Entry]:
         return self._walk(listing.Walk(self._root, bare), below)
 
-    def differing(self, known: dict[str, str], since_ns: int) -> Iterator[Entry]:
+    def changed_entries(self, known: dict[str, str], since_ns: int) -> Iterator[Entry]:
         return self._walk(listing.Walk(self._root, known=known, since_ns=since_ns))
 
     def _walk(self, walk: listing.Walk, below: str = "") -> Iterator[Entry]:
@@ -79,7 +79,7 @@ class FolderStore(Store):
         if walk.strays:
             self._writing.clear_up_later(walk.strays)
 
-    def oddities(self) -> tuple[UnlistedFile, ...]:
+    def unlisted_files(self) -> tuple[UnlistedFile, ...]:
         return self._oddities
 
     def children(self, folder: str, *, hidden: bool = False, bare: bool = False) -> list[Entry]:
@@ -109,7 +109,7 @@ class FolderStore(Store):
             found = self._lstat(root, folder, path.name)
         entry = listing.entry_of(self._root, root, path, found, hidden=hidden)
         if entry is None:
-            raise missing(path)
+            raise not_found_error(path)
         return entry
 
     def _lstat(self, root: int, folder: str, name: str) -> os.stat_result:
@@ -125,7 +125,7 @@ class FolderStore(Store):
             return None
         file = self._root.open_directly(path, flags)
         if file == -1:
-            raise missing(path)
+            raise not_found_error(path)
         return file
 
     def read(self, path: NotePath, *, hidden: bool = False) -> Stored:
@@ -166,7 +166,7 @@ class FolderStore(Store):
         """The bytes, or None while they are not to be believed."""
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
-            raise missing(path)
+            raise not_found_error(path)
         if not found.st_size and not last and self._writing.is_fresh(found):
             return None
         data = _read_all(file, found.st_size)
@@ -225,7 +225,7 @@ class FolderStore(Store):
         for taken in (path, *parents(path)) if self._spelling.folds(root) else ():
             if not self._spelling.is_exact(root, taken) and self._is_reached(root, NotePath(taken)):
                 if seen is not None:
-                    raise changed(path, None)
+                    raise changed_error(path, None)
                 raise Exists(f"{taken} is there in another spelling", hint="use the name as it is", path=taken)
 
     def _is_reached(self, root: int, path: NotePath) -> bool:
@@ -251,7 +251,7 @@ class FolderStore(Store):
             self._writing.sweep(root, folders)
 
     @property
-    def locks_out_all(self) -> bool:
+    def lock_is_exclusive(self) -> bool:
         return self._writing.alone.is_shared
 
     def lock(self, path: NotePath | None = None, *, timeout: float = 10.0) -> AbstractContextManager[None]:
@@ -290,7 +290,7 @@ class FolderStore(Store):
         inside = _Inside(self._root.enter() if locked is None else locked, path or "", writing, locked is None)
         if path is not None and not writing and not self._spelling.is_exact(inside.root, path):
             with inside:
-                raise missing(path)
+                raise not_found_error(path)
         return inside
 
     def _check(self, path: NotePath | None, hidden: bool = False) -> None:
@@ -299,7 +299,7 @@ class FolderStore(Store):
         if path is None:
             return
         if leads_nowhere(path) or (path.is_hidden and (not hidden or f"/{path}".find(f"/{PREFIX}") >= 0)):
-            raise missing(path)
+            raise not_found_error(path)
 
 
 class _Inside:

@@ -19,7 +19,7 @@ from typing import Any
 from notewright.errors import Conflict, Exists, Invalid, NotFound, NotText, Problem, TooLarge, Unavailable
 from notewright.locks import FileLocks, Lock
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, Store, Stored, Version, give_memory_back, version_of
+from notewright.stores.base import Entry, Store, Stored, Version, release_free_memory, version_of
 from notewright.stores.live import places
 from notewright.stores.live.document import MOST_BYTES, Document
 from notewright.stores.live.folder_document import FolderDocument
@@ -497,7 +497,7 @@ class LiveDocuments:
             if self._log is not None:
                 self._log.compact(document.id)
         if going:
-            give_memory_back()
+            release_free_memory()
 
     def close(self) -> None:
         """Save what was typed and let go of everything."""

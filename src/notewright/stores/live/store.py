@@ -18,7 +18,7 @@ from notewright.stores.base import (
     Stored,
     UnlistedFile,
     Version,
-    changed,
+    changed_error,
     version_of,
 )
 from notewright.stores.live.document import Document
@@ -42,11 +42,11 @@ class LiveStore(Store):
     def entries(self, below: str = "", *, bare: bool = False) -> Iterator[Entry]:
         return self._folder.entries(below, bare=bare)
 
-    def differing(self, known: dict[str, str], since_ns: int) -> Iterable[Entry]:
-        return self._folder.differing(known, since_ns)
+    def changed_entries(self, known: dict[str, str], since_ns: int) -> Iterable[Entry]:
+        return self._folder.changed_entries(known, since_ns)
 
-    def oddities(self) -> tuple[UnlistedFile, ...]:
-        return self._folder.oddities()
+    def unlisted_files(self) -> tuple[UnlistedFile, ...]:
+        return self._folder.unlisted_files()
 
     def children(self, folder: str, *, hidden: bool = False, bare: bool = False) -> list[Entry]:
         return self._folder.children(folder, hidden=hidden, bare=bare)
@@ -114,7 +114,7 @@ class LiveStore(Store):
                     return document.file if document.saved() else document.now()
                 base = document.known(seen)
                 if base is None:
-                    raise changed(path, document.now().version)
+                    raise changed_error(path, document.now().version)
                 try:
                     return self._write_merged(document, path, data, base, op, seen=document.file.version)
                 except Conflict:  # somebody saved the file in this moment
@@ -164,19 +164,19 @@ class LiveStore(Store):
         self._documents.catch_up(document)
         with document.lock:
             if document.file is None or document.path != path:
-                raise changed(path, None)
+                raise changed_error(path, None)
             now = document.file.version if document.saved() else document.now().version
             if now != seen:
-                raise changed(path, now)
+                raise changed_error(path, now)
             self._folder.delete(path, seen=document.file.version, op=op, settled=settled, hidden=hidden)
         if not self._documents.moved_back(path):
             self._documents.gone(document)
 
-    def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
+    def find_applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
         open_ones = {path: self._documents.opened(path) for path in paths}
         return frozenset(path for path, document in open_ones.items() if document is not None and op in document.ops)
 
-    def recall(self, path: NotePath, version: str) -> Stored | None:
+    def read_old_version(self, path: NotePath, version: str) -> Stored | None:
         told = ask(self._documents, "recall", path, version.encode())
         whole, data = told[:VERSION_CHARS].decode(), told[VERSION_CHARS:]
         return Stored(data, whole, self._folder.stat(path)) if told else None
@@ -198,8 +198,8 @@ class LiveStore(Store):
         self._folder.sweep(folders)
 
     @property
-    def locks_out_all(self) -> bool:
-        return self._folder.locks_out_all
+    def lock_is_exclusive(self) -> bool:
+        return self._folder.lock_is_exclusive
 
     def lock(self, path: NotePath | None = None, *, timeout: float = 10.0) -> AbstractContextManager[None]:
         """What was typed is saved first, as a change of its own: a tool's change is then of a text in a file."""

@@ -8,8 +8,7 @@ import obstore
 
 from notewright.errors import Unavailable
 from notewright.notes.path import NotePath, path_problem
-from notewright.stores.base import Entry
-from notewright.stores.objects import ListedObject
+from notewright.stores.base import Entry, ListedObject
 from notewright.stores.s3._plain_list import list_all
 from notewright.stores.s3.requests import OddKey, Requests
 from notewright.stores.s3.settings import BucketSettings, split_location

@@ -1,18 +1,20 @@
-"""Objects of a bucket, written, copied and removed without conditions (`stores/objects.py`)."""
+"""Objects of a bucket, written, copied and removed without conditions (`stores.base.Objects`)."""
 
 import mimetypes
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 from urllib.error import HTTPError
 
 import obstore
 
-from notewright.stores.base import missing
-from notewright.stores.objects import Answer, Item, ListedObject, Objects
+from notewright.stores.base import ListedObject, Objects, not_found_error
 from notewright.stores.s3._plain_list import copy_object
 from notewright.stores.s3.listing import BucketListing
 from notewright.stores.s3.requests import Missing, Requests
 from notewright.stores.s3.settings import LARGE_SECONDS
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
 class _Each(Protocol):
@@ -59,7 +61,7 @@ class S3Objects:
         try:
             return self._requests.get(self._base + key, path=key, max_bytes=max_bytes).data
         except Missing:
-            raise missing(key) from None
+            raise not_found_error(key) from None
 
     def put(self, key: str, data: bytes) -> str:
         kind = "text/markdown; charset=utf-8" if key.endswith(".md") else mimetypes.guess_type(key)[0]

@@ -22,7 +22,7 @@ from obstore.exceptions import (
 )
 
 from notewright.errors import Busy, Forbidden, NoSpace, Problem, Unavailable
-from notewright.stores.base import missing
+from notewright.stores.base import not_found_error
 from notewright.stores.s3.settings import LARGE_BYTES, LARGE_SECONDS, BucketSettings, connect
 
 log = logging.getLogger(__name__)
@@ -128,7 +128,7 @@ class Requests:
                 self.answered = time.monotonic()
                 return answer
             except ValueError as error:  # what obstore takes for no path
-                raise missing(path) from error
+                raise not_found_error(path) from error
             except (BaseError, OSError) as error:
                 self._refuse_unless_passing(error, path, writes)
                 unknown = unknown or (writes and _status(error) not in _NOT_DONE)

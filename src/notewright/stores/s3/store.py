@@ -28,14 +28,14 @@ from notewright.stores.base import (
     Store,
     Stored,
     Swap,
-    Swapped,
+    SwapResult,
     UnlistedFile,
     Version,
-    changed,
-    give_memory_back,
-    missing,
-    outcome,
+    catch_problem,
+    changed_error,
+    not_found_error,
     parents,
+    release_free_memory,
     version_of,
 )
 from notewright.stores.s3.lease import BucketLeaseObject, Lease, LeaseOwner
@@ -196,7 +196,7 @@ class S3Store(Store):
             self._bury(entry.path)
         return there
 
-    def oddities(self) -> tuple[UnlistedFile, ...]:
+    def unlisted_files(self) -> tuple[UnlistedFile, ...]:
         return self._oddities
 
     def children(self, folder: str, *, hidden: bool = False, bare: bool = False) -> list[Entry]:
@@ -224,7 +224,7 @@ class S3Store(Store):
             entry = way(path)
             if entry is not None:
                 return entry
-        raise missing(path)
+        raise not_found_error(path)
 
     def _stat_object(self, path: NotePath) -> Entry | None:
         head = self._get(path, head=True)
@@ -242,13 +242,13 @@ class S3Store(Store):
         self._check(path, hidden)
         found = self._object(path, keep=keep)
         if found is None or found.stored is None:
-            raise missing(path)
+            raise not_found_error(path)
         return found.stored
 
     def read_many(
         self, paths: Sequence[NotePath], *, hidden: bool = False, keep: bool = True
     ) -> list[Stored | Problem]:
-        return self._each(lambda path: outcome(self._read, path, hidden, keep), paths)
+        return self._each(lambda path: catch_problem(self._read, path, hidden, keep), paths)
 
     def _object(self, path: NotePath, *, keep: bool = True) -> _BucketObject | None:
         """The object as it is now, in one request; remembered, if it is to be kept."""
@@ -422,10 +422,10 @@ class S3Store(Store):
             if head is not None and head.attributes.get(DELETED):
                 self._remove(path)
 
-    def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[Swapped]:
-        return self._each(lambda swap: outcome(self.swap, swap, op=op, hidden=hidden), swaps)
+    def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[SwapResult]:
+        return self._each(lambda swap: catch_problem(self.swap, swap, op=op, hidden=hidden), swaps)
 
-    def applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
+    def find_applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
         """An object knows its last writer only."""
         return frozenset(
             path for path, last in zip(paths, self._each(self._last_op, paths), strict=True) if last == encode(op)
@@ -473,7 +473,7 @@ class S3Store(Store):
             log.warning("changes in the bucket are not seen for now: %s", problem)
             return None
         finally:
-            give_memory_back()
+            release_free_memory()
 
     def full_path(self, path: NotePath) -> str:
         return self._key(path)
@@ -501,7 +501,7 @@ class S3Store(Store):
         if self._closed:
             raise Unavailable("the notes are closed")
         if path is not None and path.is_hidden and not hidden:
-            raise missing(path)
+            raise not_found_error(path)
         if writing and self.refuses_writes:
             raise Forbidden(self.refuses_writes, hint="the notes can be read", path=path)
         if writing and path is not None and len(self._key(path).encode()) > MAX_KEY_BYTES:
@@ -560,4 +560,4 @@ def _entry_of(path: NotePath, found: FoundObject) -> Entry:
 
 
 def _changed(path: NotePath, now: _BucketObject | None) -> Conflict:
-    return changed(path, now.stored.version if now is not None and now.stored is not None else None)
+    return changed_error(path, now.stored.version if now is not None and now.stored is not None else None)
