@@ -21,6 +21,7 @@ from bench_client import Refused
 from bench_found import Figure, figures
 from bench_http import HTTP_REFERENCES, HTTP_ROWS, PER_SECOND
 from bench_live import LIVE_REFERENCES, LIVE_ROWS
+from bench_missed import REASONS
 from bench_references import BURSTS, REFERENCES, Bench, Sampler
 from bench_rows import IN_FLIGHT, ROWS, Row
 from make_vault import make_vault
@@ -29,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / ".bench"
 PAGE = ROOT / "docs" / "bench.md"
 WORSE = 1.3  # times the figure before: said beside the verdict
+MISSED = "Missed, and why"
 HEAD = """| what | median | p95 | reference | ratio | before | budget | limit | |
 | --- | ---: | ---: | ---: | ---: | ---: | --- | ---: | --- |"""
 Before = dict[tuple[str, str], str]  # (heading, row) -> the figure on the page before
@@ -233,12 +235,28 @@ def page(parts: dict[str, str]) -> str:
         "object of SeaweedFS on this machine, read and replaced on condition. Why these: "
         "[why](why.md).\n"
     )
-    return "\n".join(("# Benchmarks", "", about, words, *parts.values()))
+    return "\n".join(("# Benchmarks", "", about, words, *parts.values(), missed_rows(parts)))
+
+
+def missed_rows(parts: dict[str, str]) -> str:
+    """Each row over its budget in these tables, with the tables it is in and the reason that is known."""
+    missed: dict[str, list[str]] = {}
+    for heading, part in parts.items():
+        for line in part.splitlines():
+            if "**miss**" in line:
+                missed.setdefault(line.split(" | ")[0].removeprefix("| "), []).append(heading)
+    told = [
+        f"**{name}** ({', '.join(headings)}): {REASONS.get(name, 'the reason is not known yet.')}\n"
+        for name, headings in missed.items()
+    ]
+    return "\n".join((f"## {MISSED}", "", *(told or ["Nothing.\n"])))
 
 
 def kept_parts(page: str) -> dict[str, str]:
     """The tables of the page before: what is not measured this time stays."""
-    return {part.partition("\n")[0]: f"## {part.rstrip()}\n" for part in page.split("\n## ")[1:]}
+    parts = {part.partition("\n")[0]: f"## {part.rstrip()}\n" for part in page.split("\n## ")[1:]}
+    parts.pop(MISSED, None)
+    return parts
 
 
 def size_of(text: str) -> int:

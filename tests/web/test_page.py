@@ -23,11 +23,11 @@ from notewright.engine.write import edit_note, put
 from notewright.ledger.base import Actor
 from notewright.notes.edits.edit import Replace
 from notewright.notes.path import NotePath
-from notewright.web.addresses import own_path
-from notewright.web.frame import POLICY, size
+from notewright.web.addresses import safe_local_path
+from notewright.web.frame import POLICY, format_size
 from notewright.web.pages import activity, health
 from notewright.web.pages.connect import snippets
-from notewright.web.pages.health import Checks, grouped
+from notewright.web.pages.health import Checks, group_findings
 
 pytestmark = pytest.mark.slow
 
@@ -430,7 +430,7 @@ def test_health_groups_what_check_finds_and_links_to_the_notes(page: httpx2.Clie
 
 
 def test_of_very_many_findings_the_first_are_shown_and_all_are_counted() -> None:
-    groups = grouped(Finding("broken_link", f"{number}.md", 1, "x") for number in range(1200))
+    groups = group_findings(Finding("broken_link", f"{number}.md", 1, "x") for number in range(1200))
     ((words, count, first),) = groups
     assert (words, count, len(first)) == ("Links that lead nowhere", 1200, 500)
 
@@ -446,24 +446,24 @@ def test_a_check_that_takes_long_is_not_waited_for_and_not_begun_twice(monkeypat
 
     checks = Checks(slow)
     nobody: Any = None
-    assert checks.look(nobody, "k")[0] is None
-    result, since = checks.look(nobody, "k")
+    assert checks.latest_result(nobody, "k")[0] is None
+    result, since = checks.latest_result(nobody, "k")
     assert result is None and since is not None and begun == ["x"]
     go.set()
     until = time.monotonic() + 10
-    while checks.look(nobody, "k")[0] is None and time.monotonic() < until:
+    while checks.latest_result(nobody, "k")[0] is None and time.monotonic() < until:
         pass
-    result, since = checks.look(nobody, "k")
+    result, since = checks.latest_result(nobody, "k")
     assert result is not None and len(result.groups) == 1 and since is None
     assert begun == ["x"], "what was found is kept for a while"
-    assert checks.look(nobody, "other")[0] is not None and begun == ["x", "x"]
+    assert checks.latest_result(nobody, "other")[0] is not None and begun == ["x", "x"]
 
 
 def test_a_check_that_fails_says_so() -> None:
     def broken(ws: Workspace) -> list[Finding]:
         raise ValueError("closed")
 
-    result, _ = Checks(broken).look(None, "k")  # type: ignore[arg-type]
+    result, _ = Checks(broken).latest_result(None, "k")  # type: ignore[arg-type]
     assert result is not None and result.problem is not None
 
 
@@ -595,12 +595,12 @@ def test_guessing_is_slowed_down(site: Site) -> None:
      "", "evil", "/sign-out", "/sign-in", "///evil.example", "/%0a/x\n", "http:/evil"],
 )  # fmt: skip
 def test_signing_in_leads_only_to_pages_of_ours(onward: str) -> None:
-    assert own_path(onward) == "/"
+    assert safe_local_path(onward) == "/"
 
 
 def test_signing_in_leads_back_to_where_one_was() -> None:
     for onward in ("/", "/w/main/notes/A%20b.md", "/?client=x&since=2020-01-01", "/connect#tokens"):
-        assert own_path(onward) == onward
+        assert safe_local_path(onward) == onward
 
 
 def test_signing_out_ends_the_visit(site: Site) -> None:
@@ -634,7 +634,7 @@ def test_signing_in_and_tokens_are_in_the_audit_log(site: Site) -> None:
     ("count", "told"), [(0, "0 bytes"), (999, "999 bytes"), (1500, "1.5 kB"), (2_300_000, "2.3 MB"), (4e9, "4.0 GB")]
 )
 def test_sizes_are_said_in_words(count: float, told: str) -> None:
-    assert size(count) == told
+    assert format_size(count) == told
 
 
 def test_a_file_of_a_time_that_no_calendar_has_is_shown(site: Site) -> None:

@@ -8,7 +8,7 @@ import pytest
 from notewright.notes.links.resolve import Meaning
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
-from notewright.web.markdown import LinkTargets, TooSlow, rendered
+from notewright.web.markdown import LinkTargets, TooSlow, render_note
 
 FILES = {
     "tea": "Tea.md", "tea.md": "Tea.md", "deep/tea": "Deep/Tea.md", "cup.png": "img/cup.png", "doc.pdf": "doc.pdf",
@@ -22,8 +22,8 @@ def resolve(target: str) -> Meaning:
 
 
 def shown(text: str, path: str = "Note.md") -> str:
-    ways = LinkTargets(resolve, lambda note: f"/w/main/notes/{note}", lambda file: f"/w/main/files/{file}")
-    return str(rendered(parse(NotePath(path), text), ways))
+    targets = LinkTargets(resolve, lambda note: f"/w/main/notes/{note}", lambda file: f"/w/main/files/{file}")
+    return str(render_note(parse(NotePath(path), text), targets))
 
 
 def plain(html: str) -> str:

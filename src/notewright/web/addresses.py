@@ -16,18 +16,18 @@ from starlette.responses import Response
 
 from notewright.engine.workspace import Workspace
 
-BELOW: ContextVar[str] = ContextVar("below", default="")  # the path of public_url, for the request that is answered
+BASE_PATH: ContextVar[str] = ContextVar("below", default="")  # the path of public_url, for the request that is answered
 
 
-def at(path: str) -> str:
+def url_of(path: str) -> str:
     """The address of one of our routes, as a browser knows it."""
-    return BELOW.get() + path
+    return BASE_PATH.get() + path
 
 
 def workspace_url(ws: Workspace, *rest: str, **query: object) -> str:
     """`/w/<id>/…`; of the query only what is said."""
     said = {name: value for name, value in query.items() if value not in (None, "", False)}
-    address = "/".join((at("/w"), quote(ws.id, safe=""), *(quote(part, safe="/") for part in rest)))
+    address = "/".join((url_of("/w"), quote(ws.id, safe=""), *(quote(part, safe="/") for part in rest)))
     return (address if rest else address + "/") + (f"?{urlencode(said)}" if said else "")
 
 
@@ -37,7 +37,7 @@ def note_url(ws: Workspace, path: str) -> str:
 
 def document_url(doc_id: str) -> str:
     """Where a WebSocket is opened to a live document."""
-    return at(f"/d/{quote(doc_id, safe='')}/ws/{quote(doc_id, safe='')}")
+    return url_of(f"/d/{quote(doc_id, safe='')}/ws/{quote(doc_id, safe='')}")
 
 
 def file_url(ws: Workspace, path: str) -> str:
@@ -50,10 +50,10 @@ def change_url(ws: Workspace, change_id: str) -> str:
 
 def activity_url(**query: object) -> str:
     said = {name: value for name, value in query.items() if value not in (None, "")}
-    return at(f"/?{urlencode(said)}" if said else "/")
+    return url_of(f"/?{urlencode(said)}" if said else "/")
 
 
-def own_path(raw: str) -> str:
+def safe_local_path(raw: str) -> str:
     """A route of ours to go on to, as somebody else's link may name it; the start for everything else."""
     if not raw.startswith("/") or raw.startswith("//") or "\\" in raw or any(ord(letter) < 33 for letter in raw):
         return "/"
@@ -77,7 +77,7 @@ _MARKS = {name: hashlib.sha256(data).hexdigest()[:12] for name, data in _FILES.i
 
 def asset_url(name: str) -> str:
     """With a mark of its content: another content is another address."""
-    return at(f"/static/{name}?v={_MARKS[name]}")
+    return url_of(f"/static/{name}?v={_MARKS[name]}")
 
 
 async def asset(request: Request) -> Response:

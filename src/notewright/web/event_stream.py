@@ -50,41 +50,41 @@ class OpenPage:
     known: dict[str, set[str]] = field(default_factory=dict)
     woken: asyncio.Event = field(default_factory=asyncio.Event)  # by anything that was written
 
-    def news(self) -> list[str]:
+    def collect_events(self) -> list[str]:
         """Events for everything that is new since the last time."""
         workspaces = self.library.workspaces()
-        found = [row for ws in self.chosen.among(workspaces) for row in self._new(ws)]
+        found = [row for ws in self.chosen.select_workspaces(workspaces) for row in self._unseen_rows(ws)]
         if len(found) > MAX_NEWS:
-            return [_event("many", {"said": f"More than {MAX_NEWS} changes at once"})]
+            return [_format_event("many", {"said": f"More than {MAX_NEWS} changes at once"})]
         several = len(workspaces) > 1
         found.sort(key=lambda row: row.change.at)
-        return [text for row in found for text in _row_events(row, several)]
+        return [text for row in found for text in _events_of_row(row, several)]
 
-    def _new(self, ws: Workspace) -> list[ActivityRow]:
+    def _unseen_rows(self, ws: Workspace) -> list[ActivityRow]:
         """Everything above the newest that is known. Mostly that is one change or two: few are looked at first."""
         known = self.known.get(ws.id)
         for limit in (FIRST_LOOK, MAX_NEWS + 1):
-            newest = [ActivityRow(ws, change) for change in list_changes(ws, self.chosen.past(ws, limit))]
-            new = list(takewhile(lambda row: not self._has(row, known), newest))
+            newest = [ActivityRow(ws, change) for change in list_changes(ws, self.chosen.history_query(ws, limit))]
+            new = list(takewhile(lambda row: not self._is_known(row, known), newest))
             if len(new) < limit:
                 break
         self.known[ws.id] = {row.change.id for row in newest}
         return new
 
-    def _has(self, row: ActivityRow, known: set[str] | None) -> bool:
+    def _is_known(self, row: ActivityRow, known: set[str] | None) -> bool:
         """Whether the page knows it; at first, whether it had it when it was made."""
         if known is not None:
             return row.change.id in known
         return self.after is None or row.change.at <= self.after - LATE_SECONDS
 
 
-def _row_events(row: ActivityRow, several: bool) -> Iterator[str]:
-    yield _event("change", _row_record(row, several), row.change.at)
-    for old in _taken_back(row.ws, row.change.undoes):
-        yield _event("update", _row_record(old, several))
+def _events_of_row(row: ActivityRow, several: bool) -> Iterator[str]:
+    yield _format_event("change", _row_to_json(row, several), row.change.at)
+    for old in _rows_changed_by_undo(row.ws, row.change.undoes):
+        yield _format_event("update", _row_to_json(old, several))
 
 
-def _taken_back(ws: Workspace, names: Iterable[str], deep: bool = True) -> Iterator[ActivityRow]:
+def _rows_changed_by_undo(ws: Workspace, names: Iterable[str], deep: bool = True) -> Iterator[ActivityRow]:
     """Changes whose rows say something else now: those an undo took back, and those that stand again by it."""
     for name in list(names)[:MAX_UPDATES]:
         try:
@@ -93,10 +93,10 @@ def _taken_back(ws: Workspace, names: Iterable[str], deep: bool = True) -> Itera
             continue
         yield ActivityRow(ws, change)
         if deep:
-            yield from _taken_back(ws, change.undoes, deep=False)
+            yield from _rows_changed_by_undo(ws, change.undoes, deep=False)
 
 
-def _row_record(row: ActivityRow, several: bool) -> dict[str, str]:
+def _row_to_json(row: ActivityRow, several: bool) -> dict[str, str]:
     who = row.change.actor.client or row.change.actor.user or "somebody"
     return {
         "key": row.key,
@@ -105,7 +105,7 @@ def _row_record(row: ActivityRow, several: bool) -> dict[str, str]:
     }
 
 
-def _event(kind: str, value: dict[str, str], at: float | None = None) -> str:
+def _format_event(kind: str, value: dict[str, str], at: float | None = None) -> str:
     place = f"id: {at!r}\n" if at is not None else ""
     return f"{place}event: {kind}\ndata: {json.dumps(value)}\n\n"
 
@@ -119,50 +119,50 @@ class ActivityFeed:
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
 
-    def stream(self, look: OpenPage) -> ASGIApp:
+    def respond_with_stream(self, page: OpenPage) -> ASGIApp:
         """A stream for one page; or the refusal of one too many, or of one that makes no sense."""
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             if self._closed or len(self._open) >= MAX_STREAMS:
                 full = Response("Too many pages are open", 503, UNBUFFERED | {"Retry-After": "30"}, "text/plain")
                 return await full(scope, receive, send)
-            self._open.add(look)
+            self._open.add(page)
             try:  # its place is given back even if its client goes before it begins
-                response = await self._begin(look)
+                response = await self._start_response(page)
                 await response(scope, receive, send)
             finally:
-                self._open.remove(look)
+                self._open.remove(page)
 
         return answer
 
-    async def _begin(self, look: OpenPage) -> Response:
+    async def _start_response(self, page: OpenPage) -> Response:
         rules = self._registry.pulse()  # before anything is waited for: they were let in by these
         try:
-            begun = await self._workers.run(look.news)  # what happened since the page was made
+            first_events = await self._workers.run(page.collect_events)  # what happened since the page was made
         except Problem as problem:
             return Response(str(problem), STATUS[problem.code], UNBUFFERED, "text/plain")
-        return StreamingResponse(self._events(look, rules, begun), 200, UNBUFFERED, "text/event-stream")
+        return StreamingResponse(self._events(page, rules, first_events), 200, UNBUFFERED, "text/event-stream")
 
     def close(self) -> None:
         self._closed = True
-        for look in self._open:
-            look.woken.set()
+        for page in self._open:
+            page.woken.set()
 
-    async def _events(self, look: OpenPage, rules: int, begun: list[str]) -> AsyncIterator[str]:
+    async def _events(self, page: OpenPage, rules: int, first_events: list[str]) -> AsyncIterator[str]:
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
         try:
             end = time.monotonic() + MAX_STREAM_SECONDS
-            look.woken.set()  # for what was made since `begun`
-            yield "".join(["retry: 1000\n: here we are\n\n", *begun])
+            page.woken.set()  # for what was made since the first events
+            yield "".join(["retry: 1000\n: here we are\n\n", *first_events])
             while time.monotonic() < end:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(look.woken.wait(), HEARTBEAT_SECONDS)
+                    await asyncio.wait_for(page.woken.wait(), HEARTBEAT_SECONDS)
                 if self._closed or self._registry.pulse() != rules:
                     return  # somebody may have lost a right: whoever still has it comes again
-                heard = look.woken.is_set()
-                look.woken.clear()
-                yield "".join(await self._workers.run(look.news)) if heard else ": still here\n\n"
+                has_news = page.woken.is_set()
+                page.woken.clear()
+                yield "".join(await self._workers.run(page.collect_events)) if has_news else ": still here\n\n"
         except Problem as problem:  # the browser comes again
             log.debug("a stream of changes ended: %s", problem)
 
@@ -171,16 +171,16 @@ class ActivityFeed:
         seen: dict[str, int] = {}
         while self._open and not self._closed:
             try:
-                now = await self._workers.run(self._pulses)
+                now = await self._workers.run(self._write_counters)
             except Exception:  # a workspace was just closed, or everybody is busy
                 log.debug("the histories could not be watched", exc_info=True)
                 now = seen
             if now != seen:
-                for look in self._open:
-                    look.woken.set()
+                for page in self._open:
+                    page.woken.set()
             seen = now
             await asyncio.sleep(POLL_SECONDS)
 
-    def _pulses(self) -> dict[str, int]:
+    def _write_counters(self) -> dict[str, int]:
         pulses = {ws.id: ws.ledger.pulse() for ws in self._library.workspaces()}
         return pulses | {"": self._registry.pulse()}

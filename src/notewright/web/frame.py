@@ -45,6 +45,7 @@ HEADERS = {
 }
 MAX_FORM_FIELDS = 1000
 WAIT_SECONDS = 10.0  # for what only the event loop can ask
+ADDRESS_FUNCTIONS = ("workspace_url", "note_url", "file_url", "change_url", "activity_url", "url_of")
 T = TypeVar("T")
 
 
@@ -53,21 +54,21 @@ class PageRequest:
     """One request for a page. `visitor` is None only on open routes."""
 
     site: SiteContext
-    request: Request
+    http: Request
     visitor: Visitor | None
     loop: asyncio.AbstractEventLoop
     form: Mapping[str, list[str]] = field(default_factory=dict)
 
     @property
     def query(self) -> QueryParams:
-        return self.request.query_params
+        return self.http.query_params
 
     @property
     def params(self) -> dict[str, Any]:
-        return self.request.path_params
+        return self.http.path_params
 
     @property
-    def guest(self) -> Visitor:
+    def signed_in(self) -> Visitor:
         """Who asks; only on routes that are not open."""
         assert self.visitor is not None
         return self.visitor
@@ -75,20 +76,20 @@ class PageRequest:
     @property
     def library(self) -> Library:
         """As much of it as this visitor may see."""
-        return self.guest.principal.library(self.site.library)
+        return self.signed_in.principal.library(self.site.library)
 
     @cached_property
     def ws(self) -> Workspace:
         """The workspace that the address names, acting for this visitor. By its id alone, as in every address."""
         for ws in self.library.workspaces():
             if ws.id == self.params["workspace"]:
-                asking = ws.by(Actor(self.guest.principal.user, "browser", PAGE, "undo"))
+                asking = ws.by(Actor(self.signed_in.principal.user, "browser", PAGE, "undo"))
                 return with_timeout(asking, CALL_SECONDS)
         raise NotFound("there is no such workspace", hint="the notes you may see are listed under Notes", what="page")
 
-    def wait_for(self, asked: Coroutine[Any, Any, T]) -> T:
+    def run_in_loop(self, awaitable: Coroutine[Any, Any, T]) -> T:
         """What the event loop finds out; we are in a thread."""
-        return asyncio.run_coroutine_threadsafe(asked, self.loop).result(WAIT_SECONDS)
+        return asyncio.run_coroutine_threadsafe(awaitable, self.loop).result(WAIT_SECONDS)
 
     def form_value(self, name: str) -> str:
         """A field of the form, "" where it is missing."""
@@ -97,7 +98,7 @@ class PageRequest:
     @property
     def base(self) -> str:
         """By which address clients know us."""
-        return base_url(self.request.scope, self.site.public_url)
+        return base_url(self.http.scope, self.site.public_url)
 
     @property
     def secure(self) -> bool:
@@ -113,7 +114,7 @@ class PageRequest:
             shown["ws"] = self.ws if "workspace" in self.params else None
         return HTMLResponse(render(template, **shown), status, HEADERS)
 
-    def go(self, address: str) -> Response:
+    def redirect(self, address: str) -> Response:
         """On to another page, with a GET."""
         return RedirectResponse(address, 303, {"Cache-Control": "no-store"})
 
@@ -124,36 +125,32 @@ Show = Callable[[PageRequest], Response]
 def page_route(site: SiteContext, path: str, show: Show, *, need: Need = "read", post: bool = False) -> GuardedRoute:
     """The route of a page. What shows it runs in a worker thread; refusals become pages."""
 
-    async def endpoint(request: Request) -> Response:
-        visitor: Visitor | None = request.scope.get(VISITOR)
-        addresses.BELOW.set(base_path(site.public_url))
-        asked = PageRequest(site, request, visitor, asyncio.get_running_loop(), await _form(request) if post else {})
+    async def endpoint(http: Request) -> Response:
+        visitor: Visitor | None = http.scope.get(VISITOR)
+        addresses.BASE_PATH.set(base_path(site.public_url))
+        form = await _parse_form(http) if post else {}
+        request = PageRequest(site, http, visitor, asyncio.get_running_loop(), form)
         try:
-            async with site.turns.turn((visitor and visitor.principal.user) or address_of(request.scope)):
-                return await site.workers.run(_show, asked, show, post)
+            async with site.turns.turn((visitor and visitor.principal.user) or address_of(http.scope)):
+                return await site.workers.run(_check_and_render, request, show, post)
         except Problem as problem:
-            return refusal(asked, problem)
+            return render_problem(request, problem)
 
     return GuardedRoute(path, endpoint, need=need, methods=["POST" if post else "GET"])
 
 
-def _show(asked: PageRequest, show: Show, post: bool) -> Response:
-    if asked.visitor is not None and not asked.visitor.principal.uses(PAGE):
+def _check_and_render(request: PageRequest, show: Show, post: bool) -> Response:
+    if request.visitor is not None and not request.visitor.principal.uses(PAGE):
         raise Forbidden("this token is for tools, not for the page", hint="sign in with another one", by="rule")
     if post:
-        _refuse_foreign(asked)
-    return show(asked)
+        visit = request.visitor.visit if request.visitor else "sign-in"
+        from_our_page = request.http.headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
+        if not from_our_page or not request.site.cookies.check(visit, request.form_value("csrf")):
+            raise Forbidden("this form was not made for you, or is too old", hint="open the page again", by="rule")
+    return show(request)
 
 
-def _refuse_foreign(asked: PageRequest) -> None:
-    """A form that is not one of ours, or was made for somebody else."""
-    visit = asked.visitor.visit if asked.visitor else "sign-in"
-    ours = asked.request.headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
-    if not ours or not asked.site.cookies.check(visit, asked.form_value("csrf")):
-        raise Forbidden("this form was not made for you, or is too old", hint="open the page again", by="rule")
-
-
-async def _form(request: Request) -> dict[str, list[str]]:
+async def _parse_form(request: Request) -> dict[str, list[str]]:
     """Its fields; none for more of them than any form has, which would take a second to read."""
     try:
         body = (await request.body()).decode("utf-8", "replace")
@@ -162,12 +159,12 @@ async def _form(request: Request) -> dict[str, list[str]]:
         return {}
 
 
-def refusal(asked: PageRequest, problem: Problem) -> Response:
+def render_problem(request: PageRequest, problem: Problem) -> Response:
     """A page that says why not."""
     status = STATUS[problem.code]
     if status >= 500 and problem.code != "indexing":
         log.warning("a page could not be shown: %s", problem)
-    response = asked.page("refusal.html", status, problem=problem, status=status, ws=None)
+    response = request.page("refusal.html", status, problem=problem, status=status, ws=None)
     if isinstance(problem, Limited):
         response.headers["Retry-After"] = str(problem.details["retry_after"])
     return response
@@ -180,13 +177,13 @@ def render(template: str, **values: Any) -> str:
     return _TEMPLATES.get_template(template).render(values)
 
 
-def moment(at: float, zone: tzinfo = UTC) -> str:
+def format_time(at: float, zone: tzinfo = UTC) -> str:
     """`24 Feb 2026, 14:03 UTC`."""
     shown = calendar_time(at, zone)
     return f"{shown.day} {shown:%b %Y, %H:%M} {shown.tzname()}"
 
 
-def size(count: float) -> str:
+def format_size(count: float) -> str:
     """`12 bytes`, `3.4 kB`."""
     if count < 1000:
         return f"{count:.0f} bytes"
@@ -194,18 +191,12 @@ def size(count: float) -> str:
     return f"{count if unit != 'GB' else count / 1000:.1f} {unit}"
 
 
-def _templates() -> Environment:
-    made = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters |= {"moment": moment, "rfc3339": stamp, "size": size, "number": amount}
-    names = ("workspace_url", "note_url", "file_url", "change_url", "activity_url", "at")
-    made.globals |= {name: getattr(addresses, name) for name in names} | {"asset": asset_url}
-    return made
-
-
-_TEMPLATES = _templates()
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.filters |= {"moment": format_time, "rfc3339": stamp, "size": format_size, "number": amount}
+_TEMPLATES.globals |= {name: getattr(addresses, name) for name in ADDRESS_FUNCTIONS} | {"asset": asset_url}

@@ -22,12 +22,12 @@ from notewright.notes.links.resolve import Meaning
 from notewright.notes.model import Link, Note
 from notewright.notes.parse.headings import heading_slugs
 from notewright.notes.path import NotePath
-from notewright.web.addresses import at
+from notewright.web.addresses import url_of
 
 RENDER_SECONDS = 3.0  # of processor time for one note; one that takes longer is shown as plain text
 PICTURES = ("png", "jpg", "jpeg", "gif", "webp", "avif")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
-_ELSEWHERE = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
+_EXTERNAL = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 _COMMENT = re.compile(r"%%.*?%%", re.DOTALL)
 _TAGS = {
     "a", "blockquote", "br", "code", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "img", "li", "ol", "p", "pre",
@@ -38,7 +38,7 @@ _ATTRIBUTES |= {f"h{level}": {"id"} for level in range(1, 7)}
 _CLASSES = {"a": {"embed", "external", "doubtful"}, "span": {"broken", "aside"}, "th": {"center", "right"}}
 _CLASSES |= {"td": _CLASSES["th"]}
 
-_OURS = {"ours": True}  # on tokens made here, which need no more looking at
+_RESOLVED = {"ours": True}  # on tokens made here, which need no more looking at
 
 Attributes = dict[str, str | int | float]
 Resolve = Callable[[str], Meaning]
@@ -70,51 +70,51 @@ class LinkTargets:
 def anchor(subpath: str) -> str:
     """The fragment of a heading as links name it, `#Water#Temperature`; blocks have none."""
     heading = subpath.rpartition("#")[2].strip()
-    return f"#{_id(heading_slugs([heading])[0])}" if heading and not heading.startswith("^") else ""
+    return f"#{_heading_id(heading_slugs([heading])[0])}" if heading and not heading.startswith("^") else ""
 
 
-def _id(slug: str) -> str:
+def _heading_id(slug: str) -> str:
     return f"h-{slug}"  # so that no heading takes the place of something of the page's own
 
 
-def rendered(note: Note, ways: LinkTargets) -> str:
+def render_note(note: Note, targets: LinkTargets) -> str:
     """The body of a note, clean: it may be put on a page as it is. TooSlow where it takes the library too long."""
-    named = [link for link in note.links if link.kind in ("wikilink", "embed")]
-    links = {_unescaped(note.text[link.start : link.end]): link for link in named}
-    longest = max((link.end - link.start for link in named), default=0)
-    env: dict[str, Any] = {"links": links, "longest": longest, "note": note, "ways": ways}
+    written_links = [link for link in note.links if link.kind in ("wikilink", "embed")]
+    links = {_unescape_bar(note.text[link.start : link.end]): link for link in written_links}
+    longest = max((link.end - link.start for link in written_links), default=0)
+    env: dict[str, Any] = {"links": links, "longest": longest, "note": note, "targets": targets}
     env["until"] = time.thread_time() + RENDER_SECONDS
     return nh3.clean(
-        _LIBRARY.render(note.text[note.frontmatter.end :], env),
+        _PARSER.render(note.text[note.frontmatter.end :], env),
         tags=_TAGS,
         attributes=_ATTRIBUTES,
         allowed_classes=_CLASSES,
         url_schemes={"http", "https", "mailto"},
-        attribute_filter=_own_pictures,
+        attribute_filter=_keep_own_image_source,
         link_rel="noopener noreferrer",
     )
 
 
-def _unescaped(written: str) -> str:
+def _unescape_bar(written: str) -> str:
     """A link as the library sees it in a table, where its bar is written `\\|`."""
     return written.replace("\\|", "|")
 
 
-def _own_pictures(tag: str, attribute: str, value: str) -> str | None:
-    return None if attribute == "src" and not value.startswith(at("/w/")) else value
+def _keep_own_image_source(tag: str, attribute: str, value: str) -> str | None:
+    return None if attribute == "src" and not value.startswith(url_of("/w/")) else value
 
 
 # ---- rules of the library -----------------------------------------------------------------------------
 
 
-def _check_time(state: StateBlock | StateInline, *_: object) -> bool:
+def _check_deadline(state: StateBlock | StateInline, *_: object) -> bool:
     """A rule that matches nothing, and is tried at every step."""
     if time.thread_time() > state.env["until"]:
         raise TooSlow
     return False
 
 
-def _comment_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+def _parse_comment_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """`%%` at the beginning of a line, until the next one: with its last line whole."""
     begin = state.bMarks[start] + state.tShift[start]
     if state.is_code_block(start) or not state.src.startswith("%%", begin):
@@ -130,7 +130,7 @@ def _comment_block(state: StateBlock, start: int, end: int, silent: bool) -> boo
     return True
 
 
-def _comment(state: StateInline, silent: bool) -> bool:
+def _parse_comment(state: StateInline, silent: bool) -> bool:
     found = _COMMENT.match(state.src, state.pos, state.posMax) if state.src.startswith("%%", state.pos) else None
     if found is None:
         return False
@@ -138,34 +138,34 @@ def _comment(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def _wikilink(state: StateInline, silent: bool) -> bool:
+def _parse_wikilink(state: StateInline, silent: bool) -> bool:
     """A link that the engine found in this note, with where it leads. `silent`: the library looks for the end of a link
     around it, and would take that for no link."""
     if silent or not state.env["links"] or not state.src.startswith(("[[", "![["), state.pos):
         return False
     end = state.src.find("]]", state.pos, min(state.posMax, state.pos + state.env["longest"])) + 2
-    link: Link | None = state.env["links"].get(_unescaped(state.src[state.pos : end]))
+    link: Link | None = state.env["links"].get(_unescape_bar(state.src[state.pos : end]))
     if link is None:
         return False
-    _push_link(state, link, state.env["ways"])
+    _push_link(state, link, state.env["targets"])
     state.pos = end
     return True
 
 
-def _push_link(state: StateInline, link: Link, ways: LinkTargets) -> None:
-    address, doubtful = ways.address(link.target, link.subpath)
+def _push_link(state: StateInline, link: Link, targets: LinkTargets) -> None:
+    address, doubtful = targets.address(link.target, link.subpath)
     shown = link.display or " › ".join(part for part in (link.target, *link.subpath.split("#")) if part)
     if link.kind == "embed" and address is not None and _is_picture(link.target):
         image = state.push("image", "img", 0)
-        image.attrs, image.meta = {"src": address, "alt": ""}, _OURS
-        image.children = [Token("text", "", 0, content=_alt(link))]
+        image.attrs, image.meta = {"src": address, "alt": ""}, _RESOLVED
+        image.children = [Token("text", "", 0, content=_alt_text(link))]
         return
     if state.pending:
         state.pushPending()
     state.tokens += _link_tokens(address, shown, "embed" if link.kind == "embed" else "doubtful" if doubtful else "")
 
 
-def _alt(link: Link) -> str:
+def _alt_text(link: Link) -> str:
     """What `![[Cup.png|A cup]]` shows; `|300` is a width."""
     display = link.display or ""
     return display if display.strip() and not re.fullmatch(r"\s*\d+(x\d+)?\s*", display) else link.target
@@ -178,32 +178,32 @@ def _is_picture(target: str) -> bool:
 def _link_tokens(address: str | None, shown: str, kind: str) -> list[Token]:
     text = Token("text", "", 0, content=shown)
     if address is None:
-        return [_span("broken", "leads nowhere"), text, Token("span_close", "span", -1)]
+        return [_open_span("broken", "leads nowhere"), text, Token("span_close", "span", -1)]
     attrs: Attributes = {"href": address}
     attrs |= {"class": kind} if kind else {}
-    return [Token("link_open", "a", 1, attrs=attrs, meta=_OURS), text, Token("link_close", "a", -1)]
+    return [Token("link_open", "a", 1, attrs=attrs, meta=_RESOLVED), text, Token("link_close", "a", -1)]
 
 
-def _span(kind: str, title: str) -> Token:
+def _open_span(kind: str, title: str) -> Token:
     return Token("span_open", "span", 1, attrs={"class": kind, "title": title})
 
 
 # ---- what is left to do when everything is read -------------------------------------------------------
 
 
-def _finish(state: StateCore) -> None:
+def _rewrite_tokens(state: StateCore) -> None:
     """Headings below the page's own, cells without styles, links of Markdown led where the engine says."""
-    _finish_headings(state, state.env["note"])
+    _rewrite_headings(state, state.env["note"])
     for token in state.tokens:
         if token.type in ("th_open", "td_open"):
             side = str(token.attrs.pop("style", "")).removeprefix("text-align:")
             token.attrs |= {"class": side} if side else {}
         elif token.type == "fence":
             token.info = ""  # a class of ours is none of a note's business
-        token.children = _finish_inline(token.children, state.env["ways"]) if token.children else token.children
+        token.children = _rewrite_inline(token.children, state.env["targets"]) if token.children else token.children
 
 
-def _finish_headings(state: StateCore, note: Note) -> None:
+def _rewrite_headings(state: StateCore, note: Note) -> None:
     texts = [state.tokens[at + 1].content for at, token in enumerate(state.tokens) if token.type == "heading_open"]
     slugs = iter(heading_slugs(texts))
     if state.tokens and state.tokens[0].tag == "h1" and texts[0] == note.title:
@@ -211,63 +211,58 @@ def _finish_headings(state: StateCore, note: Note) -> None:
         next(slugs)
     for token in state.tokens:
         if token.type == "heading_open":
-            token.attrs["id"] = _id(next(slugs))
+            token.attrs["id"] = _heading_id(next(slugs))
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(int(token.tag[1]) + 1, 6)}"
 
 
-def _finish_inline(children: list[Token], ways: LinkTargets) -> list[Token]:
-    finished: list[Token] = []
-    opened: list[Token] = []  # what the links around are closed by
+def _rewrite_inline(children: list[Token], targets: LinkTargets) -> list[Token]:
+    rewritten: list[Token] = []
+    closing_tokens: list[Token] = []  # what the links around are closed by
     for token in children:
         if token.type == "link_open":
-            token = token if token.meta is _OURS else _led(token, ways)
-            opened.append(Token(f"{token.tag}_close", token.tag, -1))
-        elif token.type == "link_close" and opened:
-            token = opened.pop()
-        elif token.type == "image" and token.meta is not _OURS:
-            finished += _picture(token, ways, inside=bool(opened))
+            token = token if token.meta is _RESOLVED else _resolve_markdown_link(token, targets)
+            closing_tokens.append(Token(f"{token.tag}_close", token.tag, -1))
+        elif token.type == "link_close" and closing_tokens:
+            token = closing_tokens.pop()
+        elif token.type == "image" and token.meta is not _RESOLVED:
+            rewritten += _resolve_image(token, targets, inside=bool(closing_tokens))
             continue
-        finished.append(token)
-    return finished
+        rewritten.append(token)
+    return rewritten
 
 
-def _led(token: Token, ways: LinkTargets) -> Token:
+def _resolve_markdown_link(token: Token, targets: LinkTargets) -> Token:
     """A link of Markdown: to somewhere else, or to a note or file of this workspace."""
     href = str(token.attrs.get("href", ""))
-    if _ELSEWHERE.match(href):
+    if _EXTERNAL.match(href):
         return Token("link_open", "a", 1, attrs={"href": href, "class": "external"})
     if _SCHEME.match(href):
-        return _span("broken", f"leads to {href[:200]}")
+        return _open_span("broken", f"leads to {href[:200]}")
     path, _, subpath = unquote(href).partition("#")
-    address, doubtful = ways.address(path, f"#{subpath}" if subpath else "")
+    address, doubtful = targets.address(path, f"#{subpath}" if subpath else "")
     return _link_tokens(address, "", "doubtful" if doubtful else "")[0]
 
 
-def _picture(token: Token, ways: LinkTargets, *, inside: bool) -> list[Token]:
+def _resolve_image(token: Token, targets: LinkTargets, *, inside: bool) -> list[Token]:
     """An image of this workspace; one from elsewhere is a link to it: nothing is fetched from others unasked."""
     source = str(token.attrs.get("src", ""))
     shown = "".join(child.content for child in token.children or ()) or "image"
     if _SCHEME.match(source):
-        address = source if _ELSEWHERE.match(source) and not inside else None
+        address = source if _EXTERNAL.match(source) and not inside else None
         return _link_tokens(address, f"{shown} (image elsewhere)", "external")
     path = unquote(source).partition("#")[0]
-    address, _ = ways.address(path) if path else (None, False)
+    address, _ = targets.address(path) if path else (None, False)
     if address is None or not _is_picture(path):
         return _link_tokens(None if inside else address, shown, "embed")
     token.attrs = {"src": address, "alt": ""}
     return [token]
 
 
-def _library() -> MarkdownIt:
-    library = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    library.block.ruler.before("table", "time", _check_time)
-    library.block.ruler.before("fence", "comment", _comment_block, {"alt": ["paragraph", "blockquote", "list"]})
-    library.inline.ruler.before("text", "time", _check_time)
-    library.inline.ruler.before("escape", "comment", _comment)
-    library.inline.ruler.before("link", "wikilink", _wikilink)
-    library.core.ruler.push("finish", _finish)
-    return library
-
-
-_LIBRARY = _library()
+_PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+_PARSER.block.ruler.before("table", "time", _check_deadline)
+_PARSER.block.ruler.before("fence", "comment", _parse_comment_block, {"alt": ["paragraph", "blockquote", "list"]})
+_PARSER.inline.ruler.before("text", "time", _check_deadline)
+_PARSER.inline.ruler.before("escape", "comment", _parse_comment)
+_PARSER.inline.ruler.before("link", "wikilink", _parse_wikilink)
+_PARSER.core.ruler.push("finish", _rewrite_tokens)

@@ -39,7 +39,7 @@ def routes(site: SiteContext, feed: ActivityFeed) -> list[GuardedRoute]:
         page_route(site, "/tokens", connect.add_token, need="owner", post=True),
         page_route(site, "/tokens/revoke", connect.revoke_token, need="owner", post=True),
         page_route(site, "/sign-in", sign_in.sign_in, need="open"),
-        page_route(site, "/sign-in", sign_in.sign_in_now, need="open", post=True),
+        page_route(site, "/sign-in", sign_in.submit_sign_in, need="open", post=True),
         page_route(site, "/sign-out", sign_in.sign_out, need="open", post=True),
         page_route(site, "/w/", browse.workspaces),
         *(page_route(site, f"/w/{{workspace}}{path}", show) for path, show in in_workspace.items()),
@@ -51,16 +51,16 @@ def routes(site: SiteContext, feed: ActivityFeed) -> list[GuardedRoute]:
 
 def _events(site: SiteContext, feed: ActivityFeed) -> Callable[[Request], Awaitable[ASGIApp]]:
     async def events(request: Request) -> ASGIApp:
-        addresses.BELOW.set(base_path(site.public_url))
+        addresses.BASE_PATH.set(base_path(site.public_url))
         who = visitor_of(request).principal
         if not who.uses(PAGE):
             return Response("This token is for tools, not for the page", 403, HEADERS, "text/plain")
-        told = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        last_seen = request.headers.get("last-event-id") or request.query_params.get("after", "")
         try:
-            after = float(told) if told else None
+            after = float(last_seen) if last_seen else None
         except ValueError:
             after = None
-        chosen = activity.Filter.of(request.query_params)
-        return feed.stream(OpenPage(who.library(site.library), chosen, after))
+        filter = activity.Filter.from_query(request.query_params)
+        return feed.respond_with_stream(OpenPage(who.library(site.library), filter, after))
 
     return events

@@ -19,7 +19,7 @@ from notewright.web.frame import PageRequest
 
 PAGE_ROWS = 50
 MAX_NAMED = 4  # notes of one change
-_FURTHEST = 9e9  # seconds that every clock can count
+_MAX_SECONDS = 9e9  # seconds that every clock can count
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Filter:
     since: str = ""
 
     @classmethod
-    def of(cls, query: QueryParams) -> "Filter":
+    def from_query(cls, query: QueryParams) -> "Filter":
         return cls(*(query.get(name, "").strip()[:1000] for name in ("workspace", "note", "client", "since")))
 
     @property
@@ -75,13 +75,13 @@ class Filter:
     def url(self, **more: object) -> str:
         return activity_url(**asdict(self), **more)
 
-    def among(self, workspaces: Sequence[Workspace]) -> list[Workspace]:
+    def select_workspaces(self, workspaces: Sequence[Workspace]) -> list[Workspace]:
         return [ws for ws in workspaces if self.workspace in ("", ws.id)]
 
-    def past(self, ws: Workspace, limit: int, until: float | None = None) -> Past:
+    def history_query(self, ws: Workspace, limit: int, until: float | None = None) -> Past:
         return Past(
             path=self._path(ws),
-            since=since_time(self.since, ws) if self.since else None,
+            since=parse_since(self.since, ws) if self.since else None,
             until=until,
             client=self.client or None,
             limit=limit,
@@ -103,34 +103,36 @@ class Filter:
         return former_names(ws, wanted) or wanted
 
 
-def since_time(said: str, ws: Workspace) -> float:
+def parse_since(said: str, ws: Workspace) -> float:
     """A day in the workspace's timezone, or a moment: RFC 3339, or seconds since 1970 as our own links say it."""
     try:
         at: float | None = float(said)
     except ValueError:
         at = parse_time(said, ws.timezone)
-    if at is None or not -_FURTHEST < at < _FURTHEST:
+    if at is None or not -_MAX_SECONDS < at < _MAX_SECONDS:
         raise Invalid(f"{said!r} is no date", hint="use a date like 2026-02-24", what="since")
     return at
 
 
-def rows(workspaces: Sequence[Workspace], asked: Filter, limit: int, until: float | None = None) -> list[ActivityRow]:
+def newest_changes(
+    workspaces: Sequence[Workspace], filter: Filter, limit: int, until: float | None = None
+) -> list[ActivityRow]:
     """The newest changes of all of them together."""
     found = [
         ActivityRow(ws, change)
-        for ws in asked.among(workspaces)
-        for change in past_changes(ws, asked.past(ws, limit, until))
+        for ws in filter.select_workspaces(workspaces)
+        for change in past_changes(ws, filter.history_query(ws, limit, until))
     ]
     return sorted(found, key=lambda row: -row.change.at)[:limit]
 
 
-def activity(asked: PageRequest) -> Response:
-    chosen = Filter.of(asked.query)
-    workspaces = asked.library.workspaces()
-    until, skip = _place(asked.query.get("before", ""))
-    found = rows(workspaces, chosen, PAGE_ROWS + skip + 1, until)[skip:]
+def activity(request: PageRequest) -> Response:
+    chosen = Filter.from_query(request.query)
+    workspaces = request.library.workspaces()
+    until, skip = _parse_cursor(request.query.get("before", ""))
+    found = newest_changes(workspaces, chosen, PAGE_ROWS + skip + 1, until)[skip:]
     shown = found[:PAGE_ROWS]
-    return asked.page(
+    return request.page(
         "activity.html",
         chosen=chosen,
         workspaces=workspaces,
@@ -138,11 +140,11 @@ def activity(asked: PageRequest) -> Response:
         clients=sorted({row.change.actor.client for row in shown} - {""}),
         first=until is None,
         newest=f"{max((row.change.at for row in shown), default=0.0)!r}",
-        older=chosen.url(before=_cursor(shown, until, skip)) if len(found) > PAGE_ROWS else None,
+        older=chosen.url(before=_next_cursor(shown, until, skip)) if len(found) > PAGE_ROWS else None,
     )
 
 
-def _place(cursor: str) -> tuple[float | None, int]:
+def _parse_cursor(cursor: str) -> tuple[float | None, int]:
     """Where a page begins: at which time, and how many changes of just that time stand on pages before."""
     at, _, skip = cursor.partition(",")
     try:
@@ -151,7 +153,7 @@ def _place(cursor: str) -> tuple[float | None, int]:
         return None, 0
 
 
-def _cursor(shown: Sequence[ActivityRow], until: float | None, skip: int) -> str:
+def _next_cursor(shown: Sequence[ActivityRow], until: float | None, skip: int) -> str:
     last = shown[-1].change.at
     same = sum(row.change.at == last for row in shown)
     before = skip if same == len(shown) and until is not None and math.nextafter(last, math.inf) == until else 0

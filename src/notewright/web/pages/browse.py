@@ -23,23 +23,23 @@ MAX_QUERY_CHARS = 1_000  # letters of a search
 INDEX_SECONDS = 2.0  # that a page waits for the index
 
 
-def workspaces(asked: PageRequest) -> Response:
+def workspaces(request: PageRequest) -> Response:
     """All of them; where there is one, its notes at once."""
-    seen = asked.library.workspaces()
+    seen = request.library.workspaces()
     if len(seen) == 1:
-        return asked.go(workspace_url(seen[0]))
-    return asked.page("workspaces.html", workspaces=[(ws, count_notes(with_timeout(ws, 0.5))) for ws in seen])
+        return request.redirect(workspace_url(seen[0]))
+    return request.page("workspaces.html", workspaces=[(ws, count_notes(with_timeout(ws, 0.5))) for ws in seen])
 
 
-def page_of(asked: PageRequest) -> int:
-    said = asked.query.get("page", "")
+def page_number(request: PageRequest) -> int:
+    said = request.query.get("page", "")
     return min(int(said), LAST_PAGE) if said.isascii() and said.isdecimal() and len(said) < 9 and int(said) else 1
 
 
-def folder(asked: PageRequest) -> Response:
+def folder(request: PageRequest) -> Response:
     """What is in a folder: folders first, then notes and other files."""
-    ws, page = asked.ws, page_of(asked)
-    here = folder_path(ws, asked.query.get("folder", ""))
+    ws, page = request.ws, page_number(request)
+    here = folder_path(ws, request.query.get("folder", ""))
     folders = list_folder(ws, here, limit=1).folders
     start, end = (page - 1) * PAGE_ENTRIES, page * PAGE_ENTRIES
     offset, limit = max(start - len(folders), 0), max(end - max(start, len(folders)), 0)
@@ -48,7 +48,7 @@ def folder(asked: PageRequest) -> Response:
         visible=ws.access.visibility,
     )  # fmt: skip
     files, total = listing(ws, chosen)
-    return asked.page(
+    return request.page(
         "folder.html",
         folder=here,
         crumbs=list(crumbs(ws, here)),
@@ -92,24 +92,24 @@ def find_file(ws: Workspace, raw: str) -> NotePath:
 # ---- searching ----------------------------------------------------------------------------------------
 
 
-def search(asked: PageRequest) -> Response:
-    ws, page = asked.ws, page_of(asked)
-    words = asked.query.get("q", "").strip()[:MAX_QUERY_CHARS]
+def search(request: PageRequest) -> Response:
+    ws, page = request.ws, page_number(request)
+    words = request.query.get("q", "").strip()[:MAX_QUERY_CHARS]
     if not words:
-        return asked.page("search.html", words="", hits=None, found=[], newer=None, older=None)
+        return request.page("search.html", words="", hits=None, found=[], newer=None, older=None)
     query = replace(parse_query(words), limit=PAGE_HITS, offset=(page - 1) * PAGE_HITS)
     hits = search_notes(ws, query)
-    return asked.page(
+    return request.page(
         "search.html",
         words=words,
         hits=hits,
-        found=[(hit, list(_pieces(hit))) for hit in hits.items],
+        found=[(hit, list(_split_at_matches(hit))) for hit in hits.items],
         newer=_page_url(ws, page - 1, "search", q=words) if page > 1 else None,
         older=_page_url(ws, page + 1, "search", q=words) if hits.cut and page < LAST_PAGE else None,
     )
 
 
-def _pieces(hit: Hit) -> Iterator[tuple[str, bool]]:
+def _split_at_matches(hit: Hit) -> Iterator[tuple[str, bool]]:
     """The snippet in parts, each with whether it was searched for."""
     place = 0
     for start, end in hit.marks:

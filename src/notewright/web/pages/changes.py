@@ -13,9 +13,9 @@ from notewright.engine.changes.history import undo_since as undo_changes_since
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Invalid, Problem
 from notewright.ledger.base import Change
-from notewright.web.addresses import at, change_url, workspace_url
-from notewright.web.frame import PageRequest, moment
-from notewright.web.pages.activity import ActivityRow, since_time
+from notewright.web.addresses import change_url, url_of, workspace_url
+from notewright.web.frame import PageRequest, format_time
+from notewright.web.pages.activity import ActivityRow, parse_since
 
 MAX_LINES = 1_000  # of all differences of one page together
 MAX_CHARS = 2_000  # of one line
@@ -23,7 +23,7 @@ MAX_FILES = 200
 MARKS = {"+": "added", "-": "removed", "@": "place"}
 
 
-def _words(line: str) -> str:
+def _format_diff_line(line: str) -> str:
     """A line of a difference; where the next ones stand, in words."""
     place = re.match(r"@@ -\d+(?:,\d+)? \+(\d+)", line)
     if place:
@@ -31,23 +31,26 @@ def _words(line: str) -> str:
     return line if len(line) <= MAX_CHARS else f"{line[:MAX_CHARS]} … ({len(line) - MAX_CHARS:,} more letters)"
 
 
-def _differences(found: tuple[FileDiff, ...]) -> dict[str, object]:
+def _diff_values(found: tuple[FileDiff, ...]) -> dict[str, object]:
     """For the page: each with its lines, and with what each line is, in a word."""
-    shown = [(one, [(MARKS.get(line[:1], "same"), _words(line)) for line in one.lines]) for one in found[:MAX_FILES]]
+    shown = [
+        (one, [(MARKS.get(line[:1], "same"), _format_diff_line(line)) for line in one.lines])
+        for one in found[:MAX_FILES]
+    ]
     return {"differences": shown, "unshown": max(len(found) - MAX_FILES, 0)}
 
 
-def change(asked: PageRequest) -> Response:
-    one = find_change(asked.ws, asked.params["change"])
-    found = diff_change(asked.ws, one.id, max_lines=MAX_LINES)
-    return asked.page(
+def change(request: PageRequest) -> Response:
+    one = find_change(request.ws, request.params["change"])
+    found = diff_change(request.ws, one.id, max_lines=MAX_LINES)
+    return request.page(
         "change.html",
-        row=ActivityRow(asked.ws, one),
-        may_undo=may_write(asked.ws) and one.undone_by is None,
-        undo_since=_since_url(asked.ws, one) if may_write(asked.ws) else None,
-        done=asked.query.get("done") == "undo" and bool(one.undoes),
-        kept="kept" in asked.query,
-        **_differences(found),
+        row=ActivityRow(request.ws, one),
+        may_undo=may_write(request.ws) and one.undone_by is None,
+        undo_since=_since_url(request.ws, one) if may_write(request.ws) else None,
+        done=request.query.get("done") == "undo" and bool(one.undoes),
+        kept="kept" in request.query,
+        **_diff_values(found),
     )
 
 
@@ -64,66 +67,66 @@ def _since_url(ws: Workspace, one: Change) -> str:
 # ---- taking back --------------------------------------------------------------------------------------
 
 
-def undo(asked: PageRequest) -> Response:
+def undo(request: PageRequest) -> Response:
     """What taking back one change would do."""
-    name = asked.params["change"]
-    one = find_change(asked.ws, name)
-    tried = partial(undo_change, asked.ws, name, dry_run=True)
-    return _preview(asked, tried, back=change_url(asked.ws, name), one=one)
+    name = request.params["change"]
+    one = find_change(request.ws, name)
+    dry_run = partial(undo_change, request.ws, name, dry_run=True)
+    return _preview(request, dry_run, back=change_url(request.ws, name), one=one)
 
 
-def undo_now(asked: PageRequest) -> Response:
-    return _done(asked, undo_change(asked.ws, asked.params["change"]))
+def undo_now(request: PageRequest) -> Response:
+    return _redirect_after_undo(request, undo_change(request.ws, request.params["change"]))
 
 
-def undo_since(asked: PageRequest) -> Response:
+def undo_since(request: PageRequest) -> Response:
     """What taking back everything of one client since a time would do."""
-    fields, since = _chosen(asked, asked.query)
+    fields, since = _parse_undo_since(request, request.query)
     by = f" of {fields['user']}" if fields.get("user") else ""
     who = {"": "clients without a name", "notewright": "the command line"}.get(fields["client"], fields["client"]) + by
-    what = f"everything {who} changed since {moment(since, asked.ws.timezone)}"
-    tried = partial(_undo_since, asked.ws, since, fields, dry_run=True)
-    return _preview(asked, tried, back=at("/"), what=what, fields=fields)
+    what = f"everything {who} changed since {format_time(since, request.ws.timezone)}"
+    dry_run = partial(_undo_since, request.ws, since, fields, dry_run=True)
+    return _preview(request, dry_run, back=url_of("/"), what=what, fields=fields)
 
 
-def undo_since_now(asked: PageRequest) -> Response:
-    fields, since = _chosen(asked, {name: asked.form_value(name) for name in asked.form})
-    return _done(asked, _undo_since(asked.ws, since, fields))
+def undo_since_now(request: PageRequest) -> Response:
+    fields, since = _parse_undo_since(request, {name: request.form_value(name) for name in request.form})
+    return _redirect_after_undo(request, _undo_since(request.ws, since, fields))
 
 
 def _undo_since(ws: Workspace, since: float, fields: Mapping[str, str], *, dry_run: bool = False) -> Undone:
     return undo_changes_since(ws, since, client=fields["client"], user=fields.get("user"), dry_run=dry_run)
 
 
-def _chosen(asked: PageRequest, said: Mapping[str, str]) -> tuple[dict[str, str], float]:
+def _parse_undo_since(request: PageRequest, said: Mapping[str, str]) -> tuple[dict[str, str], float]:
     """Whose changes, since when. The client is always said, be it by an empty name: some have none."""
     fields = {name: said[name] for name in ("client", "since", "user") if name in said}
     if "client" not in fields or not fields.get("since"):
         raise Invalid("say whose changes, and since when", hint="begin from a change in the activity", what="since")
-    return fields, since_time(fields["since"], asked.ws)
+    return fields, parse_since(fields["since"], request.ws)
 
 
 def _preview(
-    asked: PageRequest, tried: Callable[[], Undone], *, back: str, what: str = "", one: Change | None = None,
+    request: PageRequest, dry_run: Callable[[], Undone], *, back: str, what: str = "", one: Change | None = None,
     fields: dict[str, str] | None = None,
 ) -> Response:  # fmt: skip
     """What would happen, with a button; or what stands in the way."""
-    values: dict[str, object] = {"what": what, "row": ActivityRow(asked.ws, one) if one else None, "back": back}
-    values |= {"fields": fields or {}, "action": at(asked.request.url.path), "changes": [], "obstacles": []}
+    values: dict[str, object] = {"what": what, "row": ActivityRow(request.ws, one) if one else None, "back": back}
+    values |= {"fields": fields or {}, "action": url_of(request.http.url.path), "changes": [], "obstacles": []}
     try:
-        undone = tried()
+        undone = dry_run()
     except Conflict as problem:
         obstacles = problem.details.get("obstacles", ())[:MAX_FILES]
         stopped: dict[str, object] = {"problem": problem, "may": False, "obstacles": obstacles}
-        return asked.page("undo.html", 409, **values | stopped, **_differences(()))
-    seen = [ActivityRow(asked.ws, change) for change in _visible(asked.ws, undone.changes)]
-    shown = _differences(preview_undo(asked.ws, undone, max_lines=MAX_LINES))
-    values |= {"problem": None, "changes": [] if one else seen, "may": may_write(asked.ws)}
+        return request.page("undo.html", 409, **values | stopped, **_diff_values(()))
+    seen = [ActivityRow(request.ws, change) for change in _visible_changes(request.ws, undone.changes)]
+    shown = _diff_values(preview_undo(request.ws, undone, max_lines=MAX_LINES))
+    values |= {"problem": None, "changes": [] if one else seen, "may": may_write(request.ws)}
     values["kept"] = [each.path for each in undone.kept[:MAX_FILES]]
-    return asked.page("undo.html", **values, **shown)
+    return request.page("undo.html", **values, **shown)
 
 
-def _visible(ws: Workspace, changes: tuple[Change, ...]) -> list[Change]:
+def _visible_changes(ws: Workspace, changes: tuple[Change, ...]) -> list[Change]:
     """As this visitor may see them."""
     found = []
     for each in changes[:MAX_FILES]:
@@ -134,8 +137,8 @@ def _visible(ws: Workspace, changes: tuple[Change, ...]) -> list[Change]:
     return found
 
 
-def _done(asked: PageRequest, undone: Undone) -> Response:
+def _redirect_after_undo(request: PageRequest, undone: Undone) -> Response:
     """To the change that took it back."""
     done = undone.done
     kept = f"&kept={len(undone.kept)}" if undone.kept else ""
-    return asked.go(f"{change_url(asked.ws, done.id)}?done=undo{kept}" if done and done.id else at("/"))
+    return request.redirect(f"{change_url(request.ws, done.id)}?done=undo{kept}" if done and done.id else url_of("/"))

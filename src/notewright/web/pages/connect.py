@@ -12,7 +12,7 @@ from notewright.engine.library import new_token
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, Unavailable
 from notewright.surfaces.http_status import STATUS
-from notewright.web.addresses import at, workspace_url
+from notewright.web.addresses import url_of, workspace_url
 from notewright.web.frame import PageRequest
 
 DAYS = {"30": 30, "90": 90, "365": 365}  # without one it does not expire
@@ -41,97 +41,100 @@ def snippets(address: str, *, token: bool) -> list[tuple[str, str, str]]:
     return [*found, ("Any other MCP client", "Add a server of the kind “streamable HTTP”:", plain)]
 
 
-def connect(asked: PageRequest, status: int = 200, **values: object) -> Response:
-    who = asked.guest.principal
-    workspaces = asked.library.workspaces()
+def connect(request: PageRequest, status: int = 200, **values: object) -> Response:
+    who = request.signed_in.principal
+    workspaces = request.library.workspaces()
     surfaces = [name for name in SURFACES if who.uses(name)]
-    surface = surface_name(asked.query.get("surface", ""))
+    surface = surface_name(request.query.get("surface", ""))
     surface = surface if surface in surfaces else next(iter(surfaces), "")
-    chosen = next((ws for ws in workspaces if ws.id == asked.query.get("workspace")), None)
-    path = workspace_url(chosen, "mcp", surface).removeprefix(at("")) if chosen else f"/mcp/{surface}"
-    address = asked.base + path
+    chosen = next((ws for ws in workspaces if ws.id == request.query.get("workspace")), None)
+    path = workspace_url(chosen, "mcp", surface).removeprefix(url_of("")) if chosen else f"/mcp/{surface}"
+    address = request.base + path
     shown: dict[str, object] = {
         "made": None, "problem": None, "said": {}, "about": ABOUT, "surfaces": surfaces, "surface": surface,
         "workspaces": workspaces, "chosen": chosen, "address": address,
         "snippets": snippets(address, token=who.kind != "local") if surface else [],
         "may": replace(who.grant, hide=("what is hidden from you",) if who.grant.hide else ()).words,
-        "tokens": _tokens(asked) if who.owner else None,
+        "tokens": _list_tokens(request) if who.owner else None,
         "all_surfaces": TOKEN_USES,
-        "live": _live(asked),
+        "live": _live_addresses(request),
     }  # fmt: skip
-    return asked.page("connect.html", status, **shown | values)
+    return request.page("connect.html", status, **shown | values)
 
 
-def _live(asked: PageRequest) -> list[tuple[str, str, str | None]]:
+def _live_addresses(request: PageRequest) -> list[tuple[str, str, str | None]]:
     """Each live workspace: where a Yjs client finds a note by its path, and the folder document, which is for those
     from whom nothing is hidden."""
-    base = f"ws{asked.base.removeprefix('http')}"
-    shown = [ws for ws in asked.library.workspaces() if ws.live is not None]
-    return [(ws.name, f"{base}{workspace_url(ws, 'live').removeprefix(at(''))}/", _folder(asked, ws)) for ws in shown]
+    base = f"ws{request.base.removeprefix('http')}"
+    shown = [ws for ws in request.library.workspaces() if ws.live is not None]
+    return [
+        (ws.name, f"{base}{workspace_url(ws, 'live').removeprefix(url_of(''))}/", _folder_document_id(request, ws))
+        for ws in shown
+    ]
 
 
-def _folder(asked: PageRequest, ws: Workspace) -> str | None:
-    if asked.site.hosts is None or ws.access.hide:
+def _folder_document_id(request: PageRequest, ws: Workspace) -> str | None:
+    if request.site.hosts is None or ws.access.hide:
         return None
     try:
-        return asked.wait_for(asked.site.hosts.names(ws, ())).folder_id
+        return request.run_in_loop(request.site.hosts.names(ws, ())).folder_id
     except Unavailable:  # nobody has the documents at this moment
         return None
 
 
-def _tokens(asked: PageRequest) -> list[tuple[Token, str]]:
+def _list_tokens(request: PageRequest) -> list[tuple[Token, str]]:
     """Each with its state, the good ones first."""
     now = time.time()
-    found = [(one, _state(one, now)) for one in asked.site.registry.tokens()]
+    found = [(one, _token_state(one, now)) for one in request.site.registry.tokens()]
     return sorted(found, key=lambda pair: (pair[1] != "good", -pair[0].created))
 
 
-def _state(token: Token, now: float) -> str:
+def _token_state(token: Token, now: float) -> str:
     return "good" if token.good(now) else "revoked" if token.revoked is not None else "expired"
 
 
 # ---- tokens -------------------------------------------------------------------------------------------
 
 
-def add_token(asked: PageRequest) -> Response:
+def add_token(request: PageRequest) -> Response:
     """A new token, told on this page and never again."""
-    now, name = time.time(), asked.form_value("name").strip()
-    days = DAYS.get(asked.form_value("days"))
+    now, name = time.time(), request.form_value("name").strip()
+    days = DAYS.get(request.form_value("days"))
     try:
         expires = now + days * 86_400 if days else None
-        secret = new_token(asked.site.registry, name, _grant(asked), now=now, expires=expires)
+        secret = new_token(request.site.registry, name, _parse_grant(request), now=now, expires=expires)
     except (Invalid, Exists) as problem:
-        return connect(asked, STATUS[problem.code], problem=problem, said=asked.form)
-    asked.site.audit.admin("token_added", user=asked.guest.principal.user, token=name)
-    return connect(asked, made=(name, secret))
+        return connect(request, STATUS[problem.code], problem=problem, said=request.form)
+    request.site.audit.admin("token_added", user=request.signed_in.principal.user, token=name)
+    return connect(request, made=(name, secret))
 
 
-def _grant(asked: PageRequest) -> Grant:
+def _parse_grant(request: PageRequest) -> Grant:
     """What the form says. Nothing ticked is everything."""
-    known = {ws.id for ws in asked.library.workspaces()}
-    workspaces = tuple(asked.form.get("workspaces", ()))
-    surfaces = tuple(asked.form.get("surfaces", ()))
+    known = {ws.id for ws in request.library.workspaces()}
+    workspaces = tuple(request.form.get("workspaces", ()))
+    surfaces = tuple(request.form.get("surfaces", ()))
     if not known.issuperset(workspaces) or not set(surfaces) <= set(TOKEN_USES):
         raise Invalid("there is no such workspace or surface", hint="open the page again", what="workspaces")
     return Grant(
         workspaces=workspaces or None,
         surfaces=surfaces or None,
-        read_only=bool(asked.form_value("read_only")),
-        hide=_patterns(asked.form_value("hide")),
-        write_under=_patterns(asked.form_value("write_under")) or ("**",),
+        read_only=bool(request.form_value("read_only")),
+        hide=_parse_patterns(request.form_value("hide")),
+        write_under=_parse_patterns(request.form_value("write_under")) or ("**",),
     )
 
 
-def _patterns(text: str) -> tuple[str, ...]:
+def _parse_patterns(text: str) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
     if len(found) > MAX_PATTERNS:
         raise Invalid(f"more than {MAX_PATTERNS} patterns are too many", hint="use folders with /**", what="hide")
     return found
 
 
-def revoke_token(asked: PageRequest) -> Response:
-    name = asked.form_value("name")
-    if not asked.site.registry.revoke(name, time.time()):
+def revoke_token(request: PageRequest) -> Response:
+    name = request.form_value("name")
+    if not request.site.registry.revoke(name, time.time()):
         raise NotFound(f"there is no token {name!r} to revoke", hint="it may be revoked already", what="token")
-    asked.site.audit.admin("token_revoked", user=asked.guest.principal.user, token=name)
-    return asked.go(at("/connect#tokens"))
+    request.site.audit.admin("token_revoked", user=request.signed_in.principal.user, token=name)
+    return request.redirect(url_of("/connect#tokens"))

@@ -49,7 +49,7 @@ class Result:
 FindingGroup = tuple[str, int, list[Finding]]  # what they are, how many, and the first of them
 
 
-def grouped(findings: Iterable[Finding]) -> tuple[FindingGroup, ...]:
+def group_findings(findings: Iterable[Finding]) -> tuple[FindingGroup, ...]:
     kinds: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
     for finding in findings:
         kinds.setdefault(finding.kind, []).append(finding)
@@ -67,14 +67,14 @@ class Checks:
         self._results: OrderedDict[object, Result] = OrderedDict()
         self._running: dict[object, tuple[float, threading.Event]] = {}  # since when, and set when it has ended
 
-    def look(self, ws: Workspace, key: object) -> tuple[Result | None, float | None]:
+    def latest_result(self, ws: Workspace, key: object) -> tuple[Result | None, float | None]:
         """The latest result, and since when a newer one is being made."""
         with self._lock:
             result, run = self._results.get(key), self._running.get(key)
             fresh = result is not None and time.time() - result.at < FRESH_SECONDS
             if run is None and not fresh and len(self._running) < MAX_RUNNING:
                 run = self._running[key] = time.time(), threading.Event()
-                threading.Thread(target=self._work, args=(ws, key, run[1]), name="check", daemon=True).start()
+                threading.Thread(target=self._run, args=(ws, key, run[1]), name="check", daemon=True).start()
         if run is None:
             return result, None if fresh else time.time()
         begun, done = run
@@ -82,9 +82,9 @@ class Checks:
         with self._lock:
             return self._results.get(key, result), None if ended else begun
 
-    def _work(self, ws: Workspace, key: object, done: threading.Event) -> None:
+    def _run(self, ws: Workspace, key: object, done: threading.Event) -> None:
         try:
-            result = Result(time.time(), grouped(self._check(ws)))
+            result = Result(time.time(), group_findings(self._check(ws)))
         except Problem as problem:
             result = Result(time.time(), problem=problem)
         except Exception:  # as when the workspace is closed meanwhile
@@ -99,11 +99,11 @@ class Checks:
         done.set()
 
 
-def health(checks: Checks, asked: PageRequest) -> Response:
-    ws = asked.ws
-    result, since = checks.look(ws, (ws.id, id(ws.ledger), ws.access.hide))
+def health(checks: Checks, request: PageRequest) -> Response:
+    ws = request.ws
+    result, since = checks.latest_result(ws, (ws.id, id(ws.ledger), ws.access.hide))
     progress = ws.follower.progress()
-    return asked.page(
+    return request.page(
         "health.html",
         result=result,
         since=since,

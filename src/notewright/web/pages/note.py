@@ -3,6 +3,7 @@ files as they are."""
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -13,7 +14,7 @@ from notewright.engine.changes.history import list_changes
 from notewright.engine.dialects.octarine import size_of
 from notewright.engine.find.links import LinkReport, resolver
 from notewright.engine.find.links import links as links_of
-from notewright.engine.read import Reading, fetch, read
+from notewright.engine.read import fetch, read
 from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import Indexing, NotFound, Problem, TooLarge
 from notewright.ledger.base import Past
@@ -22,7 +23,7 @@ from notewright.notes.model import Link, Note
 from notewright.notes.path import NotePath, path_problem
 from notewright.web.addresses import document_url, file_url, note_url, workspace_url
 from notewright.web.frame import PageRequest
-from notewright.web.markdown import LinkTargets, TooSlow, anchor, rendered
+from notewright.web.markdown import LinkTargets, TooSlow, anchor, render_note
 from notewright.web.pages.activity import ActivityRow
 from notewright.web.pages.browse import INDEX_SECONDS, crumbs, find_file, is_file
 
@@ -38,33 +39,36 @@ NOBODY = "you on this machine"  # a visitor whom no sign-in names
 Piece = tuple[str, str | None, bool]  # a part of a property: words, where they lead, whether they should and do not
 
 
-def note(asked: PageRequest) -> Response:
-    ws = asked.ws
+def note(request: PageRequest) -> Response:
+    ws = request.ws
     try:
-        path = find_file(ws, asked.params["path"])
+        path = find_file(ws, request.params["path"])
     except NotFound as problem:
         if "folder" in problem.details:
-            return asked.go(workspace_url(ws, folder=problem.details["folder"]))
+            return request.redirect(workspace_url(ws, folder=problem.details["folder"]))
         raise
     if not path.is_note:
-        return asked.go(file_url(ws, path))
-    if path != asked.params["path"]:
-        return asked.go(note_url(ws, path))
+        return request.redirect(file_url(ws, path))
+    if path != request.params["path"]:
+        return request.redirect(note_url(ws, path))
     reading = read(ws, path)
     around, ready = _links_around(ws, path)
     large = reading.size > MAX_BYTES
     found = None if large else reading.note
     resolve = _resolver(ws, path, [link.target for link in found.links] if found else [], ready)
     targets = LinkTargets(resolve, partial(note_url, ws), partial(file_url, ws))
-    body = None if found is None else _render(reading, targets)
-    return asked.page(
+    body = None
+    if found is not None:
+        with suppress(TooSlow):
+            body = render_note(found, targets)
+    return request.page(
         "note.html",
         path=path,
         title=found.title if found else path.stem,
         title_id=anchor(f"#{found.title}")[1:] if found else "",
         crumbs=list(crumbs(ws, path.folder)),
         reading=reading,
-        may_edit=reading.exact and may_edit(asked, path),
+        may_edit=reading.exact and may_edit(request, path),
         large=large,
         body=body,
         plain=reading.text.removeprefix("\ufeff")[:MAX_BYTES] if body is None else None,
@@ -94,13 +98,6 @@ def _resolver(ws: Workspace, path: NotePath, targets: list[str], ready: bool) ->
     return lambda target: means(target, path)
 
 
-def _render(reading: Reading, targets: LinkTargets) -> str | None:
-    try:
-        return rendered(reading.note, targets)
-    except TooSlow:
-        return None
-
-
 # ---- properties ---------------------------------------------------------------------------------------
 
 
@@ -111,18 +108,18 @@ def _properties(note: Note, targets: LinkTargets) -> Iterator[tuple[str, list[Pi
         listed = isinstance(value, list)
         parts = {f"{name}.{at}": part for at, part in enumerate(value)} if listed else {name: value}
         pieces = [
-            _linked(by_key[key], targets) if key in by_key else (_words(part), None, False)
+            _link_piece(by_key[key], targets) if key in by_key else (_format_value(part), None, False)
             for key, part in parts.items()
         ]
         yield str(name), pieces[:MAX_LINKS]
 
 
-def _linked(link: Link, targets: LinkTargets) -> Piece:
+def _link_piece(link: Link, targets: LinkTargets) -> Piece:
     address, _ = targets.address(link.target, link.subpath)
     return link.display or f"{link.target}{link.subpath}", address, address is None
 
 
-def _words(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """A value in words; what has parts of its own as JSON."""
     if value is None:
         return ""
@@ -133,7 +130,7 @@ def _words(value: Any) -> str:
 # ---- files --------------------------------------------------------------------------------------------
 
 
-def picture_kind(data: bytes) -> str | None:
+def image_type(data: bytes) -> str | None:
     """What the bytes are, whatever the name says. SVG is none of them: it is a document that can run things."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
@@ -146,16 +143,18 @@ def picture_kind(data: bytes) -> str | None:
     return "image/avif" if data[4:12] in (b"ftypavif", b"ftypavis") else None
 
 
-def file(asked: PageRequest) -> Response:
-    raw = asked.params["path"]
+def file(request: PageRequest) -> Response:
+    raw = request.params["path"]
     if path_problem(raw):
         raise NotFound("there is no such file", what="file")
     path = NotePath(raw)
-    count = size_of(asked.ws, path)
+    count = size_of(request.ws, path)
     if count > MAX_FILE_BYTES:
-        raise TooLarge(f"{path} has {count:,} bytes, too many to send", size=count, limit=MAX_FILE_BYTES, path=path)
-    stored = fetch(asked.ws, path)
-    kind = picture_kind(stored.data)
+        raise TooLarge(
+            f"{path} has {count:,} bytes, too many to send", format_size=count, limit=MAX_FILE_BYTES, path=path
+        )
+    stored = fetch(request.ws, path)
+    kind = image_type(stored.data)
     headers = {
         "Content-Security-Policy": "default-src 'none'; sandbox",
         "Content-Disposition": f"{'inline' if kind else 'attachment'}; filename*=UTF-8''{quote(path.name, safe='')}",
@@ -165,7 +164,7 @@ def file(asked: PageRequest) -> Response:
         "Cache-Control": "private, no-cache",
         "ETag": f'"{stored.version[:32]}"',
     }
-    if asked.request.headers.get("if-none-match") == headers["ETag"]:
+    if request.http.headers.get("if-none-match") == headers["ETag"]:
         return Response(status_code=304, headers=headers)
     return Response(stored.data, headers=headers, media_type=kind or "application/octet-stream")
 
@@ -177,23 +176,23 @@ def file(asked: PageRequest) -> Response:
 # into the first.
 
 
-def may_edit(asked: PageRequest, path: NotePath) -> bool:
+def may_edit(request: PageRequest, path: NotePath) -> bool:
     """Whether the page offers it: the workspace is live, and this visitor may write there."""
     try:
-        asked.ws.access.may_write(path)
+        request.ws.access.may_write(path)
     except Problem:
         return False
-    return asked.ws.live is not None
+    return request.ws.live is not None
 
 
-def edit(asked: PageRequest) -> Response:
+def edit(request: PageRequest) -> Response:
     """An open editor asks again with `?document=ID`, and is sent after its note where that was renamed."""
-    ws, known = asked.ws, asked.query.get("document")
-    live = None if ws.live is None else asked.site.hosts
-    moved = asked.wait_for(live.names(ws, [known])).paths.get(known) if live is not None and known else None
-    path = moved if moved is not None and is_file(ws, moved) else find_file(ws, asked.params["path"])
-    if path != asked.params["path"]:
-        return asked.go(workspace_url(ws, "edit", path))
+    ws, known = request.ws, request.query.get("document")
+    live = None if ws.live is None else request.site.hosts
+    moved = request.run_in_loop(live.names(ws, [known])).paths.get(known) if live is not None and known else None
+    path = moved if moved is not None and is_file(ws, moved) else find_file(ws, request.params["path"])
+    if path != request.params["path"]:
+        return request.redirect(workspace_url(ws, "edit", path))
     if not path.is_note:
         raise NotFound(f"{path} is no note", hint="only notes are edited here", what="note", path=path)
     ws.access.may_write(path)
@@ -201,9 +200,9 @@ def edit(asked: PageRequest) -> Response:
         hint = "serve its folder as live:FOLDER, and its notes have an Edit button"
         said = f"the notes of {ws.name} are not live, so that they cannot be edited here"
         raise NotFound(said, hint=hint, what="page")
-    document = asked.wait_for(live.call(ws, "id_of", path, ws.actor)).decode()
-    principal = asked.guest.principal
-    return asked.page(
+    document = request.run_in_loop(live.call(ws, "id_of", path, ws.actor)).decode()
+    principal = request.signed_in.principal
+    return request.page(
         "edit.html",
         path=path,
         crumbs=list(crumbs(ws, path.folder)),
