@@ -19,9 +19,9 @@ from notewright.app.opening import close_workspace, open_workspace
 from notewright.cli.main import main
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.transfer.backup import BackupResult
-from notewright.engine.transfer.backup_bucket import BESIDE, UNFINISHED, BackupBucket
-from notewright.engine.transfer.manifest import NAME
-from notewright.engine.transfer.restore import backups, restore
+from notewright.engine.transfer.backup_bucket import STAGED, UNFINISHED, BackupBucket
+from notewright.engine.transfer.manifest import NAME, readable_manifests
+from notewright.engine.transfer.restore import restore
 from notewright.engine.write import create
 from notewright.errors import Exists, Invalid
 from notewright.notes.path import NotePath
@@ -79,7 +79,7 @@ def test_a_day_in_a_bucket_is_laid_out_as_in_a_folder_and_comes_back_the_same(
     assert back_up([ws], place, now=day(1)).files_skipped == len(NOTES) - 2
     assert inside(bucket, f"backups/{TUESDAY}") == files(tmp_path / "notes")
     assert "cup.png" in inside(bucket, f"backups/{MONDAY}")
-    assert [one.date for one in backups(place)] == [TUESDAY, MONDAY]
+    assert [one.date for one in readable_manifests(place)] == [TUESDAY, MONDAY]
     assert restore_to(tmp_path / "out", place).skipped == ()
     assert (files(tmp_path / "out"), times(tmp_path / "out")) == (files(tmp_path / "notes"), times(tmp_path / "notes"))
     back = restore(ws, place, date=MONDAY)
@@ -234,7 +234,7 @@ def test_a_second_backup_of_a_day_that_is_killed_anywhere_leaves_the_first_or_is
     back_up([ws], place, now=day(2))
     assert place.dates() == [TUESDAY, "2026-05-06"]
     assert inside(bucket, f"backups/{TUESDAY}") == files(tmp_path / "notes") == found[-1]
-    assert not any(UNFINISHED in key or BESIDE in key for key in bucket.keys())  # noqa: SIM118
+    assert not any(UNFINISHED in key or STAGED in key for key in bucket.keys())  # noqa: SIM118
 
 
 def test_a_backup_after_one_that_was_killed_while_it_settled_goes_by_what_is_there_then(
@@ -249,7 +249,7 @@ def test_a_backup_after_one_that_was_killed_while_it_settled_goes_by_what_is_the
     before_it_copies = [*command, bucket.weed.endpoint, "writes", "3"]
     killed = subprocess.run(before_it_copies, cwd=ROOT, capture_output=True, timeout=60)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert bucket.get(f"backups/{TUESDAY}/{BESIDE}/Tea.md") == b"# Tee\n"
+    assert bucket.get(f"backups/{TUESDAY}/{STAGED}/Tea.md") == b"# Tee\n"
     assert bucket.get(f"backups/{TUESDAY}/Tea.md") == b"# Tea\n"
     (tmp_path / "notes" / "Tea.md").write_text("# Tea\n")
     assert back_up([ws], place, now=day(1)).success

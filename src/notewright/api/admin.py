@@ -11,8 +11,7 @@ from notewright.api.schemas import BACKUP, BACKUPS, LISTED_BACKUP, ME, NEW_TOKEN
 from notewright.config.settings import token_use
 from notewright.engine.library import digest_of, new_token
 from notewright.engine.transfer.backup import back_up
-from notewright.engine.transfer.manifest import BackupPlace
-from notewright.engine.transfer.restore import backups
+from notewright.engine.transfer.manifest import BackupPlace, readable_manifests
 from notewright.errors import Invalid, NotFound
 
 operations = OperationTable()
@@ -90,7 +89,7 @@ def make_backup(asked: ApiRequest) -> dict[str, Any]:
 @operations.add("GET /api/v1/backups", "owner", "The backups there are", BACKUPS)
 def list_backups(asked: ApiRequest) -> dict[str, Any]:
     with closing(_backup_place(asked)) as place:
-        return {"backups": [fill(LISTED_BACKUP, one) for one in backups(place)]}
+        return {"backups": [fill(LISTED_BACKUP, one) for one in readable_manifests(place)]}
 
 
 def _backup_place(asked: ApiRequest) -> BackupPlace:

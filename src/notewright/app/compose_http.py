@@ -130,7 +130,7 @@ class Site:
         if to := self.config["backup.to"]:
             at, days = self.config["backup.at"], self.config["backup.keep_days"]
             place = partial(open_backups, to, self.config)
-            self._schedule = Schedule(self.library.workspaces, place, at=at, keep_days=days, told=self._backed_up)
+            self._schedule = Schedule(self.library.workspaces, place, at=at, keep_days=days, on_result=self._backed_up)
             self._schedule.start()
 
     def _end_backups(self) -> None:

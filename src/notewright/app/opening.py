@@ -238,9 +238,9 @@ def _backups_at(location: str, config: Config) -> WorkspaceConfig:
 def open_destination(location: str, config: Config) -> Store:
     """A folder or bucket to copy files to, to be closed. The folder is made."""
     if not is_bucket(location):
-        from notewright.engine.transfer.manifest import problems
+        from notewright.engine.transfer.manifest import os_errors_as_problems
 
-        with problems(location):
+        with os_errors_as_problems(location):
             os.makedirs(location, exist_ok=True)
     return open_store(WorkspaceConfig("copy", "copy", location), config)
 

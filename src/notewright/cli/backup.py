@@ -18,11 +18,10 @@ from notewright.config.load import Config, WorkspaceConfig
 from notewright.config.locations import folder_or_bucket, is_bucket
 from notewright.engine.changes.batch_write import BatchResult, SkippedFile
 from notewright.engine.transfer.backup import BackupResult, back_up
-from notewright.engine.transfer.export import Exported, export_to, export_zip
-from notewright.engine.transfer.import_files import ImportReport, import_files
-from notewright.engine.transfer.import_sources import StoreSource
-from notewright.engine.transfer.manifest import BackupPlace, Manifest
-from notewright.engine.transfer.restore import Restored, backups, restore_to
+from notewright.engine.transfer.export import ExportResult, export_to, export_zip
+from notewright.engine.transfer.import_files import ImportResult, StoreSource, import_files
+from notewright.engine.transfer.manifest import BackupPlace, Manifest, readable_manifests
+from notewright.engine.transfer.restore import RestoreResult, restore_to
 from notewright.engine.transfer.restore import restore as restore_backup
 from notewright.engine.workspace import Workspace
 from notewright.errors import Forbidden, Invalid, NoSpace, NotFound, Problem
@@ -35,7 +34,7 @@ def backup(args: argparse.Namespace) -> int:
     config = configured(args)
     with closing(_place(args, args.to, config, "--to")) as to:
         if args.list:
-            _print_backups(backups(to), args)
+            _print_backups(list(readable_manifests(to)), args)
             return 0
         days = config["backup.keep_days"] if args.keep_days is None else args.keep_days
         with _shelf(args, config) as shelf, printing.progress("Backing up") as report:
@@ -51,7 +50,7 @@ def restore(args: argparse.Namespace) -> int:
     return 1 if restored.skipped else 0
 
 
-def _restore(args: argparse.Namespace, source: BackupPlace) -> Restored:
+def _restore(args: argparse.Namespace, source: BackupPlace) -> RestoreResult:
     how: dict[str, Any] = {"date": args.date, "dry_run": args.dry_run}
     if args.into:
         paths = [path.removeprefix("./") for path in args.paths]
@@ -200,7 +199,7 @@ def _print_backups(found: list[Manifest], args: argparse.Namespace) -> None:
     printing.show(args, {"backups": told}, lines, "" if found else "There is no backup yet")
 
 
-def _print_restored(done: Restored, args: argparse.Namespace) -> None:
+def _print_restored(done: RestoreResult, args: argparse.Namespace) -> None:
     would = "would be " if args.dry_run else ""
     summary = f"{_count_written(done)} {would}restored from the backup of {done.date}"
     summary += f", {len(done.deleted):,} {would}deleted" if done.deleted else ""
@@ -210,7 +209,7 @@ def _print_restored(done: Restored, args: argparse.Namespace) -> None:
     printing.show(args, document, lines, _undo_hint(summary, done.changes))
 
 
-def _print_exported(done: Exported, args: argparse.Namespace) -> None:
+def _print_exported(done: ExportResult, args: argparse.Namespace) -> None:
     skipped = [asdict(one) for one in done.skipped]
     files, size = len(done.sizes), sum(done.sizes.values())
     document = {"file": args.file, "files": files, "bytes": size, "skipped": skipped}
@@ -221,7 +220,7 @@ def _print_exported(done: Exported, args: argparse.Namespace) -> None:
         printing.show(args, document, _left_out(done.skipped), f"{summary}: {args.file}")
 
 
-def _print_import(done: ImportReport, args: argparse.Namespace) -> None:
+def _print_import(done: ImportResult, args: argparse.Namespace) -> None:
     summary = f"{_count_written(done)} {'would come' if args.dry_run else 'came'}"
     summary += f", {len(done.unchanged):,} were there already" if done.unchanged else ""
     summary += f", {len(done.skipped):,} left out" if done.skipped else ""

@@ -24,7 +24,7 @@ from notewright.config.locations import (
 )
 from notewright.config.settings import BUCKET_SETTINGS
 from notewright.engine import library
-from notewright.engine.transfer.move_workspace import JOURNAL, MoveJournal, MoveResult, move_files, what_would_move
+from notewright.engine.transfer.move_workspace import JOURNAL, MoveJournal, MoveResult, move_files, preview_move
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound
 
@@ -163,7 +163,7 @@ def _new_place(raw: str) -> str:
 def _would_move(args: argparse.Namespace, ws: Workspace, new: WorkspaceConfig, config: Config) -> int:
     store = opening.open_store(new, config) if is_bucket(new.location) or os.path.isdir(new.location) else None
     try:
-        would = what_would_move(ws.store, store)
+        would = preview_move(ws.store, store)
     finally:
         if store is not None:
             store.close()

@@ -18,8 +18,8 @@ from tests.engine.parts import desk
 from notewright.engine.transfer import backup, restore
 from notewright.engine.transfer.backup import BackupResult
 from notewright.engine.transfer.backup_folder import BackupFolder
-from notewright.engine.transfer.manifest import BackupPlace, Manifest
-from notewright.engine.transfer.restore import Restored
+from notewright.engine.transfer.manifest import BackupPlace, Manifest, readable_manifests
+from notewright.engine.transfer.restore import RestoreResult
 from notewright.engine.workspace import Workspace
 from notewright.stores.folder.store import FolderStore
 
@@ -57,14 +57,14 @@ def back_up(shelf: Sequence[Workspace], to: Path | str | BackupPlace, **how: Any
 
 
 def backups(place: Path | str | BackupPlace) -> list[Manifest]:
-    return restore.backups(kept_in(place))
+    return list(readable_manifests(kept_in(place)))
 
 
-def restore_backup(ws: Workspace, place: Path | str | BackupPlace, **how: Any) -> Restored:
+def restore_backup(ws: Workspace, place: Path | str | BackupPlace, **how: Any) -> RestoreResult:
     return restore.restore(ws, kept_in(place), **how)
 
 
-def restore_to(into: Path, place: Path | str | BackupPlace, **how: Any) -> Restored:
+def restore_to(into: Path, place: Path | str | BackupPlace, **how: Any) -> RestoreResult:
     """Plain files in a folder."""
 
     def make() -> FolderStore:
@@ -92,7 +92,7 @@ def deaths(folder: Path, to: Path) -> int:
             os._exit(0)
         ended = os.waitpid(child, 0)[1]
         assert files(to / "2026-05-04") == yesterday, f"step {count} hurt the day before"
-        with BackupFolder(to).locked(alone=True):
+        with BackupFolder(to).lock(exclusive=True):
             now, before = files(to / "2026-05-05"), now
         assert now in (before, new), f"step {count} left neither the old nor the new"
         assert restore_to(folder.parent / f"out {count}", to, date="2026-05-05").skipped == ()

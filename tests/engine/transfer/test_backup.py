@@ -22,7 +22,7 @@ from tests.memory_store import MemoryStore
 
 from notewright.engine.transfer.backup import BackupResult
 from notewright.engine.transfer.backup_folder import BackupFolder
-from notewright.engine.transfer.backup_schedule import Schedule, backup_due, last_due
+from notewright.engine.transfer.backup_schedule import Schedule, find_last_due, is_backup_due
 from notewright.engine.workspace import Workspace
 from notewright.errors import Busy, Exists, Forbidden, Invalid, NoSpace, NotFound, Unavailable
 from notewright.notes.path import path_problem
@@ -473,7 +473,7 @@ def test_a_death_between_the_old_and_the_new_of_a_day_brings_the_old_back(tmp_pa
     back_up([folder_desk(root)], to, now=day(0))
     os.rename(to / "2026-05-04", to / ".2026-05-04.old")
     write_files(to, {".2026-05-04.partial/Tea.md": "half"})
-    with BackupFolder(to).locked(alone=True):
+    with BackupFolder(to).lock(exclusive=True):
         assert files(to / "2026-05-04") == {"Tea.md": b"tea\n"}
         assert sorted(os.listdir(to)) == [".notewright-backup.lock", "2026-05-04"]
 
@@ -492,7 +492,7 @@ def test_a_death_between_the_old_and_the_new_of_a_day_brings_the_old_back(tmp_pa
     ],
 )
 def test_a_backup_is_due_at_its_time_in_utc(now: str, last_one: str) -> None:
-    assert last_due("02:00", datetime.fromisoformat(now)).isoformat() == last_one
+    assert find_last_due("02:00", datetime.fromisoformat(now)).isoformat() == last_one
 
 
 @pytest.mark.parametrize(
@@ -507,7 +507,7 @@ def test_a_backup_is_due_at_its_time_in_utc(now: str, last_one: str) -> None:
     ],
 )
 def test_a_backup_is_due_if_its_day_has_none(now: str, dates: list[str], is_due: bool) -> None:
-    assert backup_due("02:00", datetime.fromisoformat(now).replace(tzinfo=UTC), dates) is is_due
+    assert is_backup_due("02:00", datetime.fromisoformat(now).replace(tzinfo=UTC), dates) is is_due
 
 
 @pytest.mark.parametrize("at", ["2", "24:00", "02:60", "", "02:00:00", "noon"])
@@ -531,7 +531,7 @@ def scheduled(ws: Workspace, to: Path, clock: Clock, made: "list[str]", seen: th
         made.append(result.date)
         seen.release()
 
-    return Schedule(lambda: [ws], lambda: BackupFolder(to), clock=clock, told=told, longest_wait=0.01)
+    return Schedule(lambda: [ws], lambda: BackupFolder(to), clock=clock, on_result=told, max_wait_seconds=0.01)
 
 
 def test_of_many_processes_one_makes_the_backup_each_day(workspace: MakeWorkspace, tmp_path: Path) -> None:
@@ -567,7 +567,7 @@ def test_a_backup_that_lasts_past_the_next_time_does_not_skip_it(workspace: Make
         made.append(result.date)
         seen.release()
 
-    schedule = Schedule(shelf, lambda: BackupFolder(to), clock=clock, told=told)
+    schedule = Schedule(shelf, lambda: BackupFolder(to), clock=clock, on_result=told)
     schedule.start()
     try:
         assert seen.acquire(timeout=30) and seen.acquire(timeout=30)
@@ -608,8 +608,8 @@ def test_a_schedule_survives_what_goes_wrong_and_tries_again(workspace: MakeWork
         shelf,
         lambda: BackupFolder(tmp_path / "disk" / "to"),
         clock=clock,
-        told=lambda result: (made.append(result.date), seen.release())[0],
-        longest_wait=0.01,
+        on_result=lambda result: (made.append(result.date), seen.release())[0],
+        max_wait_seconds=0.01,
     )
     schedule.start()
     try:

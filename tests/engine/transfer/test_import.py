@@ -19,9 +19,9 @@ from tests.engine.transfer.keeping import files
 from notewright.engine.changes import batch_write
 from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.find.search import parse_query, search
-from notewright.engine.transfer import import_sources
+from notewright.engine.transfer import import_files as import_module
 from notewright.engine.transfer.export import export_zip, zip_pieces
-from notewright.engine.transfer.import_files import ImportReport, import_files
+from notewright.engine.transfer.import_files import ImportResult, import_files
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, ReadOnly, TooLarge
 from notewright.ledger.base import Past
@@ -47,7 +47,7 @@ def zipped(entries: Mapping[str, bytes] | list[tuple[str | zipfile.ZipInfo, byte
     return out
 
 
-def reasons(report: ImportReport) -> dict[str, str]:
+def reasons(report: ImportResult) -> dict[str, str]:
     return {one.path: one.reason for one in report.skipped}
 
 
@@ -286,10 +286,10 @@ def test_a_zip_bomb_is_not_unpacked(workspace: MakeWorkspace, monkeypatch: pytes
     ws = workspace(max_file_size=100 << 20)
     report = import_files(ws, zipped({"Bomb.md": bytes(50 << 20), "Fine.md": b"fine\n"}))
     assert (report.created, reasons(report)) == (("Fine.md",), {"Bomb.md": "bomb"})
-    monkeypatch.setattr(import_sources, "MOST_BYTES", 1000)
+    monkeypatch.setattr(import_module, "MAX_ZIP_BYTES", 1000)
     with pytest.raises(TooLarge, match="more than 1,000 bytes"):
         import_files(ws, zipped({f"N {number}.md": random.Random(number).randbytes(300) for number in range(4)}))
-    monkeypatch.setattr(import_sources, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(import_module, "MAX_ZIP_ENTRIES", 3)
     with pytest.raises(TooLarge, match="4 entries"):
         import_files(ws, zipped({f"N {number}.md": b"x" for number in range(4)}))
 

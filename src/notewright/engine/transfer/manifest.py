@@ -1,5 +1,5 @@
-"""What a backup says of itself: which files of which workspaces it holds, and what their bytes must be. And what a
-folder or bucket of backups must be able to do."""
+"""The manifest of a backup (which files of which workspaces it holds, and their hashes), and the interface of a folder
+or bucket of backups."""
 
 import errno
 import json
@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 NAME = ".notewright-backup.json"  # begins with a dot, so it is never in the place of a note
 _MARK = "notewright-backup"
 _FORMAT = 1
-AT_ONCE = 32  # objects of a bucket that are read or written at the same time
-# The destination does not take this file (its name, its size, a twin on a disk without capitals) but may take others.
+BUCKET_THREADS = 32  # objects of a bucket that are read or written at the same time
+# The destination refuses this file (its name, its size, a twin on a case-insensitive disk) but may take others.
 THIS_FILE_ONLY = {errno.EEXIST, errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL}
 THIS_FILE_ONLY |= {errno.EFBIG, errno.EISDIR, errno.ENOTDIR}
 DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -42,7 +42,7 @@ class BackedUpFile:
     modified_ns: int
     stamp: str = field(default="", compare=False)  # of the workspace's object, where it is in a bucket
     etag: str = field(default="", compare=False)  # of the backup's own object, where that is in a bucket
-    beside: bool = field(default=False, compare=False)  # that is not in its place yet
+    beside: bool = field(default=False, compare=False)  # that object is not in its final place yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +57,17 @@ class WorkspacePart:
     links: Mapping[NotePath, str] = field(default_factory=dict)  # symlinks: the path each one means
 
     def place(self, path: str) -> str:
-        """Where a file of this workspace lies in the backup."""
+        """The path of a file of this workspace in the backup."""
         return f"{self.folder}/{path}" if self.folder else path
 
     def is_same(self, id: str, location: str) -> bool:
-        """Whether this is that workspace, be it under another name."""
+        """Whether this is that workspace, perhaps renamed."""
         return self.id == id or self.location == location != ""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A whole backup. `errors` is what it could not hold."""
+    """The contents of a whole backup. `errors` are the files it could not hold."""
 
     date: str
     made: str  # RFC 3339, UTC
@@ -88,7 +88,7 @@ class Manifest:
         return tuple(part.name for part in self.parts)
 
     def with_files(self, change: Callable[[str, BackedUpFile], BackedUpFile]) -> "Manifest":
-        """The same with each file changed, which is told with its place."""
+        """A copy in which each file is what `change` makes of its place and itself."""
         parts = (
             replace(part, files={path: change(part.place(path), kept) for path, kept in part.files.items()})
             for part in self.parts
@@ -97,47 +97,49 @@ class Manifest:
 
 
 def dump_manifest(manifest: Manifest) -> bytes:
-    """The manifest as it lies in the backup: JSON that a person can read, the mark first."""
+    """The manifest as JSON that a person can read, the mark first."""
+    workspaces = {}
+    for part in manifest.parts:
+        files = {path: asdict(kept) for path, kept in sorted(part.files.items())}
+        workspaces[part.id] = {
+            "name": part.name,
+            "location": part.location,
+            "folder": part.folder,
+            "files": {
+                path: {key: value for key, value in kept.items() if value != "" and value is not False}
+                for path, kept in files.items()
+            },
+            "links": dict(sorted(part.links.items())),
+        }
     document = {
         _MARK: _FORMAT,
         "date": manifest.date,
         "made": manifest.made,
         "errors": list(manifest.errors),
-        "workspaces": {part.id: _dump_part(part) for part in manifest.parts},
+        "workspaces": workspaces,
     }
     return json.dumps(document, ensure_ascii=False, indent=1).encode()
 
 
-def _dump_part(part: WorkspacePart) -> dict[str, Any]:
-    files = {path: _dump_file(kept) for path, kept in sorted(part.files.items())}
-    links = dict(sorted(part.links.items()))
-    return {"name": part.name, "location": part.location, "folder": part.folder, "files": files, "links": links}
-
-
-def _dump_file(kept: BackedUpFile) -> dict[str, Any]:
-    return {key: value for key, value in asdict(kept).items() if value != "" and value is not False}
-
-
 def parse_manifest(raw: bytes, date: str) -> Manifest:
-    """The manifest that was written so. Invalid for anything else, and for paths that would lead out of the backup."""
+    """Read what `dump_manifest` wrote. Invalid for anything else, and for paths that would lead out of the backup."""
     try:
         document = json.loads(raw)
-        if document[_MARK] != _FORMAT:  # the folder says the date: it may be a copy of another day
+        if document[_MARK] != _FORMAT:  # the date is that of the folder: it may be a copy of another day
             raise ValueError("it is of another version")
-        parts = tuple(_parse_part(id, table) for id, table in document["workspaces"].items())
-        return Manifest(date, str(document["made"]), parts, tuple(map(str, document["errors"])))
+        parts = []
+        for id, table in document["workspaces"].items():
+            folder = table["folder"]
+            if folder not in ("", id) or "/" in id:
+                raise ValueError(f"{folder!r} is not the folder of a workspace")
+            files = {_parse_path(path): _parse_file(entry) for path, entry in table["files"].items()}
+            links = {_parse_path(path): str(_parse_path(real)) for path, real in table["links"].items()}
+            name, location = str(table["name"]), str(table["location"])
+            parts.append(WorkspacePart(str(_parse_path(id)), name, location, folder, files, links))
+        return Manifest(date, str(document["made"]), tuple(parts), tuple(map(str, document["errors"])))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, Invalid) as error:
         hint = "choose another date, or copy the files by hand"
         raise Invalid(f"the list of the backup {date} cannot be read: {error}", hint=hint, what="backup") from None
-
-
-def _parse_part(id: str, table: Mapping[str, Any]) -> WorkspacePart:
-    folder = table["folder"]
-    if folder not in ("", id) or "/" in id:
-        raise ValueError(f"{folder!r} is not the folder of a workspace")
-    files = {_parse_path(path): _parse_file(entry) for path, entry in table["files"].items()}
-    links = {_parse_path(path): str(_parse_path(real)) for path, real in table["links"].items()}
-    return WorkspacePart(str(_parse_path(id)), str(table["name"]), str(table["location"]), folder, files, links)
 
 
 def _parse_path(raw: str) -> NotePath:
@@ -155,12 +157,12 @@ def _parse_file(entry: Mapping[str, Any]) -> BackedUpFile:
     return BackedUpFile(sha256, size, modified_ns, stamp, etag, beside)
 
 
-# ---- what a place for backups can do ------------------------------------------------------------------
+# ---- the interface of a folder or bucket of backups --------------------------------------------------
 
 
 class NewBackup(ABC):
-    """The backup of a day that is being made, and the newest one `before` it, which may be of the same day. Calls may
-    come from several threads; places are paths in the backup."""
+    """The backup of a day while it is made. `before` is the newest existing one, perhaps of the same day. Any thread
+    may call; a `place` is a path in the backup."""
 
     def __init__(self, backups: "BackupPlace", date: str) -> None:
         self.backups, self.date = backups, date
@@ -171,13 +173,13 @@ class NewBackup(ABC):
 
     @abstractmethod
     def link(self, old: str, place: str, kept: BackedUpFile) -> bool:
-        """The file of the backup before once more. False where it is not as it was left there, or cannot be had."""
+        """Take over a file of the backup before. False where it was changed there since, or cannot be linked."""
 
-    def carry(self, old: str, place: str, kept: BackedUpFile) -> bool:
-        """The same, as a copy if need be; False where it is not there as it was."""
+    def link_or_copy(self, old: str, place: str, kept: BackedUpFile) -> bool:
+        """Take over a file of the backup before, as a copy if need be; False where it is not there unchanged."""
         assert self.before is not None
         try:
-            with problems(place, but_for=THIS_FILE_ONLY):
+            with os_errors_as_problems(place, but_for=THIS_FILE_ONLY):
                 if not self.link(old, place, kept):
                     data, _ = self.backups.read(self.before.date, old, kept)
                     self.put(place, data, modified_ns=kept.modified_ns)
@@ -185,40 +187,40 @@ class NewBackup(ABC):
             return False
         return True
 
-    def copy_from(self, store: Store, entry: Entry, place: str) -> bool:
-        """A file of the workspace, copied inside the service. False where it has to be read and `put`."""
+    def copy_in_service(self, store: Store, entry: Entry, place: str) -> bool:
+        """Copy a file of the workspace inside the service of both buckets. False where it has to be read and `put`."""
         return False
 
-    def point(self, place: str, real: str) -> None:
-        """A symlink to another file of the backup, for who browses it, where there are symlinks."""
+    def add_symlink(self, place: str, real: str) -> None:
+        """Add a symlink to another file of the backup, for people who browse it, where there are symlinks."""
         return None
 
     @abstractmethod
     def drop(self, place: str) -> None:
-        """Not this one after all."""
+        """Remove a file that was added before."""
 
     @abstractmethod
     def finish(self, manifest: Manifest) -> None:
-        """Durable, and in its place."""
+        """Make the backup durable and put it in its place."""
 
     def abandon(self) -> None:
-        """Without it the next backup of the day goes on with what is there."""
+        """Give the backup up. Where nothing is removed, the next one of the day goes on with what is there."""
         return None
 
 
 class BackupPlace(ABC):
     """A folder or bucket of dated backups, each whole by itself (`backup_folder.py`, `backup_bucket.py`)."""
 
-    at_once: int = 1  # files that are worth taking at the same time
+    threads: int = 1  # files that are worth copying at the same time
     objects: Objects | None = None
 
     def __init__(self, name: str) -> None:
         self.name = name  # as people write it
 
     @abstractmethod
-    def locked(self, *, alone: bool = False) -> AbstractContextManager[None]:
-        """Nobody changes backups here meanwhile, or Busy. Others may read too, unless somebody wants to be `alone` and
-        change them: then the place is made if it is not there."""
+    def lock(self, *, exclusive: bool = False) -> AbstractContextManager[None]:
+        """Keep everybody from changing backups here, or Busy. Other readers are let in, except by an exclusive lock:
+        that one is for changing backups, and makes the place if it is not there."""
 
     @abstractmethod
     def dates(self) -> list[str]:
@@ -230,25 +232,27 @@ class BackupPlace(ABC):
 
     @abstractmethod
     def read(self, date: str, place: str, kept: BackedUpFile) -> tuple[bytes, int | None]:
-        """The bytes of a file, and its mode; UnreadableFile where they are not those that were kept."""
+        """The bytes of a file, and its mode; UnreadableFile where they are not those that were backed up."""
 
     @abstractmethod
     def begin(self, date: str) -> NewBackup:
-        """Exists where something that is not ours has the name of the day."""
+        """Begin a backup. Exists where something that is not ours has the name of the day."""
 
     @abstractmethod
     def remove(self, date: str) -> None:
         """Remove one day: only what has a manifest of ours, and never half of it."""
 
-    def busy(self) -> Busy:
-        return Busy(f"somebody is using the backups in {self.name} just now", hint="try again when it is done")
-
     def close(self) -> None:
         return None
 
 
+def busy(name: str) -> Busy:
+    """The error for a place for backups that is locked."""
+    return Busy(f"somebody is using the backups in {name} just now", hint="try again when it is done")
+
+
 def readable_manifests(place: BackupPlace) -> Iterator[Manifest]:
-    """Those that can be read, newest first."""
+    """The manifests in a place, newest first; the log names those that cannot be read."""
     for date in reversed(place.dates()):
         try:
             yield place.manifest(date)
@@ -256,11 +260,11 @@ def readable_manifests(place: BackupPlace) -> Iterator[Manifest]:
             log.warning("%s", problem)
 
 
-# ---- what all of them need ------------------------------------------------------------------------------
+# ---- shared by all transfers ----------------------------------------------------------------------------
 
 
 def refuse_overlap(store: Store, workspace: str, place: str, objects: Objects | None, what: str) -> None:
-    """Invalid for a folder or prefix (`objects`) that lies among the notes of a workspace, or around them."""
+    """Raise Invalid for a folder or prefix (`objects`) that lies among the notes of a workspace, or around them."""
     if objects is not None or store.objects is not None:
         if objects is None or store.objects is None:
             return
@@ -282,8 +286,8 @@ def refuse_overlap(store: Store, workspace: str, place: str, objects: Objects | 
 
 
 @contextmanager
-def problems(place: str | Path, *, but_for: Collection[int] = ()) -> Iterator[None]:
-    """What the system says is a Problem, except for these errors."""
+def os_errors_as_problems(place: str | Path, *, but_for: Collection[int] = ()) -> Iterator[None]:
+    """Turn errors of the system into Problems, except for these error numbers."""
     try:
         yield
     except OSError as error:
@@ -296,12 +300,12 @@ def problems(place: str | Path, *, but_for: Collection[int] = ()) -> Iterator[No
         raise Unavailable(f"{place} cannot be used: {(error.strerror or str(error)).lower()}") from error
 
 
-def run_each(call: Callable[[_Item], _Answer], items: Iterable[_Item], at_once: int) -> Iterator[_Answer]:
-    """All of them, several at once where they wait for a service."""
-    if at_once == 1:
+def run_each(call: Callable[[_Item], _Answer], items: Iterable[_Item], threads: int) -> Iterator[_Answer]:
+    """Call it for each item, in several threads where the calls wait for a service; the answers in order."""
+    if threads == 1:
         yield from map(call, items)
         return
-    pool = ThreadPoolExecutor(at_once, thread_name_prefix="transfer")
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="transfer")
     try:
         yield from pool.map(call, items)
     finally:
