@@ -28,7 +28,7 @@ import obstore
 import pytest
 from obstore.store import S3Store as Client
 
-from notewright.config.aws import aws_profile
+from notewright.config.aws import read_aws_profile
 from notewright.stores.s3._plain_list import Place, sign
 from notewright.stores.s3.settings import BucketSettings
 from notewright.stores.s3.store import S3Store
@@ -466,7 +466,7 @@ class Bucket:
 
     def settings(self, *, proxied: bool = True, **given: Any) -> BucketSettings:
         endpoint = self.proxy.endpoint if proxied else self.weed.endpoint
-        return BucketSettings(**{"endpoint": endpoint, "poll_seconds": 0.1, "profile": aws_profile(), **given})
+        return BucketSettings(**{"endpoint": endpoint, "poll_seconds": 0.1, "profile": read_aws_profile(), **given})
 
     def open(self, *, proxied: bool = True, **given: Any) -> S3Store:
         store = S3Store.open(self.location, self.settings(proxied=proxied, **given), state=self.state)

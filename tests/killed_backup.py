@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.engine.transfer.keeping import day, folder_desk
 
-from notewright.config.aws import aws_profile
+from notewright.config.aws import read_aws_profile
 from notewright.engine.transfer.backup import back_up
 from notewright.engine.transfer.backup_bucket import BackupBucket
 from notewright.stores.s3.settings import BucketSettings
@@ -20,7 +20,7 @@ from notewright.stores.s3.store import S3Store
 
 if __name__ == "__main__":
     folder, location, endpoint, what, count = sys.argv[1:]
-    settings = BucketSettings(endpoint, profile=aws_profile())
+    settings = BucketSettings(endpoint, profile=read_aws_profile())
     place = BackupBucket(S3Store.open(location, settings, state=Path(tempfile.mkdtemp())))
 
     counted = itertools.count(1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from notewright.notes.links.resolve import PlainNames, resolve
+from notewright.notes.links.resolve import InMemoryNames, resolve
 from notewright.notes.model import Link, Note
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
@@ -36,7 +36,7 @@ def lands(link: Link, note: Note) -> bool:
 @pytest.mark.parametrize("folder", [DOCS, EXAMPLES], ids=["docs", "examples"])
 def test_every_link_leads_to_a_note_and_a_place_in_it(folder: Path) -> None:
     everything = notes(folder)
-    names, by_path = PlainNames(paths(folder), everything), {note.path: note for note in everything}
+    names, by_path = InMemoryNames(paths(folder), everything), {note.path: note for note in everything}
     broken = []
     for note in everything:
         for link in note.links:
@@ -48,7 +48,7 @@ def test_every_link_leads_to_a_note_and_a_place_in_it(folder: Path) -> None:
 
 def test_every_page_is_reached_from_the_start() -> None:
     everything = notes(DOCS)
-    names, by_path = PlainNames(paths(DOCS), everything), {note.path: note for note in everything}
+    names, by_path = InMemoryNames(paths(DOCS), everything), {note.path: note for note in everything}
     seen, waiting = set(), [NotePath.parse("start.md")]
     while waiting:
         page = waiting.pop()

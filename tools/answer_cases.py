@@ -20,11 +20,11 @@ import note_structure
 from notewright.errors import Exists, Invalid, NotFound, Problem
 from notewright.notes import mentions
 from notewright.notes.daily import DailySettings, daily_path
-from notewright.notes.edits.edit import line_at
+from notewright.notes.edits.edit import line_number
 from notewright.notes.links import relabel
-from notewright.notes.links.rename import Rewritten, moves_of, plan_rename
-from notewright.notes.links.resolve import PlainNames, resolve
-from notewright.notes.links.syntax import shown_text
+from notewright.notes.links.rename import RewrittenFile, plan_moves, plan_rename
+from notewright.notes.links.resolve import InMemoryNames, resolve
+from notewright.notes.links.syntax import link_display_text
 from notewright.notes.model import Link, Note, tag_key
 from notewright.notes.parse import headings
 from notewright.notes.parse.headings import find_section
@@ -42,7 +42,7 @@ class Vault:
         self.args: dict[str, Any] = case.get("args") or {}
         self.files: dict[str, Any] = case.get("files") or {}
         self.paths = [NotePath(path) for path in self.files]
-        self.names = PlainNames(self.paths)
+        self.names = InMemoryNames(self.paths)
 
     def text(self, path: str) -> str:
         held = self.files[path]
@@ -92,7 +92,7 @@ def _link(note: Note, link: Link) -> Answer:
 
 def display_text(vault: Vault) -> Answer:
     note = vault.asked()
-    shown = [(note.text[link.start : link.end], shown_text(link)) for link in note.links if link.key is None]
+    shown = [(note.text[link.start : link.end], link_display_text(link)) for link in note.links if link.key is None]
     return {"display_texts": [{"raw": raw, "display_text": text} for raw, text in shown]}
 
 
@@ -128,7 +128,7 @@ def unlinked_mentions(vault: Vault) -> Answer:
     asked = vault.asked()
     called = [asked.path.stem, *asked.aliases]
     others = [note for note in vault.notes() if note.path != asked.path]
-    return {"notes": [note.path for note in others if mentions.unlinked_mentions(note, called)]}
+    return {"notes": [note.path for note in others if mentions.find_unlinked_mentions(note, called)]}
 
 
 def note_aliases(vault: Vault) -> Answer:
@@ -209,8 +209,8 @@ def parse_frontmatter(vault: Vault) -> Answer:
         "body": note.body,
     }
     if front.present:
-        answer["start_line"] = line_at(note.text, front.start)
-        answer["end_line"] = line_at(note.text, front.inner_end)
+        answer["start_line"] = line_number(note.text, front.start)
+        answer["end_line"] = line_number(note.text, front.inner_end)
     return answer
 
 
@@ -226,7 +226,7 @@ def _renamed(vault: Vault, change: Callable[[], dict[str, Any]]) -> Answer:
 
 
 def _moved(vault: Vault, source: str) -> dict[str, Any]:
-    moves = moves_of(source, vault.args["to"], vault.paths)
+    moves = plan_moves(source, vault.args["to"], vault.paths)
     problem = name_problem(NotePath.parse(vault.args["to"].rstrip("/")))
     if problem:
         raise Invalid(problem)
@@ -244,7 +244,7 @@ def rename_folder(vault: Vault) -> Answer:
     return _renamed(vault, lambda: _moved(vault, vault.args["from"].rstrip("/") + "/"))
 
 
-def _inside(vault: Vault, plan: Callable[[], tuple[Rewritten, ...]]) -> Answer:
+def _inside(vault: Vault, plan: Callable[[], tuple[RewrittenFile, ...]]) -> Answer:
     return _renamed(vault, lambda: vault.files | {each.after: each.text for each in plan()})
 
 

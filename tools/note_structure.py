@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from notewright.errors import Exists, Invalid, NotFound
-from notewright.notes.edits.sections import section_of
-from notewright.notes.edits.splices import Splice, lines_of, spliced
+from notewright.notes.edits.sections import require_section
+from notewright.notes.edits.splices import Splice, apply_splices, line_spans
 from notewright.notes.links.names import Names
-from notewright.notes.links.relabel import links_into, relinked
-from notewright.notes.links.rename import Rewritten
+from notewright.notes.links.relabel import find_subpath_links, rewrite_subpaths
+from notewright.notes.links.rename import RewrittenFile
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, resolve
 from notewright.notes.model import Link, Note, tag_key
 from notewright.notes.parse.block_scanner import (
@@ -18,10 +18,10 @@ from notewright.notes.parse.block_scanner import (
     PARAGRAPH,
     RULE,
     Blocks,
-    Holder,
+    Container,
     Leaf,
-    Lines,
-    flat_lines,
+    LineNumbers,
+    normalize_line_endings,
     scan,
 )
 from notewright.notes.parse.parser import Tree
@@ -63,8 +63,8 @@ def _goes_on(tree: Tree, child: int | Leaf, after: int | Leaf | None) -> bool:
 
 def block_structure(note: Note) -> list[TopBlock]:
     """The blocks at the note's top level, in order."""
-    text = flat_lines(note.text)
-    lines, blocks = Lines(text), scan(text, note.frontmatter.end)
+    text = normalize_line_endings(note.text)
+    lines, blocks = LineNumbers(text), scan(text, note.frontmatter.end)
     found = []
     if note.frontmatter.present:
         found.append(TopBlock("yaml", lines.at(note.frontmatter.start), lines.at(note.frontmatter.inner_end)))
@@ -92,8 +92,8 @@ def _kind(text: str, blocks: Blocks, child: int | Leaf) -> str:
 
 def list_items(note: Note) -> list[ListItem]:
     """Every list item of the note, in order."""
-    text = flat_lines(note.text)
-    lines, blocks = Lines(text), scan(text, note.frontmatter.end)
+    text = normalize_line_endings(note.text)
+    lines, blocks = LineNumbers(text), scan(text, note.frontmatter.end)
     tree = Tree(blocks)
     ends = {index: end for siblings in tree.children.values() for index, end in _item_ends(lines, tree, siblings)}
     found = []
@@ -106,14 +106,14 @@ def list_items(note: Note) -> list[ListItem]:
     return found
 
 
-def _content(text: str, holder: Holder) -> int:
+def _content(text: str, holder: Container) -> int:
     place = holder.start + 1 if holder.mark in "-+*" else text.index(holder.mark, holder.start) + 1
     while text[place : place + 1] in (" ", "\t"):
         place += 1
     return place
 
 
-def _item_ends(lines: Lines, tree: Tree, siblings: list[int | Leaf]) -> Iterator[tuple[int, int]]:
+def _item_ends(lines: LineNumbers, tree: Tree, siblings: list[int | Leaf]) -> Iterator[tuple[int, int]]:
     """The last line of each item among `siblings`, items below it left out, a blank line before the next taken in."""
     for place, child in enumerate(siblings):
         if isinstance(child, Leaf) or tree.blocks.holders[child].mark == ">":
@@ -133,7 +133,7 @@ def _item_ends(lines: Lines, tree: Tree, siblings: list[int | Leaf]) -> Iterator
 
 def rename_block(
     note: Note, old: str, new: str, names: Names, notes: Iterable[Note], policy: LinkPolicy = OBSIDIAN
-) -> tuple[Rewritten, ...]:
+) -> tuple[RewrittenFile, ...]:
     """The texts that change when a block id of `note` becomes another."""
     old, new = old.lstrip("#^"), new.lstrip("#^")
     if not _BLOCK_ID.fullmatch(new) or new == old:
@@ -146,10 +146,10 @@ def rename_block(
     block = ids[old.lower()]
     own = Splice(block.start, block.end, new)
     wanted = f"#^{old.lower()}"
-    return relinked(
+    return rewrite_subpaths(
         note,
         own,
-        links_into(note, names, notes, policy),
+        find_subpath_links(note, names, notes, policy),
         lambda link: f"#^{new}" if link.subpath.lower() == wanted else None,
     )
 
@@ -179,7 +179,7 @@ class _Expansion:
                 shown = self.shown(link, note.path, above)
                 if shown is not None:
                     splices.append(Splice(link.start - start, link.end - start, shown))
-        return spliced(text, splices)
+        return apply_splices(text, splices)
 
     def shown(self, link: Link, source: NotePath, above: tuple[NotePath, ...]) -> str | None:
         path = resolve(link.target, source, self.names, self.policy)
@@ -200,14 +200,14 @@ def section_text(note: Note, wanted: str) -> str:
     """The text of a section, or of the block that `^id` names."""
     if wanted.lstrip("#").startswith("^"):
         return _block_text(note, wanted.lstrip("#")[1:].strip())
-    section = section_of(note, wanted)
+    section = require_section(note, wanted)
     return note.text[section.start : section.end]
 
 
 def _block_text(note: Note, wanted: str) -> str:
     for block in note.blocks:
         if block.id.lower() == wanted.lower():
-            lines = lines_of(note.text)[block.start_line - 1 : block.end_line]
+            lines = line_spans(note.text)[block.start_line - 1 : block.end_line]
             return note.text[lines[0][0] : lines[-1][1]]
     raise NotFound(f"no block ^{wanted} in {note.path}")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from notewright.cli.arguments import moment
+from notewright.cli.arguments import parse_moment
 from notewright.cli.main import main
 
 
@@ -91,7 +91,7 @@ def test_times_to_come_are_written_as_people_write_them() -> None:
     now = time.time()
 
     def to_come(raw: str) -> float:
-        return moment(raw, UTC, now, "expires")
+        return parse_moment(raw, UTC, now, "expires")
 
     assert to_come("90d") == now + 90 * 86_400
     assert to_come("12h") == now + 12 * 3600

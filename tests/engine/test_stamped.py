@@ -12,7 +12,7 @@ from notewright.engine.changes.history import find_change, undo
 from notewright.engine.dialects.cairn import body_of, joined, patch_or_create, patch_stamped, stamped, write_stamped
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, Quota, TooLarge
-from notewright.notes.edits.edit import Append, Replace, apply, front_of
+from notewright.notes.edits.edit import Append, Replace, apply, read_frontmatter
 from notewright.notes.edits.sections import AppendToSection
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
@@ -52,7 +52,7 @@ def test_times_go_where_they_belong(before: str | None, given_text: str, after: 
 @given(st.text(alphabet="ab-:#[]'\"\n\r \ufeff", max_size=60))
 def test_a_stamp_adds_lines_of_its_own_and_leaves_every_other_character(given_text: str) -> None:
     once = stamped(A, given_text, None, NOW)
-    assert once.endswith(given_text[front_of(given_text).end :])
+    assert once.endswith(given_text[read_frontmatter(given_text).end :])
     assert stamped(A, once, once, NOW) == once
     renewed = stamped(A, once, once, LATER)
     assert renewed.replace(LATER, NOW) == once

@@ -85,16 +85,16 @@ def test_a_name_that_was_looked_up_means_what_another_process_filed_since(tmp_pa
     def place(path: str) -> Filing:
         return Filing(NotePath(path), "1-1", "", 0, 0, None)
 
-    def bearing() -> list[list[NotePath]]:
-        return [list(ours.bearing(key)) for _ in range(3) for key in ("tea", "rice")][2:]  # the first begins the moment
+    def by_name() -> list[list[NotePath]]:
+        return [list(ours.by_name(key)) for _ in range(3) for key in ("tea", "rice")][2:]  # the first begins the moment
 
     theirs.file([place("Tea.md")])
     with ours.steady():
-        assert bearing() == [["Tea.md"], []] * 2
+        assert by_name() == [["Tea.md"], []] * 2
         theirs.file([place("Food/Rice.md")], drop=["Tea.md"])
-        assert bearing() == [["Tea.md"], []] * 2
+        assert by_name() == [["Tea.md"], []] * 2
     with ours.steady():
-        assert bearing() == [[], ["Food/Rice.md"]] * 2
+        assert by_name() == [[], ["Food/Rice.md"]] * 2
     ours.close()
     theirs.close()
 

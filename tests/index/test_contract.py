@@ -63,20 +63,22 @@ def test_a_file_that_was_only_touched_gets_its_new_stamp_and_time(index: Index) 
 
 
 def test_names_are_found_by_key_with_and_without_md(index: Index) -> None:
-    assert index.bearing("tea") == ["Tea.md"] == index.bearing("tea.md")
-    assert index.bearing("plan.png") == ["Projects/plan.png"]
-    assert index.called("alias", "cha") == ["Tea.md"] and index.called("title", "the garden") == [
+    assert index.by_name("tea") == ["Tea.md"] == index.by_name("tea.md")
+    assert index.by_name("plan.png") == ["Projects/plan.png"]
+    assert index.by_other_name("alias", "cha") == ["Tea.md"] and index.by_other_name("title", "the garden") == [
         "Projects/Tea Garden.md"
     ]
     assert (
-        index.called("slug", "projects-tea-garden") == ["Projects/Tea Garden.md"] == index.called("slug", "the-garden")
+        index.by_other_name("slug", "projects-tea-garden")
+        == ["Projects/Tea Garden.md"]
+        == index.by_other_name("slug", "the-garden")
     )
     assert index.other_keys("Tea.md") == ["cha", "brew", "tea"]
 
 
 def test_slugs_prefer_paths_to_aliases_to_titles_to_segments(index: Index) -> None:
     file(index, {"x.md": "---\naliases: [A B]\n---\n", "a-b.md": "", "z.md": "# A B", "q/A B.md": ""})
-    assert index.called("slug", "a-b") == ["a-b.md", "x.md", "z.md", "q/A B.md"]
+    assert index.by_other_name("slug", "a-b") == ["a-b.md", "x.md", "z.md", "q/A B.md"]
 
 
 def test_names_alike_come_best_first(index: Index) -> None:
@@ -137,7 +139,9 @@ def test_links_of_a_note_come_in_order_with_their_lines(index: Index) -> None:
     (link,) = index.links_from(["Tea.md"])
     assert (link.kind, link.target, link.subpath) == ("wikilink", "Kettle", "#Care")
     assert link.line == 12
-    assert [line.shown for line in index.lines_of([link])] == ["Just below boiling, see [[Kettle#Care|the kettle]]."]
+    assert [line.with_ellipses for line in index.lines_of([link])] == [
+        "Just below boiling, see [[Kettle#Care|the kettle]]."
+    ]
     assert [link.target for link in index.links_from(["Projects/Deep/Log.md"])] == [
         "tea",
         "Projects/Tea Garden",
@@ -162,7 +166,7 @@ def test_links_of_many_notes_come_by_path(index: Index) -> None:
 def test_a_long_line_is_cut_around_the_link(index: Index) -> None:
     file(index, {"Long.md": "x " * 3_000 + "before [[Tea]] after" + " y" * 3_000})
     (line,) = index.lines_of(index.links_from(["Long.md"]))
-    assert len(line.text) <= 400 and "before «[[Tea]]» after" in line.marked
+    assert len(line.text) <= 400 and "before «[[Tea]]» after" in line.with_marks
 
 
 @pytest.mark.parametrize("start", ["Ca", "Caf", "Cafe", "Café", "CAFE", "2025-1", "2<", "C"])
@@ -201,7 +205,7 @@ def test_properties_come_back_as_they_were(index: Index) -> None:
 def test_a_note_that_could_not_be_read_is_listed_and_found_by_name_alone(index: Index) -> None:
     index.file([filing("Locked.md")])
     assert index.filed("Locked.md") is not None and index.text("Locked.md") is None
-    assert index.bearing("locked") == ["Locked.md"] and index.links_from(["Locked.md"]) == []
+    assert index.by_name("locked") == ["Locked.md"] and index.links_from(["Locked.md"]) == []
 
 
 # ---- listings -------------------------------------------------------------------------------------------
@@ -436,8 +440,8 @@ def test_a_whole_page_of_text_is_a_question_too(index: Index) -> None:
 
 def test_many_names_are_looked_up_as_each_would_be(index: Index) -> None:
     keys = ["tea", "tea.md", "kettle", "学习笔记", "plan.png", "plan", "no such note"]
-    each = {key: list(index.bearing(key)) for key in keys}
-    assert index.bearing_each(keys) == {key: found for key, found in each.items() if found}
+    each = {key: list(index.by_name(key)) for key in keys}
+    assert index.by_names(keys) == {key: found for key, found in each.items() if found}
     assert each["tea"] == each["tea.md"] == ["Tea.md"]
 
 

@@ -8,9 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tools.note_structure import block_structure, list_items
 
-from notewright.notes.mentions import mentions
+from notewright.notes.mentions import find_mentions
 from notewright.notes.model import Note
-from notewright.notes.parse.headings import find_section, sections
+from notewright.notes.parse.headings import find_section, list_sections
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
 from notewright.notes.words import index_words, query_words
@@ -90,7 +90,7 @@ def test_headings_stand_on_their_lines_and_sections_nest(text):
         assert heading.start == note.frontmatter.end or text[heading.start - 1] in "\r\n"
         assert heading.end == len(text) or text[heading.end - 1] in "\r\n"
         assert "\n" not in heading.text
-    for section in sections(note):
+    for section in list_sections(note):
         assert section.start < section.body <= section.end <= len(text)
         inside = [other for other in note.headings if section.start < other.start < section.end]
         assert all(other.level > section.heading.level for other in inside)
@@ -113,7 +113,7 @@ def test_running_text_is_in_order_and_holds_every_link_and_tag_of_the_body(text)
     body = [link for link in note.links if link.key is None] + [tag for tag in note.tags if tag.inline]
     for found in body:
         assert any(start <= found.start and found.end <= end for start, end in note.paragraphs)
-    assert len(mentions(note)) == sum(link.key is None for link in note.links)
+    assert len(find_mentions(note)) == sum(link.key is None for link in note.links)
 
 
 @given(ANYTHING.filter(lambda text: "\r" not in text))

@@ -5,8 +5,8 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from notewright.errors import Invalid
-from notewright.notes.links.rename import plan_rename, touched_keys
-from notewright.notes.links.resolve import PlainNames, link_key, resolve
+from notewright.notes.links.rename import affected_keys, plan_rename
+from notewright.notes.links.resolve import InMemoryNames, link_key, resolve
 from notewright.notes.links.syntax import is_reference
 from notewright.notes.model import Note
 from notewright.notes.parse.parser import parse
@@ -107,15 +107,15 @@ def renames(draw: st.DrawFn) -> Case:
 
 
 def meanings(note: Note, known: list[NotePath]) -> list[NotePath | None]:
-    names = PlainNames(known)
+    names = InMemoryNames(known)
     return [resolve(link.target, note.path, names) for link in note.links]
 
 
 def after(vault: dict[NotePath, str], moves: dict[NotePath, NotePath]) -> dict[NotePath, str]:
-    keys = touched_keys(moves)
+    keys = affected_keys(moves)
     notes = [parse(path, text) for path, text in vault.items() if path.is_note]
     near = [n for n in notes if n.path in moves or any(link_key(link.target) in keys for link in n.links)]
-    planned = plan_rename(moves, PlainNames(vault), near)
+    planned = plan_rename(moves, InMemoryNames(vault), near)
     return {moves.get(path, path): text for path, text in vault.items()} | {each.after: each.text for each in planned}
 
 
@@ -214,4 +214,4 @@ def test_planning_again_after_the_move_changes_nothing(
         done = after(vault, moves)
     except Invalid:
         assume(False)
-    assert plan_rename({}, PlainNames(done), [parse(p, t) for p, t in done.items() if p.is_note]) == ()
+    assert plan_rename({}, InMemoryNames(done), [parse(p, t) for p, t in done.items() if p.is_note]) == ()

@@ -28,7 +28,7 @@ from notewright.notes.edits.sections import (
     PrependToSection,
     ReplaceSection,
 )
-from notewright.notes.edits.splices import Splice, spliced
+from notewright.notes.edits.splices import Splice, apply_splices
 from notewright.notes.edits.yaml import yaml_block
 from notewright.notes.parse.headings import HeadingRule
 from notewright.notes.parse.parser import parse
@@ -210,9 +210,9 @@ def test_a_replacement_is_safe_again_where_its_text_is_there_once() -> None:
 
 
 def test_splices_that_overlap_are_a_mistake() -> None:
-    assert spliced("abc", [Splice(1, 2, "x"), Splice(2, 2, "y"), Splice(0, 1, "")]) == "xyc"
+    assert apply_splices("abc", [Splice(1, 2, "x"), Splice(2, 2, "y"), Splice(0, 1, "")]) == "xyc"
     with pytest.raises(ValueError, match="overlap"):
-        spliced("abc", [Splice(0, 2, "x"), Splice(1, 3, "y")])
+        apply_splices("abc", [Splice(0, 2, "x"), Splice(1, 3, "y")])
 
 
 # ---- properties ---------------------------------------------------------------------------------------

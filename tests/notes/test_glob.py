@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from notewright.errors import Invalid
-from notewright.notes.glob import glob_matcher, glob_name_start, glob_pieces, glob_prefix
+from notewright.notes.glob import compile_glob, glob_literals, glob_name_start, glob_prefix
 
 HITS = [
     ("*.md", "a.md"),
@@ -56,34 +56,34 @@ MISSES = [
 
 @pytest.mark.parametrize(("pattern", "path"), HITS)
 def test_a_pattern_finds_what_it_describes(pattern: str, path: str) -> None:
-    assert glob_matcher(pattern)(path)
+    assert compile_glob(pattern)(path)
 
 
 @pytest.mark.parametrize(("pattern", "path"), MISSES)
 def test_a_pattern_finds_nothing_else(pattern: str, path: str) -> None:
-    assert not glob_matcher(pattern)(path)
+    assert not compile_glob(pattern)(path)
 
 
 def test_a_basename_pattern_looks_at_the_last_segment_unless_it_names_folders() -> None:
-    assert glob_matcher("*.md", basename=True)("a/b.md")
-    assert not glob_matcher("a/*.md", basename=True)("x/a/b.md")
+    assert compile_glob("*.md", basename=True)("a/b.md")
+    assert not compile_glob("a/*.md", basename=True)("x/a/b.md")
 
 
 def test_negation_is_asked_for_and_may_be_doubled() -> None:
-    assert glob_matcher("!*.md", negation=True)("a.png")
-    assert not glob_matcher("!*.md", negation=True)("a.md")
-    assert glob_matcher("!!*.md", negation=True)("a.md")
+    assert compile_glob("!*.md", negation=True)("a.png")
+    assert not compile_glob("!*.md", negation=True)("a.md")
+    assert compile_glob("!!*.md", negation=True)("a.md")
 
 
 @pytest.mark.parametrize("pattern", ["", "[a", "{a", "{a,{b}", "a\\", "x" * 2000, "{a,b}" * 20, "{" * 300])
 def test_an_unfinished_or_excessive_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(Invalid):
-        glob_matcher(pattern)
+        compile_glob(pattern)
 
 
 @pytest.mark.parametrize("pattern", ["*a" * 300 + "*b", "**/" * 200 + "x", "**/a*" * 150 + "b", "{a*,b*}" * 8 + "c"])
 def test_no_pattern_takes_long(pattern: str) -> None:
-    matches = glob_matcher(pattern)
+    matches = compile_glob(pattern)
     begun = time.perf_counter()
     assert not matches("a/" * 400 + "a" * 2000)
     assert time.perf_counter() - begun < 1
@@ -104,7 +104,7 @@ def test_globs_find_in_every_vault_what_git_finds(shared: Path) -> None:
         for case in json.loads(truth.read_text())["glob"]:
             if "?" in case["pattern"] and not all(map(str.isascii, paths)):
                 continue  # git's ? is one byte, ours one character
-            matches = glob_matcher(case["pattern"], ignore_case=case["ignore_case"])
+            matches = compile_glob(case["pattern"], ignore_case=case["ignore_case"])
             found = [path for path in paths if matches(path)]
             said = (truth.parent.name, case["pattern"])
             assert (said, len(found)) == (said, case["count"])
@@ -123,11 +123,11 @@ _PATTERNS = st.lists(
 @given(_PATTERNS, _PATHS)
 def test_every_match_holds_the_pieces_of_its_pattern_and_begins_as_it_says(pattern: str, path: str) -> None:
     try:
-        matches = glob_matcher(pattern)
+        matches = compile_glob(pattern)
     except Invalid:
         return
     if matches(path):
-        assert all(piece in path for piece in glob_pieces(pattern))
+        assert all(piece in path for piece in glob_literals(pattern))
         assert path.rpartition("/")[2].startswith(glob_name_start(pattern))
 
 
@@ -143,4 +143,4 @@ def test_every_match_holds_the_pieces_of_its_pattern_and_begins_as_it_says(patte
     ],
 )
 def test_the_pieces_of_a_pattern(pattern: str, pieces: tuple[str, ...]) -> None:
-    assert glob_pieces(pattern) == pieces
+    assert glob_literals(pattern) == pieces

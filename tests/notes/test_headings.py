@@ -2,7 +2,7 @@
 
 import pytest
 
-from notewright.notes.parse.headings import HeadingRule, find_section, heading_key, sections
+from notewright.notes.parse.headings import HeadingRule, find_section, heading_key, list_sections
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
 
@@ -33,7 +33,7 @@ def line(text: str, wanted: str, rule: HeadingRule = HeadingRule.OBSIDIAN) -> in
 
 def test_a_section_runs_to_the_next_heading_of_the_same_or_a_higher_level():
     read = parse(NotePath("a.md"), GUIDE)
-    found = [(section.heading.text, section.heading.line, section.end_line) for section in sections(read)]
+    found = [(section.heading.text, section.heading.line, section.end_line) for section in list_sections(read)]
     assert found == [
         ("Guide", 1, 15),
         ("Start", 3, 9),
@@ -43,14 +43,14 @@ def test_a_section_runs_to_the_next_heading_of_the_same_or_a_higher_level():
         ("C# basics & more", 15, 18),
         ("See [[Other|that]]", 17, 18),
     ]
-    start = sections(read)[1]
+    start = list_sections(read)[1]
     assert GUIDE[start.start : start.body] == "## Start\n"
     assert GUIDE[start.body : start.end] == "\n### First step\n\none\n\n"
 
 
 @pytest.mark.parametrize("text", ["# a\nb", "# a\nb\n", "# a\r\nb\r\n"])
 def test_the_last_section_ends_after_the_last_line(text):
-    (section,) = sections(parse(NotePath("a.md"), text))
+    (section,) = list_sections(parse(NotePath("a.md"), text))
     assert (section.end, section.end_line) == (len(text), 3)
 
 

@@ -5,8 +5,8 @@ import time
 import pytest
 from tools.note_structure import block_structure, list_items
 
-from notewright.notes.mentions import mentions
-from notewright.notes.parse.headings import find_section, sections
+from notewright.notes.mentions import find_mentions
+from notewright.notes.parse.headings import find_section, list_sections
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
 from notewright.notes.words import index_words, query_words
@@ -39,9 +39,9 @@ def seconds(text: str) -> float:
     """Processor time for everything that is asked of a note."""
     start = time.process_time()
     note = parse(NotePath("a.md"), text)
-    sections(note)
+    list_sections(note)
     find_section(note, "#a#b")
-    mentions(note)
+    find_mentions(note)
     index_words(text)
     query_words(text)
     block_structure(note)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from notewright.notes.links.syntax import shown_text
+from notewright.notes.links.syntax import link_display_text
 from notewright.notes.model import Link
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
@@ -204,4 +204,4 @@ def test_uses_of_one_definition_repeat_no_more_than_the_note_is_long():
     [("[[a]]", "a"), ("[[a#b#c]]", "a > b > c"), ("[[#b]]", "b"), ("[[a#^id]]", "a > ^id"), ("[[a|b]]", "b")],
 )
 def test_a_link_shows_its_text_or_its_path(text, shown):
-    assert shown_text(links(text)[0]) == shown
+    assert link_display_text(links(text)[0]) == shown

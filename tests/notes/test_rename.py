@@ -6,18 +6,18 @@ import pytest
 
 from notewright.errors import Exists, Invalid, NotFound
 from notewright.notes.links.relabel import rename_heading, rename_tag
-from notewright.notes.links.rename import Rewritten, moves_of, plan_rename, touched_keys
-from notewright.notes.links.resolve import PlainNames, link_key
+from notewright.notes.links.rename import RewrittenFile, affected_keys, plan_moves, plan_rename
+from notewright.notes.links.resolve import InMemoryNames, link_key
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
 
 
 def renamed(files: dict[str, str], old: str, new: str) -> dict[str, str]:
     paths = [NotePath(path) for path in files]
-    moves = moves_of(old, new, paths)
+    moves = plan_moves(old, new, paths)
     notes = [parse(path, files[path]) for path in paths if path.is_note]
     others = {path: files[path] for path in paths if not path.is_note}
-    planned = plan_rename(moves, PlainNames(paths), notes, others)
+    planned = plan_rename(moves, InMemoryNames(paths), notes, others)
     return {moves.get(path, path): files[path] for path in paths} | {each.after: each.text for each in planned}
 
 
@@ -106,7 +106,7 @@ def test_a_moved_notes_own_definitions_still_lead_where_they_led() -> None:
 def test_each_use_of_a_definition_counts_as_a_link_that_followed() -> None:
     paths = [NotePath("Old.md"), NotePath("x.md")]
     text = "[l] [t][l] [l][]\n\n[l]: Old.md\n"
-    (one,) = plan_rename(moves_of("Old", "New", paths), PlainNames(paths), [parse(paths[1], text)])
+    (one,) = plan_rename(plan_moves("Old", "New", paths), InMemoryNames(paths), [parse(paths[1], text)])
     assert (one.links, one.text) == (3, "[l] [t][l] [l][]\n\n[l]: New.md\n")
 
 
@@ -209,7 +209,7 @@ def test_what_is_not_there_or_in_the_way_is_said() -> None:
 
 
 def test_only_notes_with_a_touched_key_can_change() -> None:
-    keys = touched_keys({NotePath("a/Old.md"): NotePath("b/New.md")})
+    keys = affected_keys({NotePath("a/Old.md"): NotePath("b/New.md")})
     assert keys == {"old.md", "old", "new.md", "new"}
     assert link_key("x/NEW.md") in keys
 
@@ -217,7 +217,7 @@ def test_only_notes_with_a_touched_key_can_change() -> None:
 # ---- inside notes -------------------------------------------------------------------------------------
 
 
-def texts(planned: tuple[Rewritten, ...]) -> dict[str, str]:
+def texts(planned: tuple[RewrittenFile, ...]) -> dict[str, str]:
     return {each.after: each.text for each in planned}
 
 
@@ -227,7 +227,7 @@ def test_a_heading_takes_its_links_along() -> None:
         "b.md": "[[a#old one]] [x](a.md#Old%20one) ![[a#Other]] [[b#Old one]]",
     }
     notes = {path: parse(NotePath(path), text) for path, text in files.items()}
-    names = PlainNames(map(NotePath, files))
+    names = InMemoryNames(map(NotePath, files))
     after = texts(rename_heading(notes["a.md"], "Old one", "New: one", names, notes.values()))
     assert after == {
         "a.md": "# New: one\n## Sub\n[[#New one]] [[#New one#Sub|x]]\n",
@@ -245,24 +245,24 @@ def test_a_heading_takes_its_links_along() -> None:
 )
 def test_a_definition_that_leads_to_a_heading_follows_it(before: str, after: str) -> None:
     note, other = parse(NotePath("a.md"), "# Old one\n## Sub\n"), parse(NotePath("b.md"), before)
-    planned = rename_heading(note, "Old one", "New (one)", PlainNames([note.path, other.path]), [note, other])
+    planned = rename_heading(note, "Old one", "New (one)", InMemoryNames([note.path, other.path]), [note, other])
     assert texts(planned)["b.md"] == after
 
 
 def test_a_heading_that_would_take_anothers_links_is_told_apart() -> None:
     note = parse(NotePath("a.md"), "# A\n## X\n# B\n## Y\n[[#Y]]\n")
-    after = texts(rename_heading(note, "X", "Y", PlainNames([note.path]), [note]))
+    after = texts(rename_heading(note, "X", "Y", InMemoryNames([note.path]), [note]))
     assert after["a.md"] == "# A\n## Y\n# B\n## Y\n[[#B#Y]]\n"
     twins = parse(NotePath("a.md"), "# X\n# Y\n[[#Y]]\n")
     with pytest.raises(Exists):
-        rename_heading(twins, "X", "Y", PlainNames([twins.path]), [twins])
+        rename_heading(twins, "X", "Y", InMemoryNames([twins.path]), [twins])
 
 
 @pytest.mark.parametrize("new", ["", "  ", "two\nlines"])
 def test_a_heading_is_one_line_of_text(new: str) -> None:
     note = parse(NotePath("a.md"), "# A\n")
     with pytest.raises(Invalid):
-        rename_heading(note, "A", new, PlainNames([note.path]), [note])
+        rename_heading(note, "A", new, InMemoryNames([note.path]), [note])
 
 
 def test_a_tag_takes_its_children_along() -> None:

@@ -7,21 +7,21 @@ from notewright.notes.links.resolve import (
     OBSIDIAN,
     STEM,
     STEM_OR_PATH,
+    InMemoryNames,
     LinkPolicy,
-    PlainNames,
-    enumerate_slugs,
-    lens,
+    lens_policy,
     link_key,
-    meaning,
+    list_slugs,
     resolve,
+    resolve_link,
     slug_key,
 )
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
 
 
-def names(*paths: str) -> PlainNames:
-    return PlainNames(NotePath(path) for path in paths)
+def names(*paths: str) -> InMemoryNames:
+    return InMemoryNames(NotePath(path) for path in paths)
 
 
 def means(target: str, source: str, *paths: str, policy: LinkPolicy = OBSIDIAN) -> str | None:
@@ -51,9 +51,9 @@ def test_own_folder_then_the_shortest_path_then_code_points() -> None:
 
 
 def test_only_a_choice_by_code_points_is_called_ambiguous() -> None:
-    found = meaning("Note", NotePath("x.md"), names("bb/Note.md", "aa/Note.md", "long/Note.md"))
+    found = resolve_link("Note", NotePath("x.md"), names("bb/Note.md", "aa/Note.md", "long/Note.md"))
     assert (found.path, found.ambiguous) == ("aa/Note.md", True)
-    assert not meaning("Note", NotePath("x.md"), names("a/Note.md", "long/Note.md")).ambiguous
+    assert not resolve_link("Note", NotePath("x.md"), names("a/Note.md", "long/Note.md")).ambiguous
 
 
 @pytest.mark.parametrize("target", ["ext", "Ext.MD", "EXT.md", "a/EXT"])
@@ -119,8 +119,8 @@ def test_one_look_up_by_last_segment_is_enough() -> None:
     assert link_key("a/b/Tea.MD") == "tea.md"
     asked: list[str] = []
 
-    class Counting(PlainNames):
-        def bearing(self, key: str) -> list[NotePath]:
+    class Counting(InMemoryNames):
+        def by_name(self, key: str) -> list[NotePath]:
             asked.append(key)
             return [NotePath("a/Tea.md")]
 
@@ -129,7 +129,7 @@ def test_one_look_up_by_last_segment_is_enough() -> None:
 
 
 def cairn(target: str, **found: str) -> str | None:
-    names = PlainNames()
+    names = InMemoryNames()
     for path, (kind, key) in ((path, pair.split("=", 1)) for path, pair in found.items()):
         names.known[kind, key].append(NotePath(path + ".md"))
     return resolve(target, NotePath("x.md"), names, CAIRN)
@@ -154,11 +154,11 @@ def test_a_slug_is_a_path_before_an_alias_before_a_title_before_a_last_segment()
     ]
     for left in range(len(notes)):  # whatever comes first in the order of the notes
         some = notes[left:][::-1]
-        assert PlainNames([note.path for note in some], some).called("slug", "tea-time") == [
+        assert InMemoryNames([note.path for note in some], some).by_other_name("slug", "tea-time") == [
             note.path for note in notes[left:]
         ]
-    assert enumerate_slugs(notes[1]) == [(0, "a"), (1, "tea-time"), (2, "by-alias"), (3, "a")]
-    assert enumerate_slugs(parse(NotePath("d/!.md"), "# ?\n")) == [(0, "d")]
+    assert list_slugs(notes[1]) == [(0, "a"), (1, "tea-time"), (2, "by-alias"), (3, "a")]
+    assert list_slugs(parse(NotePath("d/!.md"), "# ?\n")) == [(0, "d")]
 
 
 def test_slugs_are_lower_case_with_dashes() -> None:
@@ -166,7 +166,7 @@ def test_slugs_are_lower_case_with_dashes() -> None:
 
 
 def test_lens_goes_from_the_source_outwards() -> None:
-    policy = lens(["Lens Edu", "Lens"])
+    policy = lens_policy(["Lens Edu", "Lens"])
     paths = ["Lens/Bio/Cell.md", "Lens/Cell.md", "Lens Edu/Cell.md", "Lens Edu/Only.md", "Lens/Deep/Down/Leaf.md"]
     assert means("Cell", "Lens/Bio/x.md", *paths, policy=policy) == "Lens/Bio/Cell.md"
     assert means("../../../Cell", "Lens/Bio/x.md", *paths, policy=policy) == "Lens/Cell.md"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from notewright.notes.links.syntax import shown_markdown
+from notewright.notes.links.syntax import strip_links
 from notewright.notes.model import Note
 from notewright.notes.parse.headings import find_section, heading_key
 from notewright.notes.parse.parser import parse
@@ -66,7 +66,7 @@ def link_answers(shared: Path) -> Iterator[Answer]:
 def heading_answers(shared: Path) -> Iterator[Answer]:
     for vault, row in rows(shared, "headings.jsonl"):
         headings = read(vault, row["note"]).headings
-        ours = [[h.level, h.line, heading_key(shown_markdown(h.text)).replace("_", ""), h.top] for h in headings]
+        ours = [[h.level, h.line, heading_key(strip_links(h.text)).replace("_", ""), h.top] for h in headings]
         theirs = [[level, line, heading_key(text).replace("_", ""), top] for level, line, text, top in row["headings"]]
         yield vault.name, row["note"], ours, theirs
 

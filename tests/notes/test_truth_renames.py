@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from notewright.notes.links.rename import plan_rename, touched_keys
-from notewright.notes.links.resolve import PlainNames, link_key, resolve
+from notewright.notes.links.rename import affected_keys, plan_rename
+from notewright.notes.links.resolve import InMemoryNames, link_key, resolve
 from notewright.notes.model import Note
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
@@ -32,7 +32,7 @@ class Vault:
         self.paths = [NotePath(path) for path in files if not NotePath(path).is_hidden]
         self.texts = {p: (root / p).read_bytes().decode(errors="replace") for p in self.paths if p.is_note}
         self.notes: dict[NotePath, Note] = {path: parse(path, text) for path, text in self.texts.items()}
-        self.names: PlainNames = PlainNames(self.paths)
+        self.names: InMemoryNames = InMemoryNames(self.paths)
 
 
 @pytest.fixture(scope="module", params=VAULTS)
@@ -48,7 +48,7 @@ def test_a_rename_changes_exactly_the_links_to_the_note(vault_and_truth: tuple[V
     for line in (truth / "renames.jsonl").read_text().splitlines():
         case = json.loads(line)
         moves = {NotePath(case["from"]): NotePath(case["to"])}
-        keys = touched_keys(moves)
+        keys = affected_keys(moves)
         near = [n for n in vault.notes.values() if n.path in moves or any(link_key(x.target) in keys for x in n.links)]
         changed = {each.after: each.text for each in plan_rename(moves, vault.names, near)}
         said = {path: entry["sha256"] for path, entry in case["changed"].items()}

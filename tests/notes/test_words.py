@@ -2,10 +2,10 @@
 
 import pytest
 
-from notewright.notes.mentions import mentions
+from notewright.notes.mentions import find_mentions
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
-from notewright.notes.words import drop_frame, index_words, query_words
+from notewright.notes.words import drop_question_frame, index_words, query_words
 
 
 def test_cjk_runs_become_overlapping_pairs_and_the_rest_stays():
@@ -42,11 +42,11 @@ def test_a_question_is_cut_as_the_index_is(text, words):
     ],
 )
 def test_the_frame_of_a_question_is_dropped(question, words):
-    assert drop_frame(question) == words
+    assert drop_question_frame(question) == words
 
 
 def sentences(text: str) -> list[tuple[str, str]]:
-    return [(mention.link.target, mention.sentence) for mention in mentions(parse(NotePath("a.md"), text))]
+    return [(mention.link.target, mention.sentence) for mention in find_mentions(parse(NotePath("a.md"), text))]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.bucket import BUCKET, KEY, READ_KEY, READ_SECRET, SECRET, Bucket
 from tests.conftest import write_files
 from tests.stores.bucket_workspace import RENAMED, TARGET, as_renamed, check, close, linked_notes, open_on
 
-from notewright.config.aws import aws_profile
+from notewright.config.aws import read_aws_profile
 from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.move import move
 from notewright.engine.read import read
@@ -638,7 +638,7 @@ def test_keys_may_come_from_a_profile(bucket: Bucket, tmp_path: Path, monkeypatc
     keys, config = tmp_path / "credentials", tmp_path / "config"
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(keys))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
-    assert aws_profile() == {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET}  # the variables come first
+    assert read_aws_profile() == {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET}  # the variables come first
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     keys.write_text("[mine]\naws_access_key_id = testkey\naws_secret_access_key = testsecret\n")
@@ -650,12 +650,12 @@ def test_keys_may_come_from_a_profile(bucket: Bucket, tmp_path: Path, monkeypatc
     )
     for name in ("mine", "printed"):
         monkeypatch.setenv("AWS_PROFILE", name)
-        store = S3Store.open(bucket.location, BucketSettings(profile=aws_profile()), state=bucket.state)
+        store = S3Store.open(bucket.location, BucketSettings(profile=read_aws_profile()), state=bucket.state)
         assert store.refuses_writes is None
         store.close()
     monkeypatch.setenv("AWS_PROFILE", "role")
-    assert "boto3" in refusal(bucket.location, BucketSettings(profile=aws_profile()), bucket.state).hint
+    assert "boto3" in refusal(bucket.location, BucketSettings(profile=read_aws_profile()), bucket.state).hint
     monkeypatch.setenv("AWS_PROFILE", "nobody")
     with pytest.raises(Unavailable, match="no AWS profile nobody"):
-        aws_profile()
+        read_aws_profile()
     assert BUCKET in bucket.location

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from notewright.notes.links.resolve import Meaning
+from notewright.notes.links.resolve import Resolution
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
 from notewright.web.markdown import LinkTargets, TooSlow, render_note
@@ -16,9 +16,9 @@ FILES = {
 }  # fmt: skip
 
 
-def resolve(target: str) -> Meaning:
+def resolve(target: str) -> Resolution:
     found = FILES.get(target.lower())
-    return Meaning(NotePath(found) if found else None, target == "Tea.md")
+    return Resolution(NotePath(found) if found else None, target == "Tea.md")
 
 
 def shown(text: str, path: str = "Note.md") -> str:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from notewright.notes.times import stamp
+from notewright.notes.times import format_utc
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Token:
     def record(self, now: float) -> dict[str, Any]:
         """As it is told to programs."""
         times = {"created": self.created, "expires": self.expires, "revoked": self.revoked, "last_used": self.used}
-        told = {name: None if at is None else stamp(at) for name, at in times.items()}
+        told = {name: None if at is None else format_utc(at) for name, at in times.items()}
         return {"name": self.name, "good": self.good(now), **asdict(self.grant), **told}
 
 

@@ -8,7 +8,7 @@ from notewright.accounts.base import Grant
 from notewright.api.operation import OperationTable
 from notewright.api.request import ApiRequest, expiry_time
 from notewright.api.schemas import BACKUP, BACKUPS, LISTED_BACKUP, ME, NEW_TOKEN, TOKEN, fill, many, text, told
-from notewright.config.settings import token_use
+from notewright.config.settings import parse_token_use
 from notewright.engine.library import digest_of, new_token
 from notewright.engine.transfer.backup import back_up
 from notewright.engine.transfer.manifest import BackupPlace, readable_manifests
@@ -56,7 +56,7 @@ def _grant(asked: ApiRequest) -> Grant:
     body, workspace = asked.body, asked.library.named
     return Grant(
         workspaces=tuple(workspace(one).id for one in body["workspaces"]) if "workspaces" in body else None,
-        surfaces=tuple(map(token_use, body["surfaces"])) if "surfaces" in body else None,
+        surfaces=tuple(map(parse_token_use, body["surfaces"])) if "surfaces" in body else None,
         read_only=body.get("read_only", False),
         hide=tuple(body.get("hide", ())),
         write_under=tuple(body.get("write_under", ("**",))),

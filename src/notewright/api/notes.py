@@ -15,7 +15,7 @@ from notewright.engine.workspace import Workspace
 from notewright.errors import Indexing, NotFound, TooLarge
 from notewright.index.base import Selection
 from notewright.notes.path import NotePath
-from notewright.notes.times import stamp
+from notewright.notes.times import format_utc
 from notewright.surfaces.schema import flag
 
 MAX_BACKLINKS = 100
@@ -42,7 +42,7 @@ def list_notes(asked: ApiRequest) -> dict[str, Any]:
         offset=page.offset,
     )
     found, total = listing(ws, selection)
-    notes = [fill(schemas.LISTED_NOTE, filed, modified=stamp(filed.modified_ns / 1e9)) for filed in found]
+    notes = [fill(schemas.LISTED_NOTE, filed, modified=format_utc(filed.modified_ns / 1e9)) for filed in found]
     return {"notes": notes, "total": total, "cursor": page.next(page.offset + len(found) < total)}
 
 
@@ -57,8 +57,8 @@ def read_note(asked: ApiRequest) -> dict[str, Any]:
     return fill(
         schemas.NOTE,
         reading,
-        created=stamp(created(ws, [reading.entry])[reading.path]),
-        modified=stamp(reading.modified),
+        created=format_utc(created(ws, [reading.entry])[reading.path]),
+        modified=format_utc(reading.modified),
         properties=reading.note.frontmatter.properties,
         headings=[fill(schemas.HEADING, one) for one in reading.note.headings],
         tags=list(dict.fromkeys(tag.name for tag in reading.note.tags)),
@@ -80,7 +80,9 @@ def _backlinks(ws: Workspace, path: NotePath) -> tuple[list[dict[str, Any]] | No
         found = links_of(replace(ws, limits=replace(ws.limits, index_seconds=0.0)), path, "in").incoming
     except Indexing:
         return None, False
-    first = [fill(schemas.BACKLINK, one, path=one.source, text=one.sentence.shown) for one in found[:MAX_BACKLINKS]]
+    first = [
+        fill(schemas.BACKLINK, one, path=one.source, text=one.sentence.with_ellipses) for one in found[:MAX_BACKLINKS]
+    ]
     return first, len(found) > MAX_BACKLINKS
 
 
@@ -104,7 +106,7 @@ def search_notes(asked: ApiRequest) -> dict[str, Any]:
     """Hits are without their scores: those tell how often a word stands in notes the caller may not see."""
     ws, words = asked.workspace(), asked.query["q"]
     found = search(ws, replace(parse_query(words), limit=asked.query.get("limit", 10)))
-    hits = [fill(schemas.HIT, hit, modified=stamp(hit.modified_ns / 1e9)) for hit in found.items]
+    hits = [fill(schemas.HIT, hit, modified=format_utc(hit.modified_ns / 1e9)) for hit in found.items]
     return fill(_FOUND, found, query=words, hits=hits)
 
 

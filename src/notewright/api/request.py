@@ -23,7 +23,7 @@ from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
 from notewright.errors import Invalid, NotFound, Unavailable
 from notewright.ledger.base import Actor
 from notewright.mcp.thread_pool import ThreadPool
-from notewright.notes.times import parse_span, stamp
+from notewright.notes.times import format_utc, parse_duration
 from notewright.server.auth.authenticate import Visitor
 from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.concurrency_limits import ConcurrencyLimits
@@ -170,9 +170,9 @@ class CursorPage:
 
 def expiry_time(raw: str, now: float) -> float:
     """A time, or so long from now: `90d`, `12h`."""
-    span = parse_span(raw.strip())
+    span = parse_duration(raw.strip())
     return since_time(raw, UTC, "expires") if span is None else now + span
 
 
 def maybe_stamp(seconds: float | None) -> str | None:
-    return None if seconds is None else stamp(seconds)
+    return None if seconds is None else format_utc(seconds)

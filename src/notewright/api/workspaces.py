@@ -9,7 +9,7 @@ from notewright.api import schemas
 from notewright.api.operation import OperationTable, Pieces
 from notewright.api.request import ApiRequest, maybe_stamp
 from notewright.api.schemas import fill, given, many, maybe, text, told
-from notewright.config.load import CHANGEABLE, WorkspaceConfig
+from notewright.config.load import CHANGEABLE_SETTINGS, WorkspaceConfig
 from notewright.engine import library
 from notewright.engine.indexing.rebuild import begin_rebuild, rebuild_progress
 from notewright.engine.read import listing
@@ -58,7 +58,7 @@ _NEW = given("name", name=schemas.NAME, location=_PLACE, **schemas.SETTINGS)
     f"POST {ALL}", "owner", "Serve another workspace, from now on", schemas.WORKSPACE, body=_NEW, status=201
 )
 def add_workspace(asked: ApiRequest) -> dict[str, Any]:
-    settings = {key: value for key, value in asked.body.items() if key in CHANGEABLE}
+    settings = {key: value for key, value in asked.body.items() if key in CHANGEABLE_SETTINGS}
     site = asked.site
     one = library.add_beneath(site.config, site.registry, asked.body["name"], asked.body.get("location"), settings)
     asked.audited("workspace_added", workspace=one.id, settings=sorted(settings))
@@ -87,7 +87,7 @@ _ABOUT = "Change its name or settings; null is what the configuration says. The 
 )
 def change_workspace(asked: ApiRequest) -> dict[str, Any]:
     if not asked.body:
-        hint = f"give name, {', '.join(CHANGEABLE)}; null takes one back"
+        hint = f"give name, {', '.join(CHANGEABLE_SETTINGS)}; null takes one back"
         raise Invalid("nothing says what to change", hint=hint, what="body")
     one = library.change(asked.site.config, asked.site.registry, _id(asked), asked.body)
     asked.audited("workspace_changed", workspace=one.id, settings=sorted(asked.body))

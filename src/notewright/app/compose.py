@@ -21,7 +21,7 @@ from notewright.accounts.base import Accounts
 from notewright.accounts.limits import RateLimits
 from notewright.app.open_workspaces import OpenWorkspaces
 from notewright.app.opening import open_registry, places_beside, refuse_unreachable, user
-from notewright.config.load import Config, count_in
+from notewright.config.load import Config, set_metrics_folder
 from notewright.config.settings import SURFACES
 from notewright.engine.library import LateLibrary, Library
 from notewright.errors import Invalid, Problem, Unavailable
@@ -98,7 +98,7 @@ def _work_together(config: Config, reread: Reread, listener: socket.socket) -> i
     from notewright.server.ops import multiproc_metrics
 
     counts = multiproc_metrics.empty_folder(Path(config.state))
-    count_in(counts)
+    set_metrics_folder(counts)
     now = [config]
 
     def work(slot: supervisor.WorkerSlot) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from notewright.config.load import Config, WorkspaceConfig
-from notewright.config.locations import folder_or_bucket, is_bucket
+from notewright.config.locations import is_bucket, parse_folder_or_bucket
 from notewright.engine.access import Access
 from notewright.engine.indexing.difference import UnchangedIndex, is_unchanged
 from notewright.engine.workspace import IndexFollower, Limits, Workspace
@@ -20,7 +20,7 @@ from notewright.index.sqlite.index import SqliteIndex
 from notewright.lazy_dataclass import replace
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.locks import FileLocks
-from notewright.notes.times import zone_named
+from notewright.notes.times import load_timezone
 from notewright.stores.folder.store import FolderStore
 
 if TYPE_CHECKING:  # few need pycrdt, and a search loads no backups, no accounts and nothing that fills an index
@@ -161,11 +161,11 @@ def _bucket_settings(asked: WorkspaceConfig) -> BucketSettings:
     except ImportError:
         hint = "pip install 'notewright[s3]'"
         raise Invalid(f"{asked.location}: buckets need the package obstore", hint=hint, what="location") from None
-    from notewright.config.aws import aws_endpoint, aws_profile, aws_region
+    from notewright.config.aws import aws_endpoint, aws_region, read_aws_profile
 
     endpoint, region = asked.endpoint or aws_endpoint(), asked.region or aws_region()
     poll_seconds = float(max(asked.poll_seconds, 1))
-    return BucketSettings(endpoint, region, asked.path_style, poll_seconds, profile=aws_profile())
+    return BucketSettings(endpoint, region, asked.path_style, poll_seconds, profile=read_aws_profile())
 
 
 def refuse_unreachable(places: Iterable[WorkspaceConfig]) -> None:
@@ -201,7 +201,7 @@ def rules_of(asked: WorkspaceConfig) -> dict[str, Any]:
     """What may change while a workspace is open."""
     return {
         "access": Access(read_only=asked.read_only, hide=asked.hide, write_under=asked.write_under),
-        "timezone": zone_named(asked.timezone),
+        "timezone": load_timezone(asked.timezone),
         "limits": Limits(asked.max_file_size, asked.quota_files, asked.quota_bytes),
     }
 
@@ -226,7 +226,7 @@ def open_backups(location: str, config: Config) -> BackupPlace:
     from notewright.engine.transfer.backup_bucket import BackupBucket
     from notewright.engine.transfer.backup_folder import BackupFolder
 
-    place = folder_or_bucket(location)
+    place = parse_folder_or_bucket(location)
     return BackupBucket(open_store(_backups_at(place, config), config)) if is_bucket(place) else BackupFolder(place)
 
 

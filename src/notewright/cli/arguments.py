@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from datetime import tzinfo
 from typing import Any
 
-from notewright.config.load import CommandLine, Config, WorkspaceConfig, load, reader
+from notewright.config.load import CommandLine, Config, WorkspaceConfig, load, prepare_config
 from notewright.errors import Invalid, Problem
-from notewright.notes.times import parse_span, parse_time
+from notewright.notes.times import parse_duration, parse_time
 
 _TIMES = {
     "since": ("a time", "write 2026-05-04, 2026-05-04T10:00:00Z, 30m, 2h or 3d"),
@@ -16,16 +16,16 @@ _TIMES = {
 }
 
 
-def configured(
+def load_config(
     args: argparse.Namespace, locations: tuple[str, ...] = (), flags: Mapping[str, Any] | None = None
 ) -> Config:
     """The Config these flags ask for. What is wrong with it is wrong usage."""
-    with usage(args):
+    with refuse_as_usage(args):
         return load(CommandLine(locations, args.config, {"state": args.state, **(flags or {})}))
 
 
 @contextmanager
-def usage(args: argparse.Namespace) -> Iterator[None]:
+def refuse_as_usage(args: argparse.Namespace) -> Iterator[None]:
     """What is refused here was typed wrongly."""
     try:
         yield
@@ -39,8 +39,8 @@ def choose_workspace(args: argparse.Namespace) -> tuple[WorkspaceConfig, Config]
     folder. What the owner changed of it holds."""
     from notewright.app import opening
 
-    with usage(args):
-        configure = reader(CommandLine((), args.config, {"state": args.state}))
+    with refuse_as_usage(args):
+        configure = prepare_config(CommandLine((), args.config, {"state": args.state}))
         config = configure(())
     config = opening.as_owned(config)
     if args.workspace and config.workspaces:
@@ -48,7 +48,7 @@ def choose_workspace(args: argparse.Namespace) -> tuple[WorkspaceConfig, Config]
 
         if named := by_id_or_name(config.workspaces, args.workspace):
             return named, config
-    with usage(args):
+    with refuse_as_usage(args):
         here = configure((args.workspace or ".",))
     here = opening.as_owned(here, added=False)
     for workspace in config.workspaces:  # a folder that is configured brings its settings with it
@@ -57,9 +57,9 @@ def choose_workspace(args: argparse.Namespace) -> tuple[WorkspaceConfig, Config]
     return here.workspaces[0], here
 
 
-def moment(raw: str, zone: tzinfo, now: float, what: str = "since") -> float:
+def parse_moment(raw: str, zone: tzinfo, now: float, what: str = "since") -> float:
     """A time as people write it, in seconds since 1970: a date, RFC 3339, or a span (`2h`) before or after now."""
-    span = parse_span(raw)
+    span = parse_duration(raw)
     if span is not None:
         return now - span if what == "since" else now + span
     at = parse_time(raw, zone)

@@ -12,10 +12,10 @@ from typing import Any, BinaryIO
 
 from notewright.app import opening
 from notewright.cli import printing
-from notewright.cli.arguments import configured, usage
-from notewright.cli.commands import open_chosen, strip_root
+from notewright.cli.arguments import load_config, refuse_as_usage
+from notewright.cli.commands import open_chosen_workspace, strip_root
 from notewright.config.load import Config, WorkspaceConfig
-from notewright.config.locations import folder_or_bucket, is_bucket
+from notewright.config.locations import is_bucket, parse_folder_or_bucket
 from notewright.engine.changes.batch_write import BatchResult, SkippedFile
 from notewright.engine.transfer.backup import BackupResult, back_up
 from notewright.engine.transfer.export import ExportResult, export_to, export_zip
@@ -31,20 +31,20 @@ _AS_MEANT = {"dotted", "rubbish", "exists", "symlink", "twice", "special"}  # le
 
 
 def backup(args: argparse.Namespace) -> int:
-    config = configured(args)
+    config = load_config(args)
     with closing(_place(args, args.to, config, "--to")) as to:
         if args.list:
             _print_backups(list(readable_manifests(to)), args)
             return 0
         days = config["backup.keep_days"] if args.keep_days is None else args.keep_days
-        with _shelf(args, config) as shelf, printing.progress("Backing up") as report:
+        with _shelf(args, config) as shelf, printing.show_progress("Backing up") as report:
             result = back_up(shelf, to, keep_days=days, report=report)
         _print_backup(result, f"{to.name}/{result.date}", args)
     return 0 if result.success else 1
 
 
 def restore(args: argparse.Namespace) -> int:
-    with closing(_place(args, args.source, configured(args), "--from")) as source:
+    with closing(_place(args, args.source, load_config(args), "--from")) as source:
         restored = _restore(args, source)
     _print_restored(restored, args)
     return 1 if restored.skipped else 0
@@ -55,16 +55,16 @@ def _restore(args: argparse.Namespace, source: BackupPlace) -> RestoreResult:
     if args.into:
         paths = [path.removeprefix("./") for path in args.paths]
         into = _destination(args, args.into)
-        make = partial(opening.open_destination, into, configured(args))
-        with printing.progress("Restoring") as report:
+        make = partial(opening.open_destination, into, load_config(args))
+        with printing.show_progress("Restoring") as report:
             return restore_to(into, make, source, workspace=args.workspace, paths=paths, report=report, **how)
-    with open_chosen(args, indexed=False) as ws, printing.progress("Restoring") as report:
+    with open_chosen_workspace(args, indexed=False) as ws, printing.show_progress("Restoring") as report:
         paths = [strip_root(ws, path) for path in args.paths]
         return restore_backup(ws, source, paths=paths, exact=args.exact, report=report, **how)
 
 
 def export(args: argparse.Namespace) -> int:
-    with open_chosen(args, indexed=False, follow=False) as ws:
+    with open_chosen_workspace(args, indexed=False, follow=False) as ws:
         if args.file == "-":
             if sys.stdout.isatty():
                 args.usage = True
@@ -73,7 +73,7 @@ def export(args: argparse.Namespace) -> int:
             sys.stdout.buffer.flush()
         elif is_bucket(args.file):
             to = _destination(args, args.file)
-            with closing(opening.open_destination(to, configured(args))) as store:
+            with closing(opening.open_destination(to, load_config(args))) as store:
                 done = export_to(ws, store)
         else:
             with _new_file(args.file, ws) as out:
@@ -84,8 +84,8 @@ def export(args: argparse.Namespace) -> int:
 
 def import_(args: argparse.Namespace) -> int:
     how = {"overwrite": args.overwrite, "dry_run": args.dry_run}
-    progress = printing.progress("Importing")
-    with open_chosen(args, indexed=False) as ws, _import_source(args) as source, progress as report:
+    progress = printing.show_progress("Importing")
+    with open_chosen_workspace(args, indexed=False) as ws, _import_source(args) as source, progress as report:
         done = import_files(ws, source, into=strip_root(ws, args.under), report=report, **how)
     _print_import(done, args)
     return 1 if _missed(done.skipped) else 0
@@ -99,16 +99,16 @@ def _import_source(args: argparse.Namespace) -> Iterator[str | StoreSource]:
     if not is_bucket(args.source):
         yield args.source
         return
-    with usage(args):
-        place = WorkspaceConfig("import", "import", folder_or_bucket(args.source), read_only=True)
-    with closing(opening.open_store(place, configured(args))) as store:
+    with refuse_as_usage(args):
+        place = WorkspaceConfig("import", "import", parse_folder_or_bucket(args.source), read_only=True)
+    with closing(opening.open_store(place, load_config(args))) as store:
         yield StoreSource(store, place.location)
 
 
 def _destination(args: argparse.Namespace, given: str) -> str:
     """The location of a folder or bucket to copy files to."""
-    with usage(args):
-        place = folder_or_bucket(given)
+    with refuse_as_usage(args):
+        place = parse_folder_or_bucket(given)
         if is_bucket(place) and place.endswith(".zip"):
             hint = f"write {place.removesuffix('.zip')}: the notes are objects there"
             raise Invalid("no zip file is written to a bucket", hint=hint, what="file")
@@ -117,11 +117,11 @@ def _destination(args: argparse.Namespace, given: str) -> str:
 
 def _place(args: argparse.Namespace, given: str | None, config: Config, flag: str) -> BackupPlace:
     """The folder or bucket of the backups, of the flag or else of the configuration, to be closed."""
-    with usage(args):
+    with refuse_as_usage(args):
         if not (place := given or config["backup.to"]):
             hint = f"name a folder with {flag}, or set backup.to in the configuration"
             raise Invalid("no folder for backups was given", hint=hint, what="to")
-        place = folder_or_bucket(str(place))
+        place = parse_folder_or_bucket(str(place))
     return opening.open_backups(place, config)
 
 
@@ -129,7 +129,7 @@ def _place(args: argparse.Namespace, given: str | None, config: Config, flag: st
 def _shelf(args: argparse.Namespace, config: Config) -> Iterator[Sequence[Workspace]]:
     """All the workspaces of the configuration where none was named, open; else the one."""
     if args.workspace or not config.workspaces:
-        with open_chosen(args, indexed=False, follow=False) as ws:
+        with open_chosen_workspace(args, indexed=False, follow=False) as ws:
             yield [ws]
         return
     with ExitStack() as closing:
@@ -179,24 +179,24 @@ def _missed(skipped: Iterable[SkippedFile]) -> bool:
 
 
 def _print_backup(result: BackupResult, folder: str, args: argparse.Namespace) -> None:
-    copied = f"{printing.amount(result.files_backed_up, 'file')} copied ({result.total_bytes:,} bytes)"
+    copied = f"{printing.pluralize(result.files_backed_up, 'file')} copied ({result.total_bytes:,} bytes)"
     lines = [f"{copied}, {result.files_skipped:,} unchanged: {folder}"]
     lines += [f"removed the backup of {date}" for date in result.removed]
     summary = "\n".join(f"notewright: not backed up: {error}" for error in result.errors)
     if result.errors and args.json:
         print(summary, file=sys.stderr)
-    printing.show(args, result.record() | {"folder": folder}, lines, summary)
+    printing.print_answer(args, result.record() | {"folder": folder}, lines, summary)
 
 
 def _print_backups(found: list[Manifest], args: argparse.Namespace) -> None:
     keys = ("date", "made", "files", "size", "workspaces", "errors")
     told = [{"bytes" if key == "size" else key: getattr(one, key) for key in keys} for one in found]
     lines = [
-        f"{one.date}  {printing.amount(one.files, 'file')}, {one.size:,} bytes: {', '.join(one.workspaces)}"
-        + (f" ({printing.amount(len(one.errors), 'error')})" if one.errors else "")
+        f"{one.date}  {printing.pluralize(one.files, 'file')}, {one.size:,} bytes: {', '.join(one.workspaces)}"
+        + (f" ({printing.pluralize(len(one.errors), 'error')})" if one.errors else "")
         for one in found
     ]
-    printing.show(args, {"backups": told}, lines, "" if found else "There is no backup yet")
+    printing.print_answer(args, {"backups": told}, lines, "" if found else "There is no backup yet")
 
 
 def _print_restored(done: RestoreResult, args: argparse.Namespace) -> None:
@@ -206,29 +206,29 @@ def _print_restored(done: RestoreResult, args: argparse.Namespace) -> None:
     summary += f", {len(done.unchanged):,} as they are" if done.unchanged else ""
     document = done.record() | {"dry_run": args.dry_run, "into": args.into}
     lines = _lines(done) if not args.into else _left_out(done.skipped)
-    printing.show(args, document, lines, _undo_hint(summary, done.changes))
+    printing.print_answer(args, document, lines, _undo_hint(summary, done.changes))
 
 
 def _print_exported(done: ExportResult, args: argparse.Namespace) -> None:
     skipped = [asdict(one) for one in done.skipped]
     files, size = len(done.sizes), sum(done.sizes.values())
     document = {"file": args.file, "files": files, "bytes": size, "skipped": skipped}
-    summary = f"{printing.amount(files, 'file')}, {size:,} bytes"
+    summary = f"{printing.pluralize(files, 'file')}, {size:,} bytes"
     if args.file == "-":
         print("\n".join([*_left_out(done.skipped), summary]), file=sys.stderr)
     else:
-        printing.show(args, document, _left_out(done.skipped), f"{summary}: {args.file}")
+        printing.print_answer(args, document, _left_out(done.skipped), f"{summary}: {args.file}")
 
 
 def _print_import(done: ImportResult, args: argparse.Namespace) -> None:
     summary = f"{_count_written(done)} {'would come' if args.dry_run else 'came'}"
     summary += f", {len(done.unchanged):,} were there already" if done.unchanged else ""
     summary += f", {len(done.skipped):,} left out" if done.skipped else ""
-    printing.show(args, done.record(), _lines(done), _undo_hint(summary, done.changes))
+    printing.print_answer(args, done.record(), _lines(done), _undo_hint(summary, done.changes))
 
 
 def _count_written(done: BatchResult) -> str:
-    return printing.amount(len(done.created) + len(done.replaced), "file")
+    return printing.pluralize(len(done.created) + len(done.replaced), "file")
 
 
 def _lines(done: BatchResult) -> list[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from notewright.cli import _jsonc, printing
-from notewright.cli.arguments import configured
+from notewright.cli.arguments import load_config
 from notewright.config.clients import CLIENTS, ClientEntry, toml_table
 from notewright.config.load import UserFolders, user_folders
 from notewright.errors import Invalid, NotFound
@@ -34,12 +34,12 @@ def client(args: argparse.Namespace) -> int:
     if not args.write:
         text = chosen.text(args.name, entry)
         belongs = f"This belongs into {file}; --write puts it there"
-        printing.show(args, told | {"text": text, "written": False}, [text], belongs)
+        printing.print_answer(args, told | {"text": text, "written": False}, [text], belongs)
         return 0
     backup = put(file, chosen.key, args.name, entry)
     kept = str(backup) if backup else None
     line = f"{args.name} is in {file}" + (f"; as it was before: {kept}" if kept else "")
-    printing.show(args, told | {"written": True, "backup": kept}, [line], "Start the client again to have it")
+    printing.print_answer(args, told | {"written": True, "backup": kept}, [line], "Start the client again to have it")
     return 0
 
 
@@ -69,10 +69,10 @@ def _locations(args: argparse.Namespace, user: UserFolders) -> list[str]:
     that Obsidian knows."""
     raw = tuple(args.locations) or ((args.workspace,) if args.workspace else ())
     flags = {"surface": args.surface, "read_only": args.read_only}
-    config = configured(args, raw, flags)
+    config = load_config(args, raw, flags)
     if not config.workspaces:
         raw = (_notes_near(args, user),)
-        config = configured(args, raw, flags)
+        config = load_config(args, raw, flags)
     elif not raw:
         return []  # the file that is handed on names them
     named = [one.partition("=")[0] if "=" in one and not os.path.isdir(one) else "" for one in raw]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from notewright.app import opening
 from notewright.cli import printing
-from notewright.cli.arguments import choose_workspace, moment
+from notewright.cli.arguments import choose_workspace, parse_moment
 from notewright.engine.indexing.difference import UnchangedIndex
 from notewright.errors import Indexing, NotFound, Unavailable
 from notewright.lazy_dataclass import replace
@@ -30,7 +30,7 @@ def search(args: argparse.Namespace) -> None:
     from notewright.engine.find.search import parse_query
     from notewright.engine.find.search import search as search_notes
 
-    with open_chosen(args, reads=True) as ws:
+    with open_chosen_workspace(args, reads=True) as ws:
         query = parse_query(" ".join(args.words))
         since = _since(ws, args)
         query = replace(
@@ -40,7 +40,7 @@ def search(args: argparse.Namespace) -> None:
             since_ns=None if since is None else int(since * 1e9),
             limit=args.limit,
         )
-        printing.hits(search_notes(ws, query), ws, args)
+        printing.print_hits(search_notes(ws, query), ws, args)
 
 
 def grep(args: argparse.Namespace) -> None:
@@ -58,35 +58,35 @@ def grep(args: argparse.Namespace) -> None:
         context=args.context,
         limit=args.limit,
     )
-    with open_chosen(args, reads=True) as ws:
-        printing.matches(grep_notes(ws, asked), args)
+    with open_chosen_workspace(args, reads=True) as ws:
+        printing.print_matches(grep_notes(ws, asked), args)
 
 
 def links(args: argparse.Namespace) -> None:
     from notewright.engine.find.links import links as links_of
     from notewright.engine.read import locate
 
-    with open_chosen(args, reads=True) as ws:
+    with open_chosen_workspace(args, reads=True) as ws:
         report = links_of(ws, locate(ws, strip_root(ws, args.path)), args.direction, args.depth)
-        printing.links(report, args)
+        printing.print_links(report, args)
 
 
 def rename(args: argparse.Namespace) -> None:
     from notewright.engine.move import move, rename_heading, rename_tag
     from notewright.engine.read import locate
 
-    with open_chosen(args) as ws:
+    with open_chosen_workspace(args) as ws:
         if args.tag:
             done = rename_tag(ws, args.old, args.new, dry_run=args.dry_run)
             old, new = (f"#{tag.strip().removeprefix('#')}" for tag in (args.old, args.new))
-            return printing.renamed(done, (old, new), "tag", args)
+            return printing.print_renamed(done, (old, new), "tag", args)
         if args.heading is not None:
             path = locate(ws, strip_root(ws, args.heading))
             done = rename_heading(ws, path, args.old, args.new, dry_run=args.dry_run)
-            return printing.renamed(done, (f"{path}#{args.old}", f"{path}#{args.new}"), "link", args)
+            return printing.print_renamed(done, (f"{path}#{args.old}", f"{path}#{args.new}"), "link", args)
         note = _note_or_folder(ws, strip_root(ws, args.old))
         moved = move(ws, note, _new_place(ws, note, args.new), dry_run=args.dry_run)
-        printing.renamed(moved, (moved.old, moved.new), "link", args)
+        printing.print_renamed(moved, (moved.old, moved.new), "link", args)
 
 
 def _new_place(ws: Workspace, old: NotePath, new: str) -> str:
@@ -97,57 +97,57 @@ def _new_place(ws: Workspace, old: NotePath, new: str) -> str:
 def check(args: argparse.Namespace) -> int:
     from notewright.engine.check import check as check_workspace
 
-    with open_chosen(args, reads=True) as ws:
+    with open_chosen_workspace(args, reads=True) as ws:
         found = check_workspace(ws)
-        printing.findings(found, args)
+        printing.print_findings(found, args)
     return 1 if found else 0
 
 
 def log(args: argparse.Namespace) -> None:
     from notewright.engine.changes.history import diff_change, find_change, list_changes, purge
 
-    with open_chosen(args, indexed=False, follow=args.path is not None, reads=True) as ws:
+    with open_chosen_workspace(args, indexed=False, follow=args.path is not None, reads=True) as ws:
         if args.change:
             change = find_change(ws, _whole_id(ws, args.change))
-            printing.difference(change, diff_change(ws, change.id), ws, args)
+            printing.print_difference(change, diff_change(ws, change.id), ws, args)
             return
         path = None if args.path is None else _path_of_past(ws, strip_root(ws, args.path))
         if args.forget and path is not None:
-            printing.forgotten(path, purge(ws, path), args)
+            printing.print_forgotten(path, purge(ws, path), args)
             return
         asked = Past(path=path, since=_since(ws, args), client=args.client, limit=args.limit + 1)
-        printing.changes(list_changes(ws, asked), ws, args)
+        printing.print_changes(list_changes(ws, asked), ws, args)
 
 
 def undo(args: argparse.Namespace) -> None:
     from notewright.engine.changes.history import undo as undo_change
     from notewright.engine.changes.history import undo_since
 
-    with open_chosen(args) as ws:
+    with open_chosen_workspace(args) as ws:
         if args.change:
             undone = undo_change(ws, _whole_id(ws, args.change), dry_run=args.dry_run)
         else:
             undone = undo_since(ws, _since(ws, args) or 0.0, client=args.client, dry_run=args.dry_run)
-        printing.undone(undone, ws, args)
+        printing.print_undone(undone, ws, args)
 
 
 def index(args: argparse.Namespace) -> None:
     began = time.monotonic()
-    with open_chosen(args, indexed=not args.rebuild) as ws:
+    with open_chosen_workspace(args, indexed=not args.rebuild) as ws:
         if args.rebuild:
             with suppress(Unavailable):  # an index that waits for notes that vanished: the folder is taken as it is
                 _until_ready(ws)
-            with printing.progress() as report:
+            with printing.show_progress() as report:
                 ws.follower.rebuild(report)
         notes, others = ws.index.count()
-        printing.indexed(notes, others, time.monotonic() - began, args)
+        printing.print_indexed(notes, others, time.monotonic() - began, args)
 
 
 # ---- what they share ----------------------------------------------------------------------------------
 
 
 @contextmanager
-def open_chosen(
+def open_chosen_workspace(
     args: argparse.Namespace, *, indexed: bool = True, follow: bool = True, reads: bool = False
 ) -> Iterator[Workspace]:
     """The workspace that was named, asked by this person, its index ready; `follow`: or on the way to be. `reads`: for
@@ -177,7 +177,7 @@ def _until_ready(ws: Workspace) -> None:
     except Indexing:
         pass
     until, said = time.monotonic() + MAX_WAIT_SECONDS, False
-    with printing.progress() as report:
+    with printing.show_progress() as report:
         while True:
             try:
                 return wait_for_texts(ws, 0.2)
@@ -193,7 +193,7 @@ def _until_ready(ws: Workspace) -> None:
 
 
 def _since(ws: Workspace, args: argparse.Namespace) -> float | None:
-    return None if args.since is None else moment(args.since, ws.timezone, ws.clock())
+    return None if args.since is None else parse_moment(args.since, ws.timezone, ws.clock())
 
 
 def _folder(ws: Workspace, raw: str) -> str:

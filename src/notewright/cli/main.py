@@ -46,7 +46,7 @@ def _run(args: argparse.Namespace) -> int:
         from notewright.cli import printing
 
         if getattr(args, "json", False):
-            printing.problem_document(problem)
+            printing.print_problem_document(problem)
         print(printing.describe(problem), file=sys.stderr)
         return 2 if getattr(args, "usage", False) else 1
     except KeyboardInterrupt:

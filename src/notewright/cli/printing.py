@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from notewright.notes.times import stamp
+from notewright.notes.times import format_utc
 
 if TYPE_CHECKING:  # printing a hit must not load what a rename needs
     from notewright.engine.changes.history import FileDiff, Undone
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # printing a hit must not load what a rename needs
 Report = Callable[[int, int | None], None]
 
 
-def show(args: argparse.Namespace, document: dict[str, Any], lines: Iterable[str], summary: str = "") -> None:
+def print_answer(args: argparse.Namespace, document: dict[str, Any], lines: Iterable[str], summary: str = "") -> None:
     """The document with `--json`, else the lines, and the summary beside them."""
     if args.json:
         print(json.dumps(document, ensure_ascii=False, indent=2))
@@ -38,7 +38,7 @@ def show(args: argparse.Namespace, document: dict[str, Any], lines: Iterable[str
         print(summary, file=sys.stderr)
 
 
-def problem_document(problem: Problem) -> None:
+def print_problem_document(problem: Problem) -> None:
     said = {"code": problem.code, "message": problem.message, "hint": problem.hint}
     print(json.dumps({"error": said}, ensure_ascii=False, indent=2))
 
@@ -49,14 +49,14 @@ def describe(problem: Problem) -> str:
     return " ".join(said.split("\n"))
 
 
-def amount(count: int, thing: str) -> str:
+def pluralize(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 # ---- finding ------------------------------------------------------------------------------------------
 
 
-def hits(found: Hits, ws: Workspace, args: argparse.Namespace) -> None:
+def print_hits(found: Hits, ws: Workspace, args: argparse.Namespace) -> None:
     document = {
         "query": " ".join(args.words),
         "total": found.total,
@@ -66,12 +66,12 @@ def hits(found: Hits, ws: Workspace, args: argparse.Namespace) -> None:
         "nearest": list(found.nearest),
     }
     lines = [line for number, hit in enumerate(found.items, 1) for line in _hit_lines(number, hit, ws)]
-    show(args, document, lines, _hits_summary(found))
+    print_answer(args, document, lines, _hits_summary(found))
 
 
 def _hit(hit: Hit) -> dict[str, Any]:
     told = {name: getattr(hit, name) for name in ("path", "title", "heading", "line", "snippet")}
-    return told | {"score": round(hit.score, 4), "modified": stamp(hit.modified_ns / 1e9)}
+    return told | {"score": round(hit.score, 4), "modified": format_utc(hit.modified_ns / 1e9)}
 
 
 def _hit_lines(number: int, hit: Hit, ws: Workspace) -> Iterator[str]:
@@ -86,10 +86,10 @@ def _hits_summary(found: Hits) -> str:
     if not found.items:
         near = f"; near are {', '.join(found.nearest)}" if found.nearest else ""
         return f"Nothing found{near}"
-    return f"{amount(found.with_all, 'note')} with all the words, {found.total:,} with any of them"
+    return f"{pluralize(found.with_all, 'note')} with all the words, {found.total:,} with any of them"
 
 
-def matches(found: Matches, args: argparse.Namespace) -> None:
+def print_matches(found: Matches, args: argparse.Namespace) -> None:
     document = {
         "lines": found.total_lines,
         "notes": found.total_notes,
@@ -106,12 +106,12 @@ def matches(found: Matches, args: argparse.Namespace) -> None:
             for item in found.items
         ],
     }
-    summary = f"{amount(found.total_lines, 'line')} in {amount(found.total_notes, 'note')}"
+    summary = f"{pluralize(found.total_lines, 'line')} in {pluralize(found.total_notes, 'note')}"
     if found.cut:
         summary += f"; {len(found.items):,} shown, --limit shows more"
     if found.late:
         summary += "; stopped, because it took too long"
-    show(args, document, _match_lines(found), summary)
+    print_answer(args, document, _match_lines(found), summary)
 
 
 def _match_lines(found: Matches) -> Iterator[str]:
@@ -123,17 +123,17 @@ def _match_lines(found: Matches) -> Iterator[str]:
             yield f"{item.path}-{line}- {text}"
 
 
-def links(report: LinkReport, args: argparse.Namespace) -> None:
+def print_links(report: LinkReport, args: argparse.Namespace) -> None:
     document = {
         "path": report.path,
         "incoming": [link.record() for link in report.incoming],
         "outgoing": [link.record() for link in report.outgoing],
     }
-    lines = [f"{link.source}:{link.line}: {link.sentence.shown}" for link in report.incoming]
+    lines = [f"{link.source}:{link.line}: {link.sentence.with_ellipses}" for link in report.incoming]
     lines += [f"{link.source}:{link.line}: {_leads(link)}" for link in report.outgoing]
     summary = f"{report.path}: {len(report.incoming)} in, {len(report.outgoing)} out"
     broken = sum(link.status == "broken" for link in report.outgoing)
-    show(args, document, lines, summary + (f", {broken} broken" if broken else ""))
+    print_answer(args, document, lines, summary + (f", {broken} broken" if broken else ""))
 
 
 def _leads(link: ResolvedLink) -> str:
@@ -144,7 +144,7 @@ def _leads(link: ResolvedLink) -> str:
 # ---- changing -----------------------------------------------------------------------------------------
 
 
-def renamed(done: RenamedInside, names: tuple[str, str], thing: str, args: argparse.Namespace) -> None:
+def print_renamed(done: RenamedInside, names: tuple[str, str], thing: str, args: argparse.Namespace) -> None:
     """`thing` is what was counted in each file: links follow, tags are renamed themselves."""
     files = [(path, count) for path, count in done.files if count]
     total = sum(count for _, count in files)
@@ -157,79 +157,79 @@ def renamed(done: RenamedInside, names: tuple[str, str], thing: str, args: argpa
         "change": done.change_id,
     }
     lines = [f"{names[0]} {'would become' if args.dry_run else 'is now'} {names[1]}"]
-    lines += [f"{path}: {amount(count, thing)}" for path, count in files]
+    lines += [f"{path}: {pluralize(count, thing)}" for path, count in files]
     verbs = {"link": ("followed", "would follow"), "tag": ("renamed", "would be renamed")}[thing]
-    summary = f"{amount(total, thing)} in {amount(len(files), 'note')} {verbs[args.dry_run]}"
-    show(args, document, lines, _undo_hint(summary, done.change_id))
+    summary = f"{pluralize(total, thing)} in {pluralize(len(files), 'note')} {verbs[args.dry_run]}"
+    print_answer(args, document, lines, _undo_hint(summary, done.change_id))
 
 
 def _undo_hint(summary: str, change: str | None) -> str:
     return f"{summary}; take it back: notewright undo {change}" if change else summary
 
 
-def changes(found: list[Change], ws: Workspace, args: argparse.Namespace) -> None:
+def print_changes(found: list[Change], ws: Workspace, args: argparse.Namespace) -> None:
     shown, more = found[: args.limit], len(found) > args.limit
     document = {"changes": [change.record() for change in shown], "cut": more}
     lines = [_change_line(change, ws) for change in shown]
     summary = (
         "Nothing was changed through Notewright" if not shown else "There are more; --limit shows them" if more else ""
     )
-    show(args, document, lines, summary)
+    print_answer(args, document, lines, summary)
 
 
 def _change_line(change: Change, ws: Workspace) -> str:
     at = datetime.fromtimestamp(change.at, ws.timezone).strftime("%Y-%m-%d %H:%M")
     who = " ".join(filter(None, (change.actor.user, change.actor.client, change.actor.tool))) or "somebody"
-    undone = f" (taken back by {change.undone_by})" if change.undone_by else ""
-    return f"{change.id}  {at}  {who}: {change.summary}{undone}"
+    print_undone = f" (taken back by {change.undone_by})" if change.undone_by else ""
+    return f"{change.id}  {at}  {who}: {change.summary}{print_undone}"
 
 
-def difference(change: Change, files: tuple[FileDiff, ...], ws: Workspace, args: argparse.Namespace) -> None:
+def print_difference(change: Change, files: tuple[FileDiff, ...], ws: Workspace, args: argparse.Namespace) -> None:
     document = change.record() | {"diff": [file._asdict() for file in files]}
     lines = [_change_line(change, ws)]
     for file in files:
         came = f" from {file.source}" if file.source else ""
         lines += [f"{file.kind} {file.path}{came}", *file.lines]
         lines += [f"({file.why})"] if file.why else ["(and more)"] if file.cut else []
-    show(args, document, lines)
+    print_answer(args, document, lines)
 
 
-def forgotten(path: str, versions: int, args: argparse.Namespace) -> None:
-    line = f"Forgot {amount(versions, 'version')} of {path}; what is in the notes and their trash stays"
-    show(args, {"path": path, "forgotten": versions}, [line])
+def print_forgotten(path: str, versions: int, args: argparse.Namespace) -> None:
+    line = f"Forgot {pluralize(versions, 'version')} of {path}; what is in the notes and their trash stays"
+    print_answer(args, {"path": path, "forgotten": versions}, [line])
 
 
-def undone(undo: Undone, ws: Workspace, args: argparse.Namespace) -> None:
+def print_undone(undo: Undone, ws: Workspace, args: argparse.Namespace) -> None:
     document = undo.record(ws)
     files, kept = document["files"], set(document["kept"])
     verb = "Would take back" if args.dry_run else "Took back"
     lines = [f"{verb} {one.id}: {one.summary}" for one in undo.changes]
     lines += [f"  {path}{' (later changes in it were kept)' if path in kept else ''}" for path in files]
-    summary = f"{amount(len(files) - len(kept), 'file')} as before"
-    summary += f", {amount(len(kept), 'file')} but for later changes" if kept else ""
-    show(args, document, lines, _undo_hint(summary, document["change"]))
+    summary = f"{pluralize(len(files) - len(kept), 'file')} as before"
+    summary += f", {pluralize(len(kept), 'file')} but for later changes" if kept else ""
+    print_answer(args, document, lines, _undo_hint(summary, document["change"]))
 
 
 # ---- looking after ------------------------------------------------------------------------------------
 
 
-def findings(found: list[Finding], args: argparse.Namespace) -> None:
+def print_findings(found: list[Finding], args: argparse.Namespace) -> None:
     from dataclasses import asdict  # which a search does not load
 
     document = {"total": len(found), "findings": [asdict(one) for one in found]}
     lines = [f"{one.path}{f':{one.line}' if one.line else ''}: {one.message}" for one in found]
-    show(args, document, lines, amount(len(found), "finding") if found else "Nothing is wrong")
+    print_answer(args, document, lines, pluralize(len(found), "finding") if found else "Nothing is wrong")
 
 
-def indexed(notes: int, others: int, seconds: float, args: argparse.Namespace) -> None:
+def print_indexed(notes: int, others: int, seconds: float, args: argparse.Namespace) -> None:
     document = {"notes": notes, "files": others, "rebuilt": args.rebuild, "seconds": round(seconds, 2)}
     done = "rebuilt" if args.rebuild else "up to date"
-    line = f"{amount(notes, 'note')} and {amount(others, 'other file')}: the index is {done} ({seconds:.1f} s)"
-    show(args, document, [line])
+    line = f"{pluralize(notes, 'note')} and {pluralize(others, 'other file')}: the index is {done} ({seconds:.1f} s)"
+    print_answer(args, document, [line])
 
 
 @contextmanager
-def progress(what: str = "Indexing") -> Iterator[Report]:
+def show_progress(what: str = "Indexing") -> Iterator[Report]:
     """A bar on stderr while something long goes on; nothing where nobody watches."""
     if not sys.stderr.isatty():
         yield lambda done, total: None

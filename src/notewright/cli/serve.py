@@ -3,7 +3,7 @@
 import argparse
 import re
 
-from notewright.cli.arguments import configured
+from notewright.cli.arguments import load_config
 from notewright.config.load import Config
 from notewright.errors import Invalid
 
@@ -27,7 +27,7 @@ def serving_config(args: argparse.Namespace) -> Config:
         "rate_limits": False if args.no_rate_limits else None,
         "http.workers": args.workers,
     }
-    config = configured(args, tuple(args.locations), flags)
+    config = load_config(args, tuple(args.locations), flags)
     if not config.workspaces and not (port is not None and _has_added(config)):
         args.usage = True
         raise Invalid("there is nothing to serve", hint="name a folder: notewright serve ~/Notes", what="location")

@@ -9,44 +9,45 @@ from datetime import UTC
 from notewright.accounts.base import Accounts, Grant, Token
 from notewright.app import opening
 from notewright.cli import printing
-from notewright.cli.arguments import configured, moment, usage
+from notewright.cli.arguments import load_config, parse_moment, refuse_as_usage
 from notewright.config.load import Config
 from notewright.config.locations import workspace_id
-from notewright.config.settings import token_use
+from notewright.config.settings import parse_token_use
 from notewright.engine.library import digest_of, effective_workspaces, new_token
 from notewright.errors import NotFound
-from notewright.notes.times import stamp
+from notewright.notes.times import format_utc
 
 
 def token(args: argparse.Namespace) -> None:
-    config = configured(args)
+    config = load_config(args)
     with closing(opening.open_registry(config)) as registry:
         {"add": _add, "list": _list, "revoke": _revoke}[args.what](args, config, registry)
 
 
 def _add(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     now = time.time()
-    with usage(args):
+    with refuse_as_usage(args):
         grant = Grant(
             workspaces=tuple(dict.fromkeys(_workspaces(args.workspace, config, registry))) or None,
-            surfaces=tuple(dict.fromkeys(token_use(name) for word in args.surface for name in word.split(","))) or None,
+            surfaces=tuple(dict.fromkeys(parse_token_use(name) for word in args.surface for name in word.split(",")))
+            or None,
             read_only=args.read_only,
             hide=tuple(args.hide),
             write_under=tuple(args.write_under) or ("**",),
         )
-        expires = None if args.expires is None else moment(args.expires, UTC, now, "expires")
+        expires = None if args.expires is None else parse_moment(args.expires, UTC, now, "expires")
     secret = new_token(registry, args.name, grant, now=now, expires=expires)
     opening.tell_audit(config, "token_added", token=args.name)
     kept = next(one for one in registry.tokens() if one.digest == digest_of(secret))
     told = f"{args.name}: {rights(kept)}\nThis is shown once: only its hash is kept. Clients send it as\n"
-    printing.show(args, kept.record(now) | {"token": secret}, [secret], told + "  Authorization: Bearer …")
+    printing.print_answer(args, kept.record(now) | {"token": secret}, [secret], told + "  Authorization: Bearer …")
 
 
 def _list(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     now, tokens = time.time(), registry.tokens()
     lines = [f"{one.name:20}  {state(one, now):22}  {rights(one)}" for one in tokens]
     summary = "" if tokens else "There is none. notewright token add NAME makes one."
-    printing.show(args, {"tokens": [one.record(now) for one in tokens]}, lines, summary)
+    printing.print_answer(args, {"tokens": [one.record(now) for one in tokens]}, lines, summary)
 
 
 def _revoke(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
@@ -55,7 +56,9 @@ def _revoke(args: argparse.Namespace, config: Config, registry: Accounts) -> Non
         hint = f"there is {names}" if names else "there is none"
         raise NotFound(f"there is no token {args.name!r} to revoke", hint=hint, what="token")
     opening.tell_audit(config, "token_revoked", token=args.name)
-    printing.show(args, {"revoked": args.name}, [f"{args.name} is revoked. Running servers refuse it from now on."])
+    printing.print_answer(
+        args, {"revoked": args.name}, [f"{args.name} is revoked. Running servers refuse it from now on."]
+    )
 
 
 def rights(one: Token) -> str:
@@ -68,7 +71,7 @@ def state(one: Token, now: float) -> str:
         return "revoked"
     if one.expires is None:
         return "good"
-    return f"{'until' if now < one.expires else 'expired'} {stamp(one.expires)[:10]}"
+    return f"{'until' if now < one.expires else 'expired'} {format_utc(one.expires)[:10]}"
 
 
 def _workspaces(words: Sequence[str], config: Config, registry: Accounts) -> Iterator[str]:

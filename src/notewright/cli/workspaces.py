@@ -13,11 +13,11 @@ from typing import Any
 from notewright.accounts.base import Accounts
 from notewright.app import opening
 from notewright.cli import printing
-from notewright.cli.arguments import choose_workspace, configured, usage
-from notewright.config.load import CHANGEABLE, Config, WorkspaceConfig, with_settings
+from notewright.cli.arguments import choose_workspace, load_config, refuse_as_usage
+from notewright.config.load import CHANGEABLE_SETTINGS, Config, WorkspaceConfig, apply_settings
 from notewright.config.locations import (
-    folder_or_bucket,
     is_bucket,
+    parse_folder_or_bucket,
     refuse_inside,
     refuse_overlap,
     split_location,
@@ -30,7 +30,7 @@ from notewright.errors import Invalid, NotFound
 
 
 def workspace(args: argparse.Namespace) -> None:
-    config = configured(args)
+    config = load_config(args)
     with closing(opening.open_registry(config)) as registry:
         _VERBS[args.what](args, config, registry)
 
@@ -39,12 +39,12 @@ def _add(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     name, location = split_location(args.location, Path.cwd())
     pairs = _pairs(args.settings)
     if is_bucket(location):  # refused now, by whoever can set it right
-        asked = with_settings(WorkspaceConfig(name, "", location), pairs)
+        asked = apply_settings(WorkspaceConfig(name, "", location), pairs)
         opening.open_store(asked, config).close()
     one = library.add_folder(config, registry, name, location, pairs)
     _tell(config, "workspace_added", one, pairs)
     said = f"{one.name} is {one.location}; servers that run with this state serve it from now on"
-    printing.show(args, library.workspace_record(one, registry), [said], f"Its address is /w/{one.id}/…")
+    printing.print_answer(args, library.workspace_record(one, registry), [said], f"Its address is /w/{one.id}/…")
 
 
 def _list(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
@@ -55,21 +55,23 @@ def _list(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     lines += [f"{location}: changed; served by servers that were started with it" for location in elsewhere]
     summary = "" if lines else "There is none here. notewright workspace add FOLDER adds one to servers that run."
     told = {"workspaces": [library.workspace_record(one, registry) for one in served], "changed_elsewhere": elsewhere}
-    printing.show(args, told, lines, summary)
+    printing.print_answer(args, told, lines, summary)
 
 
 def _rename(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     one = library.change(config, registry, args.name, {"name": args.new}, by_location=True)
     _tell(config, "workspace_changed", one, ["name"])
     told = library.workspace_record(one, registry)
-    printing.show(args, told, [f"{args.name} is called {one.name} now"], f"Its address stays /w/{one.id}/…")
+    printing.print_answer(args, told, [f"{args.name} is called {one.name} now"], f"Its address stays /w/{one.id}/…")
 
 
 def _set(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     pairs = _pairs(args.settings)
     one = library.change(config, registry, args.name, pairs, by_location=True)
     _tell(config, "workspace_changed", one, pairs)
-    printing.show(args, library.workspace_record(one, registry), _lines(one, registry), _where(one, config, registry))
+    printing.print_answer(
+        args, library.workspace_record(one, registry), _lines(one, registry), _where(one, config, registry)
+    )
 
 
 def _where(one: WorkspaceConfig, config: Config, registry: Accounts) -> str:
@@ -82,7 +84,7 @@ def _remove(args: argparse.Namespace, config: Config, registry: Accounts) -> Non
     one = library.drop(config, registry, args.name, by_location=True)
     _tell(config, "workspace_dropped", one)
     said = f"{one.name} is not served any more; its notes stay in {one.location}"
-    printing.show(args, {"removed": one.id, "name": one.name, "location": one.location}, [said])
+    printing.print_answer(args, {"removed": one.id, "name": one.name, "location": one.location}, [said])
 
 
 def _tell(config: Config, action: str, one: WorkspaceConfig, settings: Iterable[str] = ()) -> None:
@@ -99,7 +101,7 @@ def _lines(one: WorkspaceConfig, registry: Accounts) -> list[str]:
     origin = "added" if told["added"] else ""
     return [
         f"{one.name:20}  {one.id:20}  {origin:5}  {one.location}",
-        *(f"    {key} = {_render_value(told[key])}" for key in CHANGEABLE if told[key] != getattr(plain, key)),
+        *(f"    {key} = {_render_value(told[key])}" for key in CHANGEABLE_SETTINGS if told[key] != getattr(plain, key)),
     ]
 
 
@@ -115,7 +117,7 @@ def _pairs(settings: Sequence[str]) -> dict[str, str | None]:
     for raw in settings:
         key, equals, value = raw.partition("=")
         if not equals:
-            hint = f"write {key}=VALUE, or {key}= to take it back; there is {', '.join(CHANGEABLE)}"
+            hint = f"write {key}=VALUE, or {key}= to take it back; there is {', '.join(CHANGEABLE_SETTINGS)}"
             raise Invalid(f"{raw!r} sets nothing", hint=hint, what="settings")
         if key.strip() == "name":
             raise Invalid("a name is no setting", hint="use notewright workspace rename", what="name")
@@ -128,12 +130,12 @@ def _pairs(settings: Sequence[str]) -> dict[str, str | None]:
 
 def move_workspace(args: argparse.Namespace) -> int:
     old, config = choose_workspace(args)
-    with usage(args):
+    with refuse_as_usage(args):
         pairs = _pairs(args.settings)
         if strange := sorted(pairs.keys() - set(BUCKET_SETTINGS)):
             hint = f"there is {', '.join(BUCKET_SETTINGS)}; all else stays as it is"
             raise Invalid(f"{strange[0]} cannot be set by a move", hint=hint, what="settings")
-        new = with_settings(_elsewhere(old, _new_place(args.target)), pairs)
+        new = apply_settings(_elsewhere(old, _new_place(args.target)), pairs)
         refuse_overlap([(old.location, old.name), (new.location, "the new place")])
         for ours in (config.state, config.cache):
             refuse_inside(ours, new.location, chosen=True)
@@ -151,7 +153,7 @@ def _elsewhere(old: WorkspaceConfig, location: str) -> WorkspaceConfig:
 
 def _new_place(raw: str) -> str:
     """A bucket, or a folder that may be made: the one it is in must be there."""
-    place = folder_or_bucket(raw)
+    place = parse_folder_or_bucket(raw)
     if is_bucket(place) or os.path.isdir(place):
         return place
     if not os.path.isdir(os.path.dirname(place)) or os.path.exists(place):
@@ -167,8 +169,8 @@ def _would_move(args: argparse.Namespace, ws: Workspace, new: WorkspaceConfig, c
     finally:
         if store is not None:
             store.close()
-    summary = f"{printing.amount(would.copied, 'file')} would be copied to {new.location} ({would.size:,} bytes)"
-    printing.show(args, {"dry_run": True, **asdict(would)}, _left_behind(would), summary)
+    summary = f"{printing.pluralize(would.copied, 'file')} would be copied to {new.location} ({would.size:,} bytes)"
+    printing.print_answer(args, {"dry_run": True, **asdict(would)}, _left_behind(would), summary)
     return 0
 
 
@@ -184,9 +186,13 @@ def _move(args: argparse.Namespace, ws: Workspace, old: WorkspaceConfig, new: Wo
         history = opening.carry_history(ws, store, config)
         told = {key: getattr(new, key) for key in BUCKET_SETTINGS if is_bucket(new.location)}
         with closing(opening.open_registry(config)) as registry:
-            switched = library.relocate(configured(args), registry, old, new.location, told)
+            switched = library.relocate(load_config(args), registry, old, new.location, told)
 
-    with closing(store), closing(MoveJournal(place, old.location)) as journal, printing.progress("Moving") as report:
+    with (
+        closing(store),
+        closing(MoveJournal(place, old.location)) as journal,
+        printing.show_progress("Moving") as report,
+    ):
         done = move_files(ws.store, store, journal, report=report, finish=finish)
     _print_moved(args, done, old, new, history=history, switched=switched)
     return 1 if done.failed or any(one.reason == "unreadable" for one in done.left_out) else 0
@@ -202,7 +208,7 @@ def _print_moved(
     switched: bool,
 ) -> None:
     lines = _left_behind(done)
-    copied = f"{printing.amount(done.files, 'file')} in {new.location} the same as in {old.location}"
+    copied = f"{printing.pluralize(done.files, 'file')} in {new.location} the same as in {old.location}"
     lines.append(f"{copied}; {done.copied:,} copied now ({done.size:,} bytes)")
     command = shlex.join(["notewright", "move-workspace", old.location, new.location, *args.settings])
     again = f"The old place stays as it is; what is still changed there comes along with: {command}"
@@ -211,7 +217,7 @@ def _print_moved(
     else:
         summary = f"{_history(history)} {_how_to_serve(args, new, switched)}\n{again}"
     document = {"location": new.location, "history": history, "served": switched, "dry_run": False, **asdict(done)}
-    printing.show(args, document, lines, summary)
+    printing.print_answer(args, document, lines, summary)
 
 
 def _left_behind(done: MoveResult) -> list[str]:
@@ -222,7 +228,7 @@ def _left_behind(done: MoveResult) -> list[str]:
 def _history(count: int | None) -> str:
     if count is None:
         return "The new place has a history of its own, which stays; undo of older changes works in the old place."
-    return f"The history came along ({printing.amount(count, 'change')}): undo works there."
+    return f"The history came along ({printing.pluralize(count, 'change')}): undo works there."
 
 
 def _how_to_serve(args: argparse.Namespace, new: WorkspaceConfig, switched: bool) -> str:
@@ -231,7 +237,7 @@ def _how_to_serve(args: argparse.Namespace, new: WorkspaceConfig, switched: bool
         return f"Servers that run with this state serve {new.name} from there now."
     plain = WorkspaceConfig("", "", "")
     told = {key: getattr(new, key) for key in BUCKET_SETTINGS if getattr(new, key) != getattr(plain, key)}
-    if any(one.name == new.name for one in configured(args).workspaces):
+    if any(one.name == new.name for one in load_config(args).workspaces):
         written = {"location": new.location} | told
         table = ", ".join(f"{key} = {_toml(value)}" for key, value in written.items())
         return f"Write in the configuration, under [workspaces.{new.name}]: {table}; then reload the server."

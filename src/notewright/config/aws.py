@@ -9,7 +9,7 @@ from notewright.errors import Unavailable
 _KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
 
-def aws_profile() -> dict[str, str]:
+def read_aws_profile() -> dict[str, str]:
     """The settings of the profile in use, from both AWS files. Keys, endpoint and region that are given by variables
     come before its own."""
     name = _variable("AWS_PROFILE", "AWS_DEFAULT_PROFILE") or "default"

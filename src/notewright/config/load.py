@@ -12,12 +12,12 @@ from types import MappingProxyType
 from typing import Any
 
 from notewright.config.locations import (
-    absolute,
-    bucket_location,
     is_bucket,
+    parse_bucket_location,
     refuse_inside,
     refuse_not_yet,
     refuse_overlap,
+    resolve_location,
     split_live,
     split_location,
     workspace_id,
@@ -31,15 +31,15 @@ from notewright.config.settings import (
     SURFACES,
     WORKSPACE_SETTINGS,
     Setting,
-    near,
+    normalize_surface,
     refuse_unknown,
-    surface_name,
+    suggest,
 )
 from notewright.errors import Invalid, NotFound
 from notewright.lazy_dataclass import NamedTuple, dataclass, field, replace
-from notewright.notes.times import zone_named
+from notewright.notes.times import load_timezone
 
-CHANGEABLE = tuple(
+CHANGEABLE_SETTINGS = tuple(
     one.name
     for one in WORKSPACE_SETTINGS
     if one.name not in ("location", "bootstrap", *FOLDER_SETTINGS, *BUCKET_SETTINGS)
@@ -93,10 +93,10 @@ class CommandLine(NamedTuple):
 
 def load(asked: CommandLine, *, environ: Mapping[str, str] = os.environ, folder: str | None = None) -> Config:
     """The Config of this process, or Invalid that names the setting. `folder` is the working directory."""
-    return reader(asked, environ=environ, folder=folder)(asked.locations)
+    return prepare_config(asked, environ=environ, folder=folder)(asked.locations)
 
 
-def reader(
+def prepare_config(
     asked: CommandLine, *, environ: Mapping[str, str] = os.environ, folder: str | None = None
 ) -> Callable[[tuple[str, ...]], Config]:
     """Everything but the locations, read once: what is returned makes the Config for some."""
@@ -156,7 +156,7 @@ def user_folders() -> UserFolders:
     return UserFolders(home, Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config"))
 
 
-def count_in(folder: str | Path) -> None:
+def set_metrics_folder(folder: str | Path) -> None:
     """From here on this process and its children count what they do in files of this folder, so that any of them can
     tell the sum. prometheus_client is told so by a variable."""
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
@@ -168,7 +168,7 @@ def _warn_of_unknown(variables: Mapping[str, str]) -> None:
         if name.startswith("NOTEWRIGHT_") and name not in known:
             import logging
 
-            logging.getLogger(__name__).warning("the variable %s is no setting: %s", name, near(name, sorted(known)))
+            logging.getLogger(__name__).warning("the variable %s is no setting: %s", name, suggest(name, sorted(known)))
 
 
 def _read_file(place: Path) -> dict[str, Any]:
@@ -206,15 +206,15 @@ def _placed(setting: Setting, path: str | None, beside: Path) -> str | None:
     if path is None or path == "off":
         return path
     if setting.name in ("workspaces_root", "backup.to") and is_bucket(path):
-        return bucket_location(path)
+        return parse_bucket_location(path)
     refuse_not_yet(path)
     return str(beside / Path(path).expanduser())
 
 
 def _surface(name: str) -> str:
-    known = surface_name(name)
+    known = normalize_surface(name)
     if known not in SURFACES:
-        raise Invalid(f"there is no surface {name!r}", hint=near(name, SURFACES), what="surface")
+        raise Invalid(f"there is no surface {name!r}", hint=suggest(name, SURFACES), what="surface")
     return known
 
 
@@ -232,7 +232,7 @@ def _tables(
     if not tables:
         for name, table in in_file.items():
             location = Setting("location", None, "a folder").read(table["location"], f"location of {name!r}")
-            tables[name] = theirs.get(name, {}) | table | {"location": absolute(location, beside)}
+            tables[name] = theirs.get(name, {}) | table | {"location": resolve_location(location, beside)}
     return tables or dict(theirs)
 
 
@@ -251,14 +251,14 @@ def _workspace(name: str, id: str, table: Table, variables: Mapping[str, str], r
     return replace(made, read_only=made.read_only or read_only)
 
 
-def with_settings(made: WorkspaceConfig, settings: Mapping[str, Any]) -> WorkspaceConfig:
+def apply_settings(made: WorkspaceConfig, settings: Mapping[str, Any]) -> WorkspaceConfig:
     """The same workspace with other settings, `name` and `id` among them; Invalid for one that does not exist."""
     known = {setting.name: setting for setting in WORKSPACE_SETTINGS}
     for key, raw in settings.items():
         if key in ("name", "id"):
             value: Any = str(raw)
         elif key not in known or key in ("location", "bootstrap"):
-            raise Invalid(f"{key} cannot be set", hint=near(key, CHANGEABLE), what=key)
+            raise Invalid(f"{key} cannot be set", hint=suggest(key, CHANGEABLE_SETTINGS), what=key)
         else:
             value = known[key].default if raw is None else known[key].read(raw, f"{key} of workspace {made.name!r}")
         made = replace(made, **{key: value})
@@ -268,7 +268,7 @@ def with_settings(made: WorkspaceConfig, settings: Mapping[str, Any]) -> Workspa
 
 def _refuse_strange_zone(made: WorkspaceConfig) -> None:
     try:
-        zone_named(made.timezone)
+        load_timezone(made.timezone)
     except (KeyError, ValueError, OSError):
         hint = "use a name like Australia/Melbourne"
         raise Invalid(

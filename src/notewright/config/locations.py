@@ -23,20 +23,20 @@ def split_location(raw: str, here: Path) -> tuple[str, str]:
     name, equals, location = raw.partition("=")
     if not equals or "/" in name or not name.strip() or (here / raw).is_dir():
         name, location = "", raw
-    return name.strip() or _last_segment(location, here), absolute(location, here)
+    return name.strip() or _last_segment(location, here), resolve_location(location, here)
 
 
-def absolute(location: str, beside: Path) -> str:
+def resolve_location(location: str, beside: Path) -> str:
     """A location that means the same in every folder. NotFound without such a folder; a bucket is not asked."""
     if is_bucket(location):
-        return bucket_location(location)
+        return parse_bucket_location(location)
     folder, live = split_live(location)
     if live:
         if is_bucket(folder):
             raise Invalid(
                 f"{location[:200]!r}: live documents are files in a folder", hint="live:FOLDER", what="location"
             )
-        return LIVE + absolute(folder, beside)
+        return LIVE + resolve_location(folder, beside)
     place = os.path.realpath(beside / Path(location).expanduser())
     if not location or not os.path.isdir(place):
         reason = "is not a folder" if location and os.path.exists(place) else "is not there"
@@ -54,7 +54,7 @@ def split_live(location: str) -> tuple[str, bool]:
     return (location[len(LIVE) :] if is_live else location), is_live
 
 
-def bucket_location(raw: str) -> str:
+def parse_bucket_location(raw: str) -> str:
     """`s3://bucket/prefix`, always spelled the same; Invalid where that names no place for notes."""
     bucket, _, prefix = raw[5:].rstrip("/").partition("/")
     problem = path_problem(prefix) if prefix else None
@@ -72,10 +72,10 @@ def refuse_not_yet(location: str) -> None:
         raise Invalid(f"{location[:200]!r}: {what} are not in this version", hint=hint, what="location")
 
 
-def folder_or_bucket(raw: str) -> str:
-    """A place that need not be there yet: a bucket as `bucket_location` spells it, or a folder by its whole path."""
+def parse_folder_or_bucket(raw: str) -> str:
+    """A place that need not exist yet: a bucket as `parse_bucket_location` spells it, or an absolute folder."""
     if is_bucket(raw):
-        return bucket_location(raw)
+        return parse_bucket_location(raw)
     refuse_not_yet(raw)
     return os.path.realpath(Path(raw).expanduser())
 

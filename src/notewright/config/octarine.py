@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from notewright.config.locations import absolute
+from notewright.config.locations import resolve_location
 from notewright.errors import Invalid
 from notewright.lazy_dataclass import NamedTuple
 
@@ -53,10 +53,10 @@ def _workspaces(rc: Table, variables: Mapping[str, str], here: Path) -> dict[str
     tables = {name: _workspace(name, table, here) for name, table in _table(rc, "workspaces").items()}
     root = variables.get("OCTARINE_WORKSPACE_PATH")
     if root:
-        place = absolute(root, here)
+        place = resolve_location(root, here)
         for name in sorted(os.listdir(place)):
             if not name.startswith(".") and os.path.isdir(os.path.join(place, name)):
-                tables.setdefault(name, {"location": absolute(name, Path(place))})
+                tables.setdefault(name, {"location": resolve_location(name, Path(place))})
     return tables
 
 
@@ -65,7 +65,7 @@ def _workspace(name: str, table: Any, here: Path) -> Table:
         raise Invalid(f"workspace {name!r} in .octarinerc.json has no path", what="path")
     known = {"readOnly": "read_only", "maxFileSize": "max_file_size", "excludePatterns": "hide"}
     ours = {word: table[key] for key, word in known.items() if table.get(key) is not None}
-    return {"location": absolute(table["path"], here), **ours}
+    return {"location": resolve_location(table["path"], here), **ours}
 
 
 def _rc(place: Path) -> Table:

@@ -33,14 +33,14 @@ SURFACES = ("notes", "cairn", "lens", "obsidian", "second_brain", "octarine")
 TOKEN_USES = (*SURFACES, "api", "page", "metrics")  # what a token can be narrowed to
 
 
-def surface_name(given: str) -> str:
+def normalize_surface(given: str) -> str:
     """A surface's name as we write it: `second-brain` is `second_brain`, in URLs, flags, scopes and configuration."""
     return given.replace("-", "_")
 
 
-def token_use(given: str) -> str:
+def parse_token_use(given: str) -> str:
     """One of `TOKEN_USES`, as we write it."""
-    known = surface_name(given.strip())
+    known = normalize_surface(given.strip())
     if known not in TOKEN_USES:
         raise Invalid(f"there is no surface {given!r}", hint=f"there is {', '.join(TOKEN_USES)}", what="surfaces")
     return known
@@ -139,10 +139,10 @@ def _refuse_unknown_of_workspaces(tables: Any, place: str) -> None:
 def _known(keys: Iterable[str], known: list[str], where: str) -> None:
     for key in keys:
         if key not in known:
-            raise Invalid(f"{where} has an unknown setting {key!r}", hint=near(key, known), what=key)
+            raise Invalid(f"{where} has an unknown setting {key!r}", hint=suggest(key, known), what=key)
 
 
-def near(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, known: Iterable[str]) -> str:
     """The name that was probably meant, or those there are."""
     import difflib
 

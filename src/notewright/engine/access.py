@@ -6,7 +6,7 @@ from functools import cached_property
 from notewright.errors import Forbidden, NotFound, ReadOnly
 from notewright.index.base import PathTest, Visibility
 from notewright.lazy_dataclass import dataclass, field
-from notewright.notes.glob import glob_matcher
+from notewright.notes.glob import compile_glob
 from notewright.notes.path import NotePath
 
 
@@ -30,7 +30,7 @@ class Access:
 
     @cached_property
     def _writable(self) -> tuple[Callable[[str], bool], ...]:
-        return tuple(glob_matcher(pattern) for pattern in self.write_under)
+        return tuple(compile_glob(pattern) for pattern in self.write_under)
 
     def sees(self, path: str) -> bool:
         """Dot segments are outside the workspace for everybody; hidden notes for this caller."""

@@ -14,8 +14,8 @@ from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
 from notewright.errors import NotFound, Problem
 from notewright.index.base import Needles, Selection
-from notewright.notes.excerpts import Excerpt, line_around, sentence_around
-from notewright.notes.mentions import unlinked_mentions
+from notewright.notes.excerpts import Excerpt, excerpt_line, shorten_to_sentence
+from notewright.notes.mentions import find_unlinked_mentions
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath, name_problem, path_key
 from notewright.stores.base import Entry
@@ -154,7 +154,7 @@ def mentions(ws: Workspace, path: NotePath) -> list[UnlinkedMention]:
             if body.path in linked or name.casefold() not in text.casefold():
                 continue
             lines = text.split("\n")
-            for line in unlinked_mentions(parse(body.path, text), [name]):
+            for line in find_unlinked_mentions(parse(body.path, text), [name]):
                 found[body.path, line] = UnlinkedMention(body.path, line, _excerpt_with(lines[line - 1], name))
     return sorted(found.values(), key=lambda one: (one.path, one.line))
 
@@ -162,4 +162,4 @@ def mentions(ws: Workspace, path: NotePath) -> list[UnlinkedMention]:
 def _excerpt_with(line: str, name: str) -> Excerpt:
     """The line, of a long one the sentence with the name."""
     found = re.search(re.escape(name.strip()), line, re.IGNORECASE)
-    return sentence_around(line_around(line, *(found.span() if found else (0, 0))))
+    return shorten_to_sentence(excerpt_line(line, *(found.span() if found else (0, 0))))

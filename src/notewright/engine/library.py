@@ -19,21 +19,21 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from notewright.accounts.base import Accounts, Grant, Token, WorkspaceRecord
-from notewright.config.load import CHANGEABLE, Config, WorkspaceConfig, with_settings
+from notewright.config.load import CHANGEABLE_SETTINGS, Config, WorkspaceConfig, apply_settings
 from notewright.config.locations import (
-    absolute,
     is_bucket,
     refuse_inside,
     refuse_not_yet,
     refuse_overlap,
+    resolve_location,
     split_live,
     workspace_id,
 )
-from notewright.config.settings import BUCKET_SETTINGS, FOLDER_SETTINGS, WORKSPACE_SETTINGS, near
+from notewright.config.settings import BUCKET_SETTINGS, FOLDER_SETTINGS, WORKSPACE_SETTINGS, suggest
 from notewright.engine.access import Access
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, Problem
-from notewright.notes.glob import glob_matcher
+from notewright.notes.glob import compile_glob
 from notewright.stores.subfolder import folder_beneath, segments_of
 
 log = logging.getLogger(__name__)
@@ -180,7 +180,7 @@ def new_token(registry: Accounts, name: str, grant: Grant, *, now: float, expire
         hint = "use letters, digits, spaces and . @ + - _, at most 64"
         raise Invalid(f"{name!r} is no name for a token", hint=hint, what="name")
     for glob in (*grant.hide, *grant.write_under):
-        glob_matcher(glob)  # refused now, by whom made it, and not at every request
+        compile_glob(glob)  # refused now, by whom made it, and not at every request
     if expires is not None and expires <= now:
         raise Invalid("the token would have expired already", hint="name a time to come, as in 90d", what="expires")
     secret = PREFIX + secrets.token_urlsafe(32)
@@ -246,7 +246,7 @@ def workspace_record(one: WorkspaceConfig, registry: Accounts) -> dict[str, Any]
     """As it is told to programs of the owner's: where it is, what is set, and what of that the owner changed."""
     record = _records(registry).get(one.location, WorkspaceRecord(one.location))
     told = {"id": one.id, "name": one.name, "location": one.location, "added": record.added}
-    told |= {key: getattr(one, key) for key in CHANGEABLE}
+    told |= {key: getattr(one, key) for key in CHANGEABLE_SETTINGS}
     return told | {"changed": sorted(set(record.settings) - {"id"})}
 
 
@@ -263,7 +263,7 @@ def _warn(words: str) -> None:
 def _changed(asked: WorkspaceConfig, record: WorkspaceRecord | None, config: Config) -> WorkspaceConfig:
     if record is None:
         return asked
-    changed = with_settings(asked, record.settings)
+    changed = apply_settings(asked, record.settings)
     return replace(changed, read_only=changed.read_only or config["read_only"])
 
 
@@ -273,8 +273,8 @@ def find_workspace(config: Config, registry: Accounts, which: str, *, by_locatio
     if one := by_id_or_name(served, which):
         return one
     if by_location and (os.sep in which or os.path.isdir(which)):
-        return _in_folder(config, registry, served, absolute(which, Path.cwd()))
-    hint = near(which, [one.name for one in served])
+        return _in_folder(config, registry, served, resolve_location(which, Path.cwd()))
+    hint = suggest(which, [one.name for one in served])
     if by_location:
         hint += "; one that only a server's command line names is named here by its folder"
     raise NotFound(f"there is no workspace {which!r}", hint=hint, what="workspace", workspace=which)
@@ -300,13 +300,13 @@ def add_folder(
     config: Config, registry: Accounts, name: str, location: str, settings: Settings | None = None
 ) -> WorkspaceConfig:
     """Serve a folder that is there, or a bucket, from now on."""
-    place, live = split_live(absolute(location, Path.cwd()))
+    place, live = split_live(resolve_location(location, Path.cwd()))
     if is_bucket(place):
-        return _add(config, registry, name, place, settings or {}, settable=(*CHANGEABLE, *BUCKET_SETTINGS))
+        return _add(config, registry, name, place, settings or {}, settable=(*CHANGEABLE_SETTINGS, *BUCKET_SETTINGS))
     if not os.access(place, os.R_OK | os.X_OK):
         raise Invalid(f"{place} cannot be read", hint="name a folder that is yours", what="location")
     settings = {**(settings or {}), **({"live": True} if live else {})}
-    return _add(config, registry, name, place, settings, settable=(*CHANGEABLE, *FOLDER_SETTINGS))
+    return _add(config, registry, name, place, settings, settable=(*CHANGEABLE_SETTINGS, *FOLDER_SETTINGS))
 
 
 def add_beneath(
@@ -344,7 +344,7 @@ def _add(
     name: str,
     location: str,
     settings: Settings,
-    settable: tuple[str, ...] = CHANGEABLE,
+    settable: tuple[str, ...] = CHANGEABLE_SETTINGS,
 ) -> WorkspaceConfig:
     """Record a workspace that is not served yet. What was set for its folder before still holds."""
     with registry.together():
@@ -353,7 +353,7 @@ def _add(
         kept["name"] = _good_name(name)
         kept.setdefault("id", workspace_id(kept["name"], _ids(config, registry)))
         kept = _merged(kept, settings, settable)
-        asked = with_settings(WorkspaceConfig("", "", location), kept)
+        asked = apply_settings(WorkspaceConfig("", "", location), kept)
         _refuse_place(asked, served, config)
         _refuse_clash(asked, served)
         registry.put_record(WorkspaceRecord(location, kept, added=True))
@@ -426,19 +426,19 @@ def drop(config: Config, registry: Accounts, which: str, *, by_location: bool = 
 # ---- what is refused ----------------------------------------------------------------------------------
 
 
-def _merged(kept: dict[str, Any], changes: Settings, settable: tuple[str, ...] = CHANGEABLE) -> dict[str, Any]:
+def _merged(kept: dict[str, Any], changes: Settings, settable: tuple[str, ...] = CHANGEABLE_SETTINGS) -> dict[str, Any]:
     """Settings with some changed; None takes one back."""
     merged = dict(kept)
     for key, raw in changes.items():
         if key == "name":
             continue
         if key not in settable:
-            raise Invalid(f"{key} cannot be set", hint=near(key, settable), what=key)
+            raise Invalid(f"{key} cannot be set", hint=suggest(key, settable), what=key)
         if raw is None:
             merged.pop(key, None)
         else:
             merged[key] = _good_value(key, raw)
-    with_settings(WorkspaceConfig(str(kept.get("name", "")), "", ""), merged)
+    apply_settings(WorkspaceConfig(str(kept.get("name", "")), "", ""), merged)
     return merged
 
 
@@ -454,7 +454,7 @@ def _good_value(key: str, raw: Any) -> Any:
     if key == "write_under" and not value:
         raise Invalid("write_under names no place", hint="set read_only to take no writes at all", what=key)
     for glob in value:
-        glob_matcher(glob)
+        compile_glob(glob)
     return list(value)
 
 

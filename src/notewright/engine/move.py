@@ -18,10 +18,10 @@ from notewright.engine.workspace import Workspace
 from notewright.engine.write import Deleted, admit, refuse_twin, trash_place
 from notewright.errors import Exists, Forbidden, Invalid, NotFound
 from notewright.index.base import Selection
-from notewright.notes.edits.splices import Splice, spliced
+from notewright.notes.edits.splices import Splice, apply_splices
 from notewright.notes.links.relabel import rename_heading as plan_heading
 from notewright.notes.links.relabel import rename_tag as plan_tag
-from notewright.notes.links.rename import Rewritten, moves_of, plan_rename, touched_keys
+from notewright.notes.links.rename import RewrittenFile, affected_keys, plan_moves, plan_rename
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, name_keys
 from notewright.notes.model import Note, tag_key
 from notewright.notes.parse.parser import parse
@@ -94,7 +94,7 @@ def move(
     """
     ws.access.may_see(old)
     wait_for_links(ws)
-    planned: list[tuple[Mapping[NotePath, NotePath], tuple[Rewritten, ...]]] = []
+    planned: list[tuple[Mapping[NotePath, NotePath], tuple[RewrittenFile, ...]]] = []
 
     def make() -> Plan:
         moves = _moves(ws, old, new)
@@ -128,7 +128,7 @@ def _refuse(ws: Workspace, old: NotePath, moves: Mapping[NotePath, NotePath], po
 
 def _moves(ws: Workspace, old: NotePath, new: str) -> dict[NotePath, NotePath]:
     target = _with_extension(ws, old, new.strip())
-    moves = moves_of(old, target, _known(ws, old))
+    moves = plan_moves(old, target, _known(ws, old))
     if all(source == place for source, place in moves.items()):
         raise Invalid(f"{old} is there already", hint="give another name or folder", what="to")
     return moves
@@ -200,9 +200,9 @@ def _linking(ws: Workspace, keys: Iterable[str]) -> list[NotePath]:
 
 def _plan(
     ws: Workspace, moves: Mapping[NotePath, NotePath], policy: LinkPolicy, summary: str
-) -> tuple[Plan, tuple[Rewritten, ...]]:
+) -> tuple[Plan, tuple[RewrittenFile, ...]]:
     texts = NotesRead(ws)
-    linking = _linking(ws, touched_keys(moves))
+    linking = _linking(ws, affected_keys(moves))
     canvases = [filed.path for filed in ws.index.select(Selection(notes_only=False, suffixes=CANVASES))[0]]
     texts.read([*moves, *linking, *canvases])
     rewritten = plan_rename(moves, ws.index, texts.notes([*moves, *linking]), texts.texts(canvases), policy)
@@ -244,7 +244,7 @@ def delete_marked(
                 if not link.kind.startswith("markdown") and link.target and means(link.target, note.path).path == path
             ]
             if splices:
-                data = spliced(note.text, splices).encode()
+                data = apply_splices(note.text, splices).encode()
                 steps.append(Put(note.path, data, texts.stored[note.path]))
         changed[:] = [step.path for step in steps]
         old = read_or_none(ws.store, path)
@@ -269,7 +269,7 @@ def rename_heading(ws: Workspace, path: NotePath, old: str, new: str, *, dry_run
     text_of(path, fetch(ws, path).data)
     wait_for_links(ws)
 
-    def plan(notes: list[Note]) -> Iterable[Rewritten]:
+    def plan(notes: list[Note]) -> Iterable[RewrittenFile]:
         if not notes or notes[0].path != path:
             raise missing(ws, path)
         return plan_heading(notes[0], old, new, ws.index, notes)
@@ -318,7 +318,7 @@ def _commit(
     ws: Workspace,
     summary: str,
     paths: Callable[[], Iterable[NotePath]],
-    plan: Callable[[list[Note]], Iterable[Rewritten]],
+    plan: Callable[[list[Note]], Iterable[RewrittenFile]],
     dry_run: bool,
 ) -> RenamedInside:
     files: list[tuple[NotePath, int]] = []

@@ -11,10 +11,10 @@ from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
 from notewright.index.base import Filed, PathGlob, Selection
 from notewright.ledger.base import Past
-from notewright.notes.glob import glob_name_start, glob_pieces
+from notewright.notes.glob import glob_literals, glob_name_start
 from notewright.notes.links.resolve import link_key
 from notewright.notes.model import Note
-from notewright.notes.parse.parser import is_costly, parse, parse_words
+from notewright.notes.parse.parser import is_costly, parse, parse_without_body
 from notewright.notes.path import NotePath, path_key, path_problem, with_md
 from notewright.notes.times import parse_time
 from notewright.stores.base import Entry, Stored
@@ -44,7 +44,7 @@ class Reading(NamedTuple):
         it is the words alone, as in the index."""
         if len(self.text) <= _SHORT:
             return _parsed(self.path, self.text)
-        return parse_words(self.path, self.text) if is_costly(self.text) else parse(self.path, self.text)
+        return parse_without_body(self.path, self.text) if is_costly(self.text) else parse(self.path, self.text)
 
 
 @lru_cache(maxsize=64)
@@ -187,8 +187,8 @@ def _find_by_name(ws: Workspace, path: NotePath) -> Sequence[NotePath]:
             return found
         ready.wait(ws)
     with ws.index.steady():
-        found = _ending_in(path, [p for p in ws.index.bearing(link_key(path)) if ws.access.sees(p)])
-        return found or [p for p in dict.fromkeys(ws.index.called("alias", path_key(path))) if ws.access.sees(p)]
+        found = _ending_in(path, [p for p in ws.index.by_name(link_key(path)) if ws.access.sees(p)])
+        return found or [p for p in dict.fromkeys(ws.index.by_other_name("alias", path_key(path))) if ws.access.sees(p)]
 
 
 def _ending_in(path: NotePath, bearing: Sequence[NotePath]) -> list[NotePath]:
@@ -285,7 +285,7 @@ def list_folder(
         notes_only=not glob,
         sort="path" if sort in ("name", "created") else sort,
         limit=None if sort == "created" else limit,
-        holding=glob_pieces(glob) if glob else (),
+        holding=glob_literals(glob) if glob else (),
         name_start=glob_name_start(glob) if glob else "",
         visible=visible,
     )

@@ -4,8 +4,8 @@ import difflib
 import re
 
 from notewright.errors import Invalid, NotFound
-from notewright.notes.edits.sections import section_of
-from notewright.notes.edits.splices import lines_of
+from notewright.notes.edits.sections import require_section
+from notewright.notes.edits.splices import line_spans
 from notewright.notes.model import Note
 
 _LINES = re.compile(r"(\d{1,9})(?:\s*(-)\s*(\d{0,9}))?")
@@ -14,7 +14,7 @@ _LINES = re.compile(r"(\d{1,9})(?:\s*(-)\s*(\d{0,9}))?")
 def section_span(note: Note, wanted: str) -> tuple[int, int]:
     """The section with its heading and sub-sections, or the block; NotFound names the nearest ones."""
     if not wanted.startswith("^"):
-        section = section_of(note, wanted)
+        section = require_section(note, wanted)
         return section.start, section.end
     block_id = wanted[1:]
     for block in note.blocks:
@@ -32,7 +32,7 @@ def line_span(text: str, asked: str) -> tuple[int, int, str]:
     """`"10-40"`, `"40-"` or `"7"`, clipped to the text, with the lines that came of it in words."""
     match = _LINES.fullmatch(asked.strip())
     first = int(match[1]) if match else 0
-    total = len(lines_of(text)) or 1
+    total = len(line_spans(text)) or 1
     last = first if match and not match[2] else int(match[3]) if match and match[3] else total
     if not match or first < 1 or (match[3] and last < first):
         raise Invalid(f"{asked!r} does not name lines", hint='write "10-40" or "40-"', what="lines")
@@ -45,5 +45,5 @@ def line_span(text: str, asked: str) -> tuple[int, int, str]:
 
 def span_of_lines(text: str, first: int, last: int) -> tuple[int, int]:
     """From the start of one line to the end of another, its ending included; both from 1."""
-    lines = lines_of(text) or [(0, 0)]
+    lines = line_spans(text) or [(0, 0)]
     return lines[min(first, len(lines)) - 1][0], lines[min(last, len(lines)) - 1][1]

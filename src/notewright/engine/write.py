@@ -111,7 +111,7 @@ def _folders_beside(ws: Workspace, place: NotePath) -> list[NotePath]:
     if not _index_knows_folders(ws):
         return _siblings(ws, place)
     folders = [NotePath(name) for name, _ in ws.index.folders(below=place.folder)]
-    return [name for name in folders if name.folder == place.folder] + list(ws.index.bearing(link_key(place.name)))
+    return [name for name in folders if name.folder == place.folder] + list(ws.index.by_name(link_key(place.name)))
 
 
 def _siblings(ws: Workspace, place: NotePath) -> list[NotePath]:
@@ -123,7 +123,7 @@ def _siblings(ws: Workspace, place: NotePath) -> list[NotePath]:
 
 def _bearing(ws: Workspace, place: NotePath) -> Sequence[NotePath]:
     """Files with this name, spelled anyhow: from the index, for a folder may hold ten thousand of others."""
-    return ws.index.bearing(link_key(place.name)) if is_fresh(ws) else _siblings(ws, place)
+    return ws.index.by_name(link_key(place.name)) if is_fresh(ws) else _siblings(ws, place)
 
 
 def admit(ws: Workspace, path: NotePath, size: int) -> None:

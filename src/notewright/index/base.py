@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from notewright.lazy_dataclass import NamedTuple, dataclass, field
-from notewright.notes.glob import glob_matcher
+from notewright.notes.glob import compile_glob
 from notewright.notes.links.names import Names
 from notewright.notes.path import NotePath
 from notewright.notes.query import SearchTerms
@@ -43,7 +43,7 @@ class PathGlob:
         if self.or_path and not re.search(r"[*?\[{]", pattern):
             path = pattern.rstrip("/")
             return lambda other: other == path or other.startswith(path + "/")
-        matches = glob_matcher(pattern, basename=self.basename)
+        matches = compile_glob(pattern, basename=self.basename)
         if self.or_path:
             return lambda other: matches(other) or other == pattern
         return (lambda other: matches(other[start:])) if start else matches
@@ -76,7 +76,7 @@ def _test(visible: Visibility) -> PathTest | None:
     if visible == EVERYTHING:
         return None
     names = [pattern.removeprefix("./").strip("/").removesuffix("/**") or "**" for pattern in visible.hide]
-    hidden = [glob_matcher(pattern) for name in dict.fromkeys(names) for pattern in (name, f"{name}/**")]
+    hidden = [compile_glob(pattern) for name in dict.fromkeys(names) for pattern in (name, f"{name}/**")]
     wanted = [glob.test() for glob in visible.globs]
     under = visible.under
 
@@ -359,8 +359,8 @@ class Index(Names, Protocol):
     def subfolders(self, folder: str, visible: Visibility = EVERYTHING) -> Sequence[tuple[str, int]]:
         """The same of the folders directly in one, in order."""
 
-    def bearing_each(self, keys: Sequence[str]) -> dict[str, list[NotePath]]:
-        """`bearing` for many keys at once; what nothing bears is left out."""
+    def by_names(self, keys: Sequence[str]) -> dict[str, list[NotePath]]:
+        """`by_name` for many keys at once; keys that no file has are left out."""
 
     def names_like(self, key: str, limit: int = 200, visible: Visibility = EVERYTHING) -> list[NotePath]:
         """Notes whose names share letters with this key, best first: for suggestions."""

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from notewright.lazy_dataclass import dataclass, field
 from notewright.notes.path import NotePath
-from notewright.notes.times import stamp
+from notewright.notes.times import format_utc
 
 State = Literal["recorded", "done", "taken_back"]
 
@@ -60,7 +60,7 @@ class Change:
     def record(self) -> dict[str, Any]:
         """As it is told to programs."""
         files = [step.path for step in self.steps]
-        told = {"id": self.id, "at": stamp(self.at), **vars(self.actor), "summary": self.summary, "files": files}
+        told = {"id": self.id, "at": format_utc(self.at), **vars(self.actor), "summary": self.summary, "files": files}
         return told | {"undoes": list(self.undoes), "undone_by": self.undone_by}
 
 

@@ -36,11 +36,11 @@ class Excerpt(NamedTuple):
     after: bool = False
 
     @property
-    def shown(self) -> str:
+    def with_ellipses(self) -> str:
         return self._between("", "")
 
     @property
-    def marked(self) -> str:
+    def with_marks(self) -> str:
         """A whole line as it is; a part of one with the place marked as in a search hit: `…in «[[Tea]]» too…`."""
         return self._between("«", "»") if self.before or self.after else self.text
 
@@ -65,7 +65,7 @@ class Excerpt(NamedTuple):
 NO_LINE = Excerpt("")
 
 
-def line_around(text: str, start: int, end: int) -> Excerpt:
+def excerpt_line(text: str, start: int, end: int) -> Excerpt:
     """The line in which `start` to `end` stands, on one line; of a long one so much around it."""
     last = min(end, start + MAX_WHOLE_CHARS)
     side = max(LINE_CHARS - (last - start), 0)
@@ -86,7 +86,7 @@ def line_around(text: str, start: int, end: int) -> Excerpt:
     return _window(whole, 0, len(piece), LINE_CHARS)
 
 
-def sentence_around(line: Excerpt, most: int = SENTENCE_CHARS) -> Excerpt:
+def shorten_to_sentence(line: Excerpt, most: int = SENTENCE_CHARS) -> Excerpt:
     """A short line as it is, of a long one the sentence; the place is always whole in it."""
     if len(line.text) <= most:
         return line
@@ -116,7 +116,7 @@ def _window(line: Excerpt, first: int, last: int, most: int) -> Excerpt:
     return line.cut(start, end)
 
 
-def beginning(text: str, most: int) -> str:
+def shorten_text(text: str, most: int) -> str:
     """The first sentences and lines of a text that fit into so many characters; where they are long, words."""
     if len(text) <= most:
         return text

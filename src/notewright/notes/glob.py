@@ -21,7 +21,7 @@ _TOKEN = re.compile(r"\\.|\[[!^]?+(?:\\.|[^\\])(?:\\.|[^\]\\])*+\]|[^\\\[]", re.
 _Part = TypeVar("_Part")
 
 
-def glob_matcher(
+def compile_glob(
     pattern: str, *, basename: bool = False, negation: bool = False, ignore_case: bool = False
 ) -> Callable[[str], bool]:
     """A test for paths. `basename`: a pattern without `/` looks at the last segment alone. `negation`: `!` in front.
@@ -47,7 +47,7 @@ def glob_prefix(pattern: str) -> str:
     return "" if pattern.startswith("!") else sure.rpartition("/")[0]
 
 
-def glob_pieces(pattern: str) -> tuple[str, ...]:
+def glob_literals(pattern: str) -> tuple[str, ...]:
     """Texts that every match holds, none where braces or a `!` leave that open: for narrowing a listing."""
     if "{" in pattern or pattern.startswith("!"):
         return ()

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from notewright.notes.excerpts import sentence_end
-from notewright.notes.links.syntax import shown_markdown, shown_text
+from notewright.notes.links.syntax import link_display_text, strip_links
 from notewright.notes.model import Link, Note
-from notewright.notes.parse.block_scanner import RUNNING, flat_lines, scan
+from notewright.notes.parse.block_scanner import TEXT_LEAVES, normalize_line_endings, scan
 
 _MOST_AROUND = 400  # characters of a sentence kept on each side of its link
 _MOST_KEPT = 8  # times a paragraph's length that is kept around its links, before they share it
@@ -26,7 +26,7 @@ class Mention(NamedTuple):
     sentence: str
 
 
-def mentions(note: Note) -> list[Mention]:
+def find_mentions(note: Note) -> list[Mention]:
     """For each link of the body, the sentence around it with link markup replaced by the text it shows."""
     links = [link for link in note.links if link.key is None]
     found: list[Mention] = []
@@ -50,7 +50,7 @@ def _mentions(text: str, start: int, end: int, links: list[Link]) -> list[Mentio
     for link in links:
         if link.start >= place:
             piece = _prose(text[place : link.start])
-            shown = _BLANKS.sub(" ", shown_text(link))
+            shown = _BLANKS.sub(" ", link_display_text(link))
             pieces += (piece, shown)
             size += len(piece)
             places.append((size, link))
@@ -80,7 +80,7 @@ def _sentences(prose: str, places: list[tuple[int, Link]]) -> list[Mention]:
 
 def _prose(markdown: str) -> str:
     """Without marks, blanks shrunk."""
-    shown = shown_markdown(markdown) if "](" in markdown else markdown
+    shown = strip_links(markdown) if "](" in markdown else markdown
     for mark in _MARKS:
         if mark in shown:  # str.translate takes five times as long
             shown = shown.replace(mark, "")
@@ -90,7 +90,7 @@ def _prose(markdown: str) -> str:
 # ---- names that are no links --------------------------------------------------------------------------
 
 
-def unlinked_mentions(note: Note, called: Collection[str]) -> list[int]:
+def find_unlinked_mentions(note: Note, called: Collection[str]) -> list[int]:
     """The lines on which one of these names stands as plain text: whole words, case ignored, no link, no code."""
     wanted = [_whole(name.strip()) for name in called if name.strip()]
     if not wanted:
@@ -110,10 +110,10 @@ def _whole(name: str) -> str:
 
 def _without_links(note: Note) -> str:
     """The text with everything blanked that is not running text: frontmatter, code, links."""
-    flat = flat_lines(note.text)
+    flat = normalize_line_endings(note.text)
     pieces, place = [], 0
     for kind, start, end, _ in scan(flat, note.frontmatter.end).leaves:
-        if kind in RUNNING:
+        if kind in TEXT_LEAVES:
             pieces += [_blank(flat[place:start]), _CODE.sub(lambda code: _blank(code[0]), flat[start:end])]
             place = end
     text = "".join([*pieces, _blank(flat[place:])])

@@ -8,7 +8,7 @@ _FURTHEST = 9e9  # seconds either way that every clock and index can count
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-def zone_named(name: str) -> tzinfo:
+def load_timezone(name: str) -> tzinfo:
     """The timezone, or KeyError, ValueError or OSError. The tables of the others are not looked for without need."""
     if name == "UTC":
         return UTC
@@ -33,18 +33,18 @@ def parse_time(raw: str, zone: tzinfo, *, strict: bool = False) -> float | None:
     return min(max(seconds, -_FURTHEST), _FURTHEST) if strict else seconds
 
 
-def parse_span(raw: str) -> float | None:
+def parse_duration(raw: str) -> float | None:
     """`30m`, `12h`, `90d`, `2w`."""
     span = re.fullmatch(r"(\d{1,5})([mhdw])", raw, re.ASCII)
     return timedelta(**{_UNITS[span[2]]: int(span[1])}).total_seconds() if span else None
 
 
-def stamp(seconds: float) -> str:
+def format_utc(seconds: float) -> str:
     """RFC 3339, UTC, whole seconds."""
-    return calendar_time(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return to_datetime(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def calendar_time(seconds: float, zone: tzinfo) -> datetime:
+def to_datetime(seconds: float, zone: tzinfo) -> datetime:
     """Files may bear times that no calendar has; they get the last one it has."""
     try:
         return datetime.fromtimestamp(seconds, zone)

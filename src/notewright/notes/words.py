@@ -4,7 +4,7 @@ import re
 from functools import cache
 
 _WORD = re.compile("[^\\W_](?:[^\\W_]|[\u0300-\u036f])*")
-FRAME = frozenset(
+QUESTION_FRAME = frozenset(
     """what who when where why how which do does did is are was were can could should my our your me i we you notes note
     vault say says said tell show find know written write about regarding on of the a an in for to and or there
     any""".split()  # noqa: SIM905
@@ -12,14 +12,14 @@ FRAME = frozenset(
 
 
 @cache
-def _wide() -> re.Pattern[str]:
+def _beyond_latin() -> re.Pattern[str]:
     """One range is looked for sooner than all of them. Compiled for the first text that is not plain ASCII: a pattern
     of so many letters takes 3 ms, a tenth of a search on the command line."""
     return re.compile("[\u2e80-\U0010ffff]")
 
 
 @cache
-def _runs() -> re.Pattern[str]:
+def _cjk_runs() -> re.Pattern[str]:
     """Scripts written without blanks between words (and Hangul, whose words carry endings): cut into overlapping
     pairs. Compiled when a text may have such a letter."""
     return re.compile(
@@ -31,7 +31,7 @@ def _runs() -> re.Pattern[str]:
 
 def index_words(text: str) -> str:
     """`text` as it is fed to a full-text index: CJK runs as overlapping pairs, everything else as it is."""
-    return text if text.isascii() or not _wide().search(text) else _runs().sub(_pairs, text)
+    return text if text.isascii() or not _beyond_latin().search(text) else _cjk_runs().sub(_pairs, text)
 
 
 def _pairs(run: re.Match[str]) -> str:
@@ -44,9 +44,9 @@ def query_words(text: str) -> list[str]:
     return list(dict.fromkeys(_WORD.findall(index_words(text).lower())))
 
 
-def drop_frame(question: str) -> list[str]:
+def drop_question_frame(question: str) -> list[str]:
     """The words of a question without its frame ("what do my notes say about …?"), unless nothing else is left."""
     words = query_words(question)
     if not question.rstrip().endswith(("?", "？")):
         return words
-    return [word for word in words if word not in FRAME] or words
+    return [word for word in words if word not in QUESTION_FRAME] or words

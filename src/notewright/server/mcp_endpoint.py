@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from notewright.config.load import Config
-from notewright.config.settings import surface_name
+from notewright.config.settings import normalize_surface
 from notewright.engine.library import Library, Principal
 from notewright.errors import Limited, Problem
 from notewright.mcp import sdk_server, wire_format
@@ -173,7 +173,7 @@ class _Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         named = scope["path_params"]
         visitor: Visitor = scope[VISITOR]
-        surface = self._surface or surface_name(named["surface"])
+        surface = self._surface or normalize_surface(named["surface"])
         served = self._served.get(surface)
         library: Library | None = visitor.principal.library(self._library)
         try:

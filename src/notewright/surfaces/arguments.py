@@ -14,7 +14,7 @@ from notewright.engine.read import locate as locate_note
 from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
 from notewright.notes.path import NotePath
-from notewright.notes.times import calendar_time, parse_time
+from notewright.notes.times import parse_time, to_datetime
 from notewright.surfaces.base import Args, Call
 
 P = ParamSpec("P")
@@ -202,4 +202,4 @@ def since_time(raw: str, zone: tzinfo, what: str = "since") -> float:
 @lru_cache(maxsize=2_048)  # a page of a listing has a hundred of them
 def day(seconds: float, zone: tzinfo = UTC) -> str:
     """The date, on a clock of that zone."""
-    return calendar_time(seconds, zone).date().isoformat()
+    return to_datetime(seconds, zone).date().isoformat()

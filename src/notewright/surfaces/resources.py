@@ -17,7 +17,7 @@ from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound, TooLarge
 from notewright.index.base import Filed, Selection
 from notewright.notes.path import NotePath
-from notewright.notes.times import stamp
+from notewright.notes.times import format_utc
 from notewright.surfaces.base import Call
 from notewright.surfaces.perform import well_formed
 
@@ -115,7 +115,7 @@ class NoteResources:
             "name": well_formed(entry.path.name),
             "mimeType": _mime(entry.path),
             "size": entry.size,
-            **self._annotations(lastModified=stamp(entry.modified_ns / 1e9)),
+            **self._annotations(lastModified=format_utc(entry.modified_ns / 1e9)),
         }
 
     def _annotations(self, **more: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from notewright.engine.library import Library
 from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
 from notewright.errors import Forbidden, Limited, NotFound, Problem
 from notewright.ledger.base import Actor
-from notewright.notes.times import calendar_time, stamp
+from notewright.notes.times import format_utc, to_datetime
 from notewright.server.auth.authenticate import VISITOR, GuardedRoute, Need, Visitor, address_of, base_path, base_url
 from notewright.surfaces.http_status import STATUS
 from notewright.surfaces.notes.render import amount
@@ -179,7 +179,7 @@ def render(template: str, **values: Any) -> str:
 
 def format_time(at: float, zone: tzinfo = UTC) -> str:
     """`24 Feb 2026, 14:03 UTC`."""
-    shown = calendar_time(at, zone)
+    shown = to_datetime(at, zone)
     return f"{shown.day} {shown:%b %Y, %H:%M} {shown.tzname()}"
 
 
@@ -198,5 +198,5 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.filters |= {"moment": format_time, "rfc3339": stamp, "size": format_size, "number": amount}
+_TEMPLATES.filters |= {"moment": format_time, "rfc3339": format_utc, "size": format_size, "number": amount}
 _TEMPLATES.globals |= {name: getattr(addresses, name) for name in ADDRESS_FUNCTIONS} | {"asset": asset_url}

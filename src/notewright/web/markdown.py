@@ -18,7 +18,7 @@ from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
-from notewright.notes.links.resolve import Meaning
+from notewright.notes.links.resolve import Resolution
 from notewright.notes.model import Link, Note
 from notewright.notes.parse.headings import heading_slugs
 from notewright.notes.path import NotePath
@@ -41,7 +41,7 @@ _CLASSES |= {"td": _CLASSES["th"]}
 _RESOLVED = {"ours": True}  # on tokens made here, which need no more looking at
 
 Attributes = dict[str, str | int | float]
-Resolve = Callable[[str], Meaning]
+Resolve = Callable[[str], Resolution]
 Address = Callable[[NotePath], str]
 
 

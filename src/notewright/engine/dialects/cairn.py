@@ -13,7 +13,7 @@ from notewright.engine.workspace import Workspace
 from notewright.engine.write import TRIES, admit, change_text, create, new_path
 from notewright.errors import Exists, Invalid, NotFound, TooLarge
 from notewright.index.base import Filed, Selection
-from notewright.notes.edits.edit import Edit, Replace, apply, apply_all, front_of
+from notewright.notes.edits.edit import Edit, Replace, apply, apply_all, read_frontmatter
 from notewright.notes.edits.properties import AddTag, RemoveProperty, SetProperty
 from notewright.notes.edits.yaml import ListStyle
 from notewright.notes.model import Note
@@ -214,7 +214,7 @@ def stamped(path: NotePath, text: str, before: str | None, now: str) -> str:
 
 def body_of(text: str) -> str:
     """What stands below the frontmatter and the blank line that sets it apart; all of it if that cannot be read."""
-    front = front_of(text)
+    front = read_frontmatter(text)
     if not front.present or front.problem:
         return text[front.start :]
     blank = _BLANK_LINE.match(text, front.end)
@@ -223,7 +223,7 @@ def body_of(text: str) -> str:
 
 def _set_apart(text: str) -> str:
     """A blank line between the frontmatter and the body, where we had a hand in the frontmatter."""
-    front = front_of(text)
+    front = read_frontmatter(text)
     if not front.present or front.problem or not text[front.end :].strip() or _BLANK_LINE.match(text, front.end):
         return text
     return text[: front.end] + ("\r\n" if text[: front.end].endswith("\r\n") else "\n") + text[front.end :]
@@ -255,7 +255,7 @@ def _refuse_taken(ws: Workspace, path: NotePath, before: str | None, after: str)
     had = {path_key(alias) for alias in parse(path, before).aliases} if before else set()
     for alias in parse(path, after).aliases:
         key = path_key(alias)
-        owners = () if key in had else ws.index.called("alias", key)
+        owners = () if key in had else ws.index.by_other_name("alias", key)
         for owner in owners:
             if owner != path and ws.access.sees(owner):
                 raise Exists(

@@ -8,7 +8,7 @@ from notewright.engine.find.links import WRITTEN_AS_NAMES, all_links
 from notewright.engine.indexing.ready import wait
 from notewright.engine.workspace import Workspace
 from notewright.notes.links.names import Names
-from notewright.notes.links.resolve import lens, name_keys, resolve
+from notewright.notes.links.resolve import lens_policy, name_keys, resolve
 from notewright.notes.path import NotePath
 
 
@@ -18,11 +18,11 @@ class AcrossNames(Names):
 
     workspaces: Sequence[Workspace]
 
-    def bearing(self, key: str) -> Sequence[NotePath]:
+    def by_name(self, key: str) -> Sequence[NotePath]:
         return [
             full_name(ws, path)
             for ws in self.workspaces
-            for path in ws.index.bearing(key)
+            for path in ws.index.by_name(key)
             if path.is_note and ws.access.sees(path)
         ]
 
@@ -80,4 +80,4 @@ def _from_one_moment(workspaces: Sequence[Workspace]) -> Iterator[None]:
 
 
 def _resolve(workspaces: Sequence[Workspace], target: str, source: NotePath) -> NotePath | None:
-    return resolve(target, source, AcrossNames(workspaces), lens([ws.name for ws in workspaces]))
+    return resolve(target, source, AcrossNames(workspaces), lens_policy([ws.name for ws in workspaces]))

@@ -20,7 +20,7 @@ from notewright.engine.read import (
 from notewright.engine.workspace import Workspace
 from notewright.errors import NotFound
 from notewright.index.base import Selection
-from notewright.notes.parse.tags import property_tags
+from notewright.notes.parse.tags import list_property_tags
 from notewright.notes.path import NotePath, path_key, path_problem
 from notewright.stores.base import Store
 
@@ -85,7 +85,7 @@ def all_with_name(ws: Workspace, name: str) -> list[NotePath]:
 
 
 def _indexed(ws: Workspace, name: str) -> list[NotePath]:
-    return _with_name(ws, name, ws.index.bearing(path_key(name)) if is_fresh(ws) else ())
+    return _with_name(ws, name, ws.index.by_name(path_key(name)) if is_fresh(ws) else ())
 
 
 def _listed(ws: Workspace, name: str) -> list[NotePath]:
@@ -163,7 +163,7 @@ def _holding(ws: Workspace, tag: str) -> Iterator[tuple[NotePath, list[str]]]:
 
 def _with_held(ws: Workspace, paths: Sequence[NotePath]) -> Iterator[tuple[NotePath, list[str]]]:
     held = ws.index.property_of("tags", paths)
-    return ((path, property_tags({"tags": held[path]})) for path in paths if path in held)
+    return ((path, list_property_tags({"tags": held[path]})) for path in paths if path in held)
 
 
 @from_snapshot

@@ -11,9 +11,9 @@ from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
 from notewright.errors import NotFound
 from notewright.notes.edits.splices import line_count
-from notewright.notes.excerpts import beginning
+from notewright.notes.excerpts import shorten_text
 from notewright.notes.model import Note
-from notewright.notes.parse.headings import sections
+from notewright.notes.parse.headings import list_sections
 from notewright.notes.path import NotePath
 
 CHARACTERS_A_TOKEN = 4
@@ -54,7 +54,7 @@ class Passage(NamedTuple):
         """As much of it as costs no more, cut at a sentence or a line; None where that is hardly anything."""
         if self.cost <= cost:
             return self
-        text = beginning(self.text, _indentable(self.text, cost - self._around))
+        text = shorten_text(self.text, _indentable(self.text, cost - self._around))
         if len(text) < least:
             return None
         last = self.first_line + max(line_count(text) - 1, 0)
@@ -96,7 +96,9 @@ def _near(ws: Workspace, path: NotePath) -> Iterator[Candidate]:
     for link in around.incoming:
         if link.source not in told:
             told.add(link.source)
-            yield partial(Passage, ws, link.source, None, link.line, link.line, link.context.shown, "links here")
+            yield partial(
+                Passage, ws, link.source, None, link.line, link.line, link.context.with_ellipses, "links here"
+            )
     for link in around.outgoing:
         if link.path is not None and link.path not in told and link.path.is_note:
             told.add(link.path)
@@ -109,13 +111,13 @@ def _section_at(ws: Workspace, path: NotePath, line: int, why: str) -> Passage |
         note = read(ws, path).note
     except NotFound:
         return None
-    for section in sections(note):
+    for section in list_sections(note):
         if section.heading.line == line:
             return _passage(ws, note, section.start, section.end, section.heading.text, why)
     first = note.headings[0].start if note.headings else len(note.text)
     start = note.frontmatter.end
     if first <= start or not note.text[start:first].strip():
-        first = sections(note)[0].end if note.headings else len(note.text)
+        first = list_sections(note)[0].end if note.headings else len(note.text)
     return _passage(ws, note, start, first, None, why)
 
 

@@ -28,7 +28,7 @@ from notewright.engine.indexing.ready import snapshot
 from notewright.engine.read import decode, exists, missing
 from notewright.engine.workspace import Workspace
 from notewright.ledger.base import Change, Ledger, Past
-from notewright.notes.links.resolve import LinkPolicy, PlainNames, meaning
+from notewright.notes.links.resolve import InMemoryNames, LinkPolicy, resolve_link
 from notewright.notes.model import Note
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath, path_key, with_md
@@ -163,7 +163,7 @@ def _known_as(ws: Workspace, policy: LinkPolicy) -> Callable[[str, NotePath], No
     names = SeenNames(_gone(ws.ledger).names, ws.access.sees)
 
     def known(target: str, source: NotePath) -> NotePath:
-        led_to = meaning(target, source, names, policy).path
+        led_to = resolve_link(target, source, names, policy).path
         if led_to is None or ws.index.filed(led_to) is not None:
             return NotePath(with_md(target.strip("/")))
         return led_to
@@ -182,7 +182,7 @@ class _Gone:
     newest: str = ""  # the change up to which
     versions: dict[NotePath, str] = field(default_factory=dict)  # of the last bytes, the latest deletion last
     notes: dict[str, Note] = field(default_factory=dict)  # by version, without their texts
-    names: PlainNames = field(default_factory=PlainNames)
+    names: InMemoryNames = field(default_factory=InMemoryNames)
 
     def other_names(self, path: NotePath) -> tuple[str, ...]:
         note = self.notes.get(self.versions.get(path, ""))
@@ -215,7 +215,7 @@ def _learned(ledger: Ledger, known: _Gone, pulse: int, changes: Sequence[Change]
         if note is not None:
             notes[version] = note
     called = (notes[version]._replace(path=path) for path, version in versions.items() if version in notes)
-    return _Gone(pulse, changes[0].id if changes else known.newest, versions, notes, PlainNames(versions, called))
+    return _Gone(pulse, changes[0].id if changes else known.newest, versions, notes, InMemoryNames(versions, called))
 
 
 def _follow(versions: dict[NotePath, str], change: Change) -> None:

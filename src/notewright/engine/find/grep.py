@@ -20,7 +20,7 @@ from notewright.engine.read import folder_path
 from notewright.engine.workspace import Workspace
 from notewright.errors import Problem
 from notewright.index.base import Body, Needles, PathGlob, Selection, Visibility
-from notewright.notes.edits.edit import front_of
+from notewright.notes.edits.edit import read_frontmatter
 from notewright.notes.glob import glob_prefix
 from notewright.notes.path import NotePath
 
@@ -355,4 +355,4 @@ def _in_body(body: Body, matcher: Matcher, patience: Patience) -> bool:
     if matcher.sure and not body.data.removeprefix(MARK).startswith(b"---"):
         return True
     text = body.text
-    return matcher.count(text[front_of(text).end :].encode(errors="replace"), patience)[0] > 0
+    return matcher.count(text[read_frontmatter(text).end :].encode(errors="replace"), patience)[0] > 0

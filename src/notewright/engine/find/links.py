@@ -8,9 +8,9 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 from notewright.engine.indexing.ready import snapshot
 from notewright.engine.workspace import Workspace
 from notewright.index.base import LinkRow, PathTest, Selection
-from notewright.notes.excerpts import NO_LINE, Excerpt, sentence_around
+from notewright.notes.excerpts import NO_LINE, Excerpt, shorten_to_sentence
 from notewright.notes.links.names import Names, OtherName
-from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Meaning, link_key, meaning, name_keys, slug_key
+from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Resolution, link_key, name_keys, resolve_link, slug_key
 from notewright.notes.path import NotePath, without_md
 
 T = TypeVar("T")
@@ -35,13 +35,13 @@ class ResolvedLink(NamedTuple):
     @property
     def sentence(self) -> Excerpt:
         """What is shown of the line: all of a short one, else the sentence; the link is whole in it."""
-        return sentence_around(self.context)
+        return shorten_to_sentence(self.context)
 
     def record(self) -> dict[str, Any]:
         """As it is told to programs."""
         names = ("source", "line", "path", "target", "kind", "status")
         told = {name: getattr(self, name) for name in names}
-        return told | {"target": self.target + self.subpath, "text": self.sentence.shown}
+        return told | {"target": self.target + self.subpath, "text": self.sentence.with_ellipses}
 
 
 class LinkReport(NamedTuple):
@@ -58,12 +58,12 @@ class SeenNames:
     sees: PathTest | None
     learned: Mapping[str, Sequence[NotePath]] = field(default_factory=dict)
 
-    def bearing(self, key: str) -> Sequence[NotePath]:
+    def by_name(self, key: str) -> Sequence[NotePath]:
         found = self.learned.get(key)
-        return self._only_visible(self.names.bearing(key) if found is None else found)
+        return self._only_visible(self.names.by_name(key) if found is None else found)
 
-    def called(self, kind: OtherName, key: str) -> Sequence[NotePath]:
-        return self._only_visible(self.names.called(kind, key))
+    def by_other_name(self, kind: OtherName, key: str) -> Sequence[NotePath]:
+        return self._only_visible(self.names.by_other_name(kind, key))
 
     def _only_visible(self, paths: Sequence[NotePath]) -> Sequence[NotePath]:
         return paths if self.sees is None else [path for path in paths if self.sees(path)]
@@ -71,24 +71,24 @@ class SeenNames:
 
 def resolver(
     ws: Workspace, policy: LinkPolicy = OBSIDIAN, expected: Iterable[str] = ()
-) -> Callable[[str, NotePath], Meaning]:
+) -> Callable[[str, NotePath], Resolution]:
     """What a target written in a source means, remembered for as long as the answer is being made: of the source only
     its folder may matter, and its workspace where there are several. `expected` are targets that will be asked for."""
     keys = list({link_key(target.strip()) for target in expected})
-    learned = {**dict.fromkeys(keys, ()), **ws.index.bearing_each(keys)} if keys else {}
+    learned = {**dict.fromkeys(keys, ()), **ws.index.by_names(keys)} if keys else {}
     names = SeenNames(ws.index, ws.access.visibility.test, learned)
-    known: dict[tuple[str, str], Meaning] = {}
+    known: dict[tuple[str, str], Resolution] = {}
 
-    def asked(target: str, source: NotePath) -> Meaning:
+    def asked(target: str, source: NotePath) -> Resolution:
         if policy.roots or not target.strip():
             place = (target, str(source))
         else:
-            place = (target, source.folder if policy.by_folder else "")
+            place = (target, source.folder if policy.depends_on_folder else "")
         meant = known.get(place)
         if meant is None:
             if len(known) >= MOST_NAMES:
                 known.clear()
-            meant = known[place] = meaning(target, source, names, policy)
+            meant = known[place] = resolve_link(target, source, names, policy)
         return meant
 
     return asked
@@ -141,13 +141,13 @@ def all_keys(path: NotePath, others: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*name_keys(path, others), *slugs)))
 
 
-def link_seen(row: LinkRow, meant: Meaning, line: Excerpt, *, other: NotePath | None = None) -> ResolvedLink:
+def link_seen(row: LinkRow, meant: Resolution, line: Excerpt, *, other: NotePath | None = None) -> ResolvedLink:
     status = "broken" if meant.path is None else "ambiguous" if meant.ambiguous else "ok"
     where = other if other is not None else meant.path
     return ResolvedLink(where, row.source, row.target, row.subpath, row.kind, row.line, line, status)
 
 
-def links_shown(ws: Workspace, found: list[tuple[LinkRow, Meaning]], *, lines: bool = True) -> list[ResolvedLink]:
+def links_shown(ws: Workspace, found: list[tuple[LinkRow, Resolution]], *, lines: bool = True) -> list[ResolvedLink]:
     """Links to a note, by the note they stand in and their line."""
     found.sort(key=lambda one: (one[0].source, one[0].line))
     shown = ws.index.lines_of([row for row, _ in found]) if lines and found else [NO_LINE] * len(found)

@@ -11,7 +11,7 @@ from notewright.engine.workspace import Workspace
 from notewright.errors import Forbidden, NotFound, Problem
 from notewright.index.base import Filing, Index
 from notewright.ledger.base import Change
-from notewright.notes.parse.parser import is_costly, parse, parse_words
+from notewright.notes.parse.parser import is_costly, parse, parse_without_body
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Store, Stored
 
@@ -67,7 +67,7 @@ def _parsed(path: NotePath, data: bytes) -> Filing:
     except UnicodeDecodeError:
         text, trouble = data.decode(errors="replace"), "it is not UTF-8"
     if is_costly(text):
-        return Filing(path, "", "", 0, 0, parse_words(path, text), COSTLY)
+        return Filing(path, "", "", 0, 0, parse_without_body(path, text), COSTLY)
     note = parse(path, text)
     return Filing(path, "", "", 0, 0, note, trouble or note.frontmatter.problem)
 

@@ -40,7 +40,7 @@ from notewright.lazy_dataclass import dataclass, field
 from notewright.notes.model import tag_key
 from notewright.notes.path import NotePath, path_key
 from notewright.notes.query import has_property
-from notewright.notes.words import drop_frame, index_words
+from notewright.notes.words import drop_question_frame, index_words
 
 COUNTED = 1_000  # totals are counted up to here
 NEAREST = 5
@@ -54,7 +54,7 @@ Accepts = Callable[[Sequence[int]], set[int]]  # which of these notes may be ans
 
 def gather_evidence(con: Connection, vocabulary: Vocabulary, query: Query, depth: int, narrow: bool) -> SearchEvidence:
     con.variants = {}  # of the question before; conditions mean words as written
-    words = drop_frame(query.question) if query.question else list(query.words)
+    words = drop_question_frame(query.question) if query.question else list(query.words)
     meets = _meeting(con, query)
     accepts = _acceptance(con, query, meets)
     terms, total = vocabulary.terms(con, words), vocabulary.notes(con)
@@ -469,10 +469,10 @@ def _linked_notes(con: Connection, rows: list[_Written]) -> set[int]:
 
 def _resolved(con: Connection, target: str, source: int, key: str) -> set[int]:
     """Of several notes of one name the one the link means."""
-    from notewright.notes.links.resolve import PlainNames, link_key, resolve
+    from notewright.notes.links.resolve import InMemoryNames, link_key, resolve
 
     paths = {NotePath(path): note for note, path in con.table("id, path", _NAMESAKES, (key,))}
-    names = PlainNames()
+    names = InMemoryNames()
     names.known["name", link_key(target.strip())] = list(paths)  # all bear it; to cut each of hundreds takes 5 ms
     chosen = resolve(target, NotePath(str(con.value("select path from files where id = ?", (source,)))), names)
     return {paths[chosen]} if chosen is not None else set()

@@ -62,11 +62,11 @@ def usage(con: Connection) -> tuple[int, int]:
     return totals["files"], totals["bytes"]
 
 
-def bearing(con: Connection, key: str) -> list[NotePath]:
-    return bearing_each(con, (key,)).get(key, [])
+def by_name(con: Connection, key: str) -> list[NotePath]:
+    return by_names(con, (key,)).get(key, [])
 
 
-def called(con: Connection, kind: OtherName, key: str) -> list[NotePath]:
+def by_other_name(con: Connection, kind: OtherName, key: str) -> list[NotePath]:
     return _slugged(con, key) if kind == "slug" else _with_keys(con, ALIASED if kind == "alias" else TITLED, key)
 
 
@@ -79,8 +79,8 @@ def _with_keys(con: Connection, kind: str, *keys: str) -> list[NotePath]:
     return sorted({NotePath(path) for (path,) in rows})
 
 
-def bearing_each(con: Connection, keys: Sequence[str]) -> dict[str, list[NotePath]]:
-    known: dict[str, list[NotePath]] = con.remembered("bearing") if len(keys) <= MANY_KEYS else {}
+def by_names(con: Connection, keys: Sequence[str]) -> dict[str, list[NotePath]]:
+    known: dict[str, list[NotePath]] = con.remembered("by_name") if len(keys) <= MANY_KEYS else {}
     unknown = [key for key in keys if key not in known]
     if len(unknown) == 1:
         known[unknown[0]] = _with_keys(con, NAME, unknown[0], unknown[0] + ".md")
@@ -317,14 +317,14 @@ def _links(con: Connection, sql: str, values: Iterable[object]) -> list[LinkRow]
 
 def lines_of(con: Connection, links: Sequence[LinkRow]) -> "list[Excerpt]":
     """Cut from the texts: a line kept with each link would double the index."""
-    from notewright.notes.excerpts import line_around
+    from notewright.notes.excerpts import excerpt_line
 
     found: list[Excerpt] = []
     texts: dict[int, str] = {}
     for at, link in enumerate(links):
         if link.note not in texts:
             texts = _texts(con, {row.note for row in links[at : at + TEXTS_AT_ONCE]})
-        found.append(line_around(texts.get(link.note, ""), link.start, link.end))
+        found.append(excerpt_line(texts.get(link.note, ""), link.start, link.end))
     return found
 
 

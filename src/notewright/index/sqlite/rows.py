@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection, within_ns
 from notewright.index.sqlite.vocabulary import stems_of
-from notewright.notes.links.resolve import enumerate_slugs, slug_key
-from notewright.notes.mentions import mentions
+from notewright.notes.links.resolve import list_slugs, slug_key
+from notewright.notes.mentions import find_mentions
 from notewright.notes.model import Note, tag_key
 from notewright.notes.path import path_key, without_md
 from notewright.notes.words import index_words
@@ -64,7 +64,7 @@ def _other_names(note: Note) -> list[tuple[str, str]]:
     names = {(ALIASED, path_key(alias.strip())): None for alias in note.aliases}
     names[TITLED, path_key(note.title)] = None
     taken: set[str] = set()
-    for place, slug in enumerate_slugs(note):
+    for place, slug in list_slugs(note):
         if slug not in taken:
             taken.add(slug)
             names[f"{SLUGGED}{place}", slug] = None
@@ -102,7 +102,7 @@ def prepared(row: Row) -> Row:
 def _links(note: Note) -> tuple[list[tuple[Any, ...]], list[tuple[int, str]]]:
     if not note.links:
         return [], []
-    sentences = {mention.link.start: mention.sentence for mention in mentions(note)}
+    sentences = {mention.link.start: mention.sentence for mention in find_mentions(note)}
     rows: list[tuple[Any, ...]] = []
     said: list[tuple[int, str]] = []
     before: str | None = None

@@ -1,6 +1,6 @@
 """Edits as values: each knows the splices it makes, so that every byte outside them stays as it was.
 
-Content goes in as it was given. Line ends that an edit adds are the note's own. `safe_again` says whether an edit
+Content goes in as it was given. Line ends that an edit adds are the note's own. `is_repeatable` says whether an edit
 may be applied to a newer text than the one its author saw; `may_apply_again` asks the text as well.
 """
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
 from notewright.errors import Ambiguous, Invalid, NotFound
-from notewright.notes.edits.splices import Splice, line_ending, lines_of, spliced
+from notewright.notes.edits.splices import Splice, apply_splices, line_ending, line_spans
 from notewright.notes.model import Frontmatter
-from notewright.notes.parse.block_scanner import flat_lines
-from notewright.notes.parse.frontmatter import frontmatter
+from notewright.notes.parse.block_scanner import normalize_line_endings
+from notewright.notes.parse.frontmatter import parse_frontmatter
 from notewright.notes.path import NotePath
 
 _SOME = NotePath("note.md")
@@ -23,7 +23,7 @@ _SHOWN_LINES = 20
 class Edit(Protocol):
     """A change to one text."""
 
-    safe_again: ClassVar[bool] = True
+    is_repeatable: ClassVar[bool] = True
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         """What changes where, or the Problem that stands in the way."""
@@ -31,7 +31,7 @@ class Edit(Protocol):
 
 def apply(text: str, edit: Edit, path: NotePath = _SOME) -> str:
     """The text after one edit. `path` is only for the words of a refusal."""
-    return spliced(text, edit.splices(text, path))
+    return apply_splices(text, edit.splices(text, path))
 
 
 def apply_all(text: str, edits: Iterable[Edit], path: NotePath = _SOME) -> str:
@@ -43,7 +43,7 @@ def apply_all(text: str, edits: Iterable[Edit], path: NotePath = _SOME) -> str:
             splices = [edit.insertion(text, lines, made)]
         else:
             splices = edit.splices(text, path)
-        text = spliced(text, splices)
+        text = apply_splices(text, splices)
         made.append(splices)
     return text
 
@@ -52,7 +52,7 @@ def may_apply_again(edit: Edit, newer: str) -> bool:
     """Whether an edit made for an older text means the same on this one."""
     if isinstance(edit, Replace):
         return len(edit.places(newer)) == 1
-    return edit.safe_again
+    return edit.is_repeatable
 
 
 # ---- text ---------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ class Prepend(Edit):
     apart: bool = False  # as in Append
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
-        front, end = front_of(text), line_ending(text)
+        front, end = read_frontmatter(text), line_ending(text)
         blank = re.compile(r"[ \t]*\r?\n").match(text, front.end) if front.present else None
         place = blank.end() if blank else front.end
         before = "" if _at_line_start(text, place) else end
@@ -123,7 +123,7 @@ class Replace(Edit):
         if not self.old:
             raise Invalid("the text to replace is empty", hint="say which text to replace", what="old")
         old, _ = self._as_in(text)
-        found, place = [], text.find(old, front_of(text).end if self.body else 0)
+        found, place = [], text.find(old, read_frontmatter(text).end if self.body else 0)
         while place >= 0:
             found.append(place)
             place = text.find(old, place + 1)
@@ -136,7 +136,7 @@ class Replace(Edit):
         return self.old, self.new
 
     def _ambiguous(self, text: str, places: list[int], path: NotePath) -> Ambiguous:
-        lines = sorted({line_at(text, place) for place in places[:1000]})
+        lines = sorted({line_number(text, place) for place in places[:1000]})
         said = ", ".join(map(str, lines[:_SHOWN_LINES]))
         return Ambiguous(
             f"the text to replace is {len(places)} times in {path}, on lines {said}",
@@ -155,7 +155,7 @@ class InsertAtLine(Edit):
     line: int
     text: str
     after: bool = False
-    safe_again: ClassVar[bool] = False
+    is_repeatable: ClassVar[bool] = False
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         return [self.insertion(text, _line_spans(text), ())]
@@ -171,7 +171,7 @@ class InsertAtLine(Edit):
             place = _moved(place, splices, self.after)
         if place is None:
             raise Invalid(f"line {self.line} is gone: an edit before this one replaced it", what="line")
-        return own_lines(text, place, self.text)
+        return splice_lines(text, place, self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +183,9 @@ class InsertBesideText(Edit):
     after: bool = False
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
-        for start, end in lines_of(text, front_of(text).end):
+        for start, end in line_spans(text, read_frontmatter(text).end):
             if text[start:end].strip() == self.beside.strip():
-                return [own_lines(text, end if self.after else start, self.text)]
+                return [splice_lines(text, end if self.after else start, self.text)]
         raise NotFound(f"no line of {path} says {self.beside!r}", hint=_READ_AGAIN, what="text", path=path)
 
 
@@ -194,10 +194,10 @@ class ReplaceBody(Edit):
     """Everything below the frontmatter."""
 
     text: str
-    safe_again: ClassVar[bool] = False
+    is_repeatable: ClassVar[bool] = False
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
-        front = front_of(text)
+        front = read_frontmatter(text)
         before = "" if _at_line_start(text, front.end) else line_ending(text)
         return [Splice(front.end, len(text), before + self.text)]
 
@@ -209,7 +209,7 @@ _READ_AGAIN = "read the note and copy the text exactly"
 
 def _line_spans(text: str) -> list[tuple[int, int]]:
     mark = int(text.startswith("\ufeff"))  # of byte order: no line begins before it
-    return [(start or mark, end) for start, end in lines_of(text)]
+    return [(start or mark, end) for start, end in line_spans(text)]
 
 
 def _moved(place: int | None, splices: Sequence[Splice], is_end: bool) -> int | None:
@@ -221,26 +221,26 @@ def _moved(place: int | None, splices: Sequence[Splice], is_end: bool) -> int | 
     return place + sum(len(one.new) - (one.end - one.start) for one in before)
 
 
-def own_lines(text: str, start: int, new: str, end: int | None = None) -> Splice:
+def splice_lines(text: str, start: int, new: str, end: int | None = None) -> Splice:
     """`new` as lines of its own instead of `text[start:end]`; `start` is where a line begins or the text ends."""
     end = start if end is None else end
     before = "" if _at_line_start(text, start) else line_ending(text)
     return Splice(start, end, before + new + _closing(text, end, new))
 
 
-def front_of(text: str) -> Frontmatter:
+def read_frontmatter(text: str) -> Frontmatter:
     """The frontmatter alone: most edits need no more of a note."""
-    return frontmatter(flat_lines(text), text)
+    return parse_frontmatter(normalize_line_endings(text), text)
 
 
 def _only_frontmatter(text: str) -> bool:
-    front = front_of(text)
+    front = read_frontmatter(text)
     return front.present and front.end == len(text)
 
 
-def line_at(text: str, place: int) -> int:
+def line_number(text: str, place: int) -> int:
     """The number of the line at `place`, counted from 1."""
-    return flat_lines(text[:place]).count("\n") + 1
+    return normalize_line_endings(text[:place]).count("\n") + 1
 
 
 def _at_line_start(text: str, place: int) -> bool:

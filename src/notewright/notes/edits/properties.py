@@ -9,12 +9,12 @@ from typing import Any
 
 from notewright.errors import Invalid
 from notewright.notes.edits.edit import Edit
-from notewright.notes.edits.splices import Splice, line_ending, lines_of, spliced
+from notewright.notes.edits.splices import Splice, apply_splices, line_ending, line_spans
 from notewright.notes.edits.yaml import ListStyle, yaml_entry, yaml_item
 from notewright.notes.model import Note
 from notewright.notes.parse.frontmatter import read_properties
-from notewright.notes.parse.parser import parse_words
-from notewright.notes.parse.tags import property_tags
+from notewright.notes.parse.parser import parse_without_body
+from notewright.notes.parse.tags import list_property_tags
 from notewright.notes.path import NotePath
 
 _KEY = re.compile(
@@ -61,7 +61,7 @@ class AddTag(Edit):
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         note = _readable(text, path)
-        tags = property_tags(note.frontmatter.properties)
+        tags = list_property_tags(note.frontmatter.properties)
         if any(_same_tag(self.tag, other, self.ignore_case) for other in tags):
             return []
         key, value = _tag_property(note)
@@ -79,7 +79,7 @@ class RemoveTag(Edit):
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         note = _readable(text, path)
-        tags = property_tags(note.frontmatter.properties)
+        tags = list_property_tags(note.frontmatter.properties)
         if not any(_same_tag(self.tag, other, self.ignore_case) for other in tags):
             return []
         key, value = _tag_property(note)
@@ -119,7 +119,7 @@ def _tag_property(note: Note) -> tuple[str, Any]:
 
 
 def _readable(text: str, path: NotePath) -> Note:
-    note = parse_words(path, text)
+    note = parse_without_body(path, text)
     if note.frontmatter.problem is not None:
         raise Invalid(
             f"the frontmatter of {path} cannot be read: {note.frontmatter.problem}",
@@ -145,7 +145,7 @@ def _checked(note: Note, wanted: Mapping[str, Any], ways: Iterable[_Way]) -> Spl
 
 
 def _read(note: Note, splice: Splice) -> Mapping[str, Any] | None:
-    text = spliced(note.text, [splice])
+    text = apply_splices(note.text, [splice])
     front = note.frontmatter
     if not front.present:
         inner = splice.new.replace("\r\n", "\n").removeprefix("---\n").rpartition("---\n")[0]
@@ -185,7 +185,7 @@ def _region(note: Note, key: str) -> tuple[int, int] | None:
     if not note.frontmatter.present:
         return None
     start = end = -1
-    for first, last in lines_of(note.text, note.frontmatter.inner_start, note.frontmatter.inner_end):
+    for first, last in line_spans(note.text, note.frontmatter.inner_start, note.frontmatter.inner_end):
         found = _KEY.match(note.text, first, last)
         if found and start >= 0:
             break
@@ -237,7 +237,7 @@ def _items_removed(note: Note, key: str, tag: str, ignore_case: bool) -> Splice 
     if region is None:
         return None
     kept = ""
-    for first, last in lines_of(note.text, *region):
+    for first, last in line_spans(note.text, *region):
         item = _ITEM.match(note.text, first, last)
         value = re.sub(r"[ \t]+#.*", "", item["value"]).strip("\"'") if item else None
         if value is None or not _same_tag(tag, value, ignore_case):

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from notewright.errors import NotFound
-from notewright.notes.edits.edit import Edit, own_lines
-from notewright.notes.edits.splices import Splice, line_ending, lines_of
+from notewright.notes.edits.edit import Edit, splice_lines
+from notewright.notes.edits.splices import Splice, line_ending, line_spans
 from notewright.notes.model import Note, Section
 from notewright.notes.parse.headings import HeadingRule, find_section
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
 
 
-def section_of(note: Note, wanted: str, rule: HeadingRule = HeadingRule.OBSIDIAN) -> Section:
+def require_section(note: Note, wanted: str, rule: HeadingRule = HeadingRule.OBSIDIAN) -> Section:
     """The section a caller names, or NotFound with the nearest headings."""
     found = find_section(note, wanted, rule)
     if found is None:
@@ -35,9 +35,9 @@ class ReplaceSection(Edit):
     rule: HeadingRule = HeadingRule.OBSIDIAN
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
-        section = section_of(parse(path, text), self.section, self.rule)
+        section = require_section(parse(path, text), self.section, self.rule)
         end = section.end if self.text.endswith(("\n\n", "\n\r\n")) else _last_text(text, section)
-        return [own_lines(text, section.body, self.text, end) if self.text else Splice(section.body, end, "")]
+        return [splice_lines(text, section.body, self.text, end) if self.text else Splice(section.body, end, "")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class AppendToSection(Edit):
         note = parse(path, text)
         if self.create and find_section(note, self.section, self.rule) is None:
             return [_new_section(text, self.create, self.section, self.text)]
-        section = section_of(note, self.section, self.rule)
-        return [own_lines(text, _last_text(text, section), self.text)] if self.text else []
+        section = require_section(note, self.section, self.rule)
+        return [splice_lines(text, _last_text(text, section), self.text)] if self.text else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ class PrependToSection(Edit):
     rule: HeadingRule = HeadingRule.OBSIDIAN
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
-        section = section_of(parse(path, text), self.section, self.rule)
-        return [own_lines(text, section.body, self.text)] if self.text else []
+        section = require_section(parse(path, text), self.section, self.rule)
+        return [splice_lines(text, section.body, self.text)] if self.text else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +81,14 @@ class DeleteSection(Edit):
     rule: HeadingRule = HeadingRule.OBSIDIAN
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
-        section = section_of(parse(path, text), self.section, self.rule)
+        section = require_section(parse(path, text), self.section, self.rule)
         return [Splice(section.start, section.end, "")]
 
 
 def _last_text(text: str, section: Section) -> int:
     """After the last line of a section that is not blank; the heading itself is the first."""
     last = section.body
-    for start, end in lines_of(text, section.body, section.end):
+    for start, end in line_spans(text, section.body, section.end):
         if text[start:end].strip():
             last = end
     return last

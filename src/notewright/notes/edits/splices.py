@@ -16,7 +16,7 @@ class Splice:
     new: str
 
 
-def spliced(text: str, splices: Iterable[Splice]) -> str:
+def apply_splices(text: str, splices: Iterable[Splice]) -> str:
     """`text` with every splice in its place. They must not overlap."""
     pieces, place = [], 0
     for splice in sorted(splices):
@@ -41,6 +41,6 @@ def line_count(text: str, end: int | None = None) -> int:
     return text.count("\n") + (bool(text) and not text.endswith("\n"))
 
 
-def lines_of(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
+def line_spans(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
     """The span of each line, its ending included."""
     return [found.span() for found in _LINE.finditer(text, start, len(text) if end is None else end)]

@@ -11,10 +11,10 @@ OtherName = Literal["alias", "title", "slug"]
 class Names(Protocol):
     """What is there to be linked to. Keys are made by `link_key`, `path_key` and `slug_key`."""
 
-    def bearing(self, key: str) -> Sequence[NotePath]:
+    def by_name(self, key: str) -> Sequence[NotePath]:
         """Every path whose last segment, with or without `.md`, has this key."""
 
-    def called(self, kind: OtherName, key: str) -> Sequence[NotePath]:
+    def by_other_name(self, kind: OtherName, key: str) -> Sequence[NotePath]:
         """Every note with such a name of this key; with a slug by its path first, then by alias, by title, by its last
         segment."""
         return ()

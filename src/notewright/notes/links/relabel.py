@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 
 from notewright.errors import Exists, Invalid
-from notewright.notes.edits.sections import section_of
-from notewright.notes.edits.splices import Splice, spliced
+from notewright.notes.edits.sections import require_section
+from notewright.notes.edits.splices import Splice, apply_splices
 from notewright.notes.links.names import Names
-from notewright.notes.links.rename import Rewritten, as_written
+from notewright.notes.links.rename import RewrittenFile, encode_target
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, resolve
-from notewright.notes.links.syntax import definition_end, destination, is_reference
+from notewright.notes.links.syntax import find_definition_end, is_reference, parse_destination
 from notewright.notes.model import Link, Note, tag_key
-from notewright.notes.parse.headings import ancestries, find_section, heading_key
+from notewright.notes.parse.headings import find_section, heading_ancestors, heading_key
 from notewright.notes.parse.parser import parse
 from notewright.notes.parse.tags import is_tag
 
@@ -21,12 +21,12 @@ _NOT_IN_LINKS = re.compile(r"(?:[:#|^\\\[\]\s]|%%)+")
 
 def rename_heading(
     note: Note, old: str, new: str, names: Names, notes: Iterable[Note], policy: LinkPolicy = OBSIDIAN
-) -> tuple[Rewritten, ...]:
+) -> tuple[RewrittenFile, ...]:
     """The texts that change when a heading of `note` gets a new text. `notes` are those that may link to it."""
-    heading = section_of(note, old).heading
+    heading = require_section(note, old).heading
     new, place = new.strip(), note.text.find(heading.text, heading.start, heading.end)
     own = Splice(place, place + len(heading.text), new)
-    fresh = parse(note.path, spliced(note.text, [own])) if new and place >= 0 else note
+    fresh = parse(note.path, apply_splices(note.text, [own])) if new and place >= 0 else note
     at = note.headings.index(heading)
     if len(fresh.headings) != len(note.headings) or fresh.headings[at].text != new:
         raise Invalid(f"{new!r} cannot be a heading there", hint="use one line of text", what="to")
@@ -42,7 +42,7 @@ def rename_heading(
                 return subpath
         raise Exists(f"{note.path} has a heading {new!r} already", hint="choose another text", path=note.path)
 
-    return relinked(note, own, links_into(note, names, notes, policy), followed)
+    return rewrite_subpaths(note, own, find_subpath_links(note, names, notes, policy), followed)
 
 
 def _with_new_part(note: Note, index: int, renamed: int, subpath: str, new: str) -> str:
@@ -59,14 +59,14 @@ def _chain(note: Note, index: int) -> str:
 
 def _ancestry(note: Note, index: int) -> list[int]:
     """The heading at `index` and those it stands below, the highest first."""
-    return [*list(ancestries(note.headings))[index], index]
+    return [*list(heading_ancestors(note.headings))[index], index]
 
 
 def _in_link(heading: str) -> str:
     return _NOT_IN_LINKS.sub(" ", heading).strip()
 
 
-def rename_tag(notes: Iterable[Note], old: str, new: str, *, nested: bool = True) -> tuple[Rewritten, ...]:
+def rename_tag(notes: Iterable[Note], old: str, new: str, *, nested: bool = True) -> tuple[RewrittenFile, ...]:
     """The texts that change when a tag, and with `nested` those below it, get a new name. Case is ignored."""
     old, new = old.strip().removeprefix("#"), new.strip().removeprefix("#")
     if not is_tag(new) or new == old:
@@ -74,20 +74,20 @@ def rename_tag(notes: Iterable[Note], old: str, new: str, *, nested: bool = True
     return tuple(made for made in (_retagged(note, old, new, nested) for note in notes) if made is not None)
 
 
-def _retagged(note: Note, old: str, new: str, nested: bool) -> Rewritten | None:
+def _retagged(note: Note, old: str, new: str, nested: bool) -> RewrittenFile | None:
     key, depth, splices = tag_key(old), old.count("/") + 1, set()
     for tag in note.tags:
         head = "/".join(tag.name.split("/")[:depth])
         whole = len(head) == len(tag.name)
         if tag_key(head) == key and (whole or nested) and note.text.startswith(head, tag.start) and tag.end > tag.start:
             splices.add(Splice(tag.start, tag.start + len(head), new))
-    return Rewritten(note.path, note.path, spliced(note.text, splices), len(splices)) if splices else None
+    return RewrittenFile(note.path, note.path, apply_splices(note.text, splices), len(splices)) if splices else None
 
 
 # ---- links to a place in a note -----------------------------------------------------------------------
 
 
-def links_into(note: Note, names: Names, notes: Iterable[Note], policy: LinkPolicy) -> list[tuple[Note, Link]]:
+def find_subpath_links(note: Note, names: Names, notes: Iterable[Note], policy: LinkPolicy) -> list[tuple[Note, Link]]:
     """Every link with a subpath that leads to the note, its own included."""
     others = [other for other in notes if other.path != note.path]
     return [
@@ -98,11 +98,11 @@ def links_into(note: Note, names: Names, notes: Iterable[Note], policy: LinkPoli
     ]
 
 
-def relinked(
+def rewrite_subpaths(
     note: Note, own: Splice, links: list[tuple[Note, Link]], followed: Callable[[Link], str | None]
-) -> tuple[Rewritten, ...]:
+) -> tuple[RewrittenFile, ...]:
     """The note with its own change, and every text with a link whose subpath is a new one."""
-    texts = [Rewritten(note.path, note.path, spliced(note.text, [own]), 0)]
+    texts = [RewrittenFile(note.path, note.path, apply_splices(note.text, [own]), 0)]
     for path, group in groupby(links, lambda pair: pair[0].path):
         pairs = list(group)
         source = pairs[0][0]
@@ -110,22 +110,22 @@ def relinked(
         splices = {_subpath(source.text, link, new) for link, new in news if new is not None and new != link.subpath}
         if path == note.path:
             apart = [each for each in splices if each.end <= own.start or each.start >= own.end]
-            texts[0] = Rewritten(path, path, spliced(note.text, [own, *apart]), len(apart))
+            texts[0] = RewrittenFile(path, path, apply_splices(note.text, [own, *apart]), len(apart))
         elif splices:
-            texts.append(Rewritten(path, path, spliced(source.text, splices), len(splices)))
+            texts.append(RewrittenFile(path, path, apply_splices(source.text, splices), len(splices)))
     return tuple(texts)
 
 
 def _subpath(text: str, link: Link, new: str) -> Splice:
     """The splice that gives a link another subpath."""
-    written = "#".join(as_written(text, link, part) for part in new.split("#"))
+    written = "#".join(encode_target(text, link, part) for part in new.split("#"))
     if not link.kind.startswith("markdown"):
         start = text.index("#", link.target_end)
         end = re.compile(r"\s*(?:\\?\||\]\])").search(text, start).start()  # type: ignore[union-attr]
         return Splice(start, end, written)
     if is_reference(link):
-        end = definition_end(text, link)
+        end = find_definition_end(text, link)
     else:
-        where = destination(text, text.rindex("(", link.start, link.target_start), link.end)
+        where = parse_destination(text, text.rindex("(", link.start, link.target_start), link.end)
         end = where[1] if where else link.end - 1
     return Splice(text.index("#", link.target_end), end, written)

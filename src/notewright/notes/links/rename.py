@@ -13,7 +13,7 @@ from functools import partial
 from posixpath import relpath
 
 from notewright.errors import Exists, Invalid, NotFound
-from notewright.notes.edits.splices import Splice, spliced
+from notewright.notes.edits.splices import Splice, apply_splices
 from notewright.notes.edits.yaml import yaml_item
 from notewright.notes.links.names import Names
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, link_key, name_keys, resolve
@@ -35,7 +35,7 @@ _YAML_VALUE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
+class RewrittenFile:
     """A file whose text changes: where it is before and after, its new text and how many links in it changed."""
 
     before: NotePath
@@ -44,7 +44,7 @@ class Rewritten:
     links: int
 
 
-def moves_of(old: str, new: str, paths: Collection[NotePath]) -> dict[NotePath, NotePath]:
+def plan_moves(old: str, new: str, paths: Collection[NotePath]) -> dict[NotePath, NotePath]:
     """What moves where when `old`, a note (`.md` optional), a file or a folder, becomes `new`.
 
     `new` ending in `/` is a folder to move into. NotFound and Exists as one would think; a change of case alone is
@@ -76,7 +76,7 @@ def _refuse_collisions(moves: Moves, known: Collection[NotePath]) -> None:
             raise Exists(f"{twin} is there already", hint="choose another name", path=twin)
 
 
-def touched_keys(moves: Moves) -> set[str]:
+def affected_keys(moves: Moves) -> set[str]:
     """The link keys whose meaning a move can change: only links with one of these, and the moved notes, matter."""
     return {key for pair in moves.items() for path in pair for key in name_keys(path)}
 
@@ -97,9 +97,9 @@ class _MovedNames(Names):
             for key in name_keys(new):
                 self.arriving.setdefault(key, []).append(new)
 
-    def bearing(self, key: str) -> Sequence[NotePath]:
+    def by_name(self, key: str) -> Sequence[NotePath]:
         if key not in self.known:
-            staying = [path for path in self.before.bearing(key) if path not in self.moves]
+            staying = [path for path in self.before.by_name(key) if path not in self.moves]
             self.known[key] = [*staying, *self.arriving.get(key, ())]
         return self.known[key]
 
@@ -110,19 +110,19 @@ def plan_rename(
     notes: Iterable[Note],
     others: Mapping[NotePath, str] | None = None,
     policy: LinkPolicy = OBSIDIAN,
-) -> tuple[Rewritten, ...]:
+) -> tuple[RewrittenFile, ...]:
     """The texts that change with these moves; files that move as they are are not among them.
 
-    `names` are those before. `notes` are the moved notes and all with a link of `touched_keys`; more do no harm.
+    `names` are those before. `notes` are the moved notes and all with a link of `affected_keys`; more do no harm.
     `others` are texts of `.canvas` and `.base` files. Invalid where a link cannot be written to a new name.
     """
     before = _MovedNames(names, {})
-    planner = _Planner(moves, before, _MovedNames(before, moves), policy, touched_keys(moves))
+    planner = _Planner(moves, before, _MovedNames(before, moves), policy, affected_keys(moves))
     planned = [planner.rewritten(note) for note in notes]
     for path, text in (others or {}).items():
         new, count = _rewritten_references(path, text, moves, partial(planner.part, path))
         if count:
-            planned.append(Rewritten(path, moves.get(path, path), new, count))
+            planned.append(RewrittenFile(path, moves.get(path, path), new, count))
     return tuple(each for each in planned if each is not None)
 
 
@@ -137,9 +137,9 @@ class _Planner:
     policy: LinkPolicy
     keys: set[str]
 
-    def rewritten(self, note: Note) -> Rewritten | None:
+    def rewritten(self, note: Note) -> RewrittenFile | None:
         text, count = self._follow(note)
-        return Rewritten(note.path, self.moves.get(note.path, note.path), text, count) if count else None
+        return RewrittenFile(note.path, self.moves.get(note.path, note.path), text, count) if count else None
 
     def part(self, path: NotePath, text: str) -> tuple[str, int]:
         """Text that stands inside another file, such as a card of a canvas."""
@@ -156,7 +156,7 @@ class _Planner:
         splices = {splice for change in changes for splice in change}
         if not splices:
             return note.text, 0
-        text = spliced(note.text, splices)
+        text = apply_splices(note.text, splices)
         self._verify(note, parse(here, text), meant)
         return text, sum(map(bool, changes))
 
@@ -175,7 +175,7 @@ class _Planner:
         if leads == goal and not renamed and not respelled:
             return
         target = self._target(link, meant, goal, note.path, here)
-        written = as_written(note.text, link, target)
+        written = encode_target(note.text, link, target)
         if written == note.text[link.target_start : link.target_end]:
             return
         yield Splice(link.target_start, link.target_end, written)
@@ -197,7 +197,7 @@ class _Planner:
 
     def _unique(self, goal: NotePath) -> bool:
         """Whether a bare name can mean nothing else; at the root the bare name is the path."""
-        bearing = {path for key in name_keys(goal) for path in self.after.bearing(key)}
+        bearing = {path for key in name_keys(goal) for path in self.after.by_name(key)}
         return bearing == {goal} or "/" not in goal
 
     def _verify(self, old: Note, new: Note, meant: Sequence[NotePath | None]) -> None:
@@ -251,7 +251,7 @@ def _dotted(path: str, here: NotePath) -> str:
     return relative if relative.startswith("../") else "./" + relative
 
 
-def as_written(text: str, link: Link, target: str) -> str:
+def encode_target(text: str, link: Link, target: str) -> str:
     """A target, or a piece of a subpath, as it must be written in this link."""
     if link.kind.startswith("markdown"):
         return _destination(target, angled=text[link.target_start - 1] == "<")
@@ -316,7 +316,7 @@ def _rewritten_references(
         splices = _in_base(text, moves)
     else:
         return text, 0
-    return spliced(text, [splice for splice, _ in splices]), sum(count for _, count in splices)
+    return apply_splices(text, [splice for splice, _ in splices]), sum(count for _, count in splices)
 
 
 def _in_canvas(text: str, moves: Moves, follow: Callable[[str], tuple[str, int]]) -> list[tuple[Splice, int]]:

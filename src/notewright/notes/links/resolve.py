@@ -19,14 +19,14 @@ from notewright.notes.path import NotePath, path_key, with_md, without_md
 _NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
 
 
-class Meaning(NamedTuple):
+class Resolution(NamedTuple):
     """What a link means, and whether others could be meant as well."""
 
     path: NotePath | None
     ambiguous: bool  # nothing but the order of code points chose it
 
 
-class Asking(NamedTuple):
+class LinkQuery(NamedTuple):
     """One link being asked about."""
 
     target: str
@@ -38,7 +38,7 @@ class Asking(NamedTuple):
 
 Rank = tuple[object, ...]
 Found = list[tuple[Rank, NotePath]]
-Step = Callable[[Asking], Found | None]  # None: not for this step; an empty list: decided, and nothing is there
+Step = Callable[[LinkQuery], Found | None]  # None: not for this step; an empty list: decided, and nothing is there
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class LinkPolicy:
 
     steps: tuple[Step, ...]
     roots: tuple[str, ...] = ()
-    one_bears: bool = False  # the steps find a file that alone bears a bare name, whatever else they look at
-    by_folder: bool = True  # where a link stands may decide what it means
+    unique_name_decides: bool = False  # the steps find a file that alone bears a bare name, whatever else they look at
+    depends_on_folder: bool = True  # where a link stands may decide what it means
     other_names: bool = False  # a note is linked by its aliases, title and slugs too
 
 
@@ -65,26 +65,26 @@ def slug_key(text: str) -> str:
 # ---- steps --------------------------------------------------------------------------------------------
 
 
-def _itself(asking: Asking) -> Found | None:
+def _itself(asking: LinkQuery) -> Found | None:
     return None if asking.target else [((), asking.source)]
 
 
-def _explicitly_relative(asking: Asking) -> Found | None:
+def _explicitly_relative(asking: LinkQuery) -> Found | None:
     if not asking.target.startswith(("./", "../")):
         return None
     joined = posixpath.normpath(posixpath.join(asking.source.folder, asking.target))
     return _at(joined, asking)
 
 
-def _from_root(asking: Asking) -> Found | None:
+def _from_root(asking: LinkQuery) -> Found | None:
     return _at(asking.target.lstrip("/"), asking) if asking.target.startswith("/") else None
 
 
-def _exact_path(asking: Asking) -> Found | None:
+def _exact_path(asking: LinkQuery) -> Found | None:
     return _at(asking.target, asking) or None
 
 
-def _path_suffix(asking: Asking) -> Found | None:
+def _path_suffix(asking: LinkQuery) -> Found | None:
     for ending in _spellings(asking.target) if asking.named else ():
         wanted = "/" + path_key(ending)
         found = [path for path in asking.named if path_key(path).endswith(wanted)]
@@ -99,7 +99,7 @@ def _path_suffix(asking: Asking) -> Found | None:
     return None
 
 
-def _at(place: str, asking: Asking) -> Found:
+def _at(place: str, asking: LinkQuery) -> Found:
     """What is at this path, with or without `.md`."""
     if not asking.named:
         return []
@@ -107,7 +107,7 @@ def _at(place: str, asking: Asking) -> Found:
     return _spelled(first, asking) or _spelled(second, asking)
 
 
-def _spelled(spelling: str, asking: Asking) -> Found:
+def _spelled(spelling: str, asking: LinkQuery) -> Found:
     """What has this path, case ignored; of twins the one spelled the same."""
     wanted = path_key(spelling)
     return [((path != spelling,), path) for path in asking.named if path_key(path) == wanted]
@@ -119,11 +119,11 @@ def _spellings(target: str) -> tuple[str, str]:
     return (target, as_note) if "." in target.rpartition("/")[2] else (as_note, target)
 
 
-def _stem(asking: Asking) -> Found | None:
+def _stem(asking: LinkQuery) -> Found | None:
     return [((not path.is_note, len(path)), path) for path in asking.named if path.stem == asking.target]
 
 
-def _bare_stem(asking: Asking) -> Found | None:
+def _bare_stem(asking: LinkQuery) -> Found | None:
     """Exactly this name, of several the one Obsidian would choose; what has a folder or `.md` is a path."""
     if "/" in asking.target or asking.target[-3:].lower() == ".md":
         return None
@@ -134,25 +134,27 @@ def _bare_stem(asking: Asking) -> Found | None:
     ]
 
 
-def _same_path(asking: Asking) -> Found | None:
+def _same_path(asking: LinkQuery) -> Found | None:
     wanted = with_md(asking.target)
     return [((), path) for path in asking.named if path == wanted] or None
 
 
-def _by(names: Callable[[Asking], Sequence[NotePath]]) -> Step:
+def _by(names: Callable[[LinkQuery], Sequence[NotePath]]) -> Step:
     return lambda asking: [((len(path),), path) for path in names(asking)] or None
 
 
-def _segment(asking: Asking) -> Sequence[NotePath]:
+def _segment(asking: LinkQuery) -> Sequence[NotePath]:
     return [path for path in asking.named if path.is_note] if "/" not in asking.target else ()
 
 
-def _slug(asking: Asking) -> Found | None:
+def _slug(asking: LinkQuery) -> Found | None:
     slug = slug_key(without_md(asking.target))
-    return [((place,), path) for place, path in enumerate(asking.names.called("slug", slug) if slug else ())] or None
+    return [
+        ((place,), path) for place, path in enumerate(asking.names.by_other_name("slug", slug) if slug else ())
+    ] or None
 
 
-def _beside(asking: Asking) -> Found | None:
+def _beside(asking: LinkQuery) -> Found | None:
     """Relative to the source's folder; `..` stops at the workspace's root."""
     if asking.target.startswith("/"):
         return None
@@ -162,15 +164,15 @@ def _beside(asking: Asking) -> Found | None:
     return _document(posixpath.join(root, joined.lstrip("/")), asking)
 
 
-def _below_own_root(asking: Asking) -> Found | None:
+def _below_own_root(asking: LinkQuery) -> Found | None:
     return _document(posixpath.join(_root(asking), asking.target.lstrip("/")), asking)
 
 
-def _any_case_path(asking: Asking) -> Found | None:
+def _any_case_path(asking: LinkQuery) -> Found | None:
     return _document(asking.target, asking)
 
 
-def _anywhere(asking: Asking) -> Found | None:
+def _anywhere(asking: LinkQuery) -> Found | None:
     wanted, own = "/" + path_key(with_md(asking.target)), _root(asking)
     order = {root: place for place, root in enumerate(asking.roots)}
     return [
@@ -181,26 +183,26 @@ def _anywhere(asking: Asking) -> Found | None:
     ] or None
 
 
-def _document(place: str, asking: Asking) -> Found | None:
+def _document(place: str, asking: LinkQuery) -> Found | None:
     return _spelled(with_md(place), asking) or None
 
 
-def _root(asking: Asking) -> str:
+def _root(asking: LinkQuery) -> str:
     return asking.source.partition("/")[0]
 
 
 # ---- policies -----------------------------------------------------------------------------------------
 
-OBSIDIAN = LinkPolicy((_itself, _explicitly_relative, _from_root, _exact_path, _path_suffix), one_bears=True)
-STEM = LinkPolicy((_itself, _stem), by_folder=False)
+OBSIDIAN = LinkPolicy((_itself, _explicitly_relative, _from_root, _exact_path, _path_suffix), unique_name_decides=True)
+STEM = LinkPolicy((_itself, _stem), depends_on_folder=False)
 STEM_OR_PATH = LinkPolicy((_itself, _bare_stem, _explicitly_relative, _from_root, _exact_path, _path_suffix))
 CAIRN = LinkPolicy(
     (
         _itself,
         _same_path,
         _any_case_path,
-        _by(lambda asking: asking.names.called("alias", path_key(asking.target))),
-        _by(lambda asking: asking.names.called("title", path_key(asking.target))),
+        _by(lambda asking: asking.names.by_other_name("alias", path_key(asking.target))),
+        _by(lambda asking: asking.names.by_other_name("title", path_key(asking.target))),
         _by(_segment),
         _slug,
     ),
@@ -208,7 +210,7 @@ CAIRN = LinkPolicy(
 )
 
 
-def lens(roots: Sequence[str]) -> LinkPolicy:
+def lens_policy(roots: Sequence[str]) -> LinkPolicy:
     """Links across workspaces: every path begins with its workspace's name, and `roots` names them in order."""
     return LinkPolicy((_itself, _beside, _below_own_root, _any_case_path, _anywhere), tuple(roots))
 
@@ -218,34 +220,34 @@ def lens(roots: Sequence[str]) -> LinkPolicy:
 
 def resolve(target: str, source: NotePath, names: Names, policy: LinkPolicy = OBSIDIAN) -> NotePath | None:
     """The path a link in `source` means, or None where it is broken."""
-    return meaning(target, source, names, policy).path
+    return resolve_link(target, source, names, policy).path
 
 
-def meaning(target: str, source: NotePath, names: Names, policy: LinkPolicy = OBSIDIAN) -> Meaning:
+def resolve_link(target: str, source: NotePath, names: Names, policy: LinkPolicy = OBSIDIAN) -> Resolution:
     """The path a link means: the best that the first step found which decides."""
     target = target.strip()
-    named = names.bearing(link_key(target)) if target else ()
-    if policy.one_bears and len(named) == 1 and "/" not in target:
-        return Meaning(named[0], False)
-    asking = Asking(target, source, named, names, policy.roots)
+    named = names.by_name(link_key(target)) if target else ()
+    if policy.unique_name_decides and len(named) == 1 and "/" not in target:
+        return Resolution(named[0], False)
+    asking = LinkQuery(target, source, named, names, policy.roots)
     for step in policy.steps:
         found = step(asking)
         if found is not None:
             return _best(found)
-    return Meaning(None, False)
+    return Resolution(None, False)
 
 
-def _best(found: Found) -> Meaning:
+def _best(found: Found) -> Resolution:
     if len(found) == 1:
-        return Meaning(found[0][1], False)
+        return Resolution(found[0][1], False)
     ordered = sorted(set(found), key=lambda entry: (*entry[0], entry[1]))
-    return Meaning(ordered[0][1] if ordered else None, len(ordered) > 1 and ordered[0][0] == ordered[1][0])
+    return Resolution(ordered[0][1] if ordered else None, len(ordered) > 1 and ordered[0][0] == ordered[1][0])
 
 
 # ---- names of a vault held in memory ------------------------------------------------------------------
 
 
-class PlainNames:
+class InMemoryNames:
     """The names of these paths, for small vaults; aliases, titles and slugs are known for `notes` alone."""
 
     def __init__(self, paths: Iterable[NotePath] = (), notes: Iterable[Note] = ()) -> None:
@@ -258,15 +260,15 @@ class PlainNames:
             self.known["title", path_key(note.title)].append(note.path)
             for alias in note.aliases:
                 self.known["alias", path_key(alias.strip())].append(note.path)
-            slugs += [(place, slug, note.path) for place, slug in enumerate_slugs(note)]
+            slugs += [(place, slug, note.path) for place, slug in list_slugs(note)]
         for _, slug, path in sorted(slugs, key=lambda entry: (entry[0], len(entry[2]), entry[2])):
             if path not in self.known["slug", slug]:
                 self.known["slug", slug].append(path)
 
-    def bearing(self, key: str) -> Sequence[NotePath]:
+    def by_name(self, key: str) -> Sequence[NotePath]:
         return self.known.get(("name", key), ())
 
-    def called(self, kind: OtherName, key: str) -> Sequence[NotePath]:
+    def by_other_name(self, kind: OtherName, key: str) -> Sequence[NotePath]:
         return self.known.get((kind, key), ())
 
 
@@ -275,7 +277,7 @@ def name_keys(path: NotePath, others: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(dict.fromkeys([path_key(path.name), path_key(path.stem), *map(link_key, others)]))
 
 
-def enumerate_slugs(note: Note) -> list[tuple[int, str]]:
+def list_slugs(note: Note) -> list[tuple[int, str]]:
     """The slugs of a note with their precedence: 0 path, 1 alias, 2 title, 3 last segment."""
     own = [(0, without_md(note.path)), *((1, alias) for alias in note.aliases), (2, note.title), (3, note.path.stem)]
     return [(place, slug) for place, text in own if (slug := slug_key(text))]

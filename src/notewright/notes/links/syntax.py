@@ -26,7 +26,7 @@ _WIKI_TEXT = re.compile(r"!?\[\[(?:[^\[\]\n|]*\|([^\[\]\n]+)|([^\[\]\n]*))\]\]")
 _TEXT_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\((?:<[^<>\n]*>|(?:[^()\s]|\([^()\s]*\))*)(?:\s+\"[^\"\n]*\")?\)")
 
 
-def wikilink(text: str, start: int, inner: int, end: int, line: int, key: str | None = None) -> Link | None:
+def parse_wikilink(text: str, start: int, inner: int, end: int, line: int, key: str | None = None) -> Link | None:
     """The link `text[start:end]` whose brackets open before `inner`; None for empty brackets."""
     written = text[inner : end - 2]
     display: str | None = None
@@ -46,13 +46,13 @@ def wikilink(text: str, start: int, inner: int, end: int, line: int, key: str | 
     return Link(kind, target, subpath, display, line, start, end, at, at + len(target), key)
 
 
-def definition_end(text: str, link: Link) -> int:
+def find_definition_end(text: str, link: Link) -> int:
     """The end of the whole destination, subpath included, in the definition of a link by reference."""
     angled = _ANGLED.match(text, link.target_start - 1)
     return angled.end(1) if angled else _WORD.match(text, link.target_end).end()  # type: ignore[union-attr]
 
 
-def destination(text: str, at: int, limit: int) -> tuple[int, int, int] | None:
+def parse_destination(text: str, at: int, limit: int) -> tuple[int, int, int] | None:
     """What `(…)` at `at` holds: start and end of the destination, and the end of the whole; None if it is no link."""
     at = _GAP.match(text, at + 1, limit).end()  # type: ignore[union-attr]
     if at >= limit:
@@ -93,7 +93,9 @@ def _bare_end(text: str, at: int, limit: int) -> int:
     return -1 if depth else at
 
 
-def markdown_link(text: str, start: int, shown: int, close: int, where: tuple[int, int, int], line: int) -> Link | None:
+def parse_markdown_link(
+    text: str, start: int, shown: int, close: int, where: tuple[int, int, int], line: int
+) -> Link | None:
     """The link `[…](…)` at `start`, its text between `shown` and `close`; None if it is empty or leads to a URL."""
     begin, end, after = where
     written = text[begin:end]
@@ -119,21 +121,21 @@ def _decoded(written: str) -> str:
     return unquote(written) if "%" in written else written
 
 
-def property_links(text: str, start: int, end: int, properties: Mapping[str, Any]) -> Iterator[Link]:
+def find_property_links(text: str, start: int, end: int, properties: Mapping[str, Any]) -> Iterator[Link]:
     """Links in properties: each value that is a whole `[[link]]`, where it is written."""
-    finder = Finder(text, start, end)
+    finder = ValueLocator(text, start, end)
     for key, value in _strings("", properties, 0):
         raw = value.strip()
         if raw.startswith("[[") and WIKI.fullmatch(raw):
             escaped = raw.replace("\\", "\\\\").replace('"', '\\"')
             place = finder.find(raw, raw.replace("'", "''"), escaped, whole=True)
-            said = wikilink(raw, 0, 2, len(raw), 0, key)
-            link = None if place is None else wikilink(text, place, place + 2, finder.at, finder.line, key)
+            said = parse_wikilink(raw, 0, 2, len(raw), 0, key)
+            link = None if place is None else parse_wikilink(text, place, place + 2, finder.at, finder.line, key)
             if said is not None and link is not None:  # the text may hold escapes, what it says does not
                 yield link._replace(target=said.target, subpath=said.subpath, display=said.display)
 
 
-class Finder:
+class ValueLocator:
     """Looks up where values are written in properties, one after the other."""
 
     def __init__(self, text: str, start: int, end: int):
@@ -171,7 +173,7 @@ def _strings(key: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
             yield from _strings(f"{key}.{name}" if key else str(name), member, depth + 1)
 
 
-def shown_text(link: Link) -> str:
+def link_display_text(link: Link) -> str:
     """What a reader sees for a link: its display text, else `Note > Heading > Sub`."""
     if link.display:
         return link.display
@@ -179,6 +181,6 @@ def shown_text(link: Link) -> str:
     return " > ".join(piece for piece in pieces if piece)
 
 
-def shown_markdown(markdown: str) -> str:
+def strip_links(markdown: str) -> str:
     """`markdown` with each link replaced by the text it shows."""
     return _TEXT_LINK.sub(r"\1", _WIKI_TEXT.sub(lambda found: found[1] or found[2], markdown))

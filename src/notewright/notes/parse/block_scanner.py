@@ -8,14 +8,14 @@ import re
 from bisect import bisect_right
 from typing import NamedTuple
 
-from notewright.notes.parse.definitions import Definitions, after_definitions, paragraph_text
+from notewright.notes.parse.definitions import Definitions, join_paragraph, skip_definitions
 
 MAX_DEPTH = 64  # deeper quotes and lists are read as text
 _STARTERS = frozenset("#=`~<_%*-+>0123456789")  # characters that something other than a paragraph may begin with
 _SINGLE = frozenset("#=`~<_%*-")
 PARAGRAPH, TABLE, HEADING = "paragraph", "table", "heading"
 FENCE, INDENTED, HTML, COMMENT, RULE = "code", "indented", "html", "comment", "rule"
-RUNNING = frozenset((PARAGRAPH, TABLE, HEADING, COMMENT))  # kinds whose text can hold links and tags
+TEXT_LEAVES = frozenset((PARAGRAPH, TABLE, HEADING, COMMENT))  # kinds whose text can hold links and tags
 
 # Lines that begin so can only be or continue a paragraph: read by the run, not line by line.
 _PLAIN_LINES = re.compile(r"(?:[^\s#>\-+*_=~`<0-9\[|:%][^\n]*\n)+")
@@ -53,14 +53,14 @@ _DELIMITERS = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*+\|?[ \
 _BAR = re.compile(r"\\.|\|")
 
 
-def flat_lines(text: str) -> str:
+def normalize_line_endings(text: str) -> str:
     """`text` with every line ending as `\\n` and every offset as before."""
     if "\r" not in text:
         return text
     return text.replace("\r\n", " \n").replace("\r", "\n")
 
 
-class Lines:
+class LineNumbers:
     """Line numbers of offsets. The text has `\\n` line endings."""
 
     __slots__ = ("ends",)
@@ -72,7 +72,7 @@ class Lines:
         return bisect_right(self.ends, offset) + 1
 
 
-class Holder:
+class Container:
     """A quote or a list item, open or closed."""
 
     __slots__ = ("end", "filled", "mark", "parent", "start", "width")
@@ -106,7 +106,7 @@ class HeadingMatch(NamedTuple):
 class Blocks(NamedTuple):
     headings: list[HeadingMatch]
     leaves: list[Leaf]
-    holders: list[Holder]
+    holders: list[Container]
     definitions: Definitions
 
 
@@ -122,7 +122,7 @@ class _Scanner:
         self.text, self.pos, self.size = text, start, len(text)
         self.headings: list[HeadingMatch] = []
         self.leaves: list[Leaf] = []
-        self.holders: list[Holder] = []
+        self.holders: list[Container] = []
         self.definitions: Definitions = {}
         self.stack: list[int] = []
         self.quotes = 0  # among the open holders
@@ -184,7 +184,7 @@ class _Scanner:
         if column - have > 3 or depth >= MAX_DEPTH:
             return False
         self.pos, self.begin, self.end = found.end() + 1, begin, found.end()
-        self.push(Holder(self.text[at], column - have + 2, at), depth)
+        self.push(Container(self.text[at], column - have + 2, at), depth)
         self.open(PARAGRAPH, at + 2)
         return True
 
@@ -215,7 +215,7 @@ class _Scanner:
                     column += 4 - column % 4 if char == "\t" else 1
         self.at, self.column = at, column
 
-    def belongs(self, holder: Holder) -> bool:
+    def belongs(self, holder: Container) -> bool:
         """Whether the line belongs to the quote or item; then its mark or indentation has been used."""
         if holder.mark == ">":
             if self.column - self.have > 3 or self.text[self.at] != ">":
@@ -292,7 +292,7 @@ class _Scanner:
         if self.depth >= MAX_DEPTH:
             return False
         if char == ">":
-            self.push(Holder(">", 0, self.at), self.depth)
+            self.push(Container(">", 0, self.at), self.depth)
             self.quote()
             return True
         found = _ITEM.match(self.text, self.at)
@@ -308,7 +308,7 @@ class _Scanner:
         used = blanks if 1 <= blanks <= 4 and self.at < self.end else 1
         width = column - self.have + size + used
         self.have = column + size + min(used, blanks)
-        self.push(Holder(found[1] or found[3], width, at), self.depth)
+        self.push(Container(found[1] or found[3], width, at), self.depth)
         return True
 
     def single_start(self, char: str, within: bool) -> bool:
@@ -353,7 +353,7 @@ class _Scanner:
         kind, start = self.leaf, self.leaf_start
         if kind == PARAGRAPH:
             if self.text[start] == "[":
-                start = after_definitions(self.text, start, self.leaf_end, self.contents, self.definitions)
+                start = skip_definitions(self.text, start, self.leaf_end, self.contents, self.definitions)
             if self.table:
                 kind, self.table = TABLE, False
             if self.contents:
@@ -390,12 +390,12 @@ class _Scanner:
             return False
         begin = text.rfind("\n", 0, self.leaf_start) + 1
         if text[self.leaf_start] == "[":
-            self.leaf_start = after_definitions(text, self.leaf_start, self.leaf_end, self.contents, self.definitions)
+            self.leaf_start = skip_definitions(text, self.leaf_start, self.leaf_end, self.contents, self.definitions)
             if self.leaf_start >= self.leaf_end:  # nothing but definitions: there is no paragraph to underline
                 self.leaf_start = at
                 self.leaf = PARAGRAPH if text[at] == "=" else ""
                 return False
-        content = paragraph_text(text, self.leaf_start, self.leaf_end, self.contents)
+        content = join_paragraph(text, self.leaf_start, self.leaf_end, self.contents)
         self.headings.append(HeadingMatch(1 if text[at] == "=" else 2, content, begin, self.pos, self.inner()))
         self.leaf, self.last, self.contents = HEADING, self.end, {}
         self.close()
@@ -446,7 +446,7 @@ class _Scanner:
     def inner(self) -> int:
         return self.stack[-1] if self.stack else -1
 
-    def push(self, holder: Holder, depth: int) -> None:
+    def push(self, holder: Container, depth: int) -> None:
         """Open a holder inside the outer `depth` ones; the others end."""
         self.cut(depth)
         if self.stack:

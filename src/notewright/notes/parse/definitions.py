@@ -30,7 +30,7 @@ def label_key(label: str) -> str:
     return " ".join(label.split()).casefold()
 
 
-def after_definitions(text: str, start: int, end: int, contents: dict[int, int], found: Definitions) -> int:
+def skip_definitions(text: str, start: int, end: int, contents: dict[int, int], found: Definitions) -> int:
     """Where the paragraph begins when its leading link reference definitions are left out, which are added to `found`;
     `end` if nothing is left."""
     lines = _lines(text, start, end, contents)
@@ -53,7 +53,7 @@ def after_definitions(text: str, start: int, end: int, contents: dict[int, int],
     return end if used == len(lines) else lines[used][0]
 
 
-def paragraph_text(text: str, start: int, end: int, contents: dict[int, int]) -> str:
+def join_paragraph(text: str, start: int, end: int, contents: dict[int, int]) -> str:
     """The lines of a paragraph as one line."""
     return " ".join(line for _, line in _lines(text, start, end, contents))
 

@@ -31,7 +31,7 @@ _TEXT = re.compile(
 _LONE = re.compile("[\ud800-\udfff]")  # half a pair, written as an escape: no file and no database takes it
 
 
-def frontmatter(text: str, original: str) -> Frontmatter:
+def parse_frontmatter(text: str, original: str) -> Frontmatter:
     """The block a note begins with, if any. Line endings of `text` are `\\n`, those of `original` as written."""
     start = int(text.startswith("\ufeff"))
     opening = _OPEN.match(text, start)

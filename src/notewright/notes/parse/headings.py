@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from notewright.notes.edits.splices import line_count
-from notewright.notes.links.syntax import shown_markdown
+from notewright.notes.links.syntax import strip_links
 from notewright.notes.model import Heading, Note, Section
 
 _SPECIAL = re.compile(r"[!\"#$%&()*+,.:;<=>?@^`{|}~/\[\]\\\s]+")
@@ -33,7 +33,7 @@ def heading_key(text: str) -> str:
     return stripped.lower() if stripped.isascii() else unicodedata.normalize("NFC", stripped).casefold()
 
 
-def sections(note: Note) -> tuple[Section, ...]:
+def list_sections(note: Note) -> tuple[Section, ...]:
     """One section for each heading, in order; a section holds those of lower headings below it."""
     ends: list[tuple[int, int]] = [(0, 0)] * len(note.headings)
     last = (len(note.text), line_count(note.text) + 1)
@@ -53,12 +53,12 @@ def find_section(note: Note, wanted: str, rule: HeadingRule = HeadingRule.OBSIDI
     By Obsidian's rule `wanted` is a heading's text, a subpath (`#A`, `#A#B`) or a chain (`A > B`): B below A.
     """
     place = _FINDERS[rule](note.headings, wanted)
-    return None if place is None else sections(note)[place]
+    return None if place is None else list_sections(note)[place]
 
 
 def _by_key(headings: tuple[Heading, ...], wanted: str) -> int | None:
     """The heading as written, else as it is shown: a link in a heading may be named by its text."""
-    for text in (str, shown_markdown):
+    for text in (str, strip_links):
         keys = [heading_key(text(heading.text)) for heading in headings]
         for chain in _chains(wanted):
             for place in _below(headings, keys, chain):
@@ -81,13 +81,13 @@ def _below(headings: tuple[Heading, ...], keys: list[str], chain: list[str]) -> 
     """Headings whose key ends the chain and whose ancestors hold the rest of it, in order."""
     if not chain or not all(chain):
         return
-    for place, line in enumerate(ancestries(headings)):
+    for place, line in enumerate(heading_ancestors(headings)):
         above = (keys[ancestor] for ancestor in line)
         if keys[place] == chain[-1] and all(part in above for part in chain[:-1]):  # each goes on where one stopped
             yield place
 
 
-def ancestries(headings: tuple[Heading, ...]) -> Iterator[tuple[int, ...]]:
+def heading_ancestors(headings: tuple[Heading, ...]) -> Iterator[tuple[int, ...]]:
     """Of each heading the places of those it stands below, the highest first."""
     line: list[int] = []
     for place, heading in enumerate(headings):

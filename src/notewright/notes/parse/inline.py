@@ -3,9 +3,9 @@
 import re
 from operator import attrgetter
 
-from notewright.notes.links.syntax import WIKI, destination, markdown_link, wikilink
+from notewright.notes.links.syntax import WIKI, parse_destination, parse_markdown_link, parse_wikilink
 from notewright.notes.model import Link, Tag
-from notewright.notes.parse.block_scanner import HTML_TAG, Lines
+from notewright.notes.parse.block_scanner import HTML_TAG, LineNumbers
 from notewright.notes.parse.definitions import MAX_LABEL, Definition, Definitions, label_key
 from notewright.notes.parse.tags import NAME
 
@@ -29,7 +29,7 @@ class Inline:
         self.links: list[Link] = []
         self.tags: list[Tag] = []
         self.counted, self.line = 0, 1  # the line number at an offset, counted forward
-        self.lines: Lines | None = None
+        self.lines: LineNumbers | None = None
         self.has_code = "`" in text
         self.tangled = False  # links are not in order
         # of the leaf being read
@@ -42,7 +42,7 @@ class Inline:
     def line_at(self, at: int) -> int:
         if at < self.counted:  # an image that began before links in its text
             if self.lines is None:
-                self.lines = Lines(self.text)
+                self.lines = LineNumbers(self.text)
             return self.lines.at(at)
         self.line += self.text.count("\n", self.counted, at)
         self.counted = at
@@ -76,7 +76,7 @@ class Inline:
             found = WIKI.match(text, here, self.leaf_end)
             if found is not None and not (self.has_code and self.code_crosses(here + 2, found.end())):
                 end = found.end()
-                link = wikilink(text, start, here + 2, end, self.line_at(here))
+                link = parse_wikilink(text, start, here + 2, end, self.line_at(here))
                 if link is not None:
                     self.links.append(link)
                     if start == here:
@@ -104,7 +104,7 @@ class Inline:
             return here + 1
         start = self.openers.pop()
         text = self.text
-        where = destination(text, here + 1, self.leaf_end) if text.startswith("(", here + 1) else None
+        where = parse_destination(text, here + 1, self.leaf_end) if text.startswith("(", here + 1) else None
         if where is None and self.definitions:
             where = self.reference(start, here)
         if where is None:
@@ -112,7 +112,7 @@ class Inline:
         around = bool(self.links) and self.links[-1].start > start  # an image in its text, or links in an image's
         if not around or here - start < _MOST_AROUND:
             shown = start + 2 if text[start] == "!" else start + 1
-            link = markdown_link(text, start, shown, here, where, self.line_at(start))
+            link = parse_markdown_link(text, start, shown, here, where, self.line_at(start))
             if link is not None:
                 self.tangled |= around
                 self.links.append(link)
@@ -121,7 +121,7 @@ class Inline:
         return where[2]
 
     def reference(self, start: int, here: int) -> tuple[int, int, int] | None:
-        """What `[text][label]`, `[label][]` or `[label]` leads to by a definition, as `destination` says it."""
+        """What `[text][label]`, `[label][]` or `[label]` leads to by a definition, as `parse_destination` says it."""
         label = _LABEL.match(self.text, here + 1, self.leaf_end)
         if label is not None and label[1].strip():
             found, end = self.definitions.get(label_key(label[1])), label.end()

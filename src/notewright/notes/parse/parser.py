@@ -4,23 +4,23 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from notewright.notes.links.syntax import property_links
+from notewright.notes.links.syntax import find_property_links
 from notewright.notes.model import Block, Frontmatter, Heading, Note, Tag
 from notewright.notes.parse.block_scanner import (
     HEADING,
     PARAGRAPH,
-    RUNNING,
     TABLE,
+    TEXT_LEAVES,
     Blocks,
-    Holder,
+    Container,
     Leaf,
-    Lines,
-    flat_lines,
+    LineNumbers,
+    normalize_line_endings,
     scan,
 )
-from notewright.notes.parse.frontmatter import frontmatter
+from notewright.notes.parse.frontmatter import parse_frontmatter
 from notewright.notes.parse.inline import Inline
-from notewright.notes.parse.tags import property_tags, tag_places
+from notewright.notes.parse.tags import list_property_tags, locate_tags
 from notewright.notes.path import NotePath
 
 LARGE_CHARS = 256 << 10  # in a shorter text nothing is counted
@@ -38,15 +38,15 @@ def is_costly(text: str) -> bool:
 
 def parse(path: NotePath, text: str) -> Note:
     """What `text` says. Never raises: what cannot be read is left out, and `frontmatter.problem` says why."""
-    flat = flat_lines(text)
-    front = frontmatter(flat, text)
+    flat = normalize_line_endings(text)
+    front = parse_frontmatter(flat, text)
     blocks = scan(flat, front.end)
     paragraphs = _paragraphs(flat, blocks)
     found = Inline(flat, blocks.definitions)
     for start, end in paragraphs:
         found.read(start, end)
     headings = _headings(flat, blocks)
-    links = [*property_links(flat, front.inner_start, front.inner_end, front.properties), *found.links]
+    links = [*find_property_links(flat, front.inner_start, front.inner_end, front.properties), *found.links]
     tags = [*_own_tags(flat, front), *found.tags]
     return Note(
         path=path,
@@ -56,24 +56,24 @@ def parse(path: NotePath, text: str) -> Note:
         headings=headings,
         links=tuple(links),
         tags=tuple(tags),
-        blocks=block_ids(flat, blocks),
+        blocks=find_blocks(flat, blocks),
         aliases=_aliases(front.properties),
         paragraphs=paragraphs,
     )
 
 
-def parse_words(path: NotePath, text: str) -> Note:
+def parse_without_body(path: NotePath, text: str) -> Note:
     """The note without what would have to be looked for in its body: headings, links, tags, block ids."""
-    flat = flat_lines(text)
-    front = frontmatter(flat, text)
+    flat = normalize_line_endings(text)
+    front = parse_frontmatter(flat, text)
     title, aliases = _title(path, front.properties, ()), _aliases(front.properties)
     return Note(path, text, title, front, (), (), tuple(_own_tags(flat, front)), (), aliases)
 
 
 def parse_head(path: NotePath, text: str) -> tuple[str, Mapping[str, Any]]:
     """The title and the properties alone, as `parse` finds them."""
-    flat = flat_lines(text)
-    front = frontmatter(flat, text)
+    flat = normalize_line_endings(text)
+    front = parse_frontmatter(flat, text)
     title = _title(path, front.properties, ())
     if title == path.stem:  # no property says otherwise
         first = _FIRST_HEADING.match(flat, front.end)  # then nothing that follows it matters
@@ -88,13 +88,13 @@ def _paragraphs(text: str, blocks: Blocks) -> tuple[tuple[int, int], ...]:
     for kind, start, end, holder in blocks.leaves:
         if kind == TABLE:
             found += _rows(text, start, end)
-        elif kind in RUNNING:
+        elif kind in TEXT_LEAVES:
             boxed = text[start] == "[" and text.startswith("] ", start + 2, end) and holder >= 0
             found.append((start + 4 if boxed and _begins(text, blocks.holders[holder], start) else start, end))
     return tuple(found)
 
 
-def _begins(text: str, holder: Holder, at: int) -> bool:
+def _begins(text: str, holder: Container, at: int) -> bool:
     """Whether the text of a list item begins at `at`, where the box of a task may stand."""
     return holder.mark != ">" and text.find("\n", holder.start, at) < 0
 
@@ -117,8 +117,8 @@ def _headings(text: str, blocks: Blocks) -> tuple[Heading, ...]:
 
 
 def _own_tags(text: str, front: Frontmatter) -> list[Tag]:
-    names = property_tags(front.properties)
-    return tag_places(text, front.inner_start, front.inner_end, names) if names else []
+    names = list_property_tags(front.properties)
+    return locate_tags(text, front.inner_start, front.inner_end, names) if names else []
 
 
 def _title(path: NotePath, properties: Mapping[str, Any], headings: tuple[Heading, ...]) -> str:
@@ -173,7 +173,7 @@ class Tree:
             return child.start, child.end
         return self.blocks.holders[self.first[child]].start, self.blocks.holders[child].end
 
-    def holder(self, leaf: Leaf) -> Holder | None:
+    def holder(self, leaf: Leaf) -> Container | None:
         """What an id at the end of `leaf` names: the innermost item, else the outermost quote around it."""
         found, index = None, leaf.holder
         while index >= 0:
@@ -184,11 +184,11 @@ class Tree:
         return found
 
 
-def block_ids(text: str, blocks: Blocks) -> tuple[Block, ...]:
+def find_blocks(text: str, blocks: Blocks) -> tuple[Block, ...]:
     """Everything with a block id. `text` has `\\n` line endings."""
     if not _ANY_ID.search(text) and not _ID.search(text, text.rfind("\n") + 1):
         return ()
-    lines, tree = Lines(text), Tree(blocks)
+    lines, tree = LineNumbers(text), Tree(blocks)
     found = []
     for siblings in tree.children.values():
         for place, leaf in enumerate(siblings):
@@ -199,7 +199,7 @@ def block_ids(text: str, blocks: Blocks) -> tuple[Block, ...]:
     return tuple(sorted(found, key=lambda block: block.start))
 
 
-def _block(text: str, lines: Lines, tree: Tree, leaf: Leaf, before: int | Leaf | None) -> Block | None:
+def _block(text: str, lines: LineNumbers, tree: Tree, leaf: Leaf, before: int | Leaf | None) -> Block | None:
     last = max(text.rfind("\n", leaf.start, leaf.end) + 1, leaf.start)
     mark = _ID.search(text[last : leaf.end])
     if mark is None:

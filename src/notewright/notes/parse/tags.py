@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from notewright.notes.links.syntax import Finder
+from notewright.notes.links.syntax import ValueLocator
 from notewright.notes.model import Tag
 
 # Letters, digits, "_", "-", "/" and other Unicode, as Obsidian: what ends a tag is listed, not what it is made of.
@@ -19,7 +19,7 @@ def is_tag(name: str) -> bool:
     return NAME.fullmatch(name) is not None and name.strip("0123456789/") != ""
 
 
-def property_tags(properties: Mapping[str, Any]) -> list[str]:
+def list_property_tags(properties: Mapping[str, Any]) -> list[str]:
     """The tags in a note's properties: a list, or text cut at commas and blanks."""
     found: list[str] = []
     for key, value in properties.items():
@@ -39,10 +39,10 @@ def _spelled(value: Any, listed: bool) -> Iterator[str]:
             yield name
 
 
-def tag_places(text: str, start: int, end: int, names: list[str]) -> list[Tag]:
+def locate_tags(text: str, start: int, end: int, names: list[str]) -> list[Tag]:
     """The tags of the properties between `start` and `end`, each where it is written."""
     key = _KEY.search(text, start, end)
-    finder = Finder(text, key.end() if key else start, end)
+    finder = ValueLocator(text, key.end() if key else start, end)
     found = []
     for name in names:
         place = finder.find(name)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from notewright.config.settings import SURFACES, surface_name
+from notewright.config.settings import SURFACES, normalize_surface
 from notewright.server.auth.authenticate import MCP_PATH, GuardedRoute, base_url
 from notewright.server.auth.scopes import BASIC
 from notewright.server.host_check import WELL_KNOWN
@@ -49,7 +49,7 @@ def _endpoint(asked: str, prefix: str, surfaces: Sequence[str]) -> str | None:
     if found is None:
         return None if path else ""
     surface = found[1] or found[2]
-    return path if surface is None or surface_name(surface) in surfaces else None
+    return path if surface is None or normalize_surface(surface) in surfaces else None
 
 
 def routes(

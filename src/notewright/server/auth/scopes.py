@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from notewright.accounts.base import Grant
-from notewright.config.settings import SURFACES, surface_name
+from notewright.config.settings import SURFACES, normalize_surface
 from notewright.errors import Invalid
 
 READ, WRITE, ADMIN = "notes:read", "notes:write", "notes:admin"
@@ -65,7 +65,11 @@ def scope_names(entries: Sequence[str]) -> ScopeNames:
 
 def _refuse_unknown(name: str) -> None:
     kind, _, value = name.partition(":")
-    if name in _RIGHTS or (kind == "workspace" and value) or (kind == "surface" and surface_name(value) in SURFACES):
+    if (
+        name in _RIGHTS
+        or (kind == "workspace" and value)
+        or (kind == "surface" and normalize_surface(value) in SURFACES)
+    ):
         return
     known = f"there is {READ}, {WRITE}, {ADMIN}, workspace:<id> and surface:<{'|'.join(SURFACES)}>"
     raise Invalid(f"auth.scopes: {name!r} is no scope of ours", hint=known, what="auth.scopes")
@@ -76,7 +80,7 @@ def rights(ours: frozenset[str]) -> Rights | None:
     if not ours & _RIGHTS:
         return None
     workspaces, surfaces = _values_of(ours, "workspace:"), _values_of(ours, "surface:")
-    surfaces = None if surfaces is None else tuple(map(surface_name, surfaces))
+    surfaces = None if surfaces is None else tuple(map(normalize_surface, surfaces))
     narrowed = Grant(workspaces, surfaces, read_only=not ours & {WRITE, ADMIN})
     return Rights(narrowed, admin=ADMIN in ours)
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from notewright.notes.parse.parser import parse_head
-from notewright.notes.parse.tags import property_tags
+from notewright.notes.parse.tags import list_property_tags
 from notewright.notes.path import NotePath
 
 OP = "notewright-op"  # the change set whose write this is
@@ -29,7 +29,7 @@ def attributes_of(path: NotePath, data: bytes, *, op: str, now_ns: int) -> dict[
     text = data[: MAX_PARSED_CHARS * 4].decode(errors="replace")[:MAX_PARSED_CHARS]
     title, properties = parse_head(path, text)
     values = {"title": title, "type": _plain(properties.get("type"))}
-    values["tags"] = ",".join(property_tags(properties))
+    values["tags"] = ",".join(list_property_tags(properties))
     told |= {name: encode(value) for name, value in values.items() if value}
     return told | {"Content-Type": "text/markdown; charset=utf-8"}
 

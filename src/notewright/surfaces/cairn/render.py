@@ -16,9 +16,9 @@ from notewright.engine.read import Reading
 from notewright.errors import Invalid, Problem, codes
 from notewright.notes.edits.yaml import yaml_entry
 from notewright.notes.model import Note
-from notewright.notes.parse.tags import property_tags
+from notewright.notes.parse.tags import list_property_tags
 from notewright.notes.path import without_md
-from notewright.notes.times import parse_time, stamp
+from notewright.notes.times import format_utc, parse_time
 from notewright.notes.words import query_words
 from notewright.surfaces.base import Answer, Args, FailedCall, Style, still
 from notewright.surfaces.perform import well_formed
@@ -60,8 +60,8 @@ def block(reading: Reading, note: Note, backlinks: Sequence[ResolvedLink], *, co
 def _render_properties(reading: Reading, note: Note) -> dict[str, Any]:
     stored = dict(note.frontmatter.properties)
     first = {"title": note.title, "type": stored.pop("type", None)}
-    tags = property_tags(stored) if any(key.lower() == "tags" for key in stored) else None
-    changed = stored.pop("modified", None) or stamp(reading.modified)
+    tags = list_property_tags(stored) if any(key.lower() == "tags" for key in stored) else None
+    changed = stored.pop("modified", None) or format_utc(reading.modified)
     others = {"aliases" if key.lower() == "aliases" else key: value for key, value in stored.items()}
     if "aliases" in others:
         others["aliases"] = list(note.aliases)

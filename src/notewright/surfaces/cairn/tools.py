@@ -22,12 +22,12 @@ from notewright.engine.write import delete as delete_note
 from notewright.errors import Invalid
 from notewright.index.base import Selection
 from notewright.notes.edits.edit import Append, Edit, Prepend, Replace
-from notewright.notes.edits.sections import AppendToSection, PrependToSection, section_of
+from notewright.notes.edits.sections import AppendToSection, PrependToSection, require_section
 from notewright.notes.links.resolve import CAIRN
 from notewright.notes.parse.headings import HeadingRule
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath, name_problem, path_problem, without_md
-from notewright.notes.times import stamp
+from notewright.notes.times import format_utc
 from notewright.surfaces.base import Answer, Args, Call, Surface
 from notewright.surfaces.cairn import render as words
 from notewright.surfaces.resources import NoteResources
@@ -82,7 +82,7 @@ def _reading(ws: Workspace, path: NotePath, section: str = "", bare: bool = Fals
     note = reading.note
     body = "" if bare else body_of(note.text)
     if section.strip():
-        found = section_of(note, section, RULE)
+        found = require_section(note, section, RULE)
         body = note.text[found.start : found.end]
     head = words.block(reading, note, linking(ws, path, CAIRN), contexts=bare)
     return words.below(head, body)
@@ -185,7 +185,7 @@ def _result(ws: Workspace, card: NoteSummary, query: str, link: ResolvedLink | N
         "title": card.title,
         "snippet": shown,
         "tags": card.tags,
-        "modified": stamp(card.modified),
+        "modified": format_utc(card.modified),
     }
 
 
@@ -211,7 +211,7 @@ def list_notes(call: Call, args: Args) -> str:
     chosen = Selection(sort=SORTS[args.get("sort", "modified")], limit=limit, offset=offset)
     found, total = note_summaries(ws, chosen, prefix, deep=args.get("recursive", not prefix))
     rows = [
-        {"path": without_md(card.path), "title": card.title, "type": _kind(card), "modified": stamp(card.modified)}
+        {"path": without_md(card.path), "title": card.title, "type": _kind(card), "modified": format_utc(card.modified)}
         for card in found
     ]
     return words.answer(path_prefix=prefix, notes=rows, total=total, cursor=words.cursor(offset, len(rows), total))

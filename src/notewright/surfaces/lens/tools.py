@@ -9,7 +9,7 @@ from notewright.engine.read import read as read_note
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound, codes
 from notewright.index.base import Selection
-from notewright.notes.glob import glob_matcher, glob_pieces
+from notewright.notes.glob import compile_glob, glob_literals
 from notewright.notes.path import NotePath, path_problem
 from notewright.surfaces.base import (
     INVALID_PARAMS,
@@ -88,11 +88,11 @@ def glob(call: Call, args: Args) -> Answer:
     if not pattern:
         raise Invalid("it is empty", what="pattern")
     scope = args.get("path", "").strip("/")
-    matches = _scoped(glob_matcher(pattern, negation=True), scope)
+    matches = _scoped(compile_glob(pattern, negation=True), scope)
     found = sorted(
         full_name(ws, filed.path)
         for ws in call.workspaces
-        for filed in listing(ws, _documents(ws, glob_pieces(pattern)))[0]
+        for filed in listing(ws, _documents(ws, glob_literals(pattern)))[0]
         if matches(full_name(ws, filed.path))
     )
     return whole(found, "pattern") if found else Answer.of("No matches found.")

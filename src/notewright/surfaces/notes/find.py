@@ -219,7 +219,7 @@ def _count_links(report: LinkReport, direction: str) -> str:
 
 def _render_mentions(places: Places, place: NamedPath) -> list[str]:
     named = mentions(place.ws, place.path)
-    lines = [f"~ {places.show(place.ws, one.path)} (L{one.line}): {one.context.marked}" for one in named]
+    lines = [f"~ {places.show(place.ws, one.path)} (L{one.line}): {one.context.with_marks}" for one in named]
     return [f"{words.amount(len(named), 'mention')} without a link{':' if named else ''}", *lines]
 
 

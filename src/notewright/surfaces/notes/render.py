@@ -16,8 +16,8 @@ from notewright.engine.read import Reading
 from notewright.ledger.base import Change
 from notewright.notes.edits.diff import compare_lines
 from notewright.notes.model import Note
-from notewright.notes.parse.headings import sections
-from notewright.notes.times import stamp
+from notewright.notes.parse.headings import list_sections
+from notewright.notes.times import format_utc
 from notewright.surfaces.arguments import OffsetPage, day
 from notewright.surfaces.base import fitting
 
@@ -194,7 +194,7 @@ def header(path: str, reading: Reading, lines: int, part: str = "") -> str:
     inexact = "" if reading.exact else " · not UTF-8: shown with �, cannot be edited"
     return (
         f"{path} · version {version(reading.version)} · {amount(lines, 'line')}{where}"
-        f" · modified {stamp(reading.modified)}{inexact}"
+        f" · modified {format_utc(reading.modified)}{inexact}"
     )
 
 
@@ -210,7 +210,7 @@ def outline(note: Note, incoming: int, outgoing: int) -> Iterator[str]:
     yield f"links: {outgoing} out, {incoming} in"
     if not note.headings:
         yield "no headings"
-    for section in sections(note):
+    for section in list_sections(note):
         heading = section.heading
         last = max(section.end_line - 1, heading.line)
         chars = section.end - section.start
@@ -220,7 +220,7 @@ def outline(note: Note, incoming: int, outgoing: int) -> Iterator[str]:
 def link(arrow: str, shown: str, seen: ResolvedLink, where: str, *, subpath: bool = True) -> str:
     mark = "" if seen.status == "ok" else f" [{seen.status}]"
     sub = seen.subpath if arrow == "→" and subpath else ""
-    return f"{arrow} {shown}{sub} ({where}){mark}: {seen.sentence.marked}"
+    return f"{arrow} {shown}{sub} ({where}){mark}: {seen.sentence.with_marks}"
 
 
 # ---- changing -----------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def change(one: Change, workspace: str = "") -> str:
     tool = f" {one.actor.surface}.{one.actor.tool}" if one.actor.tool else ""
     where = f" in {workspace}" if workspace else ""
     undone = f" (taken back by {one.undone_by})" if one.undone_by else ""
-    return f"{one.id}  {stamp(one.at)}  {who}{tool}{where}: {shortened(one.summary, 500)}{undone}"
+    return f"{one.id}  {format_utc(one.at)}  {who}{tool}{where}: {shortened(one.summary, 500)}{undone}"
 
 
 def differences(files: Iterable[tuple[str, FileDiff]]) -> Iterator[str]:

@@ -15,12 +15,12 @@ from notewright.errors import Exists, Invalid, NotFound
 from notewright.notes.edits.edit import Append, Edit, InsertBesideText, Replace, ReplaceBody
 from notewright.notes.edits.properties import AddTag, RemoveTag, SetProperty
 from notewright.notes.edits.sections import AppendToSection, DeleteSection, ReplaceSection
-from notewright.notes.edits.splices import spliced
+from notewright.notes.edits.splices import apply_splices
 from notewright.notes.edits.yaml import ListStyle, yaml_block
 from notewright.notes.links.resolve import STEM_OR_PATH
 from notewright.notes.parse.headings import HeadingRule
 from notewright.notes.parse.parser import parse
-from notewright.notes.parse.tags import property_tags
+from notewright.notes.parse.tags import list_property_tags
 from notewright.notes.path import NotePath, path_problem
 from notewright.surfaces.base import Args, Call
 from notewright.surfaces.obsidian import render as words
@@ -41,7 +41,7 @@ def create_note(call: Call, args: Args) -> str:
     """Make a new note at the vault's root. Only tags that exist are taken."""
     ws, name = call.workspace, args["name"]
     properties = _properties(args.get("frontmatter", ""))
-    tags = property_tags(properties)
+    tags = list_property_tags(properties)
     _check_allowed(ws, tags)
     _check_rules(tags, name, properties)
     path = _new_path(ws, "", name)
@@ -135,7 +135,7 @@ def replace_text(call: Call, args: Args) -> str:
     def changed(text: str) -> str:
         made = change.splices(text, path)
         counted[:] = [len(made)]
-        return spliced(text, made)
+        return apply_splices(text, made)
 
     change_text(ws, path, changed)
     return said(name=args["name"], replaced=counted[0])
@@ -203,7 +203,7 @@ def add_tag(call: Call, args: Args) -> str:
     ws, name, tag = call.workspace, args["name"], args["tag"]
     path = note_by_name(ws, name)
     properties = read(ws, path).note.frontmatter.properties
-    tags = property_tags(properties)
+    tags = list_property_tags(properties)
     if tag not in tags:
         _check_allowed(ws, [tag])
         _check_rules([tag], name, properties)
@@ -219,7 +219,7 @@ def remove_tag(call: Call, args: Args) -> str:
 
 
 def _tags(edited: Edited) -> list[str]:
-    return property_tags(parse(edited.path, edited.after).frontmatter.properties)
+    return list_property_tags(parse(edited.path, edited.after).frontmatter.properties)
 
 
 def _check_allowed(ws: Workspace, tags: Sequence[str]) -> None:

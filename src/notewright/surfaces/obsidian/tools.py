@@ -21,7 +21,7 @@ from notewright.engine.find.links import WRITTEN_AS_NAMES, incoming
 from notewright.engine.read import Reading
 from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import Indexing, Invalid
-from notewright.notes.edits.sections import section_of
+from notewright.notes.edits.sections import require_section
 from notewright.notes.links.resolve import STEM
 from notewright.notes.model import Link
 from notewright.notes.parse.headings import HeadingRule
@@ -105,7 +105,7 @@ def read_note(call: Call, args: Args) -> str:
 def read_section(call: Call, args: Args) -> str:
     """The text below one heading of a note."""
     note = _read(call, args).note
-    section = section_of(note, args["section"], HeadingRule.EXACT)
+    section = require_section(note, args["section"], HeadingRule.EXACT)
     return note.text[section.body : section.end].strip()
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from notewright.engine.dialects.octarine import RankedNote, is_folder
 from notewright.engine.find.grep import TextMatch
 from notewright.errors import Problem
-from notewright.notes.times import stamp
+from notewright.notes.times import format_utc
 from notewright.stores.base import Entry
 from notewright.surfaces.base import INVALID_PARAMS, Answer, Args, BadArgument, FailedCall, RpcError, Style
 
@@ -132,9 +132,13 @@ def _details(args: Args, reason: str) -> dict[str, Any]:
 
 def metadata(entry: Entry, created: float) -> dict[str, Any]:
     """What a file system knows of a note, as far as this store does."""
-    told: dict[str, Any] = {"size": entry.size, "created": stamp(created), "modified": stamp(entry.modified_ns / 1e9)}
+    told: dict[str, Any] = {
+        "size": entry.size,
+        "created": format_utc(created),
+        "modified": format_utc(entry.modified_ns / 1e9),
+    }
     if entry.accessed_ns is not None:
-        told["accessed"] = stamp(entry.accessed_ns / 1e9)
+        told["accessed"] = format_utc(entry.accessed_ns / 1e9)
     if entry.mode is not None:
         told["permissions"] = stat.filemode(entry.mode)[1:]
     return told
@@ -147,9 +151,9 @@ def note_info(entry: Entry, created: float | None) -> dict[str, Any]:
     if entry.kind != "symlink" or entry.mode is not None:
         if not folder:
             told["size"] = entry.size
-        told["modified"] = stamp(entry.modified_ns / 1e9)
+        told["modified"] = format_utc(entry.modified_ns / 1e9)
         if created is not None:
-            told["created"] = stamp(created)
+            told["created"] = format_utc(created)
     if entry.kind == "symlink":
         told["isSymlink"] = True
         target = entry.target if entry.real is None else entry.real
@@ -163,7 +167,7 @@ def note_info(entry: Entry, created: float | None) -> dict[str, Any]:
 
 def result(one: RankedNote, preview: str, highlights: list[dict[str, Any]]) -> dict[str, Any]:
     found = one.found
-    times = {"modified": stamp(found.modified_ns / 1e9), "created": stamp(one.created)}
+    times = {"modified": format_utc(found.modified_ns / 1e9), "created": format_utc(one.created)}
     return {
         "workspace": one.ws.name,
         "path": found.path,

@@ -15,7 +15,7 @@ from notewright.engine.find.grep import places as find_places
 from notewright.engine.read import created, decode
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound
-from notewright.notes.glob import glob_matcher
+from notewright.notes.glob import compile_glob
 from notewright.notes.path import NotePath, path_problem
 from notewright.stores.base import Entry
 from notewright.surfaces.base import MOST_BYTES, Answer, Args, Call, Surface, Tool, whole
@@ -218,7 +218,7 @@ def _filter(pattern: str | None) -> Callable[[str], bool]:
     if not pattern:
         return lambda path: True
     try:
-        return glob_matcher(pattern, basename=True)
+        return compile_glob(pattern, basename=True)
     except Invalid as wrong:
         raise Invalid(f"filter {wrong.message}", what="filter") from None
 

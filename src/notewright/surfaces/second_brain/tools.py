@@ -17,9 +17,9 @@ from notewright.engine.write import change_path, change_text, delete, put
 from notewright.errors import Ambiguous, Exists, Invalid, NotFound, Problem, TooLarge
 from notewright.index.base import PathGlob, Selection, Visibility
 from notewright.notes.edits.edit import Replace, apply
-from notewright.notes.glob import glob_matcher, glob_pieces
+from notewright.notes.glob import compile_glob, glob_literals
 from notewright.notes.path import NotePath, path_problem
-from notewright.notes.times import stamp
+from notewright.notes.times import format_utc
 from notewright.surfaces.base import (
     MOST_BYTES,
     Answer,
@@ -201,11 +201,11 @@ def glob(call: Call, args: Args) -> Answer:
         notes_only=False,
         sort="modified",
         limit=limit,
-        holding=glob_pieces(pattern),
+        holding=glob_literals(pattern),
         visible=Visibility(ws.access.hide, globs=(wanted,)),
     )
     found, total = listing(ws, chosen)
-    rows = [{"path": one.path, "size": one.size, "modified": stamp(one.modified_ns / 1e9)} for one in found]
+    rows = [{"path": one.path, "size": one.size, "modified": format_utc(one.modified_ns / 1e9)} for one in found]
     return _array(rows, total)
 
 
@@ -245,7 +245,7 @@ def _scope(raw: str) -> str:
         raise Invalid(f"Invalid path {_short(raw)!r}: name a file or folder from the root, or a glob", what="path")
     if re.search(r"[*?\[{]", scope):
         with _naming("glob"):
-            glob_matcher(scope)
+            compile_glob(scope)
     return scope
 
 

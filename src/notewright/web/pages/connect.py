@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from notewright.accounts.base import Grant, Token
 from notewright.config.clients import CLIENTS, SECRET, TOKEN_VARIABLE
-from notewright.config.settings import SURFACES, TOKEN_USES, surface_name
+from notewright.config.settings import SURFACES, TOKEN_USES, normalize_surface
 from notewright.engine.library import new_token
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, Unavailable
@@ -45,7 +45,7 @@ def connect(request: PageRequest, status: int = 200, **values: object) -> Respon
     who = request.signed_in.principal
     workspaces = request.library.workspaces()
     surfaces = [name for name in SURFACES if who.uses(name)]
-    surface = surface_name(request.query.get("surface", ""))
+    surface = normalize_surface(request.query.get("surface", ""))
     surface = surface if surface in surfaces else next(iter(surfaces), "")
     chosen = next((ws for ws in workspaces if ws.id == request.query.get("workspace")), None)
     path = workspace_url(chosen, "mcp", surface).removeprefix(url_of("")) if chosen else f"/mcp/{surface}"

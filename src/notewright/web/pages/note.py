@@ -18,7 +18,7 @@ from notewright.engine.read import fetch, read
 from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import Indexing, NotFound, Problem, TooLarge
 from notewright.ledger.base import Past
-from notewright.notes.links.resolve import Meaning
+from notewright.notes.links.resolve import Resolution
 from notewright.notes.model import Link, Note
 from notewright.notes.path import NotePath, path_problem
 from notewright.web.addresses import document_url, file_url, note_url, workspace_url
@@ -90,10 +90,10 @@ def _links_around(ws: Workspace, path: NotePath) -> tuple[LinkReport, bool]:
         return LinkReport(path, (), ()), False
 
 
-def _resolver(ws: Workspace, path: NotePath, targets: list[str], ready: bool) -> Callable[[str], Meaning]:
+def _resolver(ws: Workspace, path: NotePath, targets: list[str], ready: bool) -> Callable[[str], Resolution]:
     """What a link of this note means; nothing while the index does not know."""
     if not ready:
-        return lambda target: Meaning(None, False)
+        return lambda target: Resolution(None, False)
     means = resolver(ws, expected=targets)
     return lambda target: means(target, path)
 
