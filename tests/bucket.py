@@ -29,7 +29,7 @@ import pytest
 from obstore.store import S3Store as Client
 
 from notewright.config.aws import read_aws_profile
-from notewright.stores.s3._plain_list import Place, sign
+from notewright.stores.s3._signed_requests import BucketAddress, sign
 from notewright.stores.s3.settings import BucketSettings
 from notewright.stores.s3.store import S3Store
 
@@ -221,7 +221,7 @@ class Ceph:
         user = ["--uid", "t", "--display-name", "t", "--access-key", KEY, "--secret", SECRET]
         self._run("radosgw-admin", "-n", "client.rgw.a", "user", "create", *user)
         keys = {"access_key_id": KEY, "secret_access_key": SECRET}
-        place = Place(f"{self.endpoint}/{BUCKET}", "us-east-1", 10)
+        place = BucketAddress(f"{self.endpoint}/{BUCKET}", "us-east-1", 10)
         address = sign(place, keys, {}, datetime.now(UTC), method="PUT")  # making a bucket, which obstore cannot
         urllib.request.urlopen(urllib.request.Request(address, method="PUT"), timeout=30).close()
         _await_first_put(self, self._running[-1], 60)
@@ -469,7 +469,7 @@ class Bucket:
         return BucketSettings(**{"endpoint": endpoint, "poll_seconds": 0.1, "profile": read_aws_profile(), **given})
 
     def open(self, *, proxied: bool = True, **given: Any) -> S3Store:
-        store = S3Store.open(self.location, self.settings(proxied=proxied, **given), state=self.state)
+        store = S3Store(self.location, self.settings(proxied=proxied, **given), state=self.state)
         self._stores.append(store)
         self.proxy.reset()
         return store

@@ -21,7 +21,7 @@ from notewright.stores.s3.store import S3Store
 if __name__ == "__main__":
     folder, location, endpoint, what, count = sys.argv[1:]
     settings = BucketSettings(endpoint, profile=read_aws_profile())
-    place = BackupBucket(S3Store.open(location, settings, state=Path(tempfile.mkdtemp())))
+    place = BackupBucket(S3Store(location, settings, state=Path(tempfile.mkdtemp())))
 
     counted = itertools.count(1)
 

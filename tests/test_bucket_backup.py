@@ -43,7 +43,7 @@ def at(bucket: Bucket, tmp_path: Path) -> Iterator[OpenAt]:
     made: list[S3Store] = []
 
     def open_at(name: str) -> S3Store:
-        made.append(S3Store.open(f"{bucket.location}/{name}", bucket.settings(), state=tmp_path / "state"))
+        made.append(S3Store(f"{bucket.location}/{name}", bucket.settings(), state=tmp_path / "state"))
         bucket.proxy.reset()
         return made[-1]
 

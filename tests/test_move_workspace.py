@@ -22,7 +22,7 @@ from notewright.engine.transfer.move_workspace import MoveJournal, MoveResult, m
 from notewright.errors import Busy, Conflict
 from notewright.stores.base import OpId, Store, Swap, SwapResult
 from notewright.stores.folder.store import FolderStore
-from notewright.stores.s3._plain_list import Place, sign
+from notewright.stores.s3._signed_requests import BucketAddress, sign
 
 pytestmark = pytest.mark.slow
 
@@ -134,7 +134,7 @@ def test_inside_one_service_no_note_passes_through_this_machine(
 def test_two_buckets_of_one_service_are_copied_between_by_the_service(
     places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Place(f"{places.bucket.weed.endpoint}/other", "us-east-1", 10.0)
+    place = BucketAddress(f"{places.bucket.weed.endpoint}/other", "us-east-1", 10.0)
     keys = {"access_key_id": KEY, "secret_access_key": SECRET}
     made = sign(place, keys, {}, datetime.now(UTC), method="PUT")
     urllib.request.urlopen(urllib.request.Request(made, method="PUT"), timeout=30).close()

@@ -91,7 +91,7 @@ def rename_and_die(ws: Workspace, store: S3Store, puts: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
         return True
 
-    store._may_write = may_write
+    store._requests.may_write = may_write
     move(ws, TARGET, RENAMED)
     os._exit(3)
 
@@ -103,7 +103,7 @@ def append_for_ever(ws: Workspace, store: S3Store, name: str) -> None:
 
 
 def main(work: str, location: str, endpoint: str, state: str, argument: str) -> None:
-    store = S3Store.open(location, BucketSettings(endpoint=endpoint), state=Path(state))
+    store = S3Store(location, BucketSettings(endpoint=endpoint), state=Path(state))
     ws = open_on(store, Path(state))
     {"rename": rename_and_die, "append": append_for_ever}[work](ws, store, argument)
 

@@ -31,7 +31,7 @@ from notewright.notes.edits.edit import Append
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, Swap, version_of
 from notewright.stores.folder.store import FolderStore
-from notewright.stores.s3._plain_list import list_all
+from notewright.stores.s3._signed_requests import list_all
 from notewright.stores.s3.metadata import encode
 from notewright.stores.s3.settings import BucketSettings
 from notewright.stores.s3.store import DELETED, TOMBSTONE, S3Store
@@ -128,8 +128,8 @@ def test_what_a_look_for_changes_keeps_is_small_and_tells_what_came_went_and_cha
     for number in range(60):
         bucket.put(f"Projects/Garden {number % 4}/A note of some length, number {number}.md", b"%d" % number)
     store, stop = bucket.open(), threading.Event()
-    kept = store._stamps()
-    assert kept is not None and len(kept) < 60 * 50 and kept == store._stamps()
+    kept = store._list_stamps()
+    assert kept is not None and len(kept) < 60 * 50 and kept == store._list_stamps()
     hints = store.changes(stop)
     assert next(hints) is None
     bucket.put("Projects/Garden 1/A note of some length, number 1.md", b"another")
@@ -259,7 +259,7 @@ def test_no_write_is_sent_by_whoever_may_not_write_any_more(bucket: Bucket) -> N
     store = bucket.open()
     version = store.write(A, b"one", seen=None, op="1").version
     bucket.proxy.reset()
-    store._may_write = lambda: False
+    store._requests.may_write = lambda: False
     for call in (lambda: store.write(A, b"two", seen=version, op="2"), lambda: store.delete(A, seen=version, op="2")):
         with pytest.raises(Busy):
             call()
@@ -491,7 +491,7 @@ def test_buckets_of_other_programs_are_served_as_they_are(bucket: Bucket, folder
     for path in ("daily/2026-02-24.md", "Über uns.md", "picture.png", "e\u0301.md", ".notewright/snapshot"):
         bucket.put(base + path, b"x")
     location = f"{bucket.location}/{folder}".rstrip("/")
-    store = S3Store.open(location, bucket.settings(), state=bucket.state)
+    store = S3Store(location, bucket.settings(), state=bucket.state)
     visible = {"daily/2026-02-24.md", "Über uns.md", "picture.png", "e\u0301.md"}
     assert {entry.path for entry in store.entries()} == visible
     assert [entry.path for entry in store.children("daily")] == ["daily/2026-02-24.md"]
@@ -523,7 +523,7 @@ def test_keys_that_are_no_paths(bucket: Bucket) -> None:
     bucket.proxy.listing = listing_with(*own)
     assert [entry.path for entry in store.entries()] == ["empty.txt", "note.md"]
     assert [odd.path for odd in store.unlisted_files()] == ["back\\slash.md"]
-    keyless = S3Store.open(bucket.location, replace(bucket.settings(), profile={}), state=bucket.state)
+    keyless = S3Store(bucket.location, replace(bucket.settings(), profile={}), state=bucket.state)
     for bad, problem in (("a//b.md", "''"), ("../b.md", "'..'"), ("tab&#9;.md", "control")):
         keys = ("note.md", bad, "f/deep.md", "f//other.md")
         bucket.proxy.listing = listing_with(*(f"{bucket.prefix}/{key}" for key in keys))
@@ -541,8 +541,8 @@ def test_a_listing_without_obstore_says_the_same(bucket: Bucket) -> None:
     store = bucket.open()
     names = ["a b+c.md", "f/é%.md", "f/(x)&y.md", *(f"many/n{number}.md" for number in range(1001))]
     store.write_many([Swap(NotePath(name), name.encode(), None) for name in names], op="1")
-    assert store._clients.keys is not None
-    found = list_all(store._clients.place, store._clients.keys(), f"{bucket.prefix}/")
+    assert store._requests.clients.keys is not None
+    found = list_all(store._requests.clients.address, store._requests.clients.keys(), f"{bucket.prefix}/")
     own = {meta["path"].removeprefix(f"{bucket.prefix}/"): meta for meta in found}
     listed = {entry.path: entry for entry in store.entries()}
     assert set(own) == set(names) == set(listed)
@@ -594,7 +594,7 @@ def test_credentials_that_may_only_read(bucket: Bucket, monkeypatch: pytest.Monk
 
 def refusal(location: str, settings: BucketSettings, state: Path) -> Problem:
     with pytest.raises(Problem) as refused:
-        S3Store.open(location, settings, state=state)
+        S3Store(location, settings, state=state)
     return refused.value
 
 
@@ -650,7 +650,7 @@ def test_keys_may_come_from_a_profile(bucket: Bucket, tmp_path: Path, monkeypatc
     )
     for name in ("mine", "printed"):
         monkeypatch.setenv("AWS_PROFILE", name)
-        store = S3Store.open(bucket.location, BucketSettings(profile=read_aws_profile()), state=bucket.state)
+        store = S3Store(bucket.location, BucketSettings(profile=read_aws_profile()), state=bucket.state)
         assert store.refuses_writes is None
         store.close()
     monkeypatch.setenv("AWS_PROFILE", "role")

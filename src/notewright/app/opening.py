@@ -135,7 +135,7 @@ def _open_bucket(asked: WorkspaceConfig, config: Config, serving: bool) -> Store
     from notewright.stores.s3.lease import LeaseOwner
     from notewright.stores.s3.store import S3Store
 
-    store = S3Store.open(asked.location, settings, state=Path(config.state))
+    store = S3Store(asked.location, settings, state=Path(config.state))
     if store.refuses_writes:
         logging.getLogger(__name__).warning("the workspace %s: %s", asked.name, store.refuses_writes)
     locks = FileLocks(Path(config.state) / store.identity / "locks")

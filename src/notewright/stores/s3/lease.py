@@ -1,8 +1,9 @@
-"""One machine writes to a bucket's notes: an object under the prefix says which, and it is renewed while that one runs.
+"""The lease that lets one machine write to a bucket's notes: an object under the prefix names the holder, which renews
+it while it runs.
 
-No two clocks are compared. The holder counts from before it sent its last renewal; everybody else from when it last saw
-the object change, and takes over when that is as long ago as the lease lasts. A holder that cannot renew it stops early
-enough that a PUT it sent has ended by then. Processes of one machine share its lease.
+No two clocks are compared. The holder counts from before it sent its last renewal; every other machine from when it
+last saw the object change, and takes over when that is as long ago as the lease lasts. A holder that cannot renew it
+stops writing early enough that a PUT it sent has ended by then. Processes of one machine share its lease.
 """
 
 import json
@@ -21,9 +22,9 @@ log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 120.0
 RENEW_SECONDS = 20.0
-CLOSE_SECONDS = 5.0  # that a renewal under way is waited for at the end
+CLOSE_SECONDS = 5.0  # that `close` waits for a renewal under way
 TRIES = 4  # other processes of this machine renew it too
-MOST_BYTES = 4_096  # of a lease that somebody else may have written
+MAX_LEASE_BYTES = 4_096  # that are parsed: another program may have written it
 
 
 class FoundLease(NamedTuple):
@@ -40,7 +41,7 @@ class LeaseOwner:
 
 
 class Lease:
-    """This process's part in the machine's lease. `write_seconds` is the longest that one write may be under way."""
+    """This process's share in the machine's lease. `write_seconds` is the longest that one write may be under way."""
 
     def __init__(
         self,
@@ -57,13 +58,13 @@ class Lease:
         self._until: float | None = None  # as long as it is ours
         self._etag: str | None = None  # of our last renewal
         self._other: str | None = None  # the host that holds it
-        self._changed: tuple[str, float] | None = None  # of another's lease: its ETag, and since when we have seen it
+        self._other_since: tuple[str, float] | None = None  # ETag of another's lease, and when we first saw it
         self._problem = ""
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
 
     def may_write(self) -> bool:
-        """A write that begins now ends before anybody else may take over. The first question asks for the lease."""
+        """A write that begins now ends before another machine may take over. The first call acquires the lease."""
         if self._thread is None:
             self.start()
         until = self._until
@@ -75,91 +76,94 @@ class Lease:
         return f"the lease on these notes could not be renewed{self._problem}"
 
     def start(self) -> None:
-        """Ask for it now, and keep it in the background from then on."""
-        with self._starting:  # whoever asks meanwhile waits for the answer
+        """Try to acquire it now, and renew it in the background from then on."""
+        with self._starting:  # calls meanwhile block until the first attempt has ended
             if self._thread is None and not self._stop.is_set():
                 self.renew()
-                self._thread = threading.Thread(target=self._keep, name="bucket-lease", daemon=True)
+                self._thread = threading.Thread(target=self._keep_renewing, name="bucket-lease", daemon=True)
                 self._thread.start()
 
+    def _keep_renewing(self) -> None:
+        while not self._stop.wait(RENEW_SECONDS):
+            self.renew()
+
     def close(self) -> None:
-        """Let it go, unless another process of this machine still writes."""
+        """Release it, unless another process of this machine still writes."""
         self._stop.set()
         if self._thread is not None and self._thread.is_alive():
             self._thread.join(CLOSE_SECONDS)
         with self._mutex:
             held, last, self._until = self._until is not None, self._is_last(), None
-            if held and last and not self._problem:  # where nobody answers, nobody is waited for
+            if held and last and not self._problem:  # a service that did not answer is not waited for again
                 try:
                     found = self._object.get()  # another process of this machine may have renewed it last
-                    if found is not None and _parsed(found.data).get("owner") == self._owner.id:
-                        self._object.put(self._content(None), seen=found.etag)
+                    if found is not None and _parse(found.data).get("owner") == self._owner.id:
+                        self._object.put(_dump(None), seen=found.etag)
                 except Problem as problem:
                     log.info("the lease was not let go: %s", problem)
 
     def renew(self) -> None:
-        """One attempt to get or keep it."""
+        """One attempt to acquire or renew it."""
         with self._mutex:
-            had = self._other
+            previous = self._other
             try:
                 self._renew()
                 self._problem = ""
-            except Exception as error:  # whatever it is, the next renewal is tried: without one nobody may write
+            except Exception as error:  # whatever it is, renewal goes on: without a lease nobody may write
                 self._problem = f": {error.message if isinstance(error, Problem) else repr(error)}"
                 log.warning("%s", self.why_not())
-            if self._other is not None and had is None:
+            if self._other is not None and previous is None:
                 log.warning("%s", self.why_not())
-            elif self._other is None and had is not None:
-                log.info("%s no longer writes to these notes: this machine may", had)
+            elif self._other is None and previous is not None:
+                log.info("%s no longer writes to these notes: this machine may", previous)
 
     def _renew(self) -> None:
         for _ in range(TRIES):
             seen = self._etag
             if seen is None:
                 found = self._object.get()
-                if not self._is_free(found):
-                    return
-                seen = None if found is None else found.etag
+                if found is not None:
+                    if not self._may_take(found):
+                        return
+                    seen = found.etag
             sent = self._clock()
             self._etag = None
-            self._etag = self._object.put(self._content(self._owner), seen=seen)
+            self._etag = self._object.put(_dump(self._owner), seen=seen)
             if self._etag is not None:
-                self._until, self._other, self._changed = sent + LEASE_SECONDS, None, None
+                self._until, self._other, self._other_since = sent + LEASE_SECONDS, None, None
                 return
 
-    def _is_free(self, found: FoundLease | None) -> bool:
-        told = {} if found is None else _parsed(found.data)
-        if found is None or told.get("owner") in (None, self._owner.id):
+    def _may_take(self, found: FoundLease) -> bool:
+        """It is free, ours, or another machine's that did not renew it for as long as it lasts."""
+        fields = _parse(found.data)
+        if fields.get("owner") in (None, self._owner.id):
             return True
         self._until = None
-        self._other = str(told.get("host") or "another machine")[:100]
+        self._other = str(fields.get("host") or "another machine")[:100]
         now = self._clock()
-        if self._changed is None or self._changed[0] != found.etag:
-            self._changed = found.etag, now
-        return now - self._changed[1] >= LEASE_SECONDS
-
-    def _content(self, owner: LeaseOwner | None) -> bytes:
-        """Never twice the same, so that its ETag shows that somebody is alive."""
-        held = {} if owner is None else {"owner": owner.id, "host": owner.host}
-        return json.dumps(held | {"renewal": secrets.token_hex(8)}).encode()
-
-    def _keep(self) -> None:
-        while not self._stop.wait(RENEW_SECONDS):
-            self.renew()
+        if self._other_since is None or self._other_since[0] != found.etag:
+            self._other_since = found.etag, now
+        return now - self._other_since[1] >= LEASE_SECONDS
 
 
-def _parsed(data: bytes) -> dict[str, Any]:
-    """What is no lease of ours is taken for one of somebody unknown: nobody writes there unless it stays as it is."""
+def _dump(owner: LeaseOwner | None) -> bytes:
+    """Never twice the same, so that each renewal changes the ETag."""
+    holder = {} if owner is None else {"owner": owner.id, "host": owner.host}
+    return json.dumps(holder | {"renewal": secrets.token_hex(8)}).encode()
+
+
+def _parse(data: bytes) -> dict[str, Any]:
+    """What is no lease of ours counts as that of an unknown machine, and is taken over once it stays as it is."""
     try:
-        told = json.loads(data[:MOST_BYTES])
-        return told if isinstance(told, dict) else {"owner": "unknown"}
+        fields = json.loads(data[:MAX_LEASE_BYTES])
+        return fields if isinstance(fields, dict) else {"owner": "unknown"}
     except ValueError:
         return {"owner": "unknown"}
 
 
 class BucketLeaseObject:
-    """The lease as an object of the bucket: one key with compare-and-swap. Both raise a Problem where the service does
-    not answer."""
+    """The lease as an object of the bucket: one key with compare-and-swap. Both methods raise a Problem where the
+    service does not answer."""
 
     def __init__(self, key: str, requests: Requests) -> None:
         self._key, self._requests = key, requests
@@ -173,8 +177,8 @@ class BucketLeaseObject:
 
     def put(self, data: bytes, *, seen: str | None) -> str | None:
         """The new ETag, or None where another one than `seen` (None: any at all) is there."""
-        mode = "create" if seen is None else self._requests.over(seen)
+        mode = "create" if seen is None else self._requests.if_match(seen)
         try:
-            return self._requests.put(self._key, data, mode=mode, writes=False)  # who may write is not known before
+            return self._requests.put(self._key, data, mode=mode, writes=False)  # may_write depends on this very PUT
         except (ConditionFailed, Missing):
             return None

@@ -1,4 +1,4 @@
-"""What an object says of itself beside its bytes: our operation, and of a note its title, type, tags and time."""
+"""The metadata of an object: our operation, and of a note its title, type, tags and time."""
 
 import base64
 import mimetypes
@@ -23,38 +23,36 @@ _PRINTABLE = re.compile(r"[ -~]*")
 
 def attributes_of(path: NotePath, data: bytes, *, op: str, now_ns: int) -> dict[str, str]:
     """Everything a PUT says beside the bytes."""
-    told = {OP: op, "modified": iso_time(now_ns)}
+    modified = datetime.fromtimestamp(now_ns / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    attributes = {OP: op, "modified": modified}
     if not path.is_note:
-        return told | {"Content-Type": mimetypes.guess_type(path.name)[0] or "application/octet-stream"}
+        return attributes | {"Content-Type": mimetypes.guess_type(path.name)[0] or "application/octet-stream"}
     text = data[: MAX_PARSED_CHARS * 4].decode(errors="replace")[:MAX_PARSED_CHARS]
     title, properties = parse_head(path, text)
-    values = {"title": title, "type": _plain(properties.get("type"))}
-    values["tags"] = ",".join(list_property_tags(properties))
-    told |= {name: encode(value) for name, value in values.items() if value}
-    return told | {"Content-Type": "text/markdown; charset=utf-8"}
+    kind = properties.get("type")
+    is_plain = isinstance(kind, str | int | float) and not isinstance(kind, bool)
+    values = {"title": title, "type": str(kind) if is_plain else "", "tags": ",".join(list_property_tags(properties))}
+    attributes |= {name: encode(value) for name, value in values.items() if value}
+    return attributes | {"Content-Type": "text/markdown; charset=utf-8"}
 
 
 def foreign_attributes(attributes: Mapping[str, Any]) -> dict[str, str]:
-    """What other programs say of an object: kept when it is replaced. How its bytes are encoded is no longer true."""
+    """The metadata of other programs, kept when an object is replaced. How its bytes are encoded is no longer true."""
     return {name: str(value) for name, value in attributes.items() if name not in _OURS}
 
 
-def with_foreign(ours: dict[str, str], foreign: Mapping[str, str]) -> dict[str, str]:
+def add_foreign_attributes(ours: dict[str, str], foreign: Mapping[str, str]) -> dict[str, str]:
     """Both, as far as a service takes it."""
-    told, size = dict(ours), sum(len(name) + len(value) for name, value in ours.items())
+    attributes, size = dict(ours), sum(len(name) + len(value) for name, value in ours.items())
     for name, value in foreign.items():
         size += len(name) + len(value)
         if size <= MAX_METADATA_BYTES:
-            told.setdefault(name, value)
-    return told
-
-
-def _plain(value: Any) -> str:
-    return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+            attributes.setdefault(name, value)
+    return attributes
 
 
 def encode(value: str) -> str:
-    """As a header takes it: printable ASCII as it is, all else in RFC 2047 words, cut where it gets too long."""
+    """A value for a header: printable ASCII as it is, all else in RFC 2047 words, cut where it gets too long."""
     value = " ".join(value.split())
     if _PRINTABLE.fullmatch(value) and "=?" not in value:
         return value[:MAX_VALUE_BYTES]
@@ -66,17 +64,12 @@ def encode(value: str) -> str:
     return " ".join(words)
 
 
-def iso_time(moment_ns: int) -> str:
-    moment = datetime.fromtimestamp(moment_ns / 1e9, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def written_ns(attributes: Mapping[str, Any], last_modified: datetime) -> int:
-    """When it was written: to the millisecond where we said so, else to the second, as the service does."""
-    served = int(last_modified.timestamp() * 1000)
+    """When it was written: to the millisecond where our metadata has it, else to the second, as the service does."""
+    served_ms = int(last_modified.timestamp() * 1000)
     try:
-        told = int(datetime.fromisoformat(str(attributes["modified"])).timestamp() * 1000)
+        ours_ms = int(datetime.fromisoformat(str(attributes["modified"])).timestamp() * 1000)
     except (KeyError, ValueError):
-        return served * 1_000_000
-    ours = OP in attributes and abs(told - served) < 120_000  # else somebody else's, or an object that was copied
-    return (told if ours else served) * 1_000_000
+        return served_ms * 1_000_000
+    is_ours = OP in attributes and abs(ours_ms - served_ms) < 120_000  # else another program's, or a copied object
+    return (ours_ms if is_ours else served_ms) * 1_000_000

@@ -19,7 +19,7 @@ from obstore.store import S3Store as Client
 
 from notewright.errors import Unavailable
 from notewright.notes.path import path_problem
-from notewright.stores.s3._plain_list import Place
+from notewright.stores.s3._signed_requests import BucketAddress
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig
@@ -32,7 +32,7 @@ R2_HOST = ".r2.cloudflarestorage.com"
 
 @dataclass(frozen=True)
 class BucketSettings:
-    """What a workspace's configuration says of its bucket. None: as the AWS variables and the profile have it."""
+    """A workspace's configuration of its bucket. None: as the AWS variables and the profile have it."""
 
     endpoint: str | None = None
     region: str | None = None
@@ -46,14 +46,14 @@ class BucketSettings:
 
 @dataclass(frozen=True)
 class Clients:
-    """One bucket, reached with different deadlines for one request."""
+    """One bucket's clients, which differ in the deadline of a request."""
 
-    read: Client  # for as long as something comes
+    read: Client  # its deadline counts from the last bytes that came
     write: Client
     write_large: Client
-    where: str  # the endpoint, or AWS and the region: part of the bucket's identity
-    paced: bool  # takes one write a second and key
-    place: Place
+    service: str  # the endpoint, or "aws": part of the bucket's identity
+    one_write_per_second: bool  # of one key
+    address: BucketAddress
     keys: Callable[[], Mapping[str, Any]] | None  # None: obstore finds them by itself
 
 
@@ -68,8 +68,8 @@ def split_location(location: str) -> tuple[str, str]:
     return bucket, prefix
 
 
-def connect(bucket: str, settings: BucketSettings) -> Clients:
-    """Clients of the bucket. Nothing is asked of the service yet."""
+def make_clients(bucket: str, settings: BucketSettings) -> Clients:
+    """Clients of the bucket. No request is sent yet."""
     config: dict[str, Any] = {"disable_bulk_delete": True}  # a POST, which not every service has
     endpoint = (settings.endpoint or settings.profile.get("endpoint_url") or "").rstrip("/")
     region = settings.region or settings.profile.get("region")
@@ -83,22 +83,22 @@ def connect(bucket: str, settings: BucketSettings) -> Clients:
     address = host._replace(netloc=f"{bucket}.{host.netloc}").geturl() if by_host else f"{host.geturl()}/{bucket}"
     if endpoint:  # obstore wants the bucket's name in it where it is part of the host
         config["endpoint"] = address if by_host else endpoint
-    provider = _credentials(settings.profile)
+    provider = _credential_provider(settings.profile)
     if provider is not None:
         config["credential_provider"] = provider
-    seconds, paced = settings.timeout_seconds, settings.one_write_per_second
+    seconds = settings.timeout_seconds
     return Clients(
-        read=_client(bucket, config, LARGE_SECONDS, seconds),
-        write=_client(bucket, config, seconds),
-        write_large=_client(bucket, config, LARGE_SECONDS),
-        where=endpoint or "aws",
-        paced=is_r2 if paced is None else paced,
-        place=Place(address, config["region"], seconds),
+        read=_make_client(bucket, config, LARGE_SECONDS, seconds),
+        write=_make_client(bucket, config, seconds),
+        write_large=_make_client(bucket, config, LARGE_SECONDS),
+        service=endpoint or "aws",
+        one_write_per_second=is_r2 if settings.one_write_per_second is None else settings.one_write_per_second,
+        address=BucketAddress(address, config["region"], seconds),
         keys=provider,
     )
 
 
-def _client(bucket: str, config: dict[str, Any], timeout: float, read_timeout: float | None = None) -> Client:
+def _make_client(bucket: str, config: dict[str, Any], timeout: float, read_timeout: float | None = None) -> Client:
     options: ClientConfig = {"timeout": timedelta(seconds=timeout), "allow_http": True}
     options["connect_timeout"] = timedelta(seconds=min(CONNECT_SECONDS, timeout))
     if read_timeout is not None:
@@ -110,8 +110,8 @@ def _client(bucket: str, config: dict[str, Any], timeout: float, read_timeout: f
         raise Unavailable(f"the bucket {bucket} cannot be reached: {reason}", hint="look at its settings") from error
 
 
-def _credentials(profile: Mapping[str, str]) -> Any:
-    """A provider for obstore, or None where the profile says nothing of keys."""
+def _credential_provider(profile: Mapping[str, str]) -> Any:
+    """A function that gives obstore the keys, or None where the profile says nothing of keys."""
     if "aws_access_key_id" in profile and "role_arn" not in profile:
         fixed = {
             "access_key_id": profile["aws_access_key_id"],
@@ -121,7 +121,7 @@ def _credentials(profile: Mapping[str, str]) -> Any:
         }
         return lambda: fixed
     if "credential_process" in profile:
-        return lambda: _from_process(profile["credential_process"])
+        return lambda: _run_credential_process(profile["credential_process"])
     if not any(key == "role_arn" or key.startswith("sso_") for key in profile):
         return None
     try:
@@ -131,16 +131,16 @@ def _credentials(profile: Mapping[str, str]) -> Any:
         raise Unavailable("this AWS profile assumes a role or signs in by SSO", hint=hint) from None
 
 
-def _from_process(command: str) -> dict[str, Any]:
+def _run_credential_process(command: str) -> dict[str, Any]:
     """The keys that a profile's `credential_process` prints."""
     try:
         ran = subprocess.run(shlex.split(command), capture_output=True, check=True, timeout=60)
-        told = json.loads(ran.stdout)
-        expires = told.get("Expiration")
+        printed = json.loads(ran.stdout)
+        expires = printed.get("Expiration")
         return {
-            "access_key_id": told["AccessKeyId"],
-            "secret_access_key": told["SecretAccessKey"],
-            "token": told.get("SessionToken"),
+            "access_key_id": printed["AccessKeyId"],
+            "secret_access_key": printed["SecretAccessKey"],
+            "token": printed.get("SessionToken"),
             "expires_at": datetime.fromisoformat(expires).astimezone(UTC) if expires else None,
         }
     except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:

@@ -1,9 +1,9 @@
 """Notes as objects in a bucket: `prefix/path` is the key, compare-and-swap is a conditional PUT.
 
 The version of a note is the SHA-256 of its bytes; its ETag is the stamp. The store pairs the two and reads again where
-it does not know the pair. Every write says its operation in the object's metadata, so that a write whose answer was
-lost is recognised. A PUT is whole or not at all, and durable when it answers: nothing is laid beside. Nobody has a
-conditional DELETE that all services honour: a tombstone takes the note's place by compare-and-swap, then goes. Folders
+it does not know the pair. Every write puts its operation into the object's metadata, so that a write whose answer was
+lost is recognised. A PUT is whole or not at all, and durable when it answers: nothing is staged. There is no
+conditional DELETE that all services honour: a tombstone replaces the note by compare-and-swap, then is deleted. Folders
 are prefixes: an empty one does not exist.
 """
 
@@ -14,13 +14,12 @@ import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from notewright.errors import Conflict, Exists, Forbidden, NotFound, Problem, Unavailable
+from notewright.errors import Busy, Conflict, Exists, Forbidden, NotFound, Problem, Unavailable
+from notewright.locks import EXCLUSIVE, SHARED, ThreadQueue, locked_file
 from notewright.notes.path import NotePath, path_problem
 from notewright.stores.base import (
     Entry,
@@ -40,127 +39,103 @@ from notewright.stores.base import (
 )
 from notewright.stores.s3.lease import BucketLeaseObject, Lease, LeaseOwner
 from notewright.stores.s3.listing import BucketListing, folder_entry, meta_entry, object_entry
-from notewright.stores.s3.lock import NotesLock
 from notewright.stores.s3.metadata import (
     DELETED,
     OP,
+    add_foreign_attributes,
     attributes_of,
     encode,
     foreign_attributes,
-    with_foreign,
     written_ns,
 )
 from notewright.stores.s3.objects import S3Objects
-from notewright.stores.s3.probe import ServiceAbilities, probe
-from notewright.stores.s3.requests import ConditionFailed, FoundObject, Missing, Requests
+from notewright.stores.s3.requests import ConditionFailed, FoundObject, Missing, Requests, probe
 from notewright.stores.s3.settings import LARGE_SECONDS, BucketSettings, split_location
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 32  # requests of one store that run at the same time for plural calls
 MAX_KEY_BYTES = 1024
-MAX_REMEMBERED = 5_000  # objects of which version and ETag are known: those of the largest rename
+MAX_REMEMBERED = 5_000  # objects of which version and ETag are cached: those of the largest rename
 SECONDS_BETWEEN_WRITES = 1.0  # of one key, where the service takes no more
-TRIES = 4  # of a swap that finds what it expects after a refusal
+MAX_SWAP_TRIES = 4  # of a swap that is refused though what it expects is there
 HEALTHY_SECONDS = 5.0  # an answer not older than this shows that the bucket is there
 TOMBSTONE = b"This note was deleted by Notewright; the object follows.\n"
 TOMBSTONE_ETAG = hashlib.md5(TOMBSTONE, usedforsecurity=False).hexdigest()
 TOMBSTONE_SECONDS = 60.0  # one that is older was left by a process that died
-STRIPES = 256
+KEY_LOCKS = 256
+LOCK_FILES = 4_096  # for the locks of single notes: two notes that share one wait for each other
 LEASE = ".notewright/lease"
-_Item = TypeVar("_Item")
-_Answer = TypeVar("_Answer")
 
 
-@dataclass(frozen=True, slots=True)
-class _BucketObject:
-    """An object as it was read; `stored` is None where it is a tombstone."""
+class _SeenObject(NamedTuple):
+    """An object when it was last read or written."""
 
-    stored: Stored | None
-    etag: str
-    op: str | None
+    stored: Stored | None = None  # None: a tombstone or nothing; without its bytes in the cache
+    etag: str | None = None  # None: nothing is there
+    op: str | None = None
+    foreign: Mapping[str, str] = {}  # the metadata of other programs
 
-
-class _LastSeen(NamedTuple):
-    """Of an object that was read or written: which version has the ETag in `entry`."""
-
-    version: Version | None
-    entry: Entry | None
-    op: str | None
-    foreign: Mapping[str, str] = {}  # what other programs say of it
+    @property
+    def version(self) -> Version | None:
+        return None if self.stored is None else self.stored.version
 
 
 class S3Store(Store):
-    """A prefix of a bucket. `_may_write` is asked before every PUT and DELETE: the hook for whoever holds a lease."""
+    """The store at `s3://bucket/prefix`. Unavailable with what to set where it cannot be served; what can only be read
+    is served, and `refuses_writes` says why."""
 
     in_order = False
     has_folders = False
 
-    def __init__(self, bucket: str, prefix: str, settings: BucketSettings, state: Path) -> None:
-        self.bucket, self.prefix, self._settings = bucket, prefix, settings
-        self._may_write: Callable[[], bool] = lambda: True
-        self._requests = Requests(bucket, settings, lambda: self._may_write())
-        self._clients = self._requests.clients
-        named = "\n".join((self._clients.where, bucket, prefix))
-        self.identity = f"s3-{hashlib.sha256(named.encode()).hexdigest()[:16]}"
-        self.put_seconds = max(settings.timeout_seconds, LARGE_SECONDS)  # the longest that one PUT may be under way
-        self.refuses_writes: str | None = None  # why nothing can be written, in words
-        self._base = f"{prefix}/" if prefix else ""
-        self._lock = NotesLock(state / self.identity)
-        self._listed = BucketListing(self._requests, self._base)
-        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="bucket")
+    def __init__(self, location: str, settings: BucketSettings, *, state: Path) -> None:
+        bucket, self.prefix = split_location(location)
+        self._settings, self._requests = settings, Requests(bucket, settings)
+        self._rate_limited = self._requests.clients.one_write_per_second
+        place = "\n".join((self._requests.clients.service, bucket, self.prefix))
+        self.identity = f"s3-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
+        self._base = f"{self.prefix}/" if self.prefix else ""
+        self._lock_files, self._thread_queue = state / self.identity, ThreadQueue()
+        self._lock_files.mkdir(parents=True, exist_ok=True)
+        self._listing = BucketListing(self._requests, self._base)
         self._mutex = threading.Lock()
-        self._last: OrderedDict[str, _LastSeen] = OrderedDict()  # what was at a path when it was last read or written
+        self._seen: OrderedDict[str, _SeenObject] = OrderedDict()
         self._last_put: OrderedDict[str, float] = OrderedDict()
-        self._stripes = [threading.Lock() for _ in range(STRIPES)]  # a tombstone goes before anything is put there
-        self._empties: dict[tuple[str, str], bool] = {}  # empty objects: is it the marker of a folder?
-        self._oddities: tuple[UnlistedFile, ...] = ()
-        self._found = ServiceAbilities()
+        self._key_locks = [threading.Lock() for _ in range(KEY_LOCKS)]  # a tombstone goes before the next PUT
+        self._empties: dict[tuple[str, str], bool] = {}  # empty objects: is it a file, not the marker of a folder?
+        self._unlisted: tuple[UnlistedFile, ...] = ()
         self._lease: Lease | None = None
-        self._closed = False
-
-    @classmethod
-    def open(cls, location: str, settings: BucketSettings, *, state: Path) -> "S3Store":
-        """The store at `s3://bucket/prefix`. Unavailable with what to set where it cannot be served; what can only be
-        read is served, and `refuses_writes` says why."""
-        bucket, prefix = split_location(location)
-        store = cls(bucket, prefix, settings, state)
-        try:
-            store._listed.holds("")
-            store._found = probe(store._requests, store._base)
-            store.refuses_writes, store._requests.unquoted = store._found.refuses_writes, store._found.unquoted
-        except BaseException:
-            store.close()
-            raise
-        return store
+        self._listing.holds("")
+        self._requests.abilities = probe(self._requests, self._base)
+        self.refuses_writes = self._requests.abilities.refuses_writes  # why nothing can be written, in words
 
     def hold_lease(self, owner: LeaseOwner, *, is_last: Callable[[], bool], now: bool) -> None:
-        """Write only while this machine is the one that may; asked for `now`, or with the first write."""
+        """Write only while this machine holds the lease; acquired `now`, or with the first write."""
+        longest_put = max(self._settings.timeout_seconds, LARGE_SECONDS)
         where = BucketLeaseObject(self._key(LEASE), self._requests)
-        self._lease = Lease(where, owner, write_seconds=self.put_seconds, is_last=is_last)
-        self._may_write, self._requests.why_not = self._lease.may_write, self._lease.why_not
+        self._lease = Lease(where, owner, write_seconds=longest_put, is_last=is_last)
+        self._requests.may_write, self._requests.why_not = self._lease.may_write, self._lease.why_not
         if now and not self.refuses_writes:
             self._lease.start()
 
     @property
     def objects(self) -> S3Objects:
-        return S3Objects(self.prefix, self._requests, self._each, self.refuses_writes, lambda: self._may_write())
+        return S3Objects(self.prefix, self._requests)
 
-    # What is there
+    # Listing and reading
 
     def entries(self, below: str = "", *, bare: bool = False) -> Iterator[Entry]:
         self._check(None)
 
-        def lines(metas: Iterable[Any]) -> list[bytes | UnlistedFile]:
-            return [_line(one) if isinstance(one, Entry) else one for one in self._page(metas)]
+        def pack(metas: Iterable[Any]) -> list[bytes | UnlistedFile]:
+            return [_pack_entry(item) if isinstance(item, Entry) else item for item in self._convert_page(metas)]
 
-        told = self._listed.told_under(self._key(f"{below}/") if below else self._base, lines)
+        listed = self._listing.collect(self._key(f"{below}/") if below else self._base, pack)
         if not below:
-            self._oddities = tuple(one for one in told if isinstance(one, UnlistedFile))
-        left = sorted((one for one in told if isinstance(one, bytes)), reverse=True)
-        return (_entry_from(left.pop()) for _ in range(len(left)))
+            self._unlisted = tuple(item for item in listed if isinstance(item, UnlistedFile))
+        left = sorted((item for item in listed if isinstance(item, bytes)), reverse=True)
+        return (_unpack_entry(left.pop()) for _ in range(len(left)))
 
-    def _page(self, metas: Iterable[Any]) -> list[Entry | UnlistedFile]:
+    def _convert_page(self, metas: Iterable[Any]) -> list[Entry | UnlistedFile]:
         """The entries of a page of the listing, and what cannot be one."""
         found, odd = list[Entry](), list[UnlistedFile]()
         for meta in metas:
@@ -171,9 +146,9 @@ class S3Store(Store):
             elif raw and not NotePath(raw).is_hidden:  # without a name: the marker that a console makes for the prefix
                 found.append(meta_entry(NotePath(raw), meta))
         doubtful = [entry for entry in found if self._is_doubtful(entry)]
-        there = zip(doubtful, self._each(self._is_note, doubtful), strict=True)
-        gone = {entry.path for entry, is_there in there if not is_there}
-        return [*(entry for entry in found if entry.path not in gone), *odd]
+        are_files = zip(doubtful, self._requests.each(self._is_file, doubtful), strict=True)
+        no_files = {entry.path for entry, is_file in are_files if not is_file}
+        return [*(entry for entry in found if entry.path not in no_files), *odd]
 
     def _is_doubtful(self, entry: Entry) -> bool:
         """It may be a tombstone, or the marker that consoles put for a folder: a listing does not tell."""
@@ -182,36 +157,39 @@ class S3Store(Store):
             return etag == TOMBSTONE_ETAG or len(etag) != len(TOMBSTONE_ETAG)
         return entry.size == 0 and not entry.path.is_note
 
-    def _is_note(self, entry: Entry) -> bool:
+    def _is_file(self, entry: Entry) -> bool:
+        """Ask whether a doubtful entry is a file; removes a tombstone that a process which died has left."""
         known = self._empties.get((entry.path, entry.stamp)) if entry.size == 0 else None
         if known is not None:
             return known
-        head = self._get(entry.path, head=True)
-        there = head is not None and not head.attributes.get(DELETED)
+        is_file = self._stat_object(entry.path) is not None
         if entry.size == 0:
             if len(self._empties) > MAX_REMEMBERED:
                 self._empties.clear()
-            self._empties[entry.path, entry.stamp] = there
-        elif head is not None and not there and time.time() - entry.modified_ns / 1e9 > TOMBSTONE_SECONDS:
-            self._bury(entry.path)
-        return there
+            self._empties[entry.path, entry.stamp] = is_file
+        elif not is_file and time.time() - entry.modified_ns / 1e9 > TOMBSTONE_SECONDS and self.objects.may_write():
+            with self._key_lock(entry.path):
+                head = self._get(entry.path, head=True)
+                if head is not None and head.attributes.get(DELETED):
+                    self._remove_tombstone(entry.path)
+        return is_file
 
     def unlisted_files(self) -> tuple[UnlistedFile, ...]:
-        return self._oddities
+        return self._unlisted
 
     def children(self, folder: str, *, hidden: bool = False, bare: bool = False) -> list[Entry]:
         self._check(NotePath(folder) if folder else None, hidden)
-        named, objects = self._listed.level(folder)
-        folders = [raw for raw in sorted(named) if path_problem(raw) is None]
-        if self._found.keeps_folders:
-            there = self._each(self._listed.holds, folders)
-            folders = [raw for raw, holds in zip(folders, there, strict=True) if holds]
+        found, objects = self._listing.level(folder)
+        folders = [raw for raw in sorted(found) if path_problem(raw) is None]
+        if self._requests.abilities.keeps_folders:
+            has_files = self._requests.each(self._listing.holds, folders)
+            folders = [raw for raw, has_file in zip(folders, has_files, strict=True) if has_file]
         entries = [folder_entry(NotePath(raw)) for raw in folders]
         for meta in objects:
             raw = meta["path"][len(self._base) :]
-            if raw != folder and raw not in named and path_problem(raw) is None:
+            if raw != folder and raw not in found and path_problem(raw) is None:
                 entry = meta_entry(NotePath(raw), meta)
-                if not self._is_doubtful(entry) or self._is_note(entry):
+                if not self._is_doubtful(entry) or self._is_file(entry):
                     entries.append(entry)
         if folder and not entries:
             raise NotFound(f"there is no {folder}", what="folder", path=folder)
@@ -219,50 +197,40 @@ class S3Store(Store):
 
     def stat(self, path: NotePath, *, hidden: bool = False) -> Entry:
         self._check(path, hidden)
-        ways: list[Callable[[NotePath], Entry | None]] = [self._stat_object, self._stat_prefix]
-        for way in ways if "." in path.name else reversed(ways):
-            entry = way(path)
-            if entry is not None:
+        for as_file in (True, False) if "." in path.name else (False, True):  # what it looks like first
+            if as_file and (entry := self._stat_object(path)) is not None:
                 return entry
+            if not as_file and self._listing.holds(path):
+                return folder_entry(path)
         raise not_found_error(path)
 
     def _stat_object(self, path: NotePath) -> Entry | None:
         head = self._get(path, head=True)
-        if head is None or head.attributes.get(DELETED):
-            return None
-        return _entry_of(path, head)
+        return None if head is None or head.attributes.get(DELETED) else _found_entry(path, head)
 
-    def _stat_prefix(self, path: NotePath) -> Entry | None:
-        return folder_entry(path) if self._listed.holds(path) else None
-
-    def read(self, path: NotePath, *, hidden: bool = False) -> Stored:
-        return self._read(path, hidden, keep=True)
-
-    def _read(self, path: NotePath, hidden: bool, keep: bool) -> Stored:
+    def read(self, path: NotePath, *, hidden: bool = False, keep: bool = True) -> Stored:
         self._check(path, hidden)
-        found = self._object(path, keep=keep)
-        if found is None or found.stored is None:
+        stored = self._read_object(path, keep=keep).stored
+        if stored is None:
             raise not_found_error(path)
-        return found.stored
+        return stored
 
     def read_many(
         self, paths: Sequence[NotePath], *, hidden: bool = False, keep: bool = True
     ) -> list[Stored | Problem]:
-        return self._each(lambda path: catch_problem(self._read, path, hidden, keep), paths)
+        return self._requests.each(lambda path: catch_problem(self.read, path, hidden=hidden, keep=keep), paths)
 
-    def _object(self, path: NotePath, *, keep: bool = True) -> _BucketObject | None:
-        """The object as it is now, in one request; remembered, if it is to be kept."""
+    def _read_object(self, path: NotePath, *, keep: bool = True) -> _SeenObject:
+        """The object as it is now, in one request; cached, if it is to be kept."""
         found = self._get(path)
         if found is None:
-            return None
+            return _SeenObject()
         op = found.attributes.get(OP)
         if found.attributes.get(DELETED):
-            self._remember(path, _LastSeen(None, None, op))
-            return _BucketObject(None, found.etag, op)
-        stored = Stored(found.data, version_of(found.data), _entry_of(path, found))
-        if keep:
-            self._remember(path, _LastSeen(stored.version, stored.entry, op, foreign_attributes(found.attributes)))
-        return _BucketObject(stored, found.etag, op)
+            return self._remember(path, _SeenObject(None, found.etag, op))
+        stored = Stored(found.data, version_of(found.data), _found_entry(path, found))
+        seen = _SeenObject(stored, found.etag, op, foreign_attributes(found.attributes))
+        return self._remember(path, seen) if keep else seen
 
     def _get(self, path: NotePath, *, head: bool = False) -> FoundObject | None:
         try:
@@ -270,7 +238,7 @@ class S3Store(Store):
         except Missing:
             return None
 
-    # Changing it
+    # Writing
 
     def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
         self._check(path, hidden)
@@ -288,101 +256,87 @@ class S3Store(Store):
     ) -> Stored:
         self._check(path, hidden, writing=True)
         op = encode(op)
-        with self._stripe(path):
-            if seen == version_of(data):
-                return self._confirm(path, data, seen)
+        with self._key_lock(path):
+            if seen is not None and seen == version_of(data):
+                # Nothing is to change. A cached object needs no request: a PUT that was answered is durable.
+                cached = self._last_seen(path).stored
+                if cached is not None and cached.version == seen:
+                    return Stored(data, seen, cached.entry)
+                there = self._read_object(path)
+                if there.stored is None or there.version != seen:
+                    raise changed_error(path, there.version)
+                return there.stored
             if seen is None:
-                self._refuse_in_the_way(path)
-            origin = source or path if seen is None else path
-            done = self._put_over(path, seen, lambda mode: self._put(path, data, mode, op, self._foreign(origin)))
-        if isinstance(done, Stored):
-            return done
-        if done is not None and done.stored is not None and done.op == op and done.stored.data == data:
-            return done.stored
+                self._refuse_blocked_name(path)
+            there = self._swap(path, data, seen, op, origin=source or path if seen is None else path)
+        if (
+            there.stored is not None and there.op == op and there.stored.data == data
+        ):  # written now, or by an earlier try
+            return there.stored
         if seen is None:
             raise Exists(f"{path} already exists", hint="choose another name, or change it", path=path)
-        raise _changed(path, done)
+        raise changed_error(path, there.version)
 
-    def _confirm(self, path: NotePath, data: bytes, seen: Version) -> Stored:
-        """Nothing is to change. What was there when it was last seen is not asked for again: a PUT that was answered is
-        durable."""
-        if (entry := self._recollect(path, seen)) is not None:
-            return Stored(data, seen, entry)
-        now = self._object(path)
-        if now is None or now.stored is None or now.stored.version != seen:
-            raise _changed(path, now)
-        return now.stored
-
-    def _put_over(
-        self, path: NotePath, seen: Version | None, put: Callable[[Any], Stored]
-    ) -> Stored | _BucketObject | None:
-        """`put` something over what was seen (None: nothing, or a tombstone); what is there where that is something
-        else."""
-        known = self._recollect(path, seen) if seen is not None else None
-        mode: Any = "create" if seen is None else known and self._requests.over(known.stamp)
-        for _ in range(TRIES):
-            if mode is not None:
-                try:
-                    return put(mode)
-                except ConditionFailed:
-                    pass
-            now = self._object(path)
-            if (now.stored.version if now is not None and now.stored is not None else None) != seen:
-                break
-            # the same bytes under another ETag, a tombstone, or two writers that failed together
-            mode = "create" if now is None else self._requests.over(now.etag)
-        return now
-
-    def _refuse_in_the_way(self, path: NotePath) -> None:
+    def _refuse_blocked_name(self, path: NotePath) -> None:
         """A file where a folder is wanted, or the other way round. A bucket can hold both, so only names that look like
         it are asked for: a parent with an extension, a file without."""
         for parent in parents(path):
             if "." in NotePath(parent).name[1:] and self._stat_object(NotePath(parent)) is not None:
                 raise Exists(f"{parent} is a file", hint="choose another folder", path=parent)
-        if "." not in path.name[1:] and self._listed.holds(path):
+        if "." not in path.name[1:] and self._listing.holds(path):
             raise Exists(f"{path} is a folder", hint="choose another name", path=path)
 
-    def _put(
-        self, path: NotePath, data: bytes, mode: Any, op: OpId, foreign: Mapping[str, str], *, deleted: bool = False
-    ) -> Stored:
+    def _swap(
+        self, path: NotePath, data: bytes | None, seen: Version | None, op: OpId, *, origin: NotePath
+    ) -> _SeenObject:
+        """Put `data` (None: a tombstone) over what was seen (None: nothing, or a tombstone). What is there afterwards:
+        the new object, or another one that was not seen."""
+        cached = self._last_seen(path).stored
+        mode: Any = "create" if seen is None else None  # None: the ETag of what was seen has to be asked for
+        if cached is not None and cached.version == seen:
+            mode = self._requests.if_match(cached.entry.stamp)
+        for _ in range(MAX_SWAP_TRIES):
+            if mode is not None:
+                try:
+                    return self._put(path, data, mode, op, origin)
+                except ConditionFailed:
+                    pass
+            there = self._read_object(path)
+            if there.version != seen:
+                break
+            # the same bytes under another ETag, a tombstone, or two writers that failed together
+            mode = "create" if there.etag is None else self._requests.if_match(there.etag)
+        return there
+
+    def _put(self, path: NotePath, data: bytes | None, mode: Any, op: OpId, origin: NotePath) -> _SeenObject:
         """One conditional PUT. ConditionFailed also where it was done and the answer was lost: the caller looks."""
-        now_ns = time.time_ns() // 1_000_000 * 1_000_000
-        ours = {OP: op, DELETED: "1"} if deleted else attributes_of(path, data, op=op, now_ns=now_ns)
-        self._pace(path)
+        body, now_ns = TOMBSTONE if data is None else data, time.time_ns() // 1_000_000 * 1_000_000
+        foreign = {} if data is None else self._last_seen(origin).foreign
+        ours = {OP: op, DELETED: "1"} if data is None else attributes_of(path, data, op=op, now_ns=now_ns)
+        self._wait_for_rate_limit(path)
         try:
-            told = with_foreign(ours, foreign)
-            etag = self._requests.put(self._key(path), data, path=path, mode=mode, attributes=told)
+            attributes = add_foreign_attributes(ours, foreign)
+            etag = self._requests.put(self._key(path), body, path=path, mode=mode, attributes=attributes)
         except Missing:
             raise ConditionFailed from None  # AWS says so where If-Match finds nothing
         except Unavailable as problem:
-            found = self._read_back(path, problem)
-            there = TOMBSTONE if found.stored is None else found.stored.data
-            if found.op != op or there != data:
+            there = catch_problem(self._read_object, path) if problem.details.get("unknown") else problem
+            if isinstance(there, Problem) or there.etag is None or there.op != op:
                 raise
-            etag = found.etag
-        stored = Stored(data, version_of(data), object_entry(path, etag, len(data), now_ns))
-        last = _LastSeen(None, None, op) if deleted else _LastSeen(stored.version, stored.entry, op, foreign)
-        self._remember(path, last)
-        return stored
-
-    def _read_back(self, path: NotePath, problem: Unavailable) -> _BucketObject:
-        """What is there after a PUT that nobody answered; its problem where that does not tell either."""
-        try:
-            found = self._object(path) if problem.details.get("unknown") else None
-        except Problem:
-            found = None
-        if found is None:
-            raise problem
-        return found
+            if (there.stored and there.stored.data) != data:
+                raise
+            etag = there.etag
+        stored = data if data is None else Stored(data, version_of(data), object_entry(path, etag, len(data), now_ns))
+        return self._remember(path, _SeenObject(stored, etag, op, foreign))
 
     def next_write_in(self, path: NotePath) -> float | None:
-        if not self._clients.paced:
+        if not self._rate_limited:
             return None
         with self._mutex:
             return max(self._last_put.get(path, 0.0) + SECONDS_BETWEEN_WRITES - time.monotonic(), 0.0)
 
-    def _pace(self, path: str) -> None:
-        if not self._clients.paced:
+    def _wait_for_rate_limit(self, path: str) -> None:
+        if not self._rate_limited:
             return
         with self._mutex:
             now = time.monotonic()
@@ -394,80 +348,84 @@ class S3Store(Store):
 
     def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
         self._check(path, hidden, writing=True)
-        with self._stripe(path):
-            done = self._put_over(
-                path, seen, lambda mode: self._put(path, TOMBSTONE, mode, encode(op), {}, deleted=True)
-            )
-            if done is None:
-                if self._listed.holds(path):
-                    raise Conflict(f"{path} is a folder now", hint="read it again", path=path, current=None)
-                return
-            if isinstance(done, _BucketObject) and done.stored is not None:
-                raise _changed(path, done)
-            self._remove(path)
+        with self._key_lock(path):
+            there = self._swap(path, None, seen, encode(op), origin=path)
+            if there.stored is not None:
+                raise changed_error(path, there.version)
+            if there.etag is not None:
+                self._remove_tombstone(path)
+            elif self._listing.holds(path):
+                raise Conflict(f"{path} is a folder now", hint="read it again", path=path, current=None)
 
-    def _remove(self, path: NotePath) -> None:
-        """The tombstone itself. What cannot be removed now goes with a later listing: the note is gone already."""
+    def _remove_tombstone(self, path: NotePath) -> None:
+        """One that cannot be removed now goes with a later listing: the note is gone already."""
         try:
             self._requests.remove(self._key(path), path=path)
         except Problem as problem:
             log.warning("the tombstone of %s stays for now: %s", path, problem)
 
-    def _bury(self, path: NotePath) -> None:
-        """Remove a tombstone that somebody who died has left."""
-        if self.refuses_writes or not self._may_write():
-            return
-        with self._stripe(path):
-            head = self._get(path, head=True)
-            if head is not None and head.attributes.get(DELETED):
-                self._remove(path)
-
     def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[SwapResult]:
-        return self._each(lambda swap: catch_problem(self.swap, swap, op=op, hidden=hidden), swaps)
+        return self._requests.each(lambda swap: catch_problem(self.swap, swap, op=op, hidden=hidden), swaps)
 
     def find_applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
         """An object knows its last writer only."""
-        return frozenset(
-            path for path, last in zip(paths, self._each(self._last_op, paths), strict=True) if last == encode(op)
-        )
 
-    def _last_op(self, path: NotePath) -> str | None:
-        with self._mutex:
-            if path in self._last:
-                return self._last[path].op
-        head = self._get(path, head=True)
-        return None if head is None else head.attributes.get(OP)
+        def is_applied(path: NotePath) -> bool:
+            with self._mutex:
+                cached = self._seen.get(path)
+            head = self._get(path, head=True) if cached is None else None
+            return encode(op) == (cached.op if cached else head and head.attributes.get(OP))
+
+        return frozenset(
+            path for path, is_ours in zip(paths, self._requests.each(is_applied, paths), strict=True) if is_ours
+        )
 
     # The rest
 
-    def lock(self, path: NotePath | None = None, *, timeout: float = 10.0) -> AbstractContextManager[None]:
+    @contextmanager
+    def lock(self, path: NotePath | None = None, *, timeout: float = 10.0) -> Iterator[None]:
+        """On this machine: among threads in the order they asked, among processes by locked files in the state folder.
+        Other machines are kept out by the lease."""
         self._check(None)
-        return self._lock.held(path, timeout)
+        deadline = time.monotonic() + timeout
+        files = [("notes", EXCLUSIVE if path is None else SHARED)]
+        if path is not None:
+            number = int.from_bytes(hashlib.sha256(path.encode()).digest()[:4], "big") % LOCK_FILES
+            files.append((f"note-{number:03x}", EXCLUSIVE))
+        with ExitStack() as held:
+            try:
+                held.callback(self._thread_queue.leave, self._thread_queue.enter(timeout, path))
+                for name, kind in files:
+                    left = max(deadline - time.monotonic(), 0.0)
+                    held.enter_context(locked_file(self._lock_files / name, kind, left))
+            except BlockingIOError:
+                raise Busy("another change is being made", hint="try again in a moment") from None
+            yield
 
     def changes(self, stop: threading.Event, *, walked: bool = False) -> Iterator[frozenset[NotePath] | None]:
         """By listing all of it again and again."""
         self._check(None)
-        known = self._stamps()
+        known = self._list_stamps()
         yield None
-        while not stop.wait(self._settings.poll_seconds) and not self._closed:
-            now = self._stamps()
+        while not stop.wait(self._settings.poll_seconds) and not self._requests.closed:
+            now = self._list_stamps()
             if now is None:
                 continue
             if known is None:
                 yield None
             elif known != now:
-                before, after = (set(zlib.decompress(kept).split(b"\n")) for kept in (known, now))
+                before, after = (set(zlib.decompress(packed).split(b"\n")) for packed in (known, now))
                 yield frozenset(NotePath(line.decode().partition("\t")[0]) for line in before ^ after if line)
             known = now
 
-    def _stamps(self) -> bytes | None:
-        """A line for each file, sorted and packed, because it is kept: the same listing is the same bytes."""
+    def _list_stamps(self) -> bytes | None:
+        """A line for each file, sorted and compressed, because it is kept: the same listing is the same bytes."""
 
         def lines(metas: Iterable[Any]) -> list[bytes]:
-            return [f"{one.path}\t{one.stamp}".encode() for one in self._page(metas) if isinstance(one, Entry)]
+            return [f"{e.path}\t{e.stamp}".encode() for e in self._convert_page(metas) if isinstance(e, Entry)]
 
         try:
-            listed = sorted(self._listed.told_under(self._base, lines))  # they come as the service likes
+            listed = sorted(self._listing.collect(self._base, lines))  # a service lists in an order of its own
             return zlib.compress(b"\n".join(listed), 1)
         except Problem as problem:
             log.warning("changes in the bucket are not seen for now: %s", problem)
@@ -479,27 +437,20 @@ class S3Store(Store):
         return self._key(path)
 
     def healthy(self) -> bool:
-        if self._closed:
+        if self._requests.closed:
             return False
-        if time.monotonic() - self._requests.answered < HEALTHY_SECONDS:
-            return True
-        try:
-            self._listed.holds("")
-        except Problem:
-            return False
+        if time.monotonic() - self._requests.answered >= HEALTHY_SECONDS:
+            return not isinstance(catch_problem(self._listing.holds, ""), Problem)
         return True
 
     def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        self._pool.shutdown(wait=True)
-        if self._lease is not None:
-            self._lease.close()
+        if not self._requests.closed:
+            self._requests.close()
+            if self._lease is not None:
+                self._lease.close()
 
     def _check(self, path: NotePath | None, hidden: bool = False, *, writing: bool = False) -> None:
-        if self._closed:
-            raise Unavailable("the notes are closed")
+        self._requests.refuse_closed()
         if path is not None and path.is_hidden and not hidden:
             raise not_found_error(path)
         if writing and self.refuses_writes:
@@ -511,36 +462,25 @@ class S3Store(Store):
     def _key(self, path: str) -> str:
         return f"{self._base}{path}"
 
-    def _stripe(self, path: str) -> threading.Lock:
-        return self._stripes[hash(path) % STRIPES]
+    def _key_lock(self, path: str) -> threading.Lock:
+        return self._key_locks[hash(path) % KEY_LOCKS]
 
-    def _each(self, call: Callable[[_Item], _Answer], items: Sequence[_Item]) -> list[_Answer]:
-        """All of them, several at once."""
-        if len(items) < 2:
-            return [call(item) for item in items]
-        self._check(None)
-        return list(self._pool.map(call, items))
-
-    def _remember(self, path: str, seen: _LastSeen) -> None:
+    def _last_seen(self, path: str) -> _SeenObject:
         with self._mutex:
-            self._last[path] = seen
-            self._last.move_to_end(path)
-            while len(self._last) > MAX_REMEMBERED:
-                self._last.popitem(last=False)
+            return self._seen.get(path, _SeenObject())
 
-    def _foreign(self, path: str) -> Mapping[str, str]:
+    def _remember(self, path: str, seen: _SeenObject) -> _SeenObject:
+        """Cache an object without its bytes; returns it."""
+        cached = seen if seen.stored is None else seen._replace(stored=seen.stored._replace(data=b""))
         with self._mutex:
-            last = self._last.get(path)
-        return {} if last is None else last.foreign
-
-    def _recollect(self, path: str, version: Version) -> Entry | None:
-        """The entry of this version, if it is the one that was last seen there."""
-        with self._mutex:
-            last = self._last.get(path)
-        return last.entry if last is not None and last.version == version else None
+            self._seen[path] = cached
+            self._seen.move_to_end(path)
+            while len(self._seen) > MAX_REMEMBERED:
+                self._seen.popitem(last=False)
+        return seen
 
 
-def _line(entry: Entry) -> bytes:
+def _pack_entry(entry: Entry) -> bytes:
     """An entry as a line, half as large, that sorts as entries are listed: each folder before those in it, and those
     before its neighbours."""
     folder, _, name = entry.path.rpartition("/")
@@ -548,16 +488,12 @@ def _line(entry: Entry) -> bytes:
     return f"{place}\t{entry.size}\t{entry.modified_ns}\t{entry.stamp}".encode()
 
 
-def _entry_from(line: bytes) -> Entry:
+def _unpack_entry(line: bytes) -> Entry:
     place, size, modified_ns, stamp = line.decode().split("\t", 3)
     path = place.replace("\0\0", "/").lstrip("/").replace("\0", "/")
     return object_entry(NotePath(path), stamp, int(size), int(modified_ns))
 
 
-def _entry_of(path: NotePath, found: FoundObject) -> Entry:
+def _found_entry(path: NotePath, found: FoundObject) -> Entry:
     written = written_ns(found.attributes, found.meta["last_modified"])
     return object_entry(path, found.etag, found.meta["size"], written)
-
-
-def _changed(path: NotePath, now: _BucketObject | None) -> Conflict:
-    return changed_error(path, now.stored.version if now is not None and now.stored is not None else None)

@@ -17,21 +17,21 @@ _EXPIRES_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BucketAddress:
     """Where a bucket answers: the address of the bucket itself, and the region that signatures name."""
 
-    address: str
+    url: str
     region: str
     timeout: float
 
 
-def list_all(place: Place, keys: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
+def list_all(bucket: BucketAddress, keys: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
     """Every object under a prefix, as obstore describes it, whatever its key is. OSError where that fails."""
     found: list[dict[str, Any]] = []
-    asked = {"list-type": "2", "prefix": prefix, "encoding-type": "url"}
+    query = {"list-type": "2", "prefix": prefix, "encoding-type": "url"}
     while True:
         try:
-            with urllib.request.urlopen(sign(place, keys, asked, datetime.now(UTC)), timeout=place.timeout) as answer:
+            with urllib.request.urlopen(sign(bucket, keys, query, datetime.now(UTC)), timeout=bucket.timeout) as answer:
                 page = ElementTree.fromstring(answer.read())
         except (HTTPException, ElementTree.ParseError) as error:
             raise OSError(f"the listing was cut off: {error}") from error
@@ -52,26 +52,26 @@ def list_all(place: Place, keys: Mapping[str, Any], prefix: str) -> list[dict[st
             )
         if page.findtext("IsTruncated") != "true":
             return found
-        asked["continuation-token"] = page.findtext("NextContinuationToken") or ""
+        query["continuation-token"] = page.findtext("NextContinuationToken") or ""
 
 
-def copy_object(place: Place, keys: Mapping[str, Any], source: str, key: str) -> bool:
+def copy_object(bucket: BucketAddress, keys: Mapping[str, Any], source: str, key: str) -> bool:
     """Copy `bucket/key` of the same service to a key of this bucket. OSError where that fails; False where the service
     says in an answer that began well that it could not."""
     headers = {"x-amz-copy-source": quote(f"/{source}")}
-    address = sign(place, keys, {}, datetime.now(UTC), method="PUT", key=key, headers=headers)
-    request = urllib.request.Request(address, method="PUT", headers=headers)
+    url = sign(bucket, keys, {}, datetime.now(UTC), method="PUT", key=key, headers=headers)
+    request = urllib.request.Request(url, method="PUT", headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=place.timeout) as answer:
+        with urllib.request.urlopen(request, timeout=bucket.timeout) as answer:
             return b"<Error>" not in answer.read()
     except HTTPException as error:
         raise OSError(f"the answer was cut off: {error}") from error
 
 
 def sign(
-    place: Place,
+    bucket: BucketAddress,
     keys: Mapping[str, Any],
-    asked: Mapping[str, str],
+    query: Mapping[str, str],
     now: datetime,
     *,
     method: str = "GET",
@@ -79,12 +79,12 @@ def sign(
     headers: Mapping[str, str] | None = None,
 ) -> str:
     """The address of a request, signed with these headers, of which the names are in small letters."""
-    parts = urlsplit(place.address)
+    parts = urlsplit(bucket.url)
     signed_headers = {"host": parts.netloc} | dict(headers or {})
     names = ";".join(sorted(signed_headers))
     day, moment = now.strftime("%Y%m%d"), now.strftime("%Y%m%dT%H%M%SZ")
-    scope = f"{day}/{place.region}/s3/aws4_request"
-    query = dict(asked) | {
+    scope = f"{day}/{bucket.region}/s3/aws4_request"
+    fields = dict(query) | {
         "X-Amz-Algorithm": _ALGORITHM,
         "X-Amz-Credential": f"{keys['access_key_id']}/{scope}",
         "X-Amz-Date": moment,
@@ -92,13 +92,13 @@ def sign(
         "X-Amz-SignedHeaders": names,
     }
     if keys.get("token"):
-        query["X-Amz-Security-Token"] = keys["token"]
-    line = "&".join(f"{quote(name, safe='')}={quote(query[name], safe='')}" for name in sorted(query))
+        fields["X-Amz-Security-Token"] = keys["token"]
+    line = "&".join(f"{quote(name, safe='')}={quote(fields[name], safe='')}" for name in sorted(fields))
     path = f"{parts.path}/{quote(key)}" if key else parts.path or "/"
-    told = "".join(f"{name}:{signed_headers[name]}\n" for name in sorted(signed_headers))
-    request = f"{method}\n{path}\n{line}\n{told}\n{names}\nUNSIGNED-PAYLOAD"
-    signed = f"{_ALGORITHM}\n{moment}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
+    header_lines = "".join(f"{name}:{signed_headers[name]}\n" for name in sorted(signed_headers))
+    request = f"{method}\n{path}\n{line}\n{header_lines}\n{names}\nUNSIGNED-PAYLOAD"
+    to_sign = f"{_ALGORITHM}\n{moment}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
     secret = f"AWS4{keys['secret_access_key']}".encode()
-    for piece in (day, place.region, "s3", "aws4_request", signed):
+    for piece in (day, bucket.region, "s3", "aws4_request", to_sign):
         secret = hmac.new(secret, piece.encode(), hashlib.sha256).digest()
     return f"{parts.scheme}://{parts.netloc}{path}?{line}&X-Amz-Signature={secret.hex()}"
