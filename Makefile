@@ -15,7 +15,7 @@ PACKAGES  := rg:ripgrep strace:strace npm:npm node:nodejs chromium:chromium wrk:
 # A process that may not keep what it compiled compiles it again, and there are hundreds of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help reference install serve serve-bucket test check format bench compare torture dist constraints clients bundle system clean
+.PHONY: help reference install serve serve-bucket test check types quick-tests format bench compare torture dist constraints clients bundle system clean
 
 help:
 	@echo "make install   .venv with the product, all extras and the development tools"
@@ -49,9 +49,14 @@ test: install system clients
 check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/pytest -n 5 --dist loadfile --no-loadscope-reorder -m "not slow and not torture" --hypothesis-profile quick
+	$(MAKE) --no-print-directory -j2 types quick-tests
 	@echo "make check left out the tests marked slow (servers, processes, buckets, browsers: make test) and torture."
+
+types:
+	$(BIN)/mypy
+
+quick-tests:
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not slow and not torture" --hypothesis-profile quick
 
 reference: install
 	$(BIN)/python tools/make_reference.py

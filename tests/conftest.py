@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -153,6 +154,13 @@ LONG = (
     "test_page_browser.py",
     "test_edit_browser.py",
 )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where slow tests are left out, modules of nothing else are not even imported: that took longer than the tests."""
+    if "not slow" not in config.option.markexpr or collection_path.suffix != ".py":
+        return None
+    return True if re.search(r"^pytestmark = pytest\.mark\.slow\b", collection_path.read_text("utf-8"), re.M) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,3 +1,3 @@
-"""Why a row of docs/bench.md is over its budget, and what a profile of it shows: printed below the tables it is missed in."""
+"""Why rows of docs/bench.md are over their budgets, and what their profiles show: told below the tables."""
 
 REASONS: dict[str, str] = {}
