@@ -13,7 +13,7 @@ from tests.bucket import Bucket
 from notewright.app import compose
 from notewright.config.load import CommandLine, load
 from notewright.config.settings import SURFACES
-from notewright.server.fast_path import FETCHING
+from notewright.server.fast_path import STORE_READING_TOOLS
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +74,7 @@ def test_sixty_four_readers_are_not_queued_behind_a_few_threads(site: Served, bu
 def test_what_asks_the_index_alone_sends_no_request(site: Served, bucket: Bucket, surface: str) -> None:
     tools = compose.surface_named(surface, site.site.config).tools
     looking = {tool.name for tool in tools if tool.annotations.get("readOnlyHint")}
-    assert looking - FETCHING == set(LOOKING[surface])
+    assert looking - STORE_READING_TOOLS == set(LOOKING[surface])
     with site.surface(surface) as client:
         bucket.proxy.reset()
         for tool, args in LOOKING[surface].items():

@@ -29,7 +29,7 @@ class Calls:
         self.begun: list[int] = []
 
     async def call(self, caller: str, number: int = 0) -> None:
-        async with self.turns.turn(caller):
+        async with self.turns.slot(caller):
             self.begun.append(number)
             self.running += 1
             self.most = max(self.most, self.running)
@@ -106,14 +106,14 @@ def test_who_gives_up_when_it_is_just_their_turn_hands_it_on() -> None:
         turns = ConcurrencyLimits(at_once=1)
         calls = Calls(turns)
         calls.let.set()
-        entered = turns.turn("ann")
+        entered = turns.slot("ann")
         await entered.__aenter__()
         second, third = (asyncio.create_task(calls.call("ann", number)) for number in (1, 2))
         await settled()
         await entered.__aexit__(None, None, None)  # it is the second's turn now
         second.cancel()
         await third
-        assert calls.begun == [2] and not turns._lines
+        assert calls.begun == [2] and not turns._queues
 
     run(test())
 
@@ -123,9 +123,9 @@ def test_a_call_that_fails_gives_its_place_back() -> None:
         turns = ConcurrencyLimits(at_once=1)
         for _ in range(3):
             with pytest.raises(ValueError):
-                async with turns.turn("ann"):
+                async with turns.slot("ann"):
                     raise ValueError
-        async with turns.turn("ann"):
+        async with turns.slot("ann"):
             pass
 
     run(test())
@@ -135,9 +135,9 @@ def test_nothing_is_kept_of_those_who_have_gone() -> None:
     async def test() -> None:
         turns = ConcurrencyLimits(at_once=2)
         for number in range(100):
-            async with turns.turn(f"caller {number}"):
+            async with turns.slot(f"caller {number}"):
                 pass
-        assert not turns._lines
+        assert not turns._queues
 
     run(test())
 
@@ -146,13 +146,13 @@ def test_a_surface_that_counts_for_itself_is_not_counted_twice() -> None:
     async def test() -> None:
         turns = ConcurrencyLimits(RateLimits(), per_minute=2, at_once=4)
         for _ in range(5):
-            async with turns.turn("ann", counted=False):
+            async with turns.slot("ann", counted=False):
                 pass
         for _ in range(2):
-            async with turns.turn("ann"):
+            async with turns.slot("ann"):
                 pass
         with pytest.raises(Limited):
-            async with turns.turn("ann"):
+            async with turns.slot("ann"):
                 pass
 
     run(test())
@@ -179,7 +179,7 @@ def test_workers_share_what_may_run_at_once_but_for_the_twenty_of_every_client(
     async def test() -> None:
         said = {"http.calls_at_once": at_once, "http.workers": workers, "rate_limits": False}
         config = Config((), "", "")
-        calls = Calls(ConcurrencyLimits.of(replace(config, values={**config.values, **said}), RateLimits()))
+        calls = Calls(ConcurrencyLimits.from_config(replace(config, values={**config.values, **said}), RateLimits()))
         tasks = [asyncio.create_task(calls.call("ann")) for _ in range(60)]
         await settled()
         assert calls.running == share

@@ -11,9 +11,9 @@ from tests.server.listener import GET, Echo, answer, ask, connected, heard, list
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from notewright.errors import Invalid
+from notewright.server.host_check import TrustedProxies
 from notewright.server.listen.bounded_protocol import ConnectionLimits
 from notewright.server.listen.supervisor import WorkerSlot
-from notewright.server.listen.trusted_proxies import Proxies
 
 pytestmark = pytest.mark.slow
 
@@ -303,7 +303,7 @@ def test_what_a_client_says_of_its_own_address_is_not_believed(monkeypatch: pyte
 
 
 def behind(*proxies: str) -> ProxyHeadersMiddleware:
-    return ProxyHeadersMiddleware(Echo(), trusted_hosts=Proxies(proxies).names)
+    return ProxyHeadersMiddleware(Echo(), trusted_hosts=TrustedProxies(proxies).names)
 
 
 def test_one_who_is_no_trusted_proxy_is_not_believed_either() -> None:
@@ -325,7 +325,7 @@ def test_a_proxy_is_known_on_a_door_for_both_kinds_of_address() -> None:
         listening_to(behind("127.0.0.1"), door=door) as port,
     ):
         assert b"203.0.113.9 https 0" in ask(port, FORGED)
-    known = Proxies(["10.0.0.5", "10.1.0.0/16", "fd00::/8"])
+    known = TrustedProxies(["10.0.0.5", "10.1.0.0/16", "fd00::/8"])
     assert known("10.0.0.5") and known("::ffff:10.1.2.3") and known("fd00::1")
     assert not known("10.0.0.6") and not known("::ffff:10.2.0.1") and not known("proxy")
 
@@ -333,7 +333,7 @@ def test_a_proxy_is_known_on_a_door_for_both_kinds_of_address() -> None:
 @pytest.mark.parametrize("proxy", ["*", "caddy", ""])
 def test_what_is_no_address_of_a_proxy_is_refused(proxy: str) -> None:
     with pytest.raises(Invalid, match="trusted_proxies"):
-        Proxies((proxy,))
+        TrustedProxies((proxy,))
 
 
 def test_nothing_is_told_of_what_serves() -> None:

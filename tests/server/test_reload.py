@@ -27,7 +27,7 @@ class Site:
         self.lived: list[str] = []
         routes = [Route("/", self.answer), Route("/slow", self.slow)]
         self.app = Starlette(routes=routes, lifespan=self.lifespan)
-        self.app.state.leave = self.leave
+        self.app.state.end_streams = self.leave
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:

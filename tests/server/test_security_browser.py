@@ -17,7 +17,7 @@ from tests.server.guarded import CALL, GARDEN, HTML, JSON, Answer, Guarded, guar
 
 from notewright.app.compose_http import Site
 from notewright.engine.library import digest_of
-from notewright.server.auth.browser_session import LASTS, BrowserSessions
+from notewright.server.auth.browser_session import COOKIE_SECONDS, BrowserSessions
 
 pytestmark = pytest.mark.slow
 
@@ -167,7 +167,7 @@ def test_a_cookie_says_who_may_read_it(server: Guarded) -> None:
     told = sign_in(server, server.tokens["owner"])
     assert (told.status, told.headers["location"], told.headers["cache-control"]) == (303, "/", "no-store")
     value, *parts = [part.strip().lower() for part in told.headers["set-cookie"].split(";")]
-    assert set(parts) == {"httponly", "samesite=lax", "path=/", f"max-age={LASTS}"}
+    assert set(parts) == {"httponly", "samesite=lax", "path=/", f"max-age={COOKIE_SECONDS}"}
     assert server.tokens["owner"].lower() not in value
     gone = server.ask(
         "POST", "/sign-out", {**FORM, **server.cookie("owner")}, urlencode({"csrf": own_csrf(server, "owner")}).encode()
@@ -198,7 +198,7 @@ def test_nobody_chooses_the_cookie_of_somebody_else(server: Guarded) -> None:
 def test_a_cookie_ends_with_its_token_and_with_its_time(fresh: Guarded) -> None:
     made = BrowserSessions(fresh.site.registry.secret("cookies"))
     digest = digest_of(fresh.tokens["owner"])
-    for at, status in ((time.time(), 200), (time.time() - LASTS - 1, 401), (time.time() + 3600, 401)):
+    for at, status in ((time.time(), 200), (time.time() - COOKIE_SECONDS - 1, 401), (time.time() + 3600, 401)):
         assert fresh.ask("GET", "/metrics", {"cookie": f"notewright={made.issue(digest, at)}"}).status == status
     elsewhere = BrowserSessions(b"x" * 32).issue(digest, time.time())
     assert fresh.ask("GET", "/metrics", {"cookie": f"notewright={elsewhere}"}).status == 401

@@ -19,12 +19,12 @@ from jwt.algorithms import RSAAlgorithm
 from tests.server.guarded import HTML, JSON, Answer, Guarded, guarded
 from tests.server.site import Site, site
 
-from notewright.server.auth.authenticate import GUESSES
+from notewright.server.auth.authenticate import GUESS_LIMITS
 from notewright.server.auth.browser_session import BrowserSessions
 
 pytestmark = pytest.mark.slow
 
-MANY = GUESSES[0].calls
+MANY = GUESS_LIMITS[0].calls
 
 
 def ask(server: Guarded, source: str, token: str | None, **headers: str) -> Answer:

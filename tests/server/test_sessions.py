@@ -52,7 +52,7 @@ def test_a_session_dies_of_half_an_hour_of_silence_and_not_of_age() -> None:
     clock.now += 31 * 60
     assert sessions.find("lens", token) is None
     assert sessions.find("lens", token) is None
-    assert sessions.ours("lens", token)
+    assert sessions.is_ours("lens", token)
 
 
 def test_an_ended_session_stays_ended() -> None:
@@ -75,11 +75,11 @@ def test_no_more_is_remembered_than_fits() -> None:
 def test_a_client_without_a_session_is_remembered_by_its_name() -> None:
     clock = Clock()
     sessions = Sessions(clock=clock)
-    assert sessions.of_client("obsidian", "Claude") is sessions.of_client("obsidian", "Claude")
-    assert sessions.of_client("obsidian", "Claude") is not sessions.of_client("obsidian", "Cursor")
-    before = sessions.of_client("obsidian", "Claude")
+    assert sessions.find_by_client("obsidian", "Claude") is sessions.find_by_client("obsidian", "Claude")
+    assert sessions.find_by_client("obsidian", "Claude") is not sessions.find_by_client("obsidian", "Cursor")
+    before = sessions.find_by_client("obsidian", "Claude")
     clock.now += 31 * 60
-    assert sessions.of_client("obsidian", "Claude") is not before
+    assert sessions.find_by_client("obsidian", "Claude") is not before
 
 
 # ---- several workers ----------------------------------------------------------------------------------
@@ -107,8 +107,8 @@ def test_what_was_said_once_by_one_worker_is_not_said_again_by_the_other(tmp_pat
     here, there = one.find("obsidian ann", token), two.find("obsidian ann", token)
     assert here is not None and there is not None
     assert there.once("context") and not here.once("context") and here.once("other")
-    assert one.of_client("obsidian ann", "Cursor").once("context")
-    assert not two.of_client("obsidian ann", "Cursor").once("context")
+    assert one.find_by_client("obsidian ann", "Cursor").once("context")
+    assert not two.find_by_client("obsidian ann", "Cursor").once("context")
 
 
 def test_a_session_ended_by_one_worker_is_ended_for_the_other(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_session_that_one_worker_serves_stays_alive_for_the_other(tmp_path: Pa
 def test_a_client_that_was_away_is_told_again_by_both(tmp_path: Path) -> None:
     clock = Clock()
     one, two = two_workers(tmp_path, clock)
-    assert one.of_client("obsidian ann", "Claude").once("context")
+    assert one.find_by_client("obsidian ann", "Claude").once("context")
     clock.now += 31 * 60
-    assert two.of_client("obsidian ann", "Claude").once("context")
-    assert not one.of_client("obsidian ann", "Claude").once("context")
+    assert two.find_by_client("obsidian ann", "Claude").once("context")
+    assert not one.find_by_client("obsidian ann", "Claude").once("context")

@@ -112,7 +112,7 @@ def served(config: Config, registry: Accounts | None = None) -> Iterator[Site]:
             finally:
                 looked_at.close()
                 if server.started:
-                    server.servers[0].get_loop().call_soon_threadsafe(site.state.leave)
+                    server.servers[0].get_loop().call_soon_threadsafe(site.state.end_streams)
                 server.should_exit = True
                 thread.join(20)
                 assert not thread.is_alive()

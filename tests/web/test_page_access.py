@@ -15,7 +15,7 @@ from notewright.accounts.base import Grant
 from notewright.engine.library import digest_of, new_token
 from notewright.engine.move import move
 from notewright.notes.path import NotePath
-from notewright.server.auth.authenticate import COOKIE
+from notewright.server.auth.authenticate import COOKIE_NAME
 from notewright.server.auth.browser_session import BrowserSessions
 
 pytestmark = pytest.mark.slow
@@ -225,7 +225,7 @@ def test_an_expired_token_ends_its_visits(site: Site) -> None:
 
     def lands_on(name: str, expires: float | None) -> str:
         token = new_token(site.registry, name, Grant(), now=now, expires=expires)
-        guest = site.client(cookie=f"{COOKIE}={cookies.issue(digest_of(token), now)}")
+        guest = site.client(cookie=f"{COOKIE_NAME}={cookies.issue(digest_of(token), now)}")
         time.sleep(max(0.0, (expires or now) - time.time()))
         return guest.get("/w/main/").url.path
 

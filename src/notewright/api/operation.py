@@ -17,7 +17,14 @@ from notewright.api import schemas
 from notewright.api.request import ApiRequest, SiteContext, body_of, media_type, query_of
 from notewright.api.schemas import Schema
 from notewright.errors import Forbidden, Invalid, Problem
-from notewright.server.auth.authenticate import SMALL, GuardedRoute, Narrow, Need, Visitor, visitor_of
+from notewright.server.auth.authenticate import (
+    SMALL_BODY_BYTES,
+    GuardedRoute,
+    InsufficientScope,
+    Need,
+    Visitor,
+    get_visitor,
+)
 from notewright.surfaces.base import BadArgument
 from notewright.surfaces.http_status import STATUS
 from notewright.surfaces.perform import as_problem
@@ -127,16 +134,16 @@ class OperationRoute(ApiRoute):
     """Where one operation is offered."""
 
     def __init__(self, operation: Operation, site: SiteContext) -> None:
-        most = site.config["http.max_request_bytes"] if operation.uploads else SMALL
+        most = site.config["http.max_request_bytes"] if operation.uploads else SMALL_BODY_BYTES
         super().__init__(operation.path, self._answer, need=operation.need, methods=[operation.method], most_bytes=most)
         self.operation = operation
         self._site, self._workers = site, site.workers
 
     async def _answer(self, request: Request) -> Response:
         try:
-            visitor = visitor_of(request)
+            visitor = get_visitor(request)
             self._refuse(visitor, request)
-            async with self._site.turns.turn(visitor.principal.user or visitor.address):
+            async with self._site.turns.slot(visitor.principal.user or visitor.address):
                 return await self._perform(visitor, request)
         except HTTPException as error:
             return refused_by_the_web(error)
@@ -147,7 +154,7 @@ class OperationRoute(ApiRoute):
 
     def _refuse(self, visitor: Visitor, request: Request) -> None:
         if not self.operation.anybody and not visitor.principal.uses("api"):
-            raise Narrow(request.scope, "This token is not for the surface api", "surface:api")
+            raise InsufficientScope(request.scope, "This token is not for the surface api", "surface:api")
         if request.method not in ("GET", "HEAD") and not self._is_meant(visitor, request):
             hint = f"send the header {HEADER}: 1"
             raise Forbidden("a page of somebody else could have sent this", hint=hint, by="rule")
@@ -157,7 +164,7 @@ class OperationRoute(ApiRoute):
         page asks it to send, but no page of somebody else can add a header or a form's token."""
         if visitor.via == "bearer" or HEADER in request.headers:
             return True
-        if self._site.cookies.check(visitor.visit or "local", request.headers.get(FORM, "")):
+        if self._site.cookies.check(visitor.csrf_subject or "local", request.headers.get(FORM, "")):
             return True
         return visitor.via == "local" and request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")
 

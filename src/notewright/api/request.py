@@ -103,7 +103,7 @@ class ApiRequest:
         return Path(self.site.config.cache) / ws.store.identity
 
     def audited(self, action: str, **facts: Any) -> None:
-        self.site.audit.admin(action, user=self.user, **facts)
+        self.site.audit.record_admin(action, user=self.user, **facts)
 
 
 # ---- what was given -----------------------------------------------------------------------------------

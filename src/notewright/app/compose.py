@@ -81,7 +81,7 @@ def refuse_mistakes(config: Config) -> None:
     if config["auth.issuer"]:
         from notewright.server.auth import oauth
 
-        oauth.Trust.of(config)
+        oauth.IssuerSettings.from_config(config)
 
 
 def issuer_of(config: Config, previous: "Issuer | None" = None) -> "Issuer | None":
@@ -90,7 +90,7 @@ def issuer_of(config: Config, previous: "Issuer | None" = None) -> "Issuer | Non
         return None
     from notewright.server.auth import oauth
 
-    return oauth.Issuer(oauth.Trust.of(config), previous=previous)
+    return oauth.Issuer(oauth.IssuerSettings.from_config(config), previous=previous)
 
 
 def _work_together(config: Config, reread: Reread, listener: socket.socket) -> int:
@@ -162,7 +162,7 @@ def beyond_this_machine(config: Config) -> str | None:
 def log_to_stderr(config: Config) -> None:
     """As much as was asked for; of the libraries nothing below a warning. Octarine's own setting holds for it alone."""
     asked = _level(config["log_level"])
-    logs.to_stderr(max(asked, logging.WARNING), config["log_format"])
+    logs.configure(max(asked, logging.WARNING), config["log_format"])
     logging.getLogger("notewright").setLevel(asked)
     if config.octarine.log_level:
         logging.getLogger("notewright.surfaces.octarine").setLevel(_level(config.octarine.log_level))

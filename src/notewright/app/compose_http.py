@@ -42,7 +42,7 @@ from notewright.server.auth import protected_resource
 from notewright.server.auth.authenticate import AuthSettings, GuardedRoute, GuardedSocket
 from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.auth.revalidate import Revalidation
-from notewright.server.auth.scopes import BASIC
+from notewright.server.auth.scopes import BASIC_SCOPES
 from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.listen import tls, uvicorn_server
 from notewright.server.listen.bounded_protocol import ConnectionLimits
@@ -103,7 +103,7 @@ class Site:
         self._ask_again = 0.0
 
     def _open(self) -> OpenWorkspaces:
-        self._shelf = OpenWorkspaces(self.config, self.registry, heard=self.audit.wrote, live=True)
+        self._shelf = OpenWorkspaces(self.config, self.registry, heard=self.audit.record_change, live=True)
         return self._shelf
 
     def __enter__(self) -> "Site":
@@ -150,7 +150,7 @@ class Site:
 
     def _backed_up(self, result: BackupResult) -> None:
         self._ask_again = 0.0
-        self.audit.admin("backup", user="", success=result.success, files=result.files_backed_up)
+        self.audit.record_admin("backup", user="", success=result.success, files=result.files_backed_up)
 
     def app(self, surfaces: Sequence[Surface] | None = None) -> Starlette:
         """The application of the configuration as it is now."""
@@ -168,7 +168,7 @@ class Site:
             public_url=config["http.public_url"],
             limiter=self.traffic,
         )
-        turns = ConcurrencyLimits.of(config, self.traffic)
+        turns = ConcurrencyLimits.from_config(config, self.traffic)
         live, connections = self._live(turns)
         site = SiteContext(
             self.library,
@@ -183,7 +183,7 @@ class Site:
             self._hosts,
         )
         feed = ActivityFeed(self.library, self.workers, registry)
-        scopes = BASIC if issuer is None else issuer.scopes
+        scopes = BASIC_SCOPES if issuer is None else issuer.scopes
         names = [surface.name for surface in surfaces]
         resource = protected_resource.routes(config["http.public_url"], config["auth.issuer"], scopes, names)
 
@@ -192,7 +192,7 @@ class Site:
             if connections is not None:
                 connections.close()
 
-        return mcp_endpoint.app(
+        return mcp_endpoint.build_app(
             self.library,
             surfaces,
             config,
@@ -200,9 +200,9 @@ class Site:
             sessions=self.sessions,
             operations=self.operations,
             workers=self.workers,
-            turns=turns,
-            more=[*resource, *live, *page.routes(site, feed), *api.routes(site)],
-            leave=leave,
+            limits=turns,
+            more_routes=[*resource, *live, *page.routes(site, feed), *api.routes(site)],
+            end_streams=leave,
             lifespan=self._running,
         )
 
@@ -268,7 +268,7 @@ def work(
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # strangers could fill the log with warnings
     secured = tls.opened(config)
     if counts is not None and slot is not None:
-        multiproc_metrics.join(counts, slot.number)
+        multiproc_metrics.register_worker(counts, slot.number)
     with Site(config, counts=counts) as site:
         app = Replaceable(site.app())
 
@@ -290,7 +290,7 @@ def work(
             leaving=app.leave,
             limits=ConnectionLimits(connections=config["http.max_connections"]),
             slot=slot,
-            refused=site.operations.cut_off,
+            refused=site.operations.record_cut_connection,
             behind=lambda: site.workers.behind,
             reload=again,
         )

@@ -292,7 +292,7 @@ def tell_audit(config: Config, action: str, **facts: Any) -> None:
     """Something the owner did by command, into the audit log of the servers that use this state."""
     from notewright.server.ops.audit_log import AuditLog, audit_file
 
-    AuditLog(audit_file(config["audit_log"], config.state)).admin(action, user=user(), **facts)
+    AuditLog(audit_file(config["audit_log"], config.state)).record_admin(action, user=user(), **facts)
 
 
 def user() -> str:

@@ -1,7 +1,8 @@
 """How many calls of one caller run at once over HTTP, and how many they may make in a minute.
 
-One caller who asks for everything at once must not take all threads from the others: beyond some, their calls wait in
-line, and beyond many they are refused. Surfaces that have call limits of their own are not counted here a second time.
+One caller who asks for everything at once must not take all threads from the others: above a limit their calls wait in
+a queue, and where the queue is full they are refused. Surfaces that have call limits of their own are not counted here
+a second time.
 """
 
 import asyncio
@@ -13,16 +14,16 @@ from notewright.accounts.limits import RateLimits, Window
 from notewright.config.load import Config
 from notewright.errors import Limited
 
-LEAST = 20  # calls at once that every client may have
-WAITING = 256  # calls of one caller that may stand in line
+MIN_CALLS_AT_ONCE = 20  # that every client may have
+MAX_WAITING_CALLS = 256  # of one caller
 UNLIMITED = 1 << 30
 
 
 @dataclass(slots=True)
-class _Line:
+class _CallerQueue:
     """The calls of one caller."""
 
-    turns: asyncio.Semaphore
+    slots: asyncio.Semaphore
     running: int = 0
     waiting: int = 0
 
@@ -31,29 +32,34 @@ class ConcurrencyLimits:
     """Of all callers of one process; only its event loop's thread may use it. Zero is no limit."""
 
     def __init__(
-        self, limiter: RateLimits | None = None, *, per_minute: int = 0, at_once: int = 0, waiting: int = WAITING
+        self,
+        limiter: RateLimits | None = None,
+        *,
+        per_minute: int = 0,
+        at_once: int = 0,
+        waiting: int = MAX_WAITING_CALLS,
     ) -> None:
         self._limiter = limiter
         self._windows = [Window(per_minute, 60, "minute")] if per_minute else []
         self._at_once = at_once
         self._waiting = waiting
-        self._lines: dict[str, _Line] = {}
+        self._queues: dict[str, _CallerQueue] = {}
 
     @classmethod
-    def of(cls, config: Config, limiter: RateLimits) -> "ConcurrencyLimits":
-        """As configured. Each worker has its share of what may run at once, so that all together keep to it; but for
-        the twenty that any client may have."""
+    def from_config(cls, config: Config, limiter: RateLimits) -> "ConcurrencyLimits":
+        """As configured. Each worker has its share of what may run at once, so that all together keep to the limit,
+        but never less than the twenty that any client may have."""
         at_once, workers = config["http.calls_at_once"], max(1, config["http.workers"])
-        share = min(at_once, max(LEAST, -(-at_once // workers)))
+        share = min(at_once, max(MIN_CALLS_AT_ONCE, -(-at_once // workers)))
         return cls(limiter, per_minute=config["http.calls_per_minute"] if config["rate_limits"] else 0, at_once=share)
 
     @contextlib.asynccontextmanager
-    async def turn(self, caller: str, *, counted: bool = True) -> AsyncIterator[None]:
-        """Waits until the call may run, and holds its place while it does; Limited when it may not even wait."""
-        line = self._lines.get(caller) or _Line(asyncio.Semaphore(self._at_once or UNLIMITED))
-        if line.waiting >= self._waiting:
+    async def slot(self, caller: str, *, counted: bool = True) -> AsyncIterator[None]:
+        """Wait until the call may run, and hold its slot while it does; Limited when the queue is full."""
+        queue = self._queues.get(caller) or _CallerQueue(asyncio.Semaphore(self._at_once or UNLIMITED))
+        if queue.waiting >= self._waiting:
             raise Limited(
-                f"{line.running} calls of yours run and {line.waiting} wait",
+                f"{queue.running} calls of yours run and {queue.waiting} wait",
                 hint="try again in 1 second, with fewer calls at once",
                 retry_after=1,
                 limit=self._at_once + self._waiting,
@@ -62,19 +68,19 @@ class ConcurrencyLimits:
             )
         if counted and self._windows and self._limiter is not None:
             self._limiter.count(f"http {caller}", self._windows)
-        self._lines[caller] = line
-        line.waiting += 1
+        self._queues[caller] = queue
+        queue.waiting += 1
         try:
             try:
-                await line.turns.acquire()
+                await queue.slots.acquire()
             finally:
-                line.waiting -= 1
-            line.running += 1
+                queue.waiting -= 1
+            queue.running += 1
             try:
                 yield
             finally:
-                line.running -= 1
-                line.turns.release()
+                queue.running -= 1
+                queue.slots.release()
         finally:
-            if not line.waiting and not line.running:
-                self._lines.pop(caller, None)
+            if not queue.waiting and not queue.running:
+                self._queues.pop(caller, None)

@@ -1,8 +1,8 @@
-"""Calls of tools over HTTP in the 2025 era that want nothing but their answer.
+"""The fast path for tool calls over HTTP in the 2025 era that want nothing but their answer.
 
 They are nearly all there is. The SDK takes such a call through models, streams and an event stream of one event, which
-is several times the work of a small call itself. Only requests pass here that are exactly what they seem; all others,
-those that want to hear of progress, and the 2026 era take the long way and get the same answers.
+is several times the work of a small call itself. Only requests that need nothing else take this path; all others, those
+that ask for progress, and the 2026 era go through the SDK and get the same answers.
 """
 
 from functools import partial
@@ -18,8 +18,8 @@ from notewright.mcp.thread_pool import ThreadPool
 from notewright.surfaces.base import Answer, Surface
 from notewright.surfaces.perform import flaw_of
 
-# Tools that read notes where they lie; all others that change nothing ask the index alone.
-FETCHING = frozenset(
+# Tools that read notes from their store; all other tools that change nothing use the index alone.
+STORE_READING_TOOLS = frozenset(
     {"read", "context", "cairn_read", "cairn_links", "read_note", "read_section", "get_headings", "get_links"}
     | {"get_note_metadata", "octarine_read_note", "octarine_list_notes"}
 )
@@ -31,51 +31,48 @@ class FastPathCalls:
     def __init__(self, surface: Surface, workers: ThreadPool, counts: Counts) -> None:
         self._surface = surface.name
         self._tools = ToolCalls([surface])
-        self._looks = frozenset(tool.name for tool in surface.tools if tool.annotations.get("readOnlyHint"))
+        self._read_only = frozenset(tool.name for tool in surface.tools if tool.annotations.get("readOnlyHint"))
         self._workers = workers
         self._counts = counts
-        self._fetched = self._waits = False  # a note was fetched; some are fetched by request, and that is not brief
+        self._store_known = False  # a note was read from its store, so the next field is true
+        self._store_is_slow = False  # some notes are fetched by request, which may take long
 
     @staticmethod
-    def takes(message: Any, headers: Headers) -> ToolRequest | None:
-        """The call, if there is nothing about it that the SDK would have to look at."""
-        asked = ToolRequest.of(message)
-        if asked is None or not _plain(headers):
+    def match(message: Any, headers: Headers) -> ToolRequest | None:
+        """The call in a message, if there is nothing about it that the SDK would have to look at."""
+        request = ToolRequest.of(message)
+        accept = headers.get("accept", "*/*")
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if request is None or kind != "application/json" or not ("application/json" in accept or "*/*" in accept):
             return None
-        if "progressToken" in asked.meta and flaw_of(asked.args) is None:  # else the SDK would call it no JSON
+        if "progressToken" in request.meta and flaw_of(request.args) is None:  # else the SDK would call it no JSON
             return None
         version = headers.get("mcp-protocol-version", wire_format.VERSIONS[0])
-        return asked if version in wire_format.VERSIONS else None
+        return request if version in wire_format.VERSIONS else None
 
-    async def answer(self, asked: ToolRequest, caller: ClientConnection) -> Response:
-        """Counted, in a worker thread."""
-        doing = self._workers.run_brief if self._is_brief(asked.tool) else self._workers.run
-        tool = asked.tool if asked.tool in self._tools.known else "unknown"
-        outcome = await in_worker(doing, partial(self._respond, asked, caller), self._counts, self._surface, tool)
-        return outcome.value or _response(asked, CallOutcome(error=outcome.error))
+    async def answer(self, request: ToolRequest, connection: ClientConnection) -> Response:
+        """Make the call in a worker thread, and count it."""
+        # A write may wait long, and so may a tool that fetches a note from a service.
+        from_store = request.tool in STORE_READING_TOOLS
+        is_brief = request.tool in self._read_only and not (
+            from_store and (self._store_is_slow or not self._store_known)
+        )
+        run = self._workers.run_brief if is_brief else self._workers.run
+        tool = request.tool if request.tool in self._tools.known else "unknown"
+        outcome = await in_worker(run, partial(self._respond, request, connection), self._counts, self._surface, tool)
+        return outcome.value or _response(request, CallOutcome(error=outcome.error))
 
-    def _is_brief(self, tool: str) -> bool:
-        """A write may wait long, and so may whoever asks a service for a note."""
-        return tool in self._looks and (tool not in FETCHING or (self._fetched and not self._waits))
-
-    def _respond(self, asked: ToolRequest, caller: ClientConnection) -> CallOutcome[Response]:
-        cancelled = bool if caller.gone is None else caller.gone.is_set
-        outcome = self._tools.call(caller, asked.tool, asked.args, cancelled)
-        if asked.tool in FETCHING and not outcome.code and not self._waits:
-            self._waits = not all(ws.store.has_folders for ws in caller.library.workspaces())
-            self._fetched = True
-        return CallOutcome(_response(asked, outcome), code=outcome.code)
+    def _respond(self, request: ToolRequest, connection: ClientConnection) -> CallOutcome[Response]:
+        cancelled = bool if connection.gone is None else connection.gone.is_set
+        outcome = self._tools.call(connection, request.tool, request.args, cancelled)
+        if request.tool in STORE_READING_TOOLS and not outcome.code and not self._store_is_slow:
+            self._store_is_slow = not all(ws.store.has_folders for ws in connection.library.workspaces())
+            self._store_known = True
+        return CallOutcome(_response(request, outcome), code=outcome.code)
 
 
-def _response(asked: ToolRequest, outcome: CallOutcome[Answer]) -> Response:
-    body = pydantic_core.to_json({"jsonrpc": "2.0", "id": asked.request, **answer(outcome)})
+def _response(request: ToolRequest, outcome: CallOutcome[Answer]) -> Response:
+    body = pydantic_core.to_json({"jsonrpc": "2.0", "id": request.request, **answer(outcome)})
     error = outcome.error
     status, headers = (error.status or 200, error.headers) if error is not None else (200, None)
     return Response(body, status, headers, media_type="application/json")
-
-
-def _plain(headers: Headers) -> bool:
-    """JSON is sent and taken."""
-    accept = headers.get("accept", "*/*")
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    return kind == "application/json" and ("application/json" in accept or "*/*" in accept)

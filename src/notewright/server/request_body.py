@@ -1,7 +1,7 @@
-"""A POST as it is taken in: read once, understood once, and given on whole to whoever answers it.
+"""The body of a POST: read once, parsed once, and replayed whole for whoever answers it.
 
-A small one is read at once. One that turns out to be large waits outside until it is its caller's turn: memory is for
-everybody, and a caller may have many connections.
+A small body is read at once. One that turns out to be large waits for its caller's slot before the rest is read:
+memory is for everybody, and a caller may have many connections.
 """
 
 import asyncio
@@ -17,8 +17,9 @@ from notewright.errors import Invalid
 from notewright.mcp import wire_format
 from notewright.mcp.jsonrpc import parsed
 
-LARGE = 1 << 18  # bytes
-Turn = contextlib.AbstractAsyncContextManager[None]
+LARGE_BYTES = 1 << 18
+WATCH_AFTER_SECONDS = 0.02  # after which a call is long enough to ask whether its client is still there
+CallSlot = contextlib.AbstractAsyncContextManager[None]
 
 
 @dataclass(slots=True)
@@ -28,7 +29,7 @@ class RequestBody:
     headers: Headers
     body: bytes
     message: Any  # None: no JSON
-    in_turn: bool = False  # its turn has come already
+    has_slot: bool = False  # its call has its slot already
 
     @property
     def modern(self) -> bool:
@@ -40,77 +41,74 @@ class RequestBody:
         return self.message.get("method") if isinstance(self.message, dict) else None
 
 
-async def read_body(scope: Scope, receive: Receive, turn: Turn, place: contextlib.AsyncExitStack) -> RequestBody:
-    """The whole request. Its route bounds its size; `place` holds the turn of a large one.
+async def read_body(scope: Scope, receive: Receive, slot: CallSlot, stack: contextlib.AsyncExitStack) -> RequestBody:
+    """The whole request. Its route bounds its size; a large one enters `slot` on the `stack`.
 
-    Limited if it may not even wait for its turn.
+    Limited if it may not even wait for its slot.
     """
     parts: list[bytes] = []
-    size, more, in_turn = 0, True, False
+    size, more, has_slot = 0, True, False
     while more:
         message = await receive()
         more = message["type"] == "http.request" and message.get("more_body", False)
         parts.append(message.get("body", b""))
         size += len(parts[-1])
-        if size > LARGE and not in_turn:
-            await place.enter_async_context(turn)
-            in_turn = True
+        if size > LARGE_BYTES and not has_slot:
+            await stack.enter_async_context(slot)
+            has_slot = True
     body = b"".join(parts)
     try:
-        return RequestBody(Headers(scope=scope), body, parsed(body), in_turn)
+        return RequestBody(Headers(scope=scope), body, parsed(body), has_slot)
     except (ValueError, RecursionError):
-        return RequestBody(Headers(scope=scope), body, None, in_turn)
+        return RequestBody(Headers(scope=scope), body, None, has_slot)
 
 
 def json_object(body: bytes) -> dict[str, Any]:
     """What the body says, where that has to be an object."""
     try:
-        read = parsed(body)
+        document = parsed(body)
     except (ValueError, RecursionError):
         raise Invalid("the body is not JSON", what="body") from None
-    if not isinstance(read, dict):
+    if not isinstance(document, dict):
         raise Invalid("the body must be a JSON object", what="body")
-    return read
+    return document
 
 
-async def nothing_more() -> Message:
+async def receive_nothing() -> Message:
     await asyncio.Event().wait()
     return {"type": "http.disconnect"}
 
 
-def again(body: bytes, receive: Receive) -> Receive:
+def replay_body(body: bytes, receive: Receive) -> Receive:
     """The same request for the next reader."""
-    told = False
+    replayed = False
 
     async def replay() -> Message:
-        nonlocal told
-        if told:
+        nonlocal replayed
+        if replayed:
             return await receive()
-        told = True
+        replayed = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay
 
 
-LOOK_SECONDS = 0.02  # after which a call is long enough to ask whether anybody still waits for it
-
-
 class DisconnectWatch:
-    """Sets `gone` when the client has gone, until its block ends. Most calls end before that is worth a look."""
+    """Sets `gone` when the client disconnects, while its block runs. Most calls end before the watch begins."""
 
     def __init__(self, receive: Receive, gone: threading.Event) -> None:
         self._receive, self._gone = receive, gone
         self._watching: asyncio.Task[None] | None = None
 
     def __enter__(self) -> None:
-        self._soon = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+        self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_SECONDS, self._start)
 
     def __exit__(self, *_: object) -> None:
-        self._soon.cancel()
+        self._timer.cancel()
         if self._watching is not None:
             self._watching.cancel()
 
-    def _look(self) -> None:
+    def _start(self) -> None:
         self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:

@@ -1,7 +1,7 @@
-"""One request on its way through the server: what logs, metrics and the audit log say of it.
+"""The context of one HTTP request: what logs, metrics and the audit log say of it.
 
-Whoever works for a request finds it here, in the worker threads too, and may add what they learnt. Nothing heavy is
-loaded: the logs of stdio pass here as well, where there is never a request.
+It is a context variable, which worker threads see too, and whoever works for the request adds to it. Nothing heavy is
+imported: the logs of stdio, where there is never a request, load this module as well.
 """
 
 from collections.abc import Mapping
@@ -12,10 +12,10 @@ from typing import Any
 
 @dataclass(slots=True)
 class RequestContext:
-    """What is known so far. `refused` is why it was turned away, `outcome` how its call of a tool ended.
+    """What is known so far. `refusal` is why the request was turned away, `outcome` how its call of a tool ended.
 
-    `scope` is the request's own (ASGI): who asks, and from where, stands there as soon as it is known. What follows
-    `refused` is known when it is over: what the wire saw of it.
+    `scope` is the request's own (ASGI): the visitor and their address are in it as soon as they are known. The fields
+    after `refusal` are set when the request is over.
     """
 
     id: str
@@ -23,7 +23,7 @@ class RequestContext:
     surface: str = ""
     tool: str = ""
     outcome: str = ""
-    refused: str = ""
+    refusal: str = ""
     route: str = ""  # the pattern of the route, never the path; "" where there is no such route
     status: int = 0
     seconds: float = 0.0
@@ -45,11 +45,11 @@ class RequestContext:
         return "" if visitor is None else str(visitor.via)
 
 
-NOW: ContextVar[RequestContext | None] = ContextVar("visit", default=None)
+CURRENT_REQUEST: ContextVar[RequestContext | None] = ContextVar("request", default=None)
 
 
-def refuse(reason: str) -> None:
-    """This request is being turned away; the first to say why is right."""
-    visit = NOW.get()
-    if visit is not None and not visit.refused:
-        visit.refused = reason
+def note_refusal(reason: str) -> None:
+    """Record why the current request is turned away; the first reason is kept."""
+    context = CURRENT_REQUEST.get()
+    if context is not None and not context.refusal:
+        context.refusal = reason

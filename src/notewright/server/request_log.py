@@ -1,4 +1,4 @@
-"""The outermost layer of HTTP: every request gets an id, and is told of once when it is over."""
+"""The outermost layer of HTTP: gives every request an id, and reports it once when it is over."""
 
 import logging
 import re
@@ -9,14 +9,14 @@ from collections.abc import Callable
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from notewright.server.request_context import NOW, RequestContext
+from notewright.server.request_context import CURRENT_REQUEST, RequestContext
 
 log = logging.getLogger(__name__)
-HEADER = b"x-request-id"
-PLAIN = (b"x-content-type-options", b"nosniff")  # nobody guesses what an answer is: it says so itself
-_GIVEN = re.compile(rb"[A-Za-z0-9-]{1,64}")
-_HANDSHAKE = {"websocket.accept": 101, "websocket.close": 403}  # how it was answered
-_GONE = 499  # nobody waits for the answer any more
+ID_HEADER = b"x-request-id"
+NO_SNIFFING = (b"x-content-type-options", b"nosniff")
+CLIENT_GONE = 499  # the status of a request whose client left before an answer
+_ID = re.compile(rb"[A-Za-z0-9-]{1,64}")
+_HANDSHAKE_STATUS = {"websocket.accept": 101, "websocket.close": 403}
 
 
 class RequestLog:
@@ -30,47 +30,43 @@ class RequestLog:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
-        visit = RequestContext(self._id(scope), scope)
-        given = (HEADER, visit.id.encode())
+        context = RequestContext(self._request_id(scope), scope)
+        id_header = (ID_HEADER, context.id.encode())
 
-        async def sent(message: Message) -> None:
+        async def observed_send(message: Message) -> None:
             kind: str = message["type"]
             if kind in ("http.response.start", "websocket.http.response.start"):
-                visit.status = message["status"]
-                told = [*message.get("headers", ()), given]
-                message = {**message, "headers": told if PLAIN in told else [*told, PLAIN]}
+                context.status = message["status"]
+                headers = [*message.get("headers", ()), id_header]
+                message = {**message, "headers": headers if NO_SNIFFING in headers else [*headers, NO_SNIFFING]}
             elif kind in ("http.response.body", "websocket.http.response.body"):
-                visit.size += len(message.get("body", b""))
+                context.size += len(message.get("body", b""))
             elif kind == "websocket.send":
-                visit.size += len(message.get("bytes") or b"")
-            elif kind in _HANDSHAKE and not visit.status:
-                visit.status = _HANDSHAKE[kind]
+                context.size += len(message.get("bytes") or b"")
+            elif kind in _HANDSHAKE_STATUS and not context.status:
+                context.status = _HANDSHAKE_STATUS[kind]
             await send(message)
 
-        began = time.perf_counter()
-        before = NOW.set(visit)
+        started = time.perf_counter()
+        reset_token = CURRENT_REQUEST.set(context)
         try:
-            await self._app(scope, receive, sent)
-        except Exception:
-            await self._failed(visit, scope, receive, sent)
+            await self._app(scope, receive, observed_send)
+        except Exception:  # our fault: the log has all of it, the client only the id to look for there
+            log.exception("a request failed")
+            if context.status:
+                raise  # half an answer is out: the server cuts the connection
+            error = {"error": "internal", "error_description": "something went wrong here", "request": context.id}
+            await JSONResponse(error, 500)(scope, receive, observed_send)
         finally:
-            visit.status = visit.status or _GONE
-            visit.seconds = time.perf_counter() - began
-            visit.route = getattr(scope.get("route"), "path", "")
-            self._finished(visit)
-            NOW.reset(before)
+            context.status = context.status or CLIENT_GONE
+            context.seconds = time.perf_counter() - started
+            context.route = getattr(scope.get("route"), "path", "")
+            self._finished(context)
+            CURRENT_REQUEST.reset(reset_token)
 
-    def _id(self, scope: Scope) -> str:
+    def _request_id(self, scope: Scope) -> str:
         client = scope.get("client")
         for name, value in scope["headers"]:
-            if name == HEADER and client and self._trusted(client[0]) and _GIVEN.fullmatch(value):
+            if name == ID_HEADER and client and self._trusted(client[0]) and _ID.fullmatch(value):
                 return str(value, "ascii")
         return secrets.token_hex(8)
-
-    async def _failed(self, visit: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
-        """Our fault: whole in the log, and to the client no more than where to look for it."""
-        log.exception("a request failed")
-        if visit.status:
-            raise  # half an answer is out: the server cuts the connection
-        told = {"error": "internal", "error_description": "something went wrong here", "request": visit.id}
-        await JSONResponse(told, 500)(scope, receive, send)

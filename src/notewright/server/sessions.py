@@ -1,7 +1,7 @@
-"""Sessions over HTTP: an id that any worker can check, and a little memory beside it.
+"""Sessions over HTTP: signed ids that any worker can check, and a little memory beside them.
 
-The id is signed, not remembered: it holds when it was made and by whom, and is good in every process that has the key.
-That it is alive, what was said once under it and which versions it was shown is remembered by all workers together
+An id is signed, not stored: it holds when it was made and for which client, and is good in every process that has the
+key. Whether it is alive, what was said once under it and which versions it was shown is kept for all workers together
 (`RateLimits`); what else a surface keeps for its client is small, bounded, and each worker's own.
 """
 
@@ -18,23 +18,23 @@ from notewright.surfaces.base import Session
 
 IDLE_SECONDS = 30 * 60.0
 MAX_SESSIONS = 10_000
-_SIGNATURE, _TIME, _CHANCE, _CLIENT = 16, 8, 12, 60  # bytes
-_GREETED, _INITIALIZED = "greeted", "initialized"  # marks of a session: we said hello, and so did they
+_SIGNATURE_BYTES, _TIME_BYTES, _RANDOM_BYTES, _CLIENT_BYTES = 16, 8, 12, 60
+_GREETED, _INITIALIZED = "greeted", "initialized"  # marks of a session: `initialize` answered, `initialized` received
 
 
-class _Shared(Session):
-    """A session of which other workers know too. What they need not know is kept here only."""
+class _SharedSession(Session):
+    """A session whose marks and shown versions all workers share. Its other values are this worker's own."""
 
     def __init__(self, client: str, name: str, traffic: RateLimits) -> None:
         self._name = name
         self._traffic = traffic
         self._ready = False
-        self.used = 0.0
+        self.used_at = 0.0
         super().__init__(client, initialized=False)
 
     @property
     def initialized(self) -> bool:
-        """One that nobody remembers, as after a restart, has shaken hands before."""
+        """A session without any mark, as after a restart, counts as initialized."""
         if not self._ready:
             waits = self._traffic.marked(self._name, _GREETED) and not self._traffic.marked(self._name, _INITIALIZED)
             self._ready = not waits
@@ -50,11 +50,11 @@ class _Shared(Session):
         return self._traffic.once(self._name, f"once {what}")
 
     def shown(self, workspace: str) -> ShownVersions:
-        return _SharedShown(self._traffic, self._name, workspace)
+        return _SharedShownVersions(self._traffic, self._name, workspace)
 
 
-class _SharedShown:
-    """Whichever worker showed it."""
+class _SharedShownVersions:
+    """The versions that any worker has shown."""
 
     def __init__(self, traffic: RateLimits, session: str, workspace: str) -> None:
         self._traffic, self._session, self._workspace = traffic, session, workspace
@@ -67,7 +67,7 @@ class _SharedShown:
 
 
 class Sessions:
-    """All sessions of one process, for its event loop. `scope` says for whom an id is good: a surface and a user."""
+    """All sessions of one process, for its event loop. An id is good for one `scope`: a surface and a user."""
 
     def __init__(
         self,
@@ -83,63 +83,58 @@ class Sessions:
         self._idle = idle
         self._most = most
         self._clock = clock
-        self._kept: OrderedDict[str, _Shared] = OrderedDict()  # the longest unused first
+        self._kept: OrderedDict[str, _SharedSession] = OrderedDict()  # the longest unused first
 
     def open(self, scope: str, client: str) -> str:
-        """A new id for a client that has just said hello."""
-        issued = int(self._clock() * 1000)
-        named = client.encode("utf-8", "replace")[:_CLIENT]
-        body = issued.to_bytes(_TIME, "big") + os.urandom(_CHANCE) + named
-        token = seal(self._key, body, bound_to=_name(scope, "").encode(), size=_SIGNATURE)
-        self._traffic.once(_name(scope, token), _GREETED)
-        self._of(_name(scope, token), client)
+        """A new id for a client that has sent `initialize`."""
+        issued = int(self._clock() * 1000).to_bytes(_TIME_BYTES, "big")
+        body = issued + os.urandom(_RANDOM_BYTES) + client.encode("utf-8", "replace")[:_CLIENT_BYTES]
+        token = seal(self._key, body, bound_to=f"{scope}\0".encode(), size=_SIGNATURE_BYTES)
+        self._traffic.once(f"{scope}\0{token}", _GREETED)
+        self._keep(f"{scope}\0{token}", client)
         return token
 
     def find(self, scope: str, token: str) -> Session | None:
         """The session of this id, used again; None if it is not ours, was ended, or was idle for too long."""
-        body = self._body(scope, token)
+        body = self._unseal(scope, token)
         if body is None:
             return None
-        name, issued = _name(scope, token), int.from_bytes(body[:_TIME], "big") / 1000
+        name, issued = f"{scope}\0{token}", int.from_bytes(body[:_TIME_BYTES], "big") / 1000
         if not self._traffic.touch(name, idle=self._idle, age=self._clock() - issued):
             self._kept.pop(name, None)
             return None
-        return self._of(name, body[_TIME + _CHANCE :].decode("utf-8", "ignore"))
+        return self._keep(name, body[_TIME_BYTES + _RANDOM_BYTES :].decode("utf-8", "ignore"))
 
-    def ours(self, scope: str, token: str) -> bool:
-        """Whether it was made here, be it alive or not."""
-        return self._body(scope, token) is not None
+    def is_ours(self, scope: str, token: str) -> bool:
+        """Whether the id was made here, alive or not."""
+        return self._unseal(scope, token) is not None
 
-    def of_client(self, scope: str, client: str) -> Session:
-        """For requests that name their client and no session: what is remembered about that client."""
-        name = _name(scope, "client " + client)
+    def find_by_client(self, scope: str, client: str) -> Session:
+        """What is remembered about a client, for requests that name their client and no session."""
+        name = f"{scope}\0client {client}"
         if not self._traffic.touch(name, idle=self._idle):
             self._traffic.forget(name)
             self._traffic.touch(name, idle=self._idle)
             self._kept.pop(name, None)
-        return self._of(name, client)
+        return self._keep(name, client)
 
     def end(self, scope: str, token: str) -> bool:
-        """Whether there was such a session; there is none now."""
+        """End a session; whether there was one."""
         if self.find(scope, token) is None:
             return False
-        self._traffic.end(_name(scope, token))
-        self._kept.pop(_name(scope, token), None)
+        self._traffic.end(f"{scope}\0{token}")
+        self._kept.pop(f"{scope}\0{token}", None)
         return True
 
-    def _of(self, name: str, client: str) -> Session:
-        """What this process keeps for a session."""
+    def _keep(self, name: str, client: str) -> Session:
+        """This process's part of a session, made if it is not there; sessions too many or idle are forgotten."""
         now = self._clock()
-        kept = self._kept.setdefault(name, _Shared(client, name, self._traffic))
-        kept.used = now
+        session = self._kept.setdefault(name, _SharedSession(client, name, self._traffic))
+        session.used_at = now
         self._kept.move_to_end(name)
-        while len(self._kept) > self._most or now - next(iter(self._kept.values())).used > self._idle:
+        while len(self._kept) > self._most or now - next(iter(self._kept.values())).used_at > self._idle:
             self._kept.popitem(last=False)
-        return kept
+        return session
 
-    def _body(self, scope: str, token: str) -> bytes | None:
-        return unseal(self._key, token, bound_to=_name(scope, "").encode(), size=_SIGNATURE)
-
-
-def _name(scope: str, token: str) -> str:
-    return f"{scope}\0{token}"
+    def _unseal(self, scope: str, token: str) -> bytes | None:
+        return unseal(self._key, token, bound_to=f"{scope}\0".encode(), size=_SIGNATURE_BYTES)

@@ -21,7 +21,15 @@ from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
 from notewright.errors import Forbidden, Limited, NotFound, Problem
 from notewright.ledger.base import Actor
 from notewright.notes.times import format_utc, to_datetime
-from notewright.server.auth.authenticate import VISITOR, GuardedRoute, Need, Visitor, address_of, base_path, base_url
+from notewright.server.auth.authenticate import (
+    VISITOR,
+    GuardedRoute,
+    Need,
+    Visitor,
+    base_path,
+    base_url,
+    client_address,
+)
 from notewright.surfaces.http_status import STATUS
 from notewright.surfaces.notes.render import amount
 from notewright.web import addresses
@@ -105,7 +113,7 @@ class PageRequest:
         return self.base.startswith("https:")
 
     def csrf(self) -> str:
-        return self.site.cookies.csrf(self.visitor.visit if self.visitor else "sign-in")
+        return self.site.cookies.csrf(self.visitor.csrf_subject if self.visitor else "sign-in")
 
     def page(self, template: str, status: int = 200, /, **values: Any) -> Response:
         """A page, with what all of them show."""
@@ -131,7 +139,7 @@ def page_route(site: SiteContext, path: str, show: Show, *, need: Need = "read",
         form = await _parse_form(http) if post else {}
         request = PageRequest(site, http, visitor, asyncio.get_running_loop(), form)
         try:
-            async with site.turns.turn((visitor and visitor.principal.user) or address_of(http.scope)):
+            async with site.turns.slot((visitor and visitor.principal.user) or client_address(http.scope)):
                 return await site.workers.run(_check_and_render, request, show, post)
         except Problem as problem:
             return render_problem(request, problem)
@@ -143,7 +151,7 @@ def _check_and_render(request: PageRequest, show: Show, post: bool) -> Response:
     if request.visitor is not None and not request.visitor.principal.uses(PAGE):
         raise Forbidden("this token is for tools, not for the page", hint="sign in with another one", by="rule")
     if post:
-        visit = request.visitor.visit if request.visitor else "sign-in"
+        visit = request.visitor.csrf_subject if request.visitor else "sign-in"
         from_our_page = request.http.headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
         if not from_our_page or not request.site.cookies.check(visit, request.form_value("csrf")):
             raise Forbidden("this form was not made for you, or is too old", hint="open the page again", by="rule")

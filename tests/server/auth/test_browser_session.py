@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from notewright.server.auth.browser_session import LASTS, BrowserSessions
+from notewright.server.auth.browser_session import COOKIE_SECONDS, BrowserSessions
 
 DIGEST = "ab" * 32
 NOW = 1_700_000_000.0
@@ -25,8 +25,8 @@ def test_two_cookies_for_one_token_are_two_sessions() -> None:
 def test_a_cookie_ends_after_its_time() -> None:
     cookies = BrowserSessions(b"k" * 32)
     value = cookies.issue(DIGEST, NOW)
-    assert cookies.read(value, NOW + LASTS - 1) is not None
-    assert cookies.read(value, NOW + LASTS) is None
+    assert cookies.read(value, NOW + COOKIE_SECONDS - 1) is not None
+    assert cookies.read(value, NOW + COOKIE_SECONDS) is None
     assert cookies.read(value, NOW - 3600) is None  # issued in the future
 
 

@@ -12,8 +12,8 @@ from tests.server.site import Page, Site, site
 from notewright.engine.library import Principal
 from notewright.errors import Busy, Unavailable
 from notewright.server.auth import oauth
-from notewright.server.auth.authenticate import Refused
-from notewright.server.auth.oauth import BAD_SECONDS, GOOD_SECONDS, Issuer, RecentResults, Trust
+from notewright.server.auth.authenticate import AuthRefusal
+from notewright.server.auth.oauth import BAD_SECONDS, GOOD_SECONDS, Issuer, IssuerSettings, RecentResults
 
 pytestmark = pytest.mark.slow
 
@@ -37,17 +37,17 @@ def talk(
 ) -> Any:
     (tmp_path / "secret").write_text("s")
     asked = {"introspection_url": issuing.address + ASK, "client_id": "us"}
-    trusted = Trust(issuing.address, client_secret_file=str(tmp_path / "secret"), **asked)
+    trusted = IssuerSettings(issuing.address, client_secret_file=str(tmp_path / "secret"), **asked)
 
     async def run() -> Any:
-        async with Issuer(trusted, ticks=ticks) as issuer:
+        async with Issuer(trusted, clock=ticks) as issuer:
             return await conversation(issuer)
 
     return asyncio.run(run())
 
 
 def ask(issuing: Site, tmp_path: Path) -> Any:
-    return talk(issuing, tmp_path, lambda issuer: issuer.admit("opaque", HERE), time.monotonic)
+    return talk(issuing, tmp_path, lambda issuer: issuer.authenticate("opaque", HERE), time.monotonic)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_token_of_which_the_issuer_says_less_is_refused(
 ) -> None:
     issuing.put(ASK, says(**changed))
     found = ask(issuing, tmp_path)
-    assert isinstance(found, Refused) and found.error == "invalid_token"
+    assert isinstance(found, AuthRefusal) and found.error == "invalid_token"
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_yes_is_remembered_for_half_a_minute_and_a_no_for_seconds(issuing: Sit
             issuing.put(ASK, said)
             for later in (0, BAD_SECONDS - 1, 1, GOOD_SECONDS - BAD_SECONDS - 1, 1):
                 at += later
-                await issuer.admit(f"opaque-{said['active']}", HERE)
+                await issuer.authenticate(f"opaque-{said['active']}", HERE)
                 counted.append(issuing.visits[ASK])
         return counted
 
@@ -129,7 +129,7 @@ def test_many_unknown_tokens_at_once_do_not_become_many_questions(issuing: Site,
     issuing.pages[ASK] = None
 
     async def conversation(issuer: Issuer) -> list[object]:
-        asked = [asyncio.create_task(issuer.admit(f"made-up-{number}", HERE)) for number in range(100)]
+        asked = [asyncio.create_task(issuer.authenticate(f"made-up-{number}", HERE)) for number in range(100)]
         await asyncio.sleep(0)
         told = [task.exception() for task in asked if task.done()]
         issuing.pages[ASK] = Page(b'{"active": false}')
@@ -138,8 +138,8 @@ def test_many_unknown_tokens_at_once_do_not_become_many_questions(issuing: Site,
         return told
 
     told = talk(issuing, tmp_path, conversation, time.monotonic)
-    assert len(told) == 100 - oauth.MAX_QUESTIONS and all(isinstance(problem, Busy) for problem in told)
-    assert issuing.visits[ASK] <= oauth.MAX_QUESTIONS
+    assert len(told) == 100 - oauth.MAX_INTROSPECTIONS and all(isinstance(problem, Busy) for problem in told)
+    assert issuing.visits[ASK] <= oauth.MAX_INTROSPECTIONS
 
 
 def test_what_was_learned_is_bounded_and_the_longest_unused_goes_first() -> None:

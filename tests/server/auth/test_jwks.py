@@ -22,8 +22,8 @@ from notewright.server.auth.jwks import (
     RETRY_SECONDS,
     STALE_SECONDS,
     Provider,
-    client,
     fitting_keys,
+    http_client,
     is_safe,
     signing_keys,
 )
@@ -55,7 +55,7 @@ class Clock:
 def talk(address: str, conversation: Callable[[Provider, Clock], Awaitable[Any]]) -> Any:
     async def run() -> Any:
         clock = Clock()
-        async with client() as http:
+        async with http_client() as http:
             provider = Provider(address, http, clock)
             try:
                 return await conversation(provider, clock)

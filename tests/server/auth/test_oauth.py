@@ -19,14 +19,14 @@ from notewright.accounts.sqlite import SqliteAccounts
 from notewright.engine.library import PREFIX, Principal, new_token
 from notewright.errors import Unavailable
 from notewright.server.auth import oauth
-from notewright.server.auth.authenticate import Refused
-from notewright.server.auth.oauth import GOOD_SECONDS, Issuer, Trust
+from notewright.server.auth.authenticate import AuthRefusal
+from notewright.server.auth.oauth import GOOD_SECONDS, Issuer, IssuerSettings
 
 pytestmark = pytest.mark.slow
 
 BASE = "https://notes.example.com"
 HERE = f"{BASE}/mcp/notes"
-Found = Principal | Refused | None
+Found = Principal | AuthRefusal | None
 
 
 @pytest.fixture(scope="module")
@@ -42,27 +42,27 @@ def secret_file(tmp_path: Path) -> str:
 
 
 def admitted(
-    trusted: Trust, tokens: Sequence[str], resource: str = HERE, now: Callable[[], float] = time.time
+    trusted: IssuerSettings, tokens: Sequence[str], resource: str = HERE, now: Callable[[], float] = time.time
 ) -> list[Found]:
     async def ask() -> list[Found]:
         async with Issuer(trusted, now) as issuer:
-            return [await issuer.admit(token, resource) for token in tokens]
+            return [await issuer.authenticate(token, resource) for token in tokens]
 
     return asyncio.run(ask())
 
 
-def one(trusted: Trust, token: str, resource: str = HERE) -> Found:
+def one(trusted: IssuerSettings, token: str, resource: str = HERE) -> Found:
     return admitted(trusted, [token], resource)[0]
 
 
 def refusal(found: Found) -> tuple[str, str]:
     """What RFC 6750 calls it, and our words."""
-    assert isinstance(found, Refused), found
+    assert isinstance(found, AuthRefusal), found
     return found.error, found.description
 
 
-def opaque(issuing: Provider, secret_file: str, **more: Any) -> Trust:
-    return Trust(issuing.issuer, client_id="notewright", client_secret_file=secret_file, **more)
+def opaque(issuing: Provider, secret_file: str, **more: Any) -> IssuerSettings:
+    return IssuerSettings(issuing.issuer, client_id="notewright", client_secret_file=secret_file, **more)
 
 
 def claims_of(issuing: Provider, **changed: Any) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def test_an_id_token_is_no_access_token_even_where_it_is_for_us(issuing: Provide
     """Its audience is the client: an owner may have named just that."""
     got = issuing.signed_in("alice", HERE, "openid notes:read")
     kind = ("invalid_token", "This is a token of another kind, not an access token")
-    assert refusal(one(Trust(issuing.issuer, audience="app"), got["id_token"])) == kind
+    assert refusal(one(IssuerSettings(issuing.issuer, audience="app"), got["id_token"])) == kind
     tokens = []
     for claims in (
         claims_of(issuing, scope=None),
@@ -115,14 +115,16 @@ def test_an_id_token_is_no_access_token_even_where_it_is_for_us(issuing: Provide
         tokens.append(forged(issuing.keys[2], claims, typ="JWT"))
     for typ in ("id+jwt", "logout+jwt", "dpop+jwt"):
         tokens.append(forged(issuing.keys[2], claims_of(issuing), typ=typ))
-    assert [refusal(found) for found in admitted(Trust(issuing.issuer), tokens)] == [kind] * len(tokens)
+    assert [refusal(found) for found in admitted(IssuerSettings(issuing.issuer), tokens)] == [kind] * len(tokens)
 
 
 def test_older_access_tokens_do_not_say_what_they_are_and_are_taken_for_their_scopes(issuing: Provider) -> None:
     for said in ({"typ": None}, {"typ": "JWT"}, {"typ": "application/at+jwt"}):
-        assert isinstance(one(Trust(issuing.issuer), forged(issuing.keys[2], claims_of(issuing), **said)), Principal)
+        assert isinstance(
+            one(IssuerSettings(issuing.issuer), forged(issuing.keys[2], claims_of(issuing), **said)), Principal
+        )
     for claims in (claims_of(issuing, scope=None, scp=["notes:read"]), claims_of(issuing, scope=["notes:read", "x"])):
-        assert isinstance(one(Trust(issuing.issuer), forged(issuing.keys[2], claims, typ=None)), Principal)
+        assert isinstance(one(IssuerSettings(issuing.issuer), forged(issuing.keys[2], claims, typ=None)), Principal)
 
 
 @pytest.mark.parametrize(
@@ -157,14 +159,14 @@ def test_a_token_opens_the_endpoint_or_the_server_it_was_issued_for(
 
 
 def test_a_named_audience_is_the_only_one(issuing: Provider) -> None:
-    named = Trust(issuing.issuer, audience="https://api.example.com/notes")
+    named = IssuerSettings(issuing.issuer, audience="https://api.example.com/notes")
     assert isinstance(one(named, issuing.token("https://api.example.com/notes")), Principal)
     assert refusal(one(named, issuing.token(HERE)))[0] == "invalid_token"
     assert refusal(one(named, issuing.token(BASE)))[0] == "invalid_token"
 
 
 def test_behind_a_path_the_rest_of_the_host_is_somebody_elses(issuing: Provider) -> None:
-    behind = Trust(issuing.issuer, public_url=f"{BASE}/apps/notes/")
+    behind = IssuerSettings(issuing.issuer, public_url=f"{BASE}/apps/notes/")
     called = f"{BASE}/apps/notes/mcp"
     assert isinstance(one(behind, issuing.token(called), called), Principal)
     assert isinstance(one(behind, issuing.token(f"{BASE}/apps/notes"), called), Principal)
@@ -173,9 +175,9 @@ def test_behind_a_path_the_rest_of_the_host_is_somebody_elses(issuing: Provider)
 
 def test_one_of_several_audiences_is_enough_and_none_is_not(issuing: Provider) -> None:
     several = claims_of(issuing, aud=["https://other.example.com", HERE])
-    assert isinstance(one(Trust(issuing.issuer), forged(issuing.keys[2], several)), Principal)
+    assert isinstance(one(IssuerSettings(issuing.issuer), forged(issuing.keys[2], several)), Principal)
     for aud in (None, [], "", 7, {"of": HERE}):
-        found = one(Trust(issuing.issuer), forged(issuing.keys[2], claims_of(issuing, aud=aud)))
+        found = one(IssuerSettings(issuing.issuer), forged(issuing.keys[2], claims_of(issuing, aud=aud)))
         assert refusal(found) == ("invalid_token", "The access token was issued for another resource")
 
 
@@ -195,14 +197,14 @@ def test_claims_that_are_wrong_are_refused_though_the_signature_is_right(issuing
         "bound to a key": claims_of(issuing, cnf={"jkt": "x"}),
     }
     tokens = [forged(issuing.keys[2], claims) for claims in wrong.values()]
-    found = dict(zip(wrong, admitted(Trust(issuing.issuer), tokens), strict=True))
+    found = dict(zip(wrong, admitted(IssuerSettings(issuing.issuer), tokens), strict=True))
     assert {name: refusal(answer)[0] for name, answer in found.items()} == dict.fromkeys(wrong, "invalid_token")
 
 
 def test_a_clock_that_is_a_little_ahead_does_no_harm(issuing: Provider) -> None:
     soon = int(time.time()) + 20
     token = forged(issuing.keys[2], claims_of(issuing, iat=soon, nbf=soon))
-    assert isinstance(one(Trust(issuing.issuer), token), Principal)
+    assert isinstance(one(IssuerSettings(issuing.issuer), token), Principal)
 
 
 @pytest.mark.parametrize("client", ["agent", "opaque-agent"])
@@ -213,9 +215,9 @@ def test_a_token_ends_when_its_time_is_up(issuing: Provider, secret_file: str, c
     async def ask() -> list[Found]:
         nonlocal later
         async with Issuer(opaque(issuing, secret_file), now=lambda: time.time() + later) as issuer:
-            before = await issuer.admit(token, HERE)
+            before = await issuer.authenticate(token, HERE)
             later = 601.0
-            return [before, await issuer.admit(token, HERE)]
+            return [before, await issuer.authenticate(token, HERE)]
 
     before, after = asyncio.run(ask())
     assert isinstance(before, Principal)
@@ -228,7 +230,7 @@ def test_a_token_that_was_tampered_with_is_refused(issuing: Provider) -> None:
     other = base64.urlsafe_b64encode(json.dumps(more).encode()).decode().rstrip("=")
     turned = signature[:20] + ("A" if signature[20] != "A" else "B") + signature[21:]
     tokens = [f"{head}.{other}.{signature}", f"{head}.{body}.{turned}", f"{head}.{body}."]
-    for found in admitted(Trust(issuing.issuer), tokens):
+    for found in admitted(IssuerSettings(issuing.issuer), tokens):
         assert refusal(found) == ("invalid_token", "The access token's signature is wrong")
 
 
@@ -246,14 +248,14 @@ def test_no_signature_and_one_with_the_public_key_as_a_secret_are_refused(issuin
     head = base64.urlsafe_b64encode(b'{"alg":"NonE","kid":"RSA-1"}').decode().rstrip("=")
     for token in (signed, unsigned, f"{head}.{unsigned.split('.')[1]}."):
         told = ("invalid_token", "The access token is not signed in a way that is accepted here")
-        assert refusal(one(Trust(issuing.issuer), token)) == told
+        assert refusal(one(IssuerSettings(issuing.issuer), token)) == told
 
 
 def test_a_key_that_comes_with_the_token_is_not_believed(issuing: Provider) -> None:
     with_key = {"jwk": {"kty": "RSA"}, "jku": "https://evil.example/jwks", "x5u": "https://evil.example/cert"}
     stranger = keys()[0]
     for found in admitted(
-        Trust(issuing.issuer),
+        IssuerSettings(issuing.issuer),
         [
             forged(stranger, claims_of(issuing), kid="RSA-1", **with_key),
             forged(stranger, claims_of(issuing), kid=None),
@@ -265,7 +267,9 @@ def test_a_key_that_comes_with_the_token_is_not_believed(issuing: Provider) -> N
 
 
 def test_a_token_without_a_key_name_is_tried_with_the_keys_there_are(issuing: Provider) -> None:
-    assert isinstance(one(Trust(issuing.issuer), forged(issuing.keys[2], claims_of(issuing), kid=None)), Principal)
+    assert isinstance(
+        one(IssuerSettings(issuing.issuer), forged(issuing.keys[2], claims_of(issuing), kid=None)), Principal
+    )
 
 
 def test_a_flood_of_made_up_key_names_is_not_passed_on(issuing: Provider) -> None:
@@ -273,9 +277,9 @@ def test_a_flood_of_made_up_key_names_is_not_passed_on(issuing: Provider) -> Non
     tokens = [forged(stranger, claims_of(issuing), kid=f"made-up-{number}") for number in range(200)]
 
     async def ask() -> list[Found]:
-        async with Issuer(Trust(issuing.issuer)) as issuer:
-            found = await asyncio.gather(*(issuer.admit(token, HERE) for token in tokens))
-            return [*found, await issuer.admit(good, HERE)]
+        async with Issuer(IssuerSettings(issuing.issuer)) as issuer:
+            found = await asyncio.gather(*(issuer.authenticate(token, HERE) for token in tokens))
+            return [*found, await issuer.authenticate(good, HERE)]
 
     before = issuing.count("/jwks")
     *refused, last = asyncio.run(ask())
@@ -287,7 +291,10 @@ def test_a_flood_of_made_up_key_names_is_not_passed_on(issuing: Provider) -> Non
 def test_a_token_of_another_issuer_is_not_looked_up_at_ours(issuing: Provider) -> None:
     before = issuing.count("/jwks")
     other = forged(keys()[2], claims_of(issuing, iss="https://id.example"), kid="of-others")
-    assert refusal(one(Trust(issuing.issuer), other)) == ("invalid_token", "The access token is of another issuer")
+    assert refusal(one(IssuerSettings(issuing.issuer), other)) == (
+        "invalid_token",
+        "The access token is of another issuer",
+    )
     assert issuing.count("/jwks") == before
 
 
@@ -296,13 +303,13 @@ def test_a_key_that_the_issuer_changed_is_learned_at_once_and_the_old_one_forgot
         old_key, old, ticks = issuing.keys[0], issuing.token(HERE), [0.0]
 
         async def ask() -> list[Found]:
-            async with Issuer(Trust(issuing.issuer), ticks=lambda: ticks[0]) as issuer:
-                first = await issuer.admit(old, HERE)
+            async with Issuer(IssuerSettings(issuing.issuer), clock=lambda: ticks[0]) as issuer:
+                first = await issuer.authenticate(old, HERE)
                 issuing.rotate()
-                new = await issuer.admit(issuing.token(HERE), HERE)
-                forgery = await issuer.admit(forged(old_key, claims_of(issuing)), HERE)
+                new = await issuer.authenticate(issuing.token(HERE), HERE)
+                forgery = await issuer.authenticate(forged(old_key, claims_of(issuing)), HERE)
                 ticks[0] += GOOD_SECONDS
-                return [first, new, forgery, await issuer.admit(old, HERE)]
+                return [first, new, forgery, await issuer.authenticate(old, HERE)]
 
         first, new, forgery, gone = asyncio.run(ask())
     assert isinstance(first, Principal) and isinstance(new, Principal)
@@ -317,10 +324,14 @@ def test_while_the_issuer_is_down_its_known_keys_go_on_and_nothing_else_does(sec
 
         async def ask() -> tuple[list[Found], list[object]]:
             async with Issuer(for_us) as issuer, Issuer(for_us) as late:
-                first = await issuer.admit(good, HERE)
+                first = await issuer.authenticate(good, HERE)
                 issuing.close()
-                found = [first, await issuer.admit(good, HERE)]
-                asked = [issuer.admit(stranger, HERE), issuer.admit(by_asking, HERE), late.admit(good, HERE)]
+                found = [first, await issuer.authenticate(good, HERE)]
+                asked = [
+                    issuer.authenticate(stranger, HERE),
+                    issuer.authenticate(by_asking, HERE),
+                    late.authenticate(good, HERE),
+                ]
                 return found, list(await asyncio.gather(*asked, return_exceptions=True))
 
         found, problems = asyncio.run(ask())
@@ -330,10 +341,10 @@ def test_while_the_issuer_is_down_its_known_keys_go_on_and_nothing_else_does(sec
 
 def test_an_issuer_with_a_path_is_found_and_its_name_is_compared_letter_by_letter() -> None:
     with provider(path="/realms/home") as issuing:
-        assert isinstance(one(Trust(issuing.issuer), issuing.token(HERE)), Principal)
+        assert isinstance(one(IssuerSettings(issuing.issuer), issuing.token(HERE)), Principal)
         elsewhere = forged(issuing.keys[2], claims_of(issuing, iss=f"{issuing.issuer}/"))
         with pytest.raises(Unavailable):
-            one(Trust(f"{issuing.issuer}/"), elsewhere)
+            one(IssuerSettings(f"{issuing.issuer}/"), elsewhere)
 
 
 def test_an_opaque_token_is_asked_about_once_and_a_revoked_one_is_refused(issuing: Provider, secret_file: str) -> None:
@@ -342,13 +353,13 @@ def test_an_opaque_token_is_asked_about_once_and_a_revoked_one_is_refused(issuin
 
     async def ask() -> list[Found]:
         nonlocal ticks
-        async with Issuer(opaque(issuing, secret_file), ticks=lambda: ticks) as issuer:
-            found = list(await asyncio.gather(*(issuer.admit(token, HERE) for _ in range(20))))
+        async with Issuer(opaque(issuing, secret_file), clock=lambda: ticks) as issuer:
+            found = list(await asyncio.gather(*(issuer.authenticate(token, HERE) for _ in range(20))))
             issuing.revoke(token, "opaque-agent")
             ticks = 29.0
-            remembered = await issuer.admit(token, HERE)
+            remembered = await issuer.authenticate(token, HERE)
             ticks = 30.0
-            return [*found, remembered, await issuer.admit(token, HERE), await issuer.admit(token, HERE)]
+            return [*found, remembered, await issuer.authenticate(token, HERE), await issuer.authenticate(token, HERE)]
 
     before = issuing.count("/token/introspection")
     *good, gone, again = asyncio.run(ask())
@@ -362,12 +373,12 @@ def test_an_opaque_token_is_asked_about_once_and_a_revoked_one_is_refused(issuin
 
 
 def test_without_a_way_to_ask_an_opaque_token_is_nobodys(issuing: Provider) -> None:
-    assert one(Trust(issuing.issuer), issuing.token(HERE, client="opaque-agent")) is None
+    assert one(IssuerSettings(issuing.issuer), issuing.token(HERE, client="opaque-agent")) is None
 
 
 def test_our_own_tokens_and_what_is_none_are_not_shown_to_the_issuer(issuing: Provider, secret_file: str) -> None:
     ours = new_token(SqliteAccounts.in_memory(), "laptop", Grant(), now=time.time())
-    assert ours.startswith(oauth.OURS) and oauth.OURS == PREFIX
+    assert ours.startswith(oauth.OWN_TOKEN_PREFIX) and oauth.OURS == PREFIX
     before = issuing.count("/token/introspection")
     tokens = [ours, "", "two words", "ünïcode", "x" * 20_000, "a\x00b", "="]
     assert admitted(opaque(issuing, secret_file), tokens) == [None] * len(tokens)
@@ -404,22 +415,24 @@ def test_scopes_say_what_a_token_may_do(
 
 @pytest.mark.parametrize("scope", ["unrelated", "workspace:work surface:notes", ""])
 def test_a_token_without_any_right_is_told_what_to_ask_for(issuing: Provider, scope: str) -> None:
-    found = one(Trust(issuing.issuer), issuing.token(HERE, scope))
-    assert isinstance(found, Refused)
+    found = one(IssuerSettings(issuing.issuer), issuing.token(HERE, scope))
+    assert isinstance(found, AuthRefusal)
     assert (found.status, found.error, found.scope) == (403, "insufficient_scope", "notes:read notes:write")
 
 
 def test_the_issuers_own_names_of_scopes_are_understood_and_asked_for(issuing: Provider) -> None:
-    named = Trust(issuing.issuer, scopes=["kb.reader=notes:read workspace:work", "kb.editor=notes:read notes:write"])
+    named = IssuerSettings(
+        issuing.issuer, scopes=["kb.reader=notes:read workspace:work", "kb.editor=notes:read notes:write"]
+    )
     reader, editor, none = admitted(named, [issuing.token(HERE, s) for s in ("kb.reader", "kb.editor", "unrelated")])
     assert isinstance(reader, Principal) and reader.grant == Grant(("work",), read_only=True)
     assert isinstance(editor, Principal) and editor.grant == Grant()
-    assert isinstance(none, Refused) and none.scope == "kb.editor"
+    assert isinstance(none, AuthRefusal) and none.scope == "kb.editor"
 
 
 def test_people_are_called_by_the_claim_that_the_owner_chose(issuing: Provider) -> None:
     host = issuing.issuer.removeprefix("http://")
-    by_mail = Trust(issuing.issuer, user_claim="email")
+    by_mail = IssuerSettings(issuing.issuer, user_claim="email")
     for changed, name in [
         ({"email": "mal@example.com"}, "mal@example.com"),
         ({"email": "mal@example.com", "email_verified": True}, "mal@example.com"),

@@ -7,7 +7,7 @@ import pytest
 from notewright.accounts.base import Grant
 from notewright.errors import Invalid
 from notewright.server.auth.claims import canonical
-from notewright.server.auth.oauth import Trust
+from notewright.server.auth.oauth import IssuerSettings
 from notewright.server.auth.scopes import rights, scope_names
 
 
@@ -17,7 +17,7 @@ from notewright.server.auth.scopes import rights, scope_names
 )
 def test_an_issuer_must_be_an_https_address(issuer: str) -> None:
     with pytest.raises(Invalid) as told:
-        Trust(issuer)
+        IssuerSettings(issuer)
     assert told.value.hint and told.value.details["what"] == "auth.issuer"
 
 
@@ -25,7 +25,7 @@ def test_asking_about_tokens_takes_all_three_settings(tmp_path: Path) -> None:
     secret, empty = tmp_path / "secret", tmp_path / "empty"
     secret.write_text("  s3cret \n")
     empty.write_text("\n")
-    good = Trust("https://id.example", client_id="us", client_secret_file=str(secret))
+    good = IssuerSettings("https://id.example", client_id="us", client_secret_file=str(secret))
     assert good.client == ("us", "s3cret") and "s3cret" not in repr(good)
     for wrong in (
         {"client_id": "us"},
@@ -36,17 +36,17 @@ def test_asking_about_tokens_takes_all_three_settings(tmp_path: Path) -> None:
         {"client_id": "us", "client_secret_file": str(secret), "introspection_url": "http://id.example/introspect"},
     ):
         with pytest.raises(Invalid):
-            Trust("https://id.example", **wrong)
+            IssuerSettings("https://id.example", **wrong)
 
 
 def test_names_of_scopes_are_read_and_what_is_none_of_ours_is_refused() -> None:
     names = scope_names(
         ["https://x.example/a?b=c=notes:read", "Editors = notes:write surface:lens", "Editors=notes:read"]
     )
-    assert names.ours(["https://x.example/a?b=c", "other"]) == {"notes:read", "other"}
-    assert names.ours(["Editors"]) == {"notes:write", "surface:lens", "notes:read"}
-    assert names.theirs("notes:read", "notes:write") == ("https://x.example/a?b=c", "Editors")
-    assert scope_names([]).theirs("notes:read", "notes:write") == ("notes:read", "notes:write")
+    assert names.to_ours(["https://x.example/a?b=c", "other"]) == {"notes:read", "other"}
+    assert names.to_ours(["Editors"]) == {"notes:write", "surface:lens", "notes:read"}
+    assert names.to_theirs("notes:read", "notes:write") == ("https://x.example/a?b=c", "Editors")
+    assert scope_names([]).to_theirs("notes:read", "notes:write") == ("notes:read", "notes:write")
     for wrong in (
         "notes:read",
         "=notes:read",

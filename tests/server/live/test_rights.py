@@ -17,8 +17,8 @@ from notewright.accounts.base import Grant
 from notewright.engine.library import Library, Principal, digest_of
 from notewright.engine.move import move
 from notewright.notes.path import NotePath
-from notewright.server.auth.browser_session import LASTS, BrowserSessions
-from notewright.server.auth.revalidate import Revalidation, Stays
+from notewright.server.auth.browser_session import COOKIE_SECONDS, BrowserSessions
+from notewright.server.auth.revalidate import Revalidation, StillAllowed
 from notewright.server.live import tokens
 from notewright.server.live.tokens import DocumentToken, read_token
 
@@ -178,7 +178,7 @@ def test_a_connection_ends_when_the_right_to_it_does(server: LiveServer, people:
 def test_one_who_cannot_be_looked_at_goes_and_keeps_nobody_else_in(
     server: LiveServer, people: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check = Revalidation.check
+    check = Revalidation.make_check
 
     async def hangs() -> bool:
         await asyncio.sleep(3600)
@@ -187,10 +187,10 @@ def test_one_who_cannot_be_looked_at_goes_and_keeps_nobody_else_in(
     async def fails() -> bool:
         raise RuntimeError("nobody thought of this")
 
-    def some_fail(self: Revalidation, scope: Scope, who: Principal, shown: Library) -> Stays:
+    def some_fail(self: Revalidation, scope: Scope, who: Principal, shown: Library) -> StillAllowed:
         return {"guest": hangs, "clerk": fails}.get(who.user) or check(self, scope, who, shown)
 
-    monkeypatch.setattr(Revalidation, "check", some_fail)
+    monkeypatch.setattr(Revalidation, "make_check", some_fail)
     monkeypatch.setattr("notewright.server.live.connections.ASK_SECONDS", 1.5)
     with (
         server.client("Tea.md", people["guest"]) as guest,
@@ -246,11 +246,13 @@ def test_a_token_that_a_browser_made_ends_when_it_signs_out(server: LiveServer, 
     passed_on = server.granted("Tea.md", first)["token"]
     apart = server.granted("Tea.md", people["owner"])["token"]
     reading = read_token(registry.secret("live"), first, time.time())
-    assert reading is not None and reading.expires <= time.time() + LASTS, "as long as a sign-out is remembered"
+    assert reading is not None and reading.expires <= time.time() + COOKIE_SECONDS, (
+        "as long as a sign-out is remembered"
+    )
     path = f"/d/{doc_id}/ws/{doc_id}?token="
     with server.at(path + first) as mine, server.at(path + passed_on) as other, server.at(path + apart) as elsewhere:
         mine.sync(), other.sync(), elsewhere.sync()
-        registry.end_session(session, time.time(), LASTS)
+        registry.end_session(session, time.time(), COOKIE_SECONDS)
         assert mine.closed()[0] == other.closed()[0] == 1008
         elsewhere.type("Still here.\n")
         assert server.says("Tea.md", "Still here.")

@@ -18,8 +18,16 @@ from notewright.engine.changes.commit import commit
 from notewright.engine.changes.history import undo
 from notewright.engine.changes.plan import Plan
 from notewright.ledger.base import Past
-from notewright.server.ops.audit_log import ALL_MINUTE, EACH_MINUTE, KEPT, MOST_BYTES, MOST_PATHS, AuditLog, audit_file
-from notewright.server.request_context import NOW, RequestContext
+from notewright.server.ops.audit_log import (
+    ALL_REFUSALS_PER_MINUTE,
+    MAX_FILE_BYTES,
+    MAX_OLD_FILES,
+    MAX_PATHS,
+    REFUSALS_PER_MINUTE,
+    AuditLog,
+    audit_file,
+)
+from notewright.server.request_context import CURRENT_REQUEST, RequestContext
 
 
 def lines(file: Path) -> list[dict[str, Any]]:
@@ -34,11 +42,11 @@ def visit(address: str = "192.0.2.1", user: str = "", via: str = "bearer") -> Re
 
 def test_a_change_set_leaves_one_line_that_says_who_did_what_where_and_no_text(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "audit.jsonl")
-    ws = desk(heard=audit.wrote)
+    ws = desk(heard=audit.record_change)
     write(ws, Old="a secret thought\n")
-    before = NOW.set(visit(user="ann"))
+    before = CURRENT_REQUEST.set(visit(user="ann"))
     done = commit(ws, Plan((put(ws, "New.md", "another secret\n"), drop(ws, "Old.md")), "summary of a secret"))
-    NOW.reset(before)
+    CURRENT_REQUEST.reset(before)
     (told,) = lines(tmp_path / "audit.jsonl")
     assert told.pop("time").endswith("Z")
     assert told == {
@@ -58,7 +66,7 @@ def test_a_change_set_leaves_one_line_that_says_who_did_what_where_and_no_text(t
 
 def test_an_undo_names_what_it_takes_back(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "audit.jsonl")
-    ws = desk(heard=audit.wrote)
+    ws = desk(heard=audit.record_change)
     done = commit(ws, Plan((put(ws, "New.md", "text\n"),), "made"))
     undo(ws, done.id or "")
     assert lines(tmp_path / "audit.jsonl")[1]["undoes"] == [done.id]
@@ -66,7 +74,7 @@ def test_an_undo_names_what_it_takes_back(tmp_path: Path) -> None:
 
 def test_a_change_set_of_very_many_files_names_some_and_counts_all(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "audit.jsonl")
-    ws = desk(heard=audit.wrote)
+    ws = desk(heard=audit.record_change)
     commit(ws, Plan(tuple(put(ws, f"n{number}.md", "x") for number in range(250)), "made"))
     (told,) = lines(tmp_path / "audit.jsonl")
     assert told["files"] == 250 and len(told["paths"]) == 100
@@ -74,7 +82,7 @@ def test_a_change_set_of_very_many_files_names_some_and_counts_all(tmp_path: Pat
 
 def test_the_file_is_for_its_owners_eyes_only(tmp_path: Path) -> None:
     file = tmp_path / "state" / "audit.jsonl"
-    AuditLog(file).admin("backup", user="ann")
+    AuditLog(file).record_admin("backup", user="ann")
     assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
 
 
@@ -82,16 +90,16 @@ def test_where_it_is_can_be_said_and_off_is_nowhere(tmp_path: Path) -> None:
     assert audit_file(None, tmp_path) == tmp_path / "audit.jsonl"
     assert audit_file("/var/log/notes.jsonl", tmp_path) == Path("/var/log/notes.jsonl")
     nowhere = AuditLog(audit_file("off", tmp_path))
-    nowhere.admin("backup")
-    nowhere.refused(visit(), "unauthenticated", 401)
-    nowhere.came(visit(user="ann"))
+    nowhere.record_admin("backup")
+    nowhere.record_refusal(visit(), "unauthenticated", 401)
+    nowhere.record_visitor(visit(user="ann"))
     assert list(tmp_path.iterdir()) == []
 
 
 def _write_many(file: Path, who: str, count: int, most_bytes: int) -> None:
     audit = AuditLog(file, most_bytes=most_bytes, kept=99)
     for number in range(count):
-        audit.admin("backup", user=who, number=number, filling="x" * 300)
+        audit.record_admin("backup", user=who, number=number, filling="x" * 300)
 
 
 @pytest.mark.slow
@@ -111,7 +119,7 @@ def test_several_processes_share_it_and_nothing_is_lost_while_it_is_moved_away(t
 def test_grown_large_it_is_moved_away_and_five_old_ones_are_kept(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "audit.jsonl", most_bytes=1000)
     for number in range(200):
-        audit.admin("backup", number=number)
+        audit.record_admin("backup", number=number)
     names = {file.name for file in tmp_path.iterdir()}
     assert names == {"audit.jsonl", *(f"audit.jsonl.{number}" for number in range(1, 6))}
     kept = [line["number"] for number in range(5, 0, -1) for line in lines(tmp_path / f"audit.jsonl.{number}")]
@@ -121,18 +129,18 @@ def test_grown_large_it_is_moved_away_and_five_old_ones_are_kept(tmp_path: Path)
 def test_moved_away_by_somebody_else_it_begins_anew(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     audit = AuditLog(file)
-    audit.admin("backup", number=1)
+    audit.record_admin("backup", number=1)
     file.rename(tmp_path / "audit.jsonl-20260301")
-    audit.admin("backup", number=2)
+    audit.record_admin("backup", number=2)
     file.unlink()
-    audit.admin("backup", number=3)
+    audit.record_admin("backup", number=3)
     assert [line["number"] for line in lines(file)] == [3]
     assert [line["number"] for line in lines(tmp_path / "audit.jsonl-20260301")] == [1]
 
 
 def test_a_full_disk_fails_no_call_and_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     audit = AuditLog(Path("/dev/full"))
-    ws = desk(heard=audit.wrote)
+    ws = desk(heard=audit.record_change)
     with caplog.at_level(logging.ERROR):
         for number in range(3):
             assert commit(ws, Plan((put(ws, f"n{number}.md", "x"),), "made")).id
@@ -146,9 +154,9 @@ def _write_with_little_room(file: Path) -> None:
     audit = AuditLog(file)
     resource.setrlimit(resource.RLIMIT_FSIZE, (150, resource.RLIM_INFINITY))
     for number in range(4):
-        audit.admin("backup", number=number)
+        audit.record_admin("backup", number=number)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    audit.admin("backup", number=4)
+    audit.record_admin("backup", number=4)
 
 
 @pytest.mark.slow
@@ -168,28 +176,28 @@ def test_a_flood_of_refusals_from_one_address_is_counted_instead_of_written(tmp_
     now = [1000.0]
     audit = AuditLog(tmp_path / "audit.jsonl", clock=lambda: now[0])
     for _ in range(1000):
-        audit.refused(visit(), "unauthenticated", 401)
-    audit.refused(visit(), "host", 421)
+        audit.record_refusal(visit(), "unauthenticated", 401)
+    audit.record_refusal(visit(), "host", 421)
     now[0] += 61
-    audit.refused(visit(), "unauthenticated", 401)
+    audit.record_refusal(visit(), "unauthenticated", 401)
     told = lines(tmp_path / "audit.jsonl")
-    assert [line["reason"] for line in told] == ["unauthenticated"] * EACH_MINUTE + ["host", "unauthenticated"]
-    assert told[-1]["unwritten"] == 1000 - EACH_MINUTE and "unwritten" not in told[0]
+    assert [line["reason"] for line in told] == ["unauthenticated"] * REFUSALS_PER_MINUTE + ["host", "unauthenticated"]
+    assert told[-1]["unwritten"] == 1000 - REFUSALS_PER_MINUTE and "unwritten" not in told[0]
     assert told[-1]["address"] == "192.0.2.1" and told[-1]["status"] == 401
 
 
 def test_a_flood_from_very_many_addresses_is_bounded_too(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "audit.jsonl", clock=lambda: 1000.0)
     for number in range(10_000):
-        audit.refused(visit(f"2001:db8::{number:x}"), "unauthenticated", 401)
-    assert len(lines(tmp_path / "audit.jsonl")) == ALL_MINUTE
+        audit.record_refusal(visit(f"2001:db8::{number:x}"), "unauthenticated", 401)
+    assert len(lines(tmp_path / "audit.jsonl")) == ALL_REFUSALS_PER_MINUTE
 
 
 def test_somebody_is_written_down_when_first_seen_at_an_address(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "audit.jsonl")
     for address, user, via in (("a", "ann", "bearer"), ("a", "ann", "bearer"), ("b", "ann", "bearer"),
                                ("b", "ann", "cookie"), ("b", "bob", "bearer"), ("b", "me", "local")):  # fmt: skip
-        audit.came(visit(address, user, via))
+        audit.record_visitor(visit(address, user, via))
     told = [(line["event"], line["address"], line["user"], line["via"]) for line in lines(tmp_path / "audit.jsonl")]
     assert told == [
         ("sign_in", "a", "ann", "bearer"),
@@ -201,7 +209,7 @@ def test_somebody_is_written_down_when_first_seen_at_an_address(tmp_path: Path) 
 
 def test_a_secret_that_strayed_into_it_is_not_written(tmp_path: Path) -> None:
     secret = "nw_" + "x" * 43
-    AuditLog(tmp_path / "audit.jsonl").admin("token_added", user="ann", token=secret)
+    AuditLog(tmp_path / "audit.jsonl").record_admin("token_added", user="ann", token=secret)
     assert "xxxx" not in (tmp_path / "audit.jsonl").read_text(encoding="ascii")
 
 
@@ -313,14 +321,19 @@ def test_the_guide_shows_lines_as_they_are_and_the_bounds_that_hold(tmp_path: Pa
     guide = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "operations.md").read_text(encoding="utf-8")
     shown = [json.loads(line) for line in guide.splitlines() if line.startswith('    {"time": "…", "event"')]
     audit, ann = AuditLog(tmp_path / "audit.jsonl"), visit(user="anna")
-    commit(ws := desk(heard=audit.wrote), Plan((put(ws, "Tea.md", "text\n"),), "made"))
-    audit.refused(visit(), "invalid_token", 401)
-    audit.came(ann)
-    audit.admin("token_added", user="anna", token="laptop")
+    commit(ws := desk(heard=audit.record_change), Plan((put(ws, "Tea.md", "text\n"),), "made"))
+    audit.record_refusal(visit(), "invalid_token", 401)
+    audit.record_visitor(ann)
+    audit.record_admin("token_added", user="anna", token="laptop")
     told = {line["event"]: line for line in lines(tmp_path / "audit.jsonl")}
     of_a_request = {"request", "address"}
     for line in shown:
         assert set(line) - of_a_request == set(told[line["event"]]) - of_a_request
     assert {line["event"] for line in shown} == set(told)
-    assert f"reason {EACH_MINUTE} refusals a minute" in guide and f"of all together {ALL_MINUTE}" in guide
-    assert f"Over {MOST_BYTES // 1_000_000} MB" in guide and KEPT == 5 and f"{MOST_PATHS} are named" in guide
+    assert (
+        f"reason {REFUSALS_PER_MINUTE} refusals a minute" in guide
+        and f"of all together {ALL_REFUSALS_PER_MINUTE}" in guide
+    )
+    assert (
+        f"Over {MAX_FILE_BYTES // 1_000_000} MB" in guide and MAX_OLD_FILES == 5 and f"{MAX_PATHS} are named" in guide
+    )

@@ -15,7 +15,7 @@ from notewright import errors
 from notewright.app.open_workspaces import OpenWorkspaces
 from notewright.config.load import CommandLine, load
 from notewright.server.ops import multiproc_metrics
-from notewright.server.ops.metrics import CUT_OFF, REASONS, Metrics, ScrapedNumbers, workspace_numbers
+from notewright.server.ops.metrics import CUT_REASONS, REASONS, Metrics, ScrapedNumbers, workspace_numbers
 
 pytestmark = pytest.mark.slow
 
@@ -192,7 +192,7 @@ def test_a_quota_is_told_where_there_is_one(tmp_path: Path) -> None:
     library = OpenWorkspaces(config)
     try:
         space = workspace_numbers(library.default, Path(config.state), Path(config.cache))
-        found = samples(Metrics().text(ScrapedNumbers({"a": space})).decode())
+        found = samples(Metrics().to_text(ScrapedNumbers({"a": space})).decode())
         assert list(found["notewright_quota_bytes"].values()) == [5000]
         assert "notewright_quota_files" not in found
     finally:
@@ -201,24 +201,24 @@ def test_a_quota_is_told_where_there_is_one(tmp_path: Path) -> None:
 
 def test_the_last_backup_is_told_if_there_was_one() -> None:
     name = "notewright_backup_last_success_time_seconds"
-    assert samples(Metrics().text(ScrapedNumbers({}, 1_700_000_000.0)).decode())[name] == {(): 1_700_000_000.0}
-    assert name not in samples(Metrics().text(ScrapedNumbers({})).decode())
+    assert samples(Metrics().to_text(ScrapedNumbers({}, 1_700_000_000.0)).decode())[name] == {(): 1_700_000_000.0}
+    assert name not in samples(Metrics().to_text(ScrapedNumbers({})).decode())
 
 
 def test_two_servers_in_one_process_count_apart() -> None:
     one, two = Metrics(), Metrics()
-    one.began()
-    one.ended("notes", "read", "ok", 0.01)
-    assert samples(one.text(None).decode())["notewright_calls_total"] != {}
-    assert "notewright_calls_total" not in samples(two.text(None).decode())
+    one.record_start()
+    one.record_end("notes", "read", "ok", 0.01)
+    assert samples(one.to_text(None).decode())["notewright_calls_total"] != {}
+    assert "notewright_calls_total" not in samples(two.to_text(None).decode())
 
 
 def test_every_code_of_a_problem_may_be_an_outcome() -> None:
     metrics = Metrics()
     for code in errors.codes():
-        metrics.began()
-        metrics.ended("notes", "read", code, 0.01)
-    found = samples(metrics.text(None).decode())
+        metrics.record_start()
+        metrics.record_end("notes", "read", code, 0.01)
+    found = samples(metrics.to_text(None).decode())
     assert {dict(labels)["outcome"] for labels in found["notewright_calls_total"]} == errors.codes()
     assert found["notewright_calls_in_flight"][()] == 0
 
@@ -247,7 +247,7 @@ def test_the_guide_names_every_outcome_and_reason() -> None:
     reasons = text[text.index("- `reason` is") : text.index("- `workspace` is")]
     assert set(re.findall(r"`(\w+)`", reasons)) == {
         *REASONS.values(),
-        *CUT_OFF.values(),
+        *CUT_REASONS.values(),
         "malformed",
         "reason",
         "hidden",
@@ -261,17 +261,17 @@ from pathlib import Path
 from notewright.config.load import count_in
 count_in(sys.argv[1])
 from notewright.server.ops import multiproc_metrics
-multiproc_metrics.join(Path(sys.argv[1]), int(sys.argv[3]))
+multiproc_metrics.register_worker(Path(sys.argv[1]), int(sys.argv[3]))
 from notewright.server.ops.metrics import Metrics
 metrics = Metrics(Path(sys.argv[1]))
 for _ in range(int(sys.argv[2])):
-    metrics.began()
-    metrics.ended("notes", "read", "ok", 0.02)
-metrics.began()
-metrics.answered("/mcp", 200)
+    metrics.record_start()
+    metrics.record_end("notes", "read", "ok", 0.02)
+metrics.record_start()
+metrics.record_request("/mcp", 200)
 print("ready", flush=True)
 for line in sys.stdin:
-    print(metrics.text(None).decode() + "end", flush=True)
+    print(metrics.to_text(None).decode() + "end", flush=True)
 """
 
 

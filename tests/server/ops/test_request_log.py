@@ -26,7 +26,7 @@ from tests.server.watched import Watched, eventually, watched
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server import request_context as visit
 from notewright.server.ops.logs import JsonLines, TextLines
-from notewright.server.request_context import NOW, RequestContext
+from notewright.server.request_context import CURRENT_REQUEST, RequestContext
 from notewright.server.request_log import RequestLog
 
 pytestmark = pytest.mark.slow
@@ -159,7 +159,7 @@ def test_calls_at_once_each_log_their_own_request() -> None:
         name = request.query_params["name"]
 
         def work() -> None:
-            now = NOW.get()
+            now = CURRENT_REQUEST.get()
             seen[name] = now.id if now is not None else ""
 
         await workers.run(work)
@@ -179,7 +179,7 @@ def test_calls_at_once_each_log_their_own_request() -> None:
             thread.join(20)
     workers.close()
     assert seen == told and len(set(told.values())) == 20
-    assert NOW.get() is None
+    assert CURRENT_REQUEST.get() is None
 
 
 def test_a_request_that_fails_is_logged_and_answered_with_where_to_look(tmp_path: Path) -> None:
@@ -211,10 +211,10 @@ def test_a_request_that_fails_is_logged_and_answered_with_where_to_look(tmp_path
 
 
 def test_the_first_reason_of_a_refusal_is_the_one() -> None:
-    visit.refuse("nobody asked")  # outside of a request
-    before = NOW.set(RequestContext("1"))
-    visit.refuse("host")
-    visit.refuse("origin")
-    told = NOW.get()
-    NOW.reset(before)
-    assert told is not None and told.refused == "host"
+    visit.note_refusal("nobody asked")  # outside of a request
+    before = CURRENT_REQUEST.set(RequestContext("1"))
+    visit.note_refusal("host")
+    visit.note_refusal("origin")
+    told = CURRENT_REQUEST.get()
+    CURRENT_REQUEST.reset(before)
+    assert told is not None and told.refusal == "host"

@@ -1,7 +1,7 @@
 """Authentication. Every request needs it unless its route says otherwise, so that a new route cannot be forgotten.
 
-`Authenticate` finds out who asks; each route says what they need. Whoever is not known learns nothing but that: a path
-that is not there answers a stranger as one that is.
+`Authenticate` finds out who calls; each route says what its callers need. An unknown caller learns nothing else: a path
+that does not exist answers them like one that does.
 """
 
 import re
@@ -25,21 +25,21 @@ from notewright.engine.library import LAST_USE_SECONDS, Principal, admit_digest,
 from notewright.errors import Limited, Problem
 from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.host_check import WELL_KNOWN
-from notewright.server.request_context import refuse
+from notewright.server.request_context import note_refusal
 
 if TYPE_CHECKING:  # takes a third of a second to load, and few servers have one
     from notewright.server.auth.oauth import Issuer
 
-VISITOR = "notewright.visitor"  # where in the ASGI scope
-AGAIN = "notewright.again"  # where in the scope: asks once more who it is, for what stays open for long
-COOKIE = "notewright"
-METADATA_URL = "notewright.metadata"  # where in the scope the address of that document is
+VISITOR = "notewright.visitor"  # the keys of the ASGI scope: the Visitor,
+REAUTHENTICATE = "notewright.again"  # a function that authenticates once more, for what stays open for long,
+METADATA_URL = "notewright.metadata"  # and the address of the resource's metadata
+COOKIE_NAME = "notewright"
 MCP_PATH = re.compile(r"/mcp|/mcp/([\w-]+)|/w/[\w-]{1,64}/mcp/([\w-]+)|/[\w-]{1,64}/mcp", re.ASCII)
-SMALL = 1 << 20  # bytes of a request that carries no notes
-GUESSES = (Window(30, 60.0, "minute"),)  # of one address, before it has to wait
-FORWARDED = ("x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-host")  # what proxies and tunnels add
-DOCUMENT_TOKEN = "nwd_"  # begins a token for live documents, which only their own routes understand
-_PAGE_SCHEME = {"ws": "http", "wss": "https"}  # of a WebSocket: that of the page it belongs to
+SMALL_BODY_BYTES = 1 << 20  # of a request that carries no notes
+GUESS_LIMITS = (Window(30, 60.0, "minute"),)  # for unknown tokens from one address
+PROXY_HEADERS = ("x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-host")  # that proxies and tunnels add
+DOCUMENT_TOKEN_PREFIX = "nwd_"  # of tokens for live documents, which only their own routes understand
+_HTTP_SCHEME = {"ws": "http", "wss": "https"}  # of the page that a WebSocket belongs to
 Need = Literal["open", "read", "write", "owner"]
 
 
@@ -50,13 +50,13 @@ class Visitor:
     principal: Principal
     address: str
     via: Literal["local", "bearer", "cookie"]
-    visit: str = ""  # what a form's token is bound to
-    session: str = ""  # which sign-in of a browser it is, until it signs out
+    csrf_subject: str = ""  # what a form's token is bound to
+    session: str = ""  # the browser's sign-in, until it signs out
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """Why somebody may not come in, in the words of RFC 6750."""
+class AuthRefusal:
+    """Why a request is not authenticated, in the words of RFC 6750."""
 
     error: Literal["", "invalid_token", "insufficient_scope"] = ""
     description: str = "Authentication required"
@@ -68,25 +68,25 @@ class Refused:
 
 
 class OwnTokens:
-    """The tokens of `notewright token add`."""
+    """The tokens of `notewright token add`, with a cache of those used since the registry last changed."""
 
     def __init__(self, registry: Accounts) -> None:
         self._registry = registry
         self._pulse = -1
-        self._known: dict[str, Token] = {}  # those that came since anything changed: few, and good a moment ago
+        self._cache: dict[str, Token] = {}
 
-    def visiting(self, digest: str) -> Principal | None:
-        """Whose this is, as long as the token is good."""
+    def find_principal(self, digest: str) -> Principal | None:
+        """Whose token this is, as long as it is good."""
         pulse, now = self._registry.pulse(), time.time()
         if pulse != self._pulse:
-            self._pulse, self._known = pulse, {}
-        found = self._known.get(digest)
-        if found is None or not found.good(now) or now - (found.used or 0) > LAST_USE_SECONDS:
-            found = admit_digest(self._registry, digest, now)
-            if found is None:
+            self._pulse, self._cache = pulse, {}
+        token = self._cache.get(digest)
+        if token is None or not token.good(now) or now - (token.used or 0) > LAST_USE_SECONDS:
+            token = admit_digest(self._registry, digest, now)
+            if token is None:
                 return None
-            self._known[digest] = found
-        return Principal(found.name, found.grant)
+            self._cache[digest] = token
+        return Principal(token.name, token.grant)
 
 
 class GuardedRoute(Route):
@@ -99,20 +99,20 @@ class GuardedRoute(Route):
         *,
         need: Need,
         methods: Collection[str] | None = None,
-        most_bytes: int = SMALL,
+        most_bytes: int = SMALL_BODY_BYTES,
     ) -> None:
         super().__init__(path, endpoint, methods=methods)
         self.need: Need = need
         self.most_bytes = most_bytes
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.need != "open" and VISITOR not in scope:  # whatever let them come as far as here
-            return await refusal(scope, Refused())(scope, receive, send)
+        if self.need != "open" and VISITOR not in scope:  # should a middleware ever let one through
+            return await refusal_response(scope, AuthRefusal())(scope, receive, send)
         if self.need == "owner" and not scope[VISITOR].principal.owner:
-            raise Narrow(scope, "This takes a token that nothing narrows", "notes:admin")
+            raise InsufficientScope(scope, "This takes a token that nothing narrows", "notes:admin")
         if self.need == "write" and scope[VISITOR].principal.grant.read_only:
-            raise Narrow(scope, "This takes a token that may write", "notes:write")
-        await super().handle(scope, _bounded(scope, receive, self.most_bytes), send)
+            raise InsufficientScope(scope, "This takes a token that may write", "notes:write")
+        await super().handle(scope, _limit_body(scope, receive, self.most_bytes), send)
 
 
 class GuardedSocket(WebSocketRoute):
@@ -123,49 +123,53 @@ class GuardedSocket(WebSocketRoute):
         self.need: Need = need
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.need != "open" and VISITOR not in scope:  # whatever let them come as far as here
-            return await refusal(scope, Refused())(scope, receive, send)
+        if self.need != "open" and VISITOR not in scope:  # should a middleware ever let one through
+            return await refusal_response(scope, AuthRefusal())(scope, receive, send)
         await super().handle(scope, receive, send)
 
 
-class Narrow(HTTPException):
-    """Known, and not allowed this; `wanted` is the scope that would do."""
+class InsufficientScope(HTTPException):
+    """403 for a known caller; `wanted` is the scope that would do."""
 
     def __init__(self, scope: Scope, words: str, wanted: str | None = None) -> None:
-        said = challenge(Refused("insufficient_scope", words, wanted), scope[METADATA_URL])
-        super().__init__(403, words, {"WWW-Authenticate": said})
+        challenge = _bearer_challenge(AuthRefusal("insufficient_scope", words, wanted), scope[METADATA_URL])
+        super().__init__(403, words, {"WWW-Authenticate": challenge})
 
 
-def _bounded(scope: Scope, receive: Receive, most: int) -> Receive:
-    """The same request, up to so many bytes."""
+def _limit_body(scope: Scope, receive: Receive, most: int) -> Receive:
+    """The same request; 413 for more than so many bytes, announced or sent."""
+
+    def check(size: int) -> None:
+        if size > most:
+            raise HTTPException(413, f"A request here may have {most} bytes at most")
+
     length = Headers(scope=scope).get("content-length", "0")
-    if length.isdecimal() and int(length) > most:
-        raise HTTPException(413, f"A request here may have {most} bytes at most")
+    if length.isdecimal():
+        check(int(length))
     size = 0
 
-    async def bounded() -> Message:
+    async def limited_receive() -> Message:
         nonlocal size
         message = await receive()
         size += len(message.get("body", b""))
-        if size > most:
-            raise HTTPException(413, f"A request here may have {most} bytes at most")
+        check(size)
         return message
 
-    return bounded
+    return limited_receive
 
 
-def visitor_of(connection: HTTPConnection) -> Visitor:
+def get_visitor(connection: HTTPConnection) -> Visitor:
     visitor = connection.scope[VISITOR]
     assert isinstance(visitor, Visitor)
     return visitor
 
 
 def base_url(scope: Scope, public_url: str | None = None) -> str:
-    """By which address the client knows us."""
+    """The address by which the client reaches this server."""
     if public_url:
         return public_url.rstrip("/")
     scheme = scope.get("scheme", "http")
-    return f"{_PAGE_SCHEME.get(scheme, scheme)}://{Headers(scope=scope).get('host', 'localhost')}"
+    return f"{_HTTP_SCHEME.get(scheme, scheme)}://{Headers(scope=scope).get('host', 'localhost')}"
 
 
 def metadata_url(base_url: str, path: str) -> str:
@@ -175,7 +179,7 @@ def metadata_url(base_url: str, path: str) -> str:
 
 
 def base_path(public_url: str | None) -> str:
-    """The path below which a proxy shows us, which it takes away from what it asks us for; "" for none."""
+    """The path below which a proxy shows us, which it strips from the requests it passes on; "" for none."""
     return urlsplit(public_url or "").path.rstrip("/")
 
 
@@ -185,8 +189,8 @@ class AuthSettings:
 
     registry: Accounts
     issuer: "Issuer | None" = None  # of tokens beside our own
-    user: str = ""  # who everybody is, where no authentication was ever set up
-    closed: bool = False  # asks for authentication even so
+    user: str = ""  # who every caller is, where no authentication was ever set up
+    closed: bool = False  # requires authentication even so
     cookies: BrowserSessions | None = None
     public_url: str | None = None
     limiter: RateLimits | None = None  # for guesses
@@ -195,114 +199,112 @@ class AuthSettings:
 class Authenticate:
     """Puts the Visitor into the scope of every request, or answers 401."""
 
-    def __init__(self, app: ASGIApp, entry: AuthSettings, routes: Sequence[BaseRoute]) -> None:
+    def __init__(self, app: ASGIApp, settings: AuthSettings, routes: Sequence[BaseRoute]) -> None:
         self._app = app
-        self._entry = entry
-        self._scope = entry.issuer.asks if entry.issuer else None  # what a client is told to ask its issuer for
+        self._settings = settings
+        self._scope = settings.issuer.wanted_scope if settings.issuer else None  # that clients should ask for
         guarded = [route for route in routes if isinstance(route, GuardedRoute | GuardedSocket)]
         self._open = [route for route in guarded if route.need == "open"]
-        self._own = OwnTokens(entry.registry)
-        self._asked_at, self._closed = -1, True
+        self._own = OwnTokens(settings.registry)
+        self._pulse, self._required = -1, True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
-        scope[METADATA_URL] = metadata_url(base_url(scope, self._entry.public_url), scope["path"])
+        scope[METADATA_URL] = metadata_url(base_url(scope, self._settings.public_url), scope["path"])
         try:
-            visitor = await self._visitor(scope)
+            visitor = await self._authenticate(scope)
         except Limited as problem:
-            refuse("rate")
-            told = {"error": "too_many_attempts", "error_description": str(problem)}
+            note_refusal("rate")
+            error = {"error": "too_many_attempts", "error_description": str(problem)}
             wait = {"Retry-After": str(problem.details["retry_after"])}
-            return await JSONResponse(told, 429, wait)(scope, receive, send)
+            return await JSONResponse(error, 429, wait)(scope, receive, send)
         except Problem as problem:
             return await JSONResponse({"error": str(problem)}, 503, {"Retry-After": "5"})(scope, receive, send)
         if isinstance(visitor, Visitor):
-            scope[VISITOR], scope[AGAIN] = visitor, partial(self._visitor, scope)
+            scope[VISITOR], scope[REAUTHENTICATE] = visitor, partial(self._authenticate, scope)
         elif not any(route.matches(scope)[0] == Match.FULL for route in self._open):
-            refuse(visitor.error or "unauthenticated")
-            return await self._refusal(scope, visitor)(scope, receive, send)
+            note_refusal(visitor.error or "unauthenticated")
+            return await self._refuse(scope, visitor)(scope, receive, send)
         await self._app(scope, receive, send)
 
     @property
     def required(self) -> bool:
-        """Once a token was added anybody has to show one, even if all were revoked since."""
-        pulse = self._entry.registry.pulse()
-        if pulse != self._asked_at:
-            self._closed = self._entry.closed or self._entry.issuer is not None or bool(self._entry.registry.tokens())
-            self._asked_at = pulse
-        return self._closed
+        """Whether callers must authenticate: for good once a token was added, even if all were revoked since."""
+        settings, pulse = self._settings, self._settings.registry.pulse()
+        if pulse != self._pulse:
+            self._required = settings.closed or settings.issuer is not None or bool(settings.registry.tokens())
+            self._pulse = pulse
+        return self._required
 
-    async def _visitor(self, scope: Scope) -> Visitor | Refused:
-        address = address_of(scope)
+    async def _authenticate(self, scope: Scope) -> Visitor | AuthRefusal:
+        address = client_address(scope)
         headers = Headers(scope=scope)
         if not self.required:
-            if any(name in headers for name in FORWARDED):  # this machine asks us itself
-                return Refused(description="This came through a proxy: make an access token first")
-            return Visitor(Principal(self._entry.user, kind="local"), address, "local")
-        secret = bearer_of(headers)
-        if secret.startswith(DOCUMENT_TOKEN):
-            return Refused("invalid_token", "This token is for live documents alone", self._scope)
-        if secret:
-            found = await self._known(address, secret, base_url(scope, self._entry.public_url) + scope["path"])
-            if isinstance(found, Principal):
-                return Visitor(found, address, "bearer", found.user)
-            if found is None or found.error == "invalid_token":
-                self._count_guess(address)
-            unknown = "The access token is not known, was revoked or has expired"
-            return found or Refused("invalid_token", unknown, self._scope)
-        return self._by_cookie(scope, headers, address) or Refused(scope=self._scope)
-
-    async def _known(self, address: str, secret: str, resource: str) -> Principal | Refused | None:
-        """Our own tokens first: an issuer is not asked about every guess."""
-        found, issuer = self._own.visiting(digest_of(secret)), self._entry.issuer
-        if found is not None or issuer is None:
-            return found
-        if issuer.must_ask(secret):  # which takes long and can be had by anybody who guesses
-            self._count_guess(address, peek=True)
-        return await issuer.admit(secret, resource)
+            if any(name in headers for name in PROXY_HEADERS):  # else this machine itself asks
+                return AuthRefusal(description="This came through a proxy: make an access token first")
+            return Visitor(Principal(self._settings.user, kind="local"), address, "local")
+        secret, issuer = bearer_token(headers), self._settings.issuer
+        if not secret:
+            return self._read_cookie(scope, headers, address) or AuthRefusal(scope=self._scope)
+        if secret.startswith(DOCUMENT_TOKEN_PREFIX):
+            return AuthRefusal("invalid_token", "This token is for live documents alone", self._scope)
+        # Our own tokens first: an issuer is not asked about every guess.
+        found: Principal | AuthRefusal | None = self._own.find_principal(digest_of(secret))
+        if found is None and issuer is not None:
+            if issuer.needs_introspection(secret):  # which takes long, and any guess brings it about
+                self._count_guess(address, peek=True)
+            found = await issuer.authenticate(secret, base_url(scope, self._settings.public_url) + scope["path"])
+        if isinstance(found, Principal):
+            return Visitor(found, address, "bearer", found.user)
+        if found is None or found.error == "invalid_token":
+            self._count_guess(address)
+        unknown = "The access token is not known, was revoked or has expired"
+        return found or AuthRefusal("invalid_token", unknown, self._scope)
 
     def _count_guess(self, address: str, *, peek: bool = False) -> None:
-        """Tokens that were not known are counted by address; Limited for one that has guessed too often."""
-        if self._entry.limiter is not None:
-            self._entry.limiter.count(f"guess {address}", GUESSES, peek=peek)
+        """Count an unknown token by address; Limited for an address with too many."""
+        if self._settings.limiter is not None:
+            self._settings.limiter.count(f"guess {address}", GUESS_LIMITS, peek=peek)
 
-    def _by_cookie(self, scope: Scope, headers: Headers, address: str) -> Visitor | None:
-        value = cookie_parser(headers.get("cookie", "")[:8192]).get(COOKIE)
-        if value is None or self._entry.cookies is None or not self._is_our_page(scope, headers.get("origin")):
+    def _read_cookie(self, scope: Scope, headers: Headers, address: str) -> Visitor | None:
+        """The visitor of a browser session. Its cookie counts for our own pages alone: browsers add it to what other
+        ports of this machine send, too, and name with every WebSocket the page that opens it."""
+        settings, origin = self._settings, headers.get("origin")
+        value = cookie_parser(headers.get("cookie", "")[:8192]).get(COOKIE_NAME)
+        if value is None or settings.cookies is None or (origin is None and scope["type"] != "http"):
             return None
-        digest, session = self._entry.cookies.read(value, time.time()) or ("", "")
-        principal = self._own.visiting(digest) if digest else None
-        if principal is None or self._entry.registry.session_ended(session):
+        ours = {urlsplit(base).netloc.lower() for base in (base_url(scope), base_url(scope, settings.public_url))}
+        if origin is not None and urlsplit(origin).netloc.lower() not in ours:
+            return None
+        digest, session = settings.cookies.read(value, time.time()) or ("", "")
+        principal = self._own.find_principal(digest) if digest else None
+        if principal is None or settings.registry.session_ended(session):
             return None
         return Visitor(principal, address, "cookie", digest, session)
 
-    def _is_our_page(self, scope: Scope, origin: str | None) -> bool:
-        """A cookie speaks for our own pages alone. Browsers add it to what other ports of this machine send, too, and
-        say with every WebSocket whose page opens it."""
-        ours = (base_url(scope), base_url(scope, self._entry.public_url))
-        if origin is None:
-            return bool(scope["type"] == "http")
-        return urlsplit(origin).netloc.lower() in {urlsplit(base).netloc.lower() for base in ours}
-
-    def _refusal(self, scope: Scope, refused: Refused) -> Response:
-        if _is_browser(scope):
-            query = scope.get("query_string", b"").decode("latin-1")
-            asked = quote(scope["path"] + (f"?{query}" if query else ""), safe="/")
-            address = f"{base_path(self._entry.public_url)}/sign-in?next={asked}"
-            return RedirectResponse(address, 303, {"Cache-Control": "no-store"})
-        return refusal(scope, refused)
+    def _refuse(self, scope: Scope, refusal: AuthRefusal) -> Response:
+        """A redirect to the sign-in page for a browser that navigates, 401 for all others."""
+        headers = Headers(scope=scope)
+        navigates = scope.get("method") in ("GET", "HEAD") and "text/html" in headers.get("accept", "")
+        if scope["type"] != "http" or not navigates or "authorization" in headers:
+            return refusal_response(scope, refusal)
+        query = scope.get("query_string", b"").decode("latin-1")
+        target = quote(scope["path"] + (f"?{query}" if query else ""), safe="/")
+        address = f"{base_path(self._settings.public_url)}/sign-in?next={target}"
+        return RedirectResponse(address, 303, {"Cache-Control": "no-store"})
 
 
-def refusal(scope: Scope, refused: Refused) -> Response:
-    told = {"error": refused.error or "unauthorized", "error_description": refused.description}
-    return JSONResponse(told, refused.status, {"WWW-Authenticate": challenge(refused, scope.get(METADATA_URL, ""))})
+def refusal_response(scope: Scope, refusal: AuthRefusal) -> Response:
+    error = {"error": refusal.error or "unauthorized", "error_description": refusal.description}
+    challenge = _bearer_challenge(refusal, scope.get(METADATA_URL, ""))
+    return JSONResponse(error, refusal.status, {"WWW-Authenticate": challenge})
 
 
-def challenge(refused: Refused, metadata: str) -> str:
-    """`WWW-Authenticate` as RFC 6750 and RFC 9728 want it: a request without a token is told no error."""
-    parts = {"error": refused.error, "error_description": refused.description if refused.error else ""}
-    parts |= {"scope": refused.scope or "", "resource_metadata": metadata}
+def _bearer_challenge(refusal: AuthRefusal, metadata: str) -> str:
+    """`WWW-Authenticate` as RFC 6750 and RFC 9728 want it: a request without a token gets no error."""
+    parts = {"error": refusal.error, "error_description": refusal.description if refusal.error else ""}
+    parts |= {"scope": refusal.scope or "", "resource_metadata": metadata}
     return "Bearer " + ", ".join(f'{name}="{_quote_parameter(value)}"' for name, value in parts.items() if value)
 
 
@@ -311,18 +313,12 @@ def _quote_parameter(value: str) -> str:
     return plain.replace("\\", "%5C").replace('"', "%22")
 
 
-def bearer_of(headers: Headers) -> str:
-    """The token in the header that is for it, "" for none. Two headers are none."""
+def bearer_token(headers: Headers) -> str:
+    """The token in the Authorization header, "" for none. Two headers count as none."""
     scheme, _, secret = ", ".join(headers.getlist("authorization")).partition(" ")
     return secret.strip(" ") if scheme.lower() == "bearer" else ""
 
 
-def address_of(scope: Scope) -> str:
+def client_address(scope: Scope) -> str:
     client = scope.get("client")
     return client[0] if client else ""
-
-
-def _is_browser(scope: Scope) -> bool:
-    headers = Headers(scope=scope)
-    navigates = scope.get("method") in ("GET", "HEAD") and "text/html" in headers.get("accept", "")
-    return scope["type"] == "http" and navigates and "authorization" not in headers

@@ -1,8 +1,8 @@
-"""What a browser that signed in brings along, and what proves that a form is one of ours.
+"""Browser sessions: signed cookies, and the CSRF tokens of our forms.
 
-A cookie holds the digest of the token it was given for, never the token: whoever revokes the token ends it. It is
-signed and not remembered, so that every process with the key can read it. What is remembered is which of them were
-signed out (`Registry.end_session`): a copy ends with the cookie.
+A cookie holds the digest of the access token it was given for, never the token: revoking the token ends it. It is
+signed and not stored, so that every process with the key can read it. Stored is which of them were signed out
+(`Registry.end_session`): a copy ends with the cookie.
 """
 
 import hashlib
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from notewright.server.signed_text import seal, unseal
 
-LASTS = 12 * 3600  # seconds
-_TIME, _DIGEST, _SESSION = 8, 32, 16  # bytes
+COOKIE_SECONDS = 12 * 3600
+_TIME_BYTES, _DIGEST_BYTES, _SESSION_BYTES = 8, 32, 16
 
 
 class SignedIn(NamedTuple):
@@ -24,7 +24,7 @@ class SignedIn(NamedTuple):
 
 
 class BrowserSessions:
-    """Makes and reads the cookies of one server. Separate keys are drawn from its secret for each use of it."""
+    """Makes and reads the cookies of one server. A separate key is derived from its secret for each use."""
 
     def __init__(self, key: bytes) -> None:
         self._cookies = hmac.digest(key, b"cookies", hashlib.sha256)
@@ -32,23 +32,24 @@ class BrowserSessions:
 
     def issue(self, token_digest: str, now: float) -> str:
         """The cookie for a browser that has just shown the token of this digest."""
-        body = int(now).to_bytes(_TIME, "big") + bytes.fromhex(token_digest) + secrets.token_bytes(_SESSION)
-        return seal(self._cookies, body)
+        issued = int(now).to_bytes(_TIME_BYTES, "big")
+        return seal(self._cookies, issued + bytes.fromhex(token_digest) + secrets.token_bytes(_SESSION_BYTES))
 
     def read(self, value: str, now: float) -> SignedIn | None:
-        """What it was issued for; None if it is not ours or too old."""
+        """What a cookie was issued for; None if it is not ours or too old."""
         body = unseal(self._cookies, value)
-        if body is None or len(body) != _TIME + _DIGEST + _SESSION:
+        if body is None or len(body) != _TIME_BYTES + _DIGEST_BYTES + _SESSION_BYTES:
             return None
-        age = now - int.from_bytes(body[:_TIME], "big")
-        if not -60 <= age < LASTS:  # clocks of two processes differ a little
+        age = now - int.from_bytes(body[:_TIME_BYTES], "big")
+        if not -60 <= age < COOKIE_SECONDS:  # clocks of two processes differ a little
             return None
-        return SignedIn(body[_TIME : _TIME + _DIGEST].hex(), body[_TIME + _DIGEST :].hex())
+        session_at = _TIME_BYTES + _DIGEST_BYTES
+        return SignedIn(body[_TIME_BYTES:session_at].hex(), body[session_at:].hex())
 
-    def csrf(self, visit: str) -> str:
-        """What every form of a visit carries: no other page can know it. `visit` is the Visitor's."""
-        return hmac.new(self._forms, visit.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()
+    def csrf(self, subject: str) -> str:
+        """The token in every form for a visitor (`Visitor.csrf_subject`), which no other page can know."""
+        return hmac.new(self._forms, subject.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()
 
-    def check(self, visit: str, told: str) -> bool:
-        """Whether a form was made by us for this visit."""
-        return hmac.compare_digest(self.csrf(visit).encode(), told.encode("utf-8", "replace"))
+    def check(self, subject: str, form_token: str) -> bool:
+        """Whether a form was made by us for this visitor."""
+        return hmac.compare_digest(self.csrf(subject).encode(), form_token.encode("utf-8", "replace"))

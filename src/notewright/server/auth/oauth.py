@@ -1,13 +1,13 @@
-"""Access tokens of somebody else's authorization server: OAuth 2.1, and we are the resource.
+"""Access tokens of an external authorization server: OAuth 2.1, where this server is the protected resource.
 
 A token is for us if its audience (RFC 8707) is `auth.audience`; or, where that is not set, the address that was called
 (`https://notes.example.com/mcp/notes`), or this whole server (`https://notes.example.com`, with or without a slash).
 One endpoint's token does not open another, and a path between the two opens nothing.
 
-A signed token is checked with the issuer's keys; about an opaque one the issuer is asked (RFC 7662), once for all who
-wait. What a good token says is remembered for half a minute, by the SHA-256 of the token: that long it can be used
-after it was revoked, or its key was, and no longer than until it ends. That an opaque one is bad is remembered for five
-seconds.
+A signed token is checked with the issuer's keys; an opaque one is introspected by the issuer (RFC 7662), once for all
+requests that wait for it. The claims of a good token are cached for half a minute, by the SHA-256 of the token: that
+long it can be used after it was revoked, or its key was, but never after it expires. A refusal of an opaque one is
+cached for five seconds.
 """
 
 import asyncio
@@ -27,25 +27,25 @@ import httpx2
 from notewright.config.load import Config
 from notewright.engine.library import Principal, digest_of
 from notewright.errors import Busy, Invalid, Unavailable
-from notewright.server.auth.authenticate import Refused
-from notewright.server.auth.claims import Claims, Untrusted, believed, canonical, header_of, signed_claims
-from notewright.server.auth.jwks import NoAnswer, Provider, answer, client, is_safe
-from notewright.server.auth.scopes import BASIC, ScopeNames, rights, scope_names
+from notewright.server.auth.authenticate import AuthRefusal
+from notewright.server.auth.claims import Claims, Untrusted, canonical, check_claims, parse_header, signed_claims
+from notewright.server.auth.jwks import NoAnswer, Provider, fetch_json, http_client, is_safe
+from notewright.server.auth.scopes import BASIC_SCOPES, ScopeNames, rights, scope_names
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-OURS = "nw_"  # how the tokens of `notewright token add` begin: they are nobody else's business
+OWN_TOKEN_PREFIX = "nw_"  # of the tokens of `notewright token add`, which no issuer gets to see
 MAX_TOKEN_CHARS = 16 << 10
-GOOD_SECONDS = 30.0  # for which a good token is remembered
-BAD_SECONDS = 5.0  # and an opaque one that is not
-MAX_REMEMBERED = 4096
-MAX_QUESTIONS = 32  # to the issuer, under way
+GOOD_SECONDS = 30.0  # for which the claims of a good token are cached
+BAD_SECONDS = 5.0  # for which the refusal of an opaque one is
+MAX_CACHED = 4096
+MAX_INTROSPECTIONS = 32  # under way at once
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750
 
 
 @dataclass(frozen=True)
-class Trust:
+class IssuerSettings:
     """Whose tokens are accepted, and how they are read: the settings in [auth]. Invalid, with what to write instead, if
     they do not go together."""
 
@@ -64,14 +64,14 @@ class Trust:
             raise Invalid("auth.issuer has a ? or #", hint="name the issuer as its tokens do", what="auth.issuer")
         if self.introspection_url is not None:
             self._refuse_address("auth.introspection_url", self.introspection_url)
-        alone = (self.client_id is None) != (self.client_secret_file is None)
-        if alone or (self.introspection_url and self.client_id is None):
+        incomplete = (self.client_id is None) != (self.client_secret_file is None)
+        if incomplete or (self.introspection_url and self.client_id is None):
             hint = "set auth.client_id and auth.client_secret_file, as the issuer gave them to you"
             raise Invalid("asking about opaque tokens takes an id and a secret", hint=hint, what="auth.client_id")
-        _ = self.client, self.names  # read now, so that mistakes are told at the start
+        _ = self.client, self.names  # read now, so that mistakes are reported at the start
 
     @classmethod
-    def of(cls, config: Config) -> Self:
+    def from_config(cls, config: Config) -> Self:
         names = ("issuer", "audience", "scopes", "user_claim", "introspection_url", "client_id", "client_secret_file")
         return cls(**{name: config[f"auth.{name}"] for name in names}, public_url=config["http.public_url"])
 
@@ -93,7 +93,8 @@ class Trust:
             raise Invalid(f"auth.client_secret_file is empty: {file}", what="auth.client_secret_file")
         return self.client_id, secret
 
-    def is_for_us(self, claims: Claims, resource: str) -> bool:
+    def is_audience(self, claims: Claims, resource: str) -> bool:
+        """Whether a token is meant for `resource`, the address that was called."""
         if self.audience is not None:
             return canonical(self.audience) in claims.audiences
         called = urlsplit(resource)
@@ -107,154 +108,153 @@ class Trust:
 
 
 class RecentResults(Generic[T]):
-    """What was learned of tokens in the last seconds: at most so many, those used longest ago go first."""
+    """A cache with a lifetime and a maximum size; the least recently used go first."""
 
-    def __init__(self, ticks: Callable[[], float], seconds: float, most: int = MAX_REMEMBERED) -> None:
-        self._ticks, self._seconds, self._most = ticks, seconds, most
-        self._known: OrderedDict[str, tuple[float, T]] = OrderedDict()
+    def __init__(self, clock: Callable[[], float], seconds: float, most: int = MAX_CACHED) -> None:
+        self._clock, self._seconds, self._most = clock, seconds, most
+        self._entries: OrderedDict[str, tuple[float, T]] = OrderedDict()
 
     def get(self, name: str) -> T | None:
-        until, value = self._known.get(name, (0.0, None))
-        if value is None or self._ticks() >= until:
-            self._known.pop(name, None)
+        until, value = self._entries.get(name, (0.0, None))
+        if value is None or self._clock() >= until:
+            self._entries.pop(name, None)
             return None
-        self._known.move_to_end(name)
+        self._entries.move_to_end(name)
         return value
 
     def put(self, name: str, value: T) -> None:
-        self._known[name] = (self._ticks() + self._seconds, value)
-        self._known.move_to_end(name)
-        while len(self._known) > self._most:
-            self._known.popitem(last=False)
+        self._entries[name] = (self._clock() + self._seconds, value)
+        self._entries.move_to_end(name)
+        while len(self._entries) > self._most:
+            self._entries.popitem(last=False)
 
 
 class Issuer:
-    """Knows the access tokens of one issuer; nothing is asked of it before the first one comes in.
+    """Authenticates by the access tokens of one issuer, which is first contacted when one comes in.
 
-    For one event loop. It raises Unavailable or Busy where nobody can say whether a token is good. One that replaces
+    For one event loop. Raises Unavailable or Busy where nobody can say whether a token is good. An Issuer that replaces
     a `previous` one shares its HTTP client, and only the newest is closed.
     """
 
     def __init__(
         self,
-        trust: Trust,
+        settings: IssuerSettings,
         now: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic,
         *,
         previous: "Issuer | None" = None,
     ) -> None:
-        self._trust, self._now = trust, now
-        self._http: httpx2.AsyncClient = client() if previous is None else previous._http
-        self._provider = Provider(trust.issuer, self._http, ticks)
-        self._good: RecentResults[Claims] = RecentResults(ticks, GOOD_SECONDS)
-        self._bad: RecentResults[str] = RecentResults(ticks, BAD_SECONDS)  # why: a flood of these leaves the good alone
-        self._asking: dict[str, asyncio.Task[Claims]] = {}
+        self._settings, self._now = settings, now
+        self._http: httpx2.AsyncClient = http_client() if previous is None else previous._http
+        self._provider = Provider(settings.issuer, self._http, clock)
+        # Two caches: a flood of bad tokens does not push out the good.
+        self._good: RecentResults[Claims] = RecentResults(clock, GOOD_SECONDS)
+        self._bad: RecentResults[str] = RecentResults(clock, BAD_SECONDS)  # why each was refused
+        self._introspections: dict[str, asyncio.Task[Claims]] = {}
 
     @property
     def scopes(self) -> tuple[str, ...]:
         """Those that a client should ask the issuer for, by the issuer's names."""
-        return self._trust.names.theirs(*BASIC)
+        return self._settings.names.to_theirs(*BASIC_SCOPES)
 
     @property
-    def asks(self) -> str:
+    def wanted_scope(self) -> str:
         return " ".join(self.scopes)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        tasks = list(self._asking.values())
+        tasks = list(self._introspections.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._provider.close()
         await self._http.aclose()
 
-    def must_ask(self, secret: str) -> bool:
-        """Opaque tokens that were not asked about lately; a signed one we judge ourselves."""
-        if self._trust.client is None or not _is_theirs(secret) or self._good.get(digest_of(secret)) is not None:
+    def needs_introspection(self, secret: str) -> bool:
+        """Whether the issuer has to be asked: an opaque token that is not in the cache."""
+        if self._settings.client is None or not _is_foreign(secret) or self._good.get(digest_of(secret)) is not None:
             return False
         try:
-            return header_of(secret) is None
+            return parse_header(secret) is None
         except Untrusted:
             return False
 
-    async def admit(self, secret: str, resource: str) -> Principal | Refused | None:
-        """Who comes with this token, if it is one of the issuer's for `resource`; else why not."""
-        if not _is_theirs(secret):
+    async def authenticate(self, secret: str, resource: str) -> Principal | AuthRefusal | None:
+        """The bearer of a token for `resource`, or why it is refused; None for a token that is not the issuer's."""
+        if not _is_foreign(secret):
             return None
         try:
-            claims = await self._known_claims(secret)
+            claims = await self._find_claims(secret)
         except Untrusted as problem:
-            return Refused("invalid_token", str(problem), self.asks)
+            return AuthRefusal("invalid_token", str(problem), self.wanted_scope)
         if claims is None:
             return None
-        if not self._trust.is_for_us(claims, resource):
-            return Refused("invalid_token", "The access token was issued for another resource", self.asks)
-        return self._principal(claims)
+        settings, scope = self._settings, self.wanted_scope
+        if not settings.is_audience(claims, resource):
+            return AuthRefusal("invalid_token", "The access token was issued for another resource", scope)
+        allowed = rights(settings.names.to_ours(claims.scopes))
+        if allowed is None:
+            return AuthRefusal("insufficient_scope", f"The access token has none of the scopes {scope}", scope)
+        host = settings.issuer.partition("://")[2].rstrip("/")
+        # The slash tells these users from our own tokens, whose names have none.
+        return Principal(f"{host}/{claims.user(settings.user_claim)}", allowed.grant, "oauth", admin=allowed.admin)
 
-    async def _known_claims(self, token: str) -> Claims | None:
-        """What a token says that is good; None if we have no way to know."""
-        name = digest_of(token)
-        if (why := self._bad.get(name)) is not None:
+    async def _find_claims(self, token: str) -> Claims | None:
+        """The claims of a good token; None if we have no way to know."""
+        digest = digest_of(token)
+        if (why := self._bad.get(digest)) is not None:
             raise Untrusted(why)
-        known = self._good.get(name)
-        if known is not None and known.expires > self._now():
-            return known
-        found = await self._claims(token, name)
-        if found is not None:
-            self._good.put(name, found)
-        return found
-
-    async def _claims(self, token: str, name: str) -> Claims | None:
-        header = header_of(token)
+        cached = self._good.get(digest)
+        if cached is not None and cached.expires > self._now():
+            return cached
+        header = parse_header(token)
+        if header is None and self._settings.client is None:
+            return None
         if header is None:
-            return None if self._trust.client is None else await self._introspect_shared(token, name)
-        if header.issuer != self._trust.issuer:  # before its keys are looked for
+            claims = await self._introspect_shared(token, digest)
+        elif header.issuer != self._settings.issuer:  # before its keys are looked for
             raise Untrusted("The access token is of another issuer")
-        said = signed_claims(token, await self._provider.keys_for(header))
-        return believed(said, self._trust.issuer, self._now(), typed=header.typed)
+        else:
+            raw = signed_claims(token, await self._provider.keys_for(header))
+            claims = check_claims(raw, self._settings.issuer, self._now(), typed=header.typed)
+        self._good.put(digest, claims)
+        return claims
 
-    async def _introspect_shared(self, token: str, name: str) -> Claims:
-        """What the issuer says of an opaque token; who asked may go away, others may be waiting for the answer."""
-        if name not in self._asking:
-            if len(self._asking) >= MAX_QUESTIONS:
+    async def _introspect_shared(self, token: str, digest: str) -> Claims:
+        """The issuer's claims for an opaque token. A caller may go away: others may be waiting for the same answer."""
+        if digest not in self._introspections:
+            if len(self._introspections) >= MAX_INTROSPECTIONS:
                 raise Busy("too many access tokens are being looked up", hint="try again in a second")
-            self._asking[name] = asyncio.create_task(self._ask(token, name))
-            # Else asyncio complains of an exception where all who asked have gone.
-            self._asking[name].add_done_callback(lambda asked: asked.cancelled() or asked.exception())
-        return await asyncio.shield(self._asking[name])
+            task = self._introspections[digest] = asyncio.create_task(self._introspect(token, digest))
+            # Else asyncio complains of an exception where all who waited have gone.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(self._introspections[digest])
 
-    async def _ask(self, token: str, name: str) -> Claims:
+    async def _introspect(self, token: str, digest: str) -> Claims:
+        assert self._settings.client is not None
+        auth = httpx2.BasicAuth(*map(quote_plus, self._settings.client))  # RFC 6749 §2.3.1: as in a form
         try:
-            return await self._introspect(token)
+            url = self._settings.introspection_url or await self._provider.endpoint("introspection_endpoint")
+            raw = await fetch_json(self._http, url, {"token": token, "token_type_hint": "access_token"}, auth)
+            if raw.get("active") is not True:
+                raise Untrusted("The access token is not known, was revoked or has expired")
+            return check_claims(raw, self._settings.issuer, self._now(), opaque=True)
         except Untrusted as problem:
-            self._bad.put(name, str(problem))
+            self._bad.put(digest, str(problem))
             raise
         except NoAnswer as problem:
             log.warning("the issuer of access tokens cannot be asked about one: %s", problem)
             raise Unavailable("the issuer of access tokens does not answer", hint="try again in a minute") from problem
         finally:
-            del self._asking[name]
-
-    async def _introspect(self, token: str) -> Claims:
-        assert self._trust.client is not None
-        auth = httpx2.BasicAuth(*map(quote_plus, self._trust.client))  # RFC 6749 §2.3.1: as in a form
-        url = self._trust.introspection_url or await self._provider.endpoint("introspection_endpoint")
-        said = await answer(self._http, url, {"token": token, "token_type_hint": "access_token"}, auth)
-        if said.get("active") is not True:
-            raise Untrusted("The access token is not known, was revoked or has expired")
-        return believed(said, self._trust.issuer, self._now(), opaque=True)
-
-    def _principal(self, claims: Claims) -> Principal | Refused:
-        allowed = rights(self._trust.names.ours(claims.scopes))
-        if allowed is None:
-            return Refused("insufficient_scope", f"The access token has none of the scopes {self.asks}", self.asks)
-        place = self._trust.issuer.partition("://")[2].rstrip("/")
-        # The slash keeps people apart from our own tokens, whose names have none.
-        return Principal(f"{place}/{claims.named(self._trust.user_claim)}", allowed.grant, "oauth", admin=allowed.admin)
+            del self._introspections[digest]
 
 
-def _is_theirs(secret: str) -> bool:
-    """Whether it could be a token of somebody else's at all."""
-    return not secret.startswith(OURS) and len(secret) <= MAX_TOKEN_CHARS and _TOKEN.fullmatch(secret) is not None
+def _is_foreign(secret: str) -> bool:
+    """Whether it could be a token of the issuer's at all."""
+    return (
+        not secret.startswith(OWN_TOKEN_PREFIX)
+        and len(secret) <= MAX_TOKEN_CHARS
+        and _TOKEN.fullmatch(secret) is not None
+    )

@@ -1,7 +1,7 @@
-"""What we are to OAuth: a protected resource that says of itself who lets people in (RFC 9728).
+"""The OAuth protected resource metadata (RFC 9728): who issues access tokens for this server.
 
 Every MCP endpoint is a resource of its own, and so is the server as a whole. The documents are public, for web pages
-too, and are made from the address alone: they are the same for a workspace that is there and for one that is not.
+too, and are made from the address alone: they are the same for a workspace that exists and for one that does not.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from notewright.config.settings import SURFACES, normalize_surface
 from notewright.server.auth.authenticate import MCP_PATH, GuardedRoute, base_url
-from notewright.server.auth.scopes import BASIC
+from notewright.server.auth.scopes import BASIC_SCOPES
 from notewright.server.host_check import WELL_KNOWN
 
 _PUBLIC = {"Access-Control-Allow-Origin": "*", "Cache-Control": "max-age=300"}
@@ -26,12 +26,12 @@ _PREFLIGHT = {
 
 
 def resource_metadata(
-    base_url: str, resource_path: str, issuer: str | None = None, scopes: Sequence[str] = BASIC
+    base_url: str, resource_path: str, issuer: str | None = None, scopes: Sequence[str] = BASIC_SCOPES
 ) -> dict[str, Any]:
     """The document of one endpoint, or of the whole server where the path is empty.
 
-    `scopes` are those that do for everyday work: a client that is told nothing else asks for all of them. The model of
-    the MCP library has no form for a resource without an issuer.
+    `scopes` are those that do for everyday work: a client that knows no better asks for all of them. The model of the
+    MCP library has no form for a resource without an issuer.
     """
     return {
         "resource": base_url.rstrip("/") + resource_path,
@@ -42,32 +42,27 @@ def resource_metadata(
     }
 
 
-def _endpoint(asked: str, prefix: str, surfaces: Sequence[str]) -> str | None:
-    """The path of an endpoint of ours, without what a proxy puts before it; empty for the whole server."""
-    path = asked.removeprefix(prefix).rstrip("/") if f"{asked}/".startswith(f"{prefix}/") else asked.rstrip("/")
-    found = MCP_PATH.fullmatch(path)
-    if found is None:
-        return None if path else ""
-    surface = found[1] or found[2]
-    return path if surface is None or normalize_surface(surface) in surfaces else None
-
-
 def routes(
     public_url: str | None = None,
     issuer: str | None = None,
-    scopes: Sequence[str] = BASIC,
+    scopes: Sequence[str] = BASIC_SCOPES,
     surfaces: Sequence[str] = SURFACES,
 ) -> list[GuardedRoute]:
     """Where the documents are served."""
 
-    async def document(request: Request) -> Response:
+    async def answer(request: Request) -> Response:
         if request.method == "OPTIONS":
             return Response(status_code=204, headers=_PREFLIGHT)
         base = base_url(request.scope, public_url)
-        path = _endpoint("/" + request.path_params.get("path", ""), urlsplit(base).path, surfaces)
-        if path is None:
+        path, prefix = "/" + request.path_params.get("path", ""), urlsplit(base).path
+        if f"{path}/".startswith(f"{prefix}/"):  # what a proxy puts before our paths
+            path = path.removeprefix(prefix)
+        path = path.rstrip("/")
+        match = MCP_PATH.fullmatch(path)
+        surface = match and (match[1] or match[2])
+        if (path and match is None) or (surface and normalize_surface(surface) not in surfaces):
             return JSONResponse({"error": "There is no such resource"}, 404, _PUBLIC)
         return JSONResponse(resource_metadata(base, path, issuer, scopes), headers=_PUBLIC)
 
-    places = (WELL_KNOWN, WELL_KNOWN + "/{path:path}")
-    return [GuardedRoute(place, document, need="open", methods=("GET", "OPTIONS")) for place in places]
+    paths = (WELL_KNOWN, WELL_KNOWN + "/{path:path}")
+    return [GuardedRoute(path, answer, need="open", methods=("GET", "OPTIONS")) for path in paths]

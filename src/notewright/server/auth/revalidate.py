@@ -1,4 +1,4 @@
-"""Streams stay open for hours, and rights may end meanwhile: whether whoever listens may still do so."""
+"""Revalidation: streams stay open for hours, so whether their listener may still listen is checked now and then."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -10,10 +10,10 @@ from notewright.accounts.base import Accounts
 from notewright.engine.library import Library, Principal
 from notewright.errors import Problem
 from notewright.mcp.thread_pool import ThreadPool
-from notewright.server.auth.authenticate import AGAIN, Visitor
+from notewright.server.auth.authenticate import REAUTHENTICATE, Visitor
 
-ASK_AGAIN_SECONDS = 30.0  # seconds after which who listens is asked who they are, even if no rule was changed
-Stays = Callable[[], Awaitable[bool]]
+RECHECK_SECONDS = 30.0  # after which a listener authenticates again, even if no rule was changed
+StillAllowed = Callable[[], Awaitable[bool]]
 
 
 @dataclass(frozen=True)
@@ -24,27 +24,28 @@ class Revalidation:
     registry: Accounts
     workers: ThreadPool
 
-    def check(self, scope: Scope, who: Principal, shown: Library) -> Stays:
-        """To be asked now and then: would they be let in now, and be shown the same?"""
-        asked_at, soon = -1, 0.0
+    def make_check(self, scope: Scope, who: Principal, shown: Library) -> StillAllowed:
+        """A function that says, cheaply when nothing changed, whether the caller would be let in now and be shown the
+        same."""
+        checked_pulse, valid_until = -1, 0.0
 
-        async def stays() -> bool:
-            nonlocal asked_at, soon
+        async def still_allowed() -> bool:
+            nonlocal checked_pulse, valid_until
             pulse, now = self.registry.pulse(), time.monotonic()
-            if pulse == asked_at and now < soon:
+            if pulse == checked_pulse and now < valid_until:
                 return True
-            asked_at, soon = pulse, now + ASK_AGAIN_SECONDS
+            checked_pulse, valid_until = pulse, now + RECHECK_SECONDS
             try:
-                visitor = await scope[AGAIN]()
-                rules = await self.workers.run(_hidden, who.library(self.library))
+                visitor = await scope[REAUTHENTICATE]()
+                rules = await self.workers.run(_hidden_globs, who.library(self.library))
             except Problem:  # nobody can say
                 return False
             same = isinstance(visitor, Visitor) and visitor.principal == who
-            return same and _hidden(shown).items() <= rules.items()
+            return same and _hidden_globs(shown).items() <= rules.items()
 
-        return stays
+        return still_allowed
 
 
-def _hidden(library: Library) -> dict[str, tuple[str, ...]]:
+def _hidden_globs(library: Library) -> dict[str, tuple[str, ...]]:
     """What is hidden in each workspace there is."""
     return {ws.id: ws.access.hide for ws in library.workspaces()}

@@ -8,7 +8,7 @@ class Replaceable:
     """Hands every request to the current application, which answers it to its end.
 
     An application holds nothing that must be ended: the lifespan of the first is that of the whole process.
-    `state.leave` of one that is on its way out ends those of its requests that would not end by themselves.
+    `state.end_streams` of one that is on its way out ends those of its requests that would not end by themselves.
     """
 
     def __init__(self, first: Starlette) -> None:
@@ -19,8 +19,8 @@ class Replaceable:
 
     def replace(self, new: Starlette) -> None:
         old, self.app = self.app, new
-        old.state.leave()
+        old.state.end_streams()
 
     def leave(self) -> None:
         """Everything is on its way out."""
-        self.app.state.leave()
+        self.app.state.end_streams()

@@ -13,23 +13,23 @@ from notewright.engine.library import Principal, digest_of
 from notewright.ledger.base import Actor
 from notewright.server.auth import browser_session
 from notewright.server.auth.authenticate import (
-    AGAIN,
-    DOCUMENT_TOKEN,
+    DOCUMENT_TOKEN_PREFIX,
+    REAUTHENTICATE,
     VISITOR,
+    AuthRefusal,
     OwnTokens,
-    Refused,
     Visitor,
-    address_of,
-    bearer_of,
+    bearer_token,
+    client_address,
 )
 from notewright.server.live import tokens
 from notewright.server.live.documents import DocumentNames, may_write, no_such_document
 from notewright.server.live.tokens import DocumentToken, read_token
 
 SURFACES = ("lens", "page")  # to which a token may be narrowed that opens live documents: whose protocol it is
-NO_TOKEN = Refused(description="This takes an access token, or one for the document")
-BAD_TOKEN = Refused("invalid_token", "The token for this document is not good, or no longer")
-AskAgain = Callable[[], Awaitable[Visitor | Refused]]
+NO_TOKEN = AuthRefusal(description="This takes an access token, or one for the document")
+BAD_TOKEN = AuthRefusal("invalid_token", "The token for this document is not good, or no longer")
+AskAgain = Callable[[], Awaitable[Visitor | AuthRefusal]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +66,20 @@ class Callers:
         self._registry = registry
         self._own = OwnTokens(registry)
 
-    async def caller(self, scope: Scope) -> Caller | Refused:
+    async def caller(self, scope: Scope) -> Caller | AuthRefusal:
         """A token decides, where there is one. Also makes `scope` say who it is, and how they are asked again."""
         raw = _given_token(scope)
         if raw is None:
             visitor = scope.get(VISITOR)
-            found: Caller | Refused = NO_TOKEN if visitor is None else Caller(visitor)
+            found: Caller | AuthRefusal = NO_TOKEN if visitor is None else Caller(visitor)
         else:
-            known = scope.get(AGAIN)
+            known = scope.get(REAUTHENTICATE)
             found = await self._holder(scope, raw, known)
-            scope[AGAIN] = lambda: self._again(scope, raw, known)
-        if isinstance(found, Refused):
+            scope[REAUTHENTICATE] = lambda: self._again(scope, raw, known)
+        if isinstance(found, AuthRefusal):
             return found
         if not any(found.principal.uses(surface) for surface in SURFACES):
-            return Refused("insufficient_scope", "This token is not for live documents", "surface:lens")
+            return AuthRefusal("insufficient_scope", "This token is not for live documents", "surface:lens")
         scope[VISITOR] = found.visitor
         return found
 
@@ -93,31 +93,34 @@ class Callers:
         elif principal.kind == "oauth":
             issued, most = principal, tokens.MAX_ISSUED_SECONDS
         elif caller.visitor.via == "cookie":
-            digest, most = caller.visitor.visit, min(most, browser_session.LASTS)  # a sign-out is known so long
+            digest, most = (
+                caller.visitor.csrf_subject,
+                min(most, browser_session.COOKIE_SECONDS),
+            )  # a sign-out is known so long
         elif principal.kind == "token":
-            digest = digest_of(bearer_of(Headers(scope=scope)))
+            digest = digest_of(bearer_token(Headers(scope=scope)))
         expires = time.time() + min(seconds, most)
         return DocumentToken(opens, write, expires, digest, issued, session).sealed(self._key)
 
-    async def _holder(self, scope: Scope, raw: str, known: AskAgain | None) -> Caller | Refused:
+    async def _holder(self, scope: Scope, raw: str, known: AskAgain | None) -> Caller | AuthRefusal:
         token = read_token(self._key, raw, time.time())
         if token is None or (token.session and self._registry.session_ended(token.session)):
             return BAD_TOKEN
-        principal = token.issued or (self._own.visiting(token.digest) if token.digest else None)
+        principal = token.issued or (self._own.find_principal(token.digest) if token.digest else None)
         if principal is not None:
-            return Caller(Visitor(principal, address_of(scope), "bearer", principal.user), token)
+            return Caller(Visitor(principal, client_address(scope), "bearer", principal.user), token)
         if token.digest or known is None:
             return BAD_TOKEN
         visitor = await known()  # it was made where nobody is asked who they are: only while that is so
         return Caller(visitor, token) if isinstance(visitor, Visitor) and visitor.via == "local" else BAD_TOKEN
 
-    async def _again(self, scope: Scope, raw: str, known: AskAgain | None) -> Visitor | Refused:
+    async def _again(self, scope: Scope, raw: str, known: AskAgain | None) -> Visitor | AuthRefusal:
         found = await self._holder(scope, raw, known)
-        return found if isinstance(found, Refused) else found.visitor
+        return found if isinstance(found, AuthRefusal) else found.visitor
 
 
 def _given_token(scope: Scope) -> str | None:
     """The token for documents that came along, in the address or as a bearer token."""
     given = QueryParams(scope.get("query_string", b"")).get("token")
-    bearer = bearer_of(Headers(scope=scope))
-    return given or (bearer if bearer.startswith(DOCUMENT_TOKEN) else None)
+    bearer = bearer_token(Headers(scope=scope))
+    return given or (bearer if bearer.startswith(DOCUMENT_TOKEN_PREFIX) else None)

@@ -19,8 +19,8 @@ from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.errors import Problem
 from notewright.mcp.thread_pool import ThreadPool
-from notewright.server.auth.authenticate import Refused, refusal
-from notewright.server.auth.revalidate import Revalidation, Stays
+from notewright.server.auth.authenticate import AuthRefusal, refusal_response
+from notewright.server.auth.revalidate import Revalidation, StillAllowed
 from notewright.server.live.callers import Caller, Callers
 from notewright.server.live.documents import DocumentNames
 from notewright.server.live.forwarding import ForwardedMember, LiveHosts
@@ -46,7 +46,7 @@ class _Connection:
     doc_id: str
     writes: bool
     member: Member | ForwardedMember
-    stays: Stays
+    stays: StillAllowed
 
 
 class Connections:
@@ -75,8 +75,8 @@ class Connections:
         """One connection from its handshake to its end. `find` says which document the parameters of its path mean."""
         await receive()  # websocket.connect
         caller = await self._callers.caller(scope)
-        if isinstance(caller, Refused):
-            return await refusal(scope, caller)(scope, receive, send)
+        if isinstance(caller, AuthRefusal):
+            return await refusal_response(scope, caller)(scope, receive, send)
         person = caller.principal.user
         if self._closed or self._people.total() >= self._most or self._people[person] >= MAX_OF_ONE_PERSON:
             busy = JSONResponse({"error": "Too many connections"}, 503, {"Retry-After": "5"})
@@ -109,7 +109,7 @@ class Connections:
             member = await self._hosts.join(ws, doc_id, caller.actor, writes)
         except Problem as problem:
             return await _close(send, *close_of(problem))
-        stays = self._staying.check(scope, caller.principal, shown)
+        stays = self._staying.make_check(scope, caller.principal, shown)
         one = _Connection(caller, ws.id, doc_id, writes, member, stays)
         self._open.add(one)
         if self._closed:

@@ -23,7 +23,7 @@ from notewright.errors import Conflict, Forbidden, Invalid, NotFound, Problem, T
 from notewright.ledger.base import Actor
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.notes.path import NotePath
-from notewright.server.auth.authenticate import GuardedRoute, GuardedSocket, Refused, base_url, refusal
+from notewright.server.auth.authenticate import AuthRefusal, GuardedRoute, GuardedSocket, base_url, refusal_response
 from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.listen.uvicorn_server import MAX_FRAME_BYTES
 from notewright.server.live import tokens
@@ -76,10 +76,10 @@ class LiveSite:
     def _route(self, path: str, answer: Answer, method: str) -> GuardedRoute:
         async def endpoint(request: Request) -> Response:
             caller = await self.callers.caller(request.scope)
-            if isinstance(caller, Refused):
-                return refusal(request.scope, caller)
+            if isinstance(caller, AuthRefusal):
+                return refusal_response(request.scope, caller)
             try:
-                async with self.turns.turn(caller.principal.user or caller.visitor.address):
+                async with self.turns.slot(caller.principal.user or caller.visitor.address):
                     return await answer(request, caller)
             except Problem as problem:
                 return JSONResponse({"error": str(problem)}, STATUS[problem.code], PRIVATE)

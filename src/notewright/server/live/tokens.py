@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 from notewright.accounts.base import Grant
 from notewright.engine.library import Principal
-from notewright.server.auth.authenticate import DOCUMENT_TOKEN
+from notewright.server.auth.authenticate import DOCUMENT_TOKEN_PREFIX
 from notewright.server.signed_text import seal, unseal
 
 LASTS_SECONDS = 3600  # where nobody says how long
@@ -41,14 +41,14 @@ class DocumentToken:
         """As it is given out. The key is `Accounts.secret("live")`."""
         who = None if self.issued is None else {"user": self.issued.user, "grant": asdict(self.issued.grant)}
         said = [self.scope, self.write, self.expires, self.digest, who, self.session]
-        return DOCUMENT_TOKEN + seal(key, json.dumps(said, separators=(",", ":")).encode())
+        return DOCUMENT_TOKEN_PREFIX + seal(key, json.dumps(said, separators=(",", ":")).encode())
 
 
 def read_token(key: bytes, raw: str, now: float) -> DocumentToken | None:
     """None if it is not ours or has expired."""
-    if not raw.startswith(DOCUMENT_TOKEN) or len(raw) > MAX_CHARS:
+    if not raw.startswith(DOCUMENT_TOKEN_PREFIX) or len(raw) > MAX_CHARS:
         return None
-    body = unseal(key, raw.removeprefix(DOCUMENT_TOKEN))
+    body = unseal(key, raw.removeprefix(DOCUMENT_TOKEN_PREFIX))
     if body is None:
         return None
     scope, write, expires, digest, who, session = json.loads(body)

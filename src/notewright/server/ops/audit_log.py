@@ -1,8 +1,8 @@
-"""The audit log: who changed what, who was turned away, who came, and what the owner did. One JSON object a line.
+"""The audit log: who changed what, who was refused, who signed in, and what the owner did. One JSON object a line.
 
 It is the owner's: it names people and paths, never the text of a note or a secret. Every line is one write at the end
-of the file, so that several processes share one; it is moved away when it has grown. What cannot
-be written is said in the log and fails nobody's call.
+of the file, so that several processes share one; the file is rotated when it has grown. A line that cannot be written
+is reported in the log and fails nobody's call.
 """
 
 import contextlib
@@ -13,7 +13,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +21,20 @@ from notewright.engine.workspace import Workspace
 from notewright.errors import Limited
 from notewright.ledger.base import Change
 from notewright.locks import locked_file
-from notewright.server.ops.logs import rfc3339, scrubbed
-from notewright.server.request_context import NOW, RequestContext
+from notewright.server.ops.logs import rfc3339, scrub_secrets
+from notewright.server.request_context import CURRENT_REQUEST, RequestContext
 
 log = logging.getLogger(__name__)
 
-MOST_BYTES = 50_000_000
-KEPT = 5  # files that were moved away
-MOST_PATHS = 100  # named in one line
-REMEMBERED = 4096  # visitors, and those who are turned away
-EACH_MINUTE = 20  # refusals of one address for one reason; more are counted
-ALL_MINUTE = 300  # refusals in all: a flood must not wash away everything else
-EACH, ALL = ((Window(calls, 60.0, "minute"),) for calls in (EACH_MINUTE, ALL_MINUTE))
-COMPLAIN_SECONDS = 60.0
+MAX_FILE_BYTES = 50_000_000
+MAX_OLD_FILES = 5
+MAX_PATHS = 100  # named in one line
+MAX_REMEMBERED = 4096  # visitors, and addresses that are refused
+REFUSALS_PER_MINUTE = 20  # of one address for one reason; more are only counted
+ALL_REFUSALS_PER_MINUTE = 300  # so that a flood does not push everything else out of the file
+COMPLAIN_SECONDS = 60.0  # between two errors in the log about a file that cannot be written
+_EACH = (Window(REFUSALS_PER_MINUTE, 60.0, "minute"),)
+_ALL = (Window(ALL_REFUSALS_PER_MINUTE, 60.0, "minute"),)
 
 
 def audit_file(setting: str | None, state: str | Path) -> Path | None:
@@ -51,17 +51,17 @@ class AuditLog:
         self,
         file: Path | None,
         *,
-        most_bytes: int = MOST_BYTES,
-        kept: int = KEPT,
+        most_bytes: int = MAX_FILE_BYTES,
+        kept: int = MAX_OLD_FILES,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._clock = clock
-        self._lines = None if file is None else _RotatingFile(file, most_bytes, kept)
-        self._seen = RateLimits(clock, REMEMBERED)
+        self._file = None if file is None else _RotatingFile(file, most_bytes, kept)
+        self._seen = RateLimits(clock, MAX_REMEMBERED)
         self._lock = threading.Lock()
         self._unwritten: Counter[str] = Counter()
 
-    def wrote(self, ws: Workspace, change: Change) -> None:
+    def record_change(self, ws: Workspace, change: Change) -> None:
         """A change set was done."""
         actor = change.actor
         self._write(
@@ -73,89 +73,84 @@ class AuditLog:
             surface=actor.surface,
             tool=actor.tool,
             files=len(change.steps),
-            paths=[str(step.path) for step in change.steps[:MOST_PATHS]],
+            paths=[str(step.path) for step in change.steps[:MAX_PATHS]],
             undoes=list(change.undoes) or None,
         )
 
-    def refused(self, visit: RequestContext, reason: str, status: int | None = None) -> None:
-        """A request, or the call in it, was turned away. Of very many only some are written, with how many were not."""
-        if self._lines is None:
+    def record_refusal(self, context: RequestContext, reason: str, status: int | None = None) -> None:
+        """A request, or the call in it, was refused. Of very many only some are written, with how many were not."""
+        if self._file is None:
             return
-        key = f"{reason} {visit.address}"
+        key = f"{reason} {context.address}"
         with self._lock:
             try:
-                self._seen.count(key, EACH)
-                self._seen.count("all", ALL)
+                self._seen.count(key, _EACH)
+                self._seen.count("all", _ALL)
             except Limited:
-                if len(self._unwritten) >= REMEMBERED:
+                if len(self._unwritten) >= MAX_REMEMBERED:
                     self._unwritten.clear()
                 self._unwritten[key] += 1
                 return
             unwritten = self._unwritten.pop(key, None)
-        facts = {"user": visit.user, "surface": visit.surface, "tool": visit.tool}
-        known = {name: value for name, value in facts.items() if value}
-        self._write("refused", visit, reason=reason, status=status, **known, unwritten=unwritten)
+        facts = {"user": context.user, "surface": context.surface, "tool": context.tool}
+        facts = {name: value for name, value in facts.items() if value}
+        self._write("refused", context, reason=reason, status=status, **facts, unwritten=unwritten)
 
-    def came(self, visit: RequestContext) -> None:
-        """Somebody known made a request: written when it is the first from that address."""
-        if not visit.user or visit.via == "local":
+    def record_visitor(self, context: RequestContext) -> None:
+        """A known user made a request: written when it is their first from that address."""
+        if not context.user or context.via == "local":
             return
-        if self._seen.once(f"{visit.via} {visit.address} {visit.user}", "came"):
-            self._write("sign_in", visit, user=visit.user, via=visit.via)
+        if self._seen.once(f"{context.via} {context.address} {context.user}", "came"):
+            self._write("sign_in", context, user=context.user, via=context.via)
 
-    def signed_in(self, user: str, *, via: str = "page", failed: bool = False) -> None:
+    def record_sign_in(self, user: str, *, failed: bool = False) -> None:
         """Somebody signed in on the page, or tried to."""
-        self._write("sign_in_failed" if failed else "sign_in", user=user, via=via)
+        self._write("sign_in_failed" if failed else "sign_in", user=user, via="page")
 
-    def admin(self, action: str, *, user: str = "", **facts: Any) -> None:
+    def record_admin(self, action: str, *, user: str = "", **facts: Any) -> None:
         """The owner did something: `token_added`, `workspace_changed`, `backup`, … `facts` hold no secrets."""
         self._write("admin", action=action, user=user, **facts)
 
-    def _write(self, event: str, visit: RequestContext | None = None, **facts: Any) -> None:
-        if self._lines is None:
+    def _write(self, event: str, context: RequestContext | None = None, **facts: Any) -> None:
+        if self._file is None:
             return
-        visit = visit or NOW.get()
-        told: dict[str, Any] = {"time": rfc3339(self._clock()), "event": event}
-        if visit is not None:
-            told |= {"request": visit.id, "address": visit.address}
-        told |= {name: value for name, value in facts.items() if value is not None}
-        self._lines.add(scrubbed(json.dumps(told, default=str)).encode("ascii", "replace") + b"\n")
+        context = context or CURRENT_REQUEST.get()
+        members: dict[str, Any] = {"time": rfc3339(self._clock()), "event": event}
+        if context is not None:
+            members |= {"request": context.id, "address": context.address}
+        members |= {name: value for name, value in facts.items() if value is not None}
+        self._file.add(scrub_secrets(json.dumps(members, default=str)).encode("ascii", "replace") + b"\n")
 
 
-@dataclass(eq=False)
 class _RotatingFile:
-    """A file that lines are added to by many processes, and that is moved away when it has grown.
+    """A file to which many processes add lines, and which is rotated when it has grown.
 
-    It is opened by its name for every line, so that nobody need notice that somebody else moved it away.
+    It is opened by its name for every line, so that no process has to notice that another rotated it.
     """
 
-    _file: Path
-    _most: int  # bytes
-    _kept: int
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _torn: bool = False  # the disk was full in the middle of a line
-    _complained: float = -COMPLAIN_SECONDS
+    def __init__(self, file: Path, most_bytes: int, kept: int) -> None:
+        self._file, self._most_bytes, self._kept = file, most_bytes, kept
+        self._lock = threading.Lock()
+        self._torn = False  # the disk was full in the middle of a line
+        self._complained_at = -COMPLAIN_SECONDS
 
     def add(self, line: bytes) -> None:
         with self._lock:
             try:
-                self._add(line)
+                if self._size() >= self._most_bytes:
+                    self._rotate()
+                handle = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                try:
+                    whole = b"\n" + line if self._torn else line
+                    self._torn = os.write(handle, whole) < len(whole)
+                finally:
+                    os.close(handle)
+                if self._torn:
+                    raise OSError("the disk took only a part of a line")
             except OSError as error:
-                if time.monotonic() - self._complained >= COMPLAIN_SECONDS:
-                    self._complained = time.monotonic()
+                if time.monotonic() - self._complained_at >= COMPLAIN_SECONDS:
+                    self._complained_at = time.monotonic()
                     log.error("the audit log cannot be written: %s", error.strerror or error)
-
-    def _add(self, line: bytes) -> None:
-        if self._size() >= self._most:
-            self._move_away()
-        handle = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            whole = b"\n" + line if self._torn else line
-            self._torn = os.write(handle, whole) < len(whole)
-        finally:
-            os.close(handle)
-        if self._torn:
-            raise OSError("the disk took only a part of a line")
 
     def _size(self) -> int:
         try:
@@ -164,11 +159,11 @@ class _RotatingFile:
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             return 0
 
-    def _move_away(self) -> None:
-        """Whoever waited for the lock finds a small file under the name by then."""
+    def _rotate(self) -> None:
         with locked_file(self._file):
-            if self._size() >= self._most:
-                for number in range(self._kept, 0, -1):
-                    older = self._file.with_name(f"{self._file.name}.{number - 1}") if number > 1 else self._file
-                    with contextlib.suppress(FileNotFoundError):
-                        os.replace(older, self._file.with_name(f"{self._file.name}.{number}"))
+            if self._size() < self._most_bytes:  # another process did it while this one waited for the lock
+                return
+            for number in range(self._kept, 0, -1):
+                older = self._file.with_name(f"{self._file.name}.{number - 1}") if number > 1 else self._file
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(older, self._file.with_name(f"{self._file.name}.{number}"))

@@ -1,6 +1,6 @@
-"""What is written to standard error: lines for people or for machines, each with the request it belongs to.
+"""The log on standard error: lines of text or JSON, each with the id of its request.
 
-Whatever is said, and by whichever library: nothing that looks like a secret leaves here.
+Whichever library logs: nothing that looks like a secret is written.
 """
 
 import json
@@ -9,14 +9,13 @@ import re
 import sys
 import threading
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from notewright.errors import Invalid
-from notewright.server.request_context import NOW
+from notewright.server.request_context import CURRENT_REQUEST
 
-Form = Literal["text", "json"]
-FORMS: tuple[Form, ...] = ("text", "json")
-_MARKS = ("nw_", "nwd_", "eyj", "bearer")  # one of them is in every secret: most lines are not looked at any closer
+LOG_FORMATS = ("text", "json")
+_SECRET_MARKS = ("nw_", "nwd_", "eyj", "bearer")  # every secret has one, so most lines skip the regex
 _SECRET = re.compile(
     r"(?<![a-z0-9])nwd?_[\w-]{6,}"  # a token of ours, of a person or for documents
     r"|(?<![a-z0-9])eyJ[\w-]{4,}\.[\w-]+(?:\.[\w-]*)?"  # a JSON web token
@@ -26,10 +25,11 @@ _SECRET = re.compile(
 _JSON = json.JSONEncoder(default=str)
 
 
-def to_stderr(level: int, form: str = "text") -> None:
-    """Everything of that level and above goes to standard error. Called again, the new form holds."""
-    if form not in FORMS:
-        raise Invalid(f"there is no log format {form!r}", hint=f"there is {' and '.join(FORMS)}", what="log_format")
+def configure(level: int, form: str = "text") -> None:
+    """Log everything of that level and above to standard error. A second call replaces the first."""
+    if form not in LOG_FORMATS:
+        hint = f"there is {' and '.join(LOG_FORMATS)}"
+        raise Invalid(f"there is no log format {form!r}", hint=hint, what="log_format")
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler.formatter, TextLines)]:
         root.removeHandler(old)
@@ -37,20 +37,19 @@ def to_stderr(level: int, form: str = "text") -> None:
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     root.addHandler(handler)
     root.setLevel(level)
-    threading.excepthook = _thread_failed
+    threading.excepthook = _log_thread_failure
 
 
-def _thread_failed(args: threading.ExceptHookArgs) -> None:
-    """A thread that dies says so like everybody else."""
+def _log_thread_failure(args: threading.ExceptHookArgs) -> None:
     name = args.thread.name if args.thread is not None else "a thread"
     error = args.exc_value or args.exc_type()
     logging.getLogger(__name__).error("%s failed", name, exc_info=(args.exc_type, error, args.exc_traceback))
 
 
-def scrubbed(text: str) -> str:
+def scrub_secrets(text: str) -> str:
     """The text without what looks like an access token."""
-    small = text.lower()
-    return _SECRET.sub(r"\1[secret]", text) if any(mark in small for mark in _MARKS) else text
+    lower = text.lower()
+    return _SECRET.sub(r"\1[secret]", text) if any(mark in lower for mark in _SECRET_MARKS) else text
 
 
 def rfc3339(seconds: float) -> str:
@@ -65,20 +64,22 @@ class TextLines(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        visit = NOW.get()
-        trouble = self.formatException(record.exc_info) if record.exc_info and record.exc_info[0] is not None else ""
-        return scrubbed(self.line(record, visit.id if visit is not None else "", trouble))
+        context = CURRENT_REQUEST.get()
+        traceback = self.formatException(record.exc_info) if record.exc_info and record.exc_info[0] is not None else ""
+        return scrub_secrets(self.format_line(record, context.id if context is not None else "", traceback))
 
-    def line(self, record: logging.LogRecord, request: str, trouble: str) -> str:
-        mark = f" [{request}]" if request else ""
-        said = f"{record.levelname} {record.name}{mark}: {_one_line(record.getMessage())}"
-        return f"{said}\n{trouble}" if trouble else said
+    def format_line(self, record: logging.LogRecord, request: str, traceback: str) -> str:
+        text = record.getMessage()
+        if not text.isprintable():  # a line end in a name must not begin a line of the log
+            text = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+        line = f"{record.levelname} {record.name}{f' [{request}]' if request else ''}: {text}"
+        return f"{line}\n{traceback}" if traceback else line
 
 
 class JsonLines(TextLines):
-    """One JSON object a line. `extra={"facts": {...}}` puts members of its own into it."""
+    """One JSON object a line. `extra={"facts": {...}}` adds members to it."""
 
-    def line(self, record: logging.LogRecord, request: str, trouble: str) -> str:
+    def format_line(self, record: logging.LogRecord, request: str, traceback: str) -> str:
         members: dict[str, Any] = {
             "time": rfc3339(record.created),
             "level": record.levelname.lower(),
@@ -87,12 +88,5 @@ class JsonLines(TextLines):
         }
         members |= {"request": request} if request else {}
         members |= getattr(record, "facts", {})
-        members |= {"exception": trouble} if trouble else {}
+        members |= {"exception": traceback} if traceback else {}
         return _JSON.encode(members)
-
-
-def _one_line(text: str) -> str:
-    """Nobody writes a second line into the log by putting a line end into a name."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

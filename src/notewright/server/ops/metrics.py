@@ -1,7 +1,7 @@
-"""Numbers for Prometheus: what was asked, how it ended, how long it took, and how the workspaces are.
+"""Prometheus metrics: calls and requests, how they ended, how long they took, and the state of the workspaces.
 
-Nothing here has a name that somebody chose: a workspace is a short hash of where it lies, a route is its pattern, and a
-tool that we do not have is `unknown`. So the numbers may be kept by whoever runs the server, and there are few of them.
+No label holds a name that somebody chose: a workspace is a short hash of its location, a route is its pattern, and a
+tool that does not exist is `unknown`. So an operator may keep the metrics, and there are few time series.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from notewright.server.ops.health import workspace_health
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
-REASONS = {  # of a refusal, where nobody said it
+REASONS = {  # of a refusal for which none was noted
     401: "unauthenticated",
     403: "forbidden",
     413: "too_large",
@@ -34,11 +34,11 @@ REASONS = {  # of a refusal, where nobody said it
     429: "rate",
 }
 
-CUT_OFF = {408: "slow", 431: "too_large", 503: "busy"}  # of a connection that did not get as far as a request
+CUT_REASONS = {408: "slow", 431: "too_large", 503: "busy"}  # of a connection that ended before a request
 
 
 class Metrics:
-    """Counts. With `shared`, a folder, what all workers count is added up by whichever of them is asked."""
+    """The metrics of this process. With `shared`, a folder, a scrape of any worker adds up what all of them count."""
 
     def __init__(self, shared: Path | None = None) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -63,30 +63,30 @@ class Metrics:
         self._of_duration = functools.cache(seconds.labels)
         self._of_request = functools.cache(requests.labels)
 
-    def began(self) -> None:
+    def record_start(self) -> None:
         self._in_flight.inc()
 
-    def ended(self, surface: str, tool: str, outcome: str, seconds: float) -> None:
+    def record_end(self, surface: str, tool: str, outcome: str, seconds: float) -> None:
         self._in_flight.dec()
         self._of_call(surface, tool, outcome).inc()
         self._of_duration(surface, tool).observe(seconds)
 
-    def answered(self, route: str, status: int) -> None:
+    def record_request(self, route: str, status: int) -> None:
         self._of_request(route or "none", status).inc()
 
-    def refused(self, reason: str) -> None:
+    def record_refusal(self, reason: str) -> None:
         self._refused.labels(reason).inc()
 
-    def text(self, found: "ScrapedNumbers | None") -> bytes:
+    def to_text(self, scraped: "ScrapedNumbers | None") -> bytes:
         """Everything, in Prometheus' text format. Blocks: the files of other workers are read."""
         counted, processes = self._own, [os.getpid()]
         if self._shared is not None:
-            counted, processes = CollectorRegistry(), multiproc_metrics.processes(self._shared)
+            counted, processes = CollectorRegistry(), multiproc_metrics.live_workers(self._shared)
             MultiProcessCollector(counted, path=str(self._shared))  # type: ignore[no-untyped-call]
-        return generate_latest(_Joined([*counted.collect(), *_looked_up(found, processes)]))
+        return generate_latest(_MetricList([*counted.collect(), *_scraped_metrics(scraped, processes)]))
 
 
-Numbers = Mapping[str, float | None]  # by the names of _GAUGES; None, or missing, is not known
+Numbers = Mapping[str, float | None]  # by the names of _GAUGES; None, or missing, is unknown
 
 _GAUGES = {
     "store_reachable": "1 if the notes can be listed.",
@@ -107,7 +107,7 @@ _GAUGES = {
 
 @dataclass(frozen=True, slots=True)
 class ScrapedNumbers:
-    """What is looked up when somebody asks: the numbers of each workspace, by its label."""
+    """What is looked up for a scrape: the numbers of each workspace, by its label."""
 
     spaces: Mapping[str, Numbers]
     backed_up: float | None = None  # seconds since 1970
@@ -118,7 +118,7 @@ def workspace_label(ws: Workspace) -> str:
 
 
 def workspace_numbers(ws: Workspace, state: Path, cache: Path) -> Numbers:
-    """Takes as long as the store and the index do. `state` and `cache` are where ledgers and indexes are kept."""
+    """Looked up now: takes as long as the store and the index do. `state` and `cache` hold ledgers and indexes."""
     health = workspace_health(ws)
     numbers: dict[str, float | None] = {
         "store_reachable": health.reachable,
@@ -148,30 +148,28 @@ def folder_bytes(folder: Path) -> int:
     return total
 
 
-@dataclass(frozen=True, slots=True)
-class _Joined(Collector):
-    """What was counted and what was found, for one answer."""
-
-    metrics: Sequence[Metric]
+class _MetricList(list[Metric], Collector):
+    """Metrics that were collected already, in the form that `generate_latest` takes."""
 
     def collect(self) -> Sequence[Metric]:
-        return self.metrics
+        return self
 
 
-def _looked_up(found: ScrapedNumbers | None, processes: Sequence[int]) -> Iterator[Metric]:
-    """A gauge for each number. One that is not known is left out."""
+def _scraped_metrics(scraped: ScrapedNumbers | None, processes: Sequence[int]) -> Iterator[Metric]:
+    """A gauge for each number that is known."""
     sizes = [size for size in map(_resident_bytes, processes) if size is not None]
-    yield _gauge("build_info", "The version that runs.", {__version__: 1}, "version")
-    yield _gauge("processes", "Worker processes that have begun and not ended.", {"": len(processes)})
-    yield _gauge("memory_bytes", "Resident memory of the worker processes.", {"": sum(sizes) if sizes else None})
-    if found is None:
+    yield _make_gauge("build_info", "The version that runs.", {__version__: 1}, "version")
+    yield _make_gauge("processes", "Worker processes that have begun and not ended.", {"": len(processes)})
+    yield _make_gauge("memory_bytes", "Resident memory of the worker processes.", {"": sum(sizes) if sizes else None})
+    if scraped is None:
         return
-    yield _gauge("workspaces", "Workspaces being served.", {"": len(found.spaces)})
+    yield _make_gauge("workspaces", "Workspaces being served.", {"": len(scraped.spaces)})
     for name, help_text in _GAUGES.items():
-        yield _gauge(name, help_text, {of: numbers.get(name) for of, numbers in found.spaces.items()}, "workspace")
-    if found.backed_up is not None:
+        values = {label: numbers.get(name) for label, numbers in scraped.spaces.items()}
+        yield _make_gauge(name, help_text, values, "workspace")
+    if scraped.backed_up is not None:
         help_text = "When the last backup that succeeded was made, in seconds since 1970."
-        yield _gauge("backup_last_success_time_seconds", help_text, {"": found.backed_up})
+        yield _make_gauge("backup_last_success_time_seconds", help_text, {"": scraped.backed_up})
 
 
 def _resident_bytes(process: int) -> int | None:
@@ -182,10 +180,10 @@ def _resident_bytes(process: int) -> int | None:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _gauge(name: str, help_text: str, values: Mapping[str, float | None], label: str = "") -> Metric:
-    """One number for each value of the label; without a label the one number there is."""
+def _make_gauge(name: str, help_text: str, values: Mapping[str, float | None], label: str = "") -> Metric:
+    """A gauge with one number for each value of the label; without a label, with one number."""
     family = GaugeMetricFamily(f"notewright_{name}", help_text, labels=[label] if label else [])
-    for of, value in values.items():
-        if value is not None:
-            family.add_metric([of] if label else [], float(value))
+    for label_value, number in values.items():
+        if number is not None:
+            family.add_metric([label_value] if label else [], float(number))
     return family

@@ -1,5 +1,4 @@
-"""For whoever runs the server: what it does, how it is, and what happened. One value ties numbers, logs and audit log
-together, and everything that serves requests tells it."""
+"""What an operator sees of the server. Everything that serves requests reports here, to metrics, logs and audit log."""
 
 import hashlib
 import logging
@@ -11,31 +10,29 @@ from starlette.responses import JSONResponse, Response
 
 from notewright.engine.library import Library, Principal
 from notewright.mcp.thread_pool import ThreadPool
-from notewright.server.auth.authenticate import VISITOR, GuardedRoute, Narrow, visitor_of
+from notewright.server.auth.authenticate import VISITOR, GuardedRoute, InsufficientScope, get_visitor
 from notewright.server.ops.audit_log import AuditLog
 from notewright.server.ops.health import CachedProbe, health_document, workspace_health
 from notewright.server.ops.metrics import (
     CONTENT_TYPE,
-    CUT_OFF,
+    CUT_REASONS,
     REASONS,
     Metrics,
     ScrapedNumbers,
     workspace_label,
     workspace_numbers,
 )
-from notewright.server.request_context import NOW, RequestContext
+from notewright.server.request_context import CURRENT_REQUEST, RequestContext
 
-access = logging.getLogger("notewright.access")
-COUNTS = "metrics"  # the numbers among the surfaces that a token may be narrowed to
-SCRAPE_SECONDS = 5.0  # for what has to be looked up
-# Why a token was refused, by the kind of refusal that it is.
-_KINDS = {"invalid_token": "unauthenticated", "insufficient_scope": "forbidden"}
-# Outcomes of calls that mean: somebody tried what they may not.
-_WATCHED = frozenset({"forbidden", "read_only", "limited", "quota"})
+access_log = logging.getLogger("notewright.access")
+METRICS_SURFACE = "metrics"  # the metrics' name among the surfaces that a token may be narrowed to
+SCRAPE_SECONDS = 5.0  # to wait for what has to be looked up
+_AUTH_REASONS = {"invalid_token": "unauthenticated", "insufficient_scope": "forbidden"}
+_AUDITED_OUTCOMES = frozenset({"forbidden", "read_only", "limited", "quota"})  # of attempts to do what is not allowed
 
 
 class Operations:
-    """Told of every request and every call; asked by the routes `/healthz`, `/readyz` and `/metrics`."""
+    """Records every request and every call; serves `/healthz`, `/readyz` and `/metrics`."""
 
     def __init__(
         self,
@@ -52,93 +49,94 @@ class Operations:
         self.audit = audit
         self.metrics = Metrics(shared)
         self._library = library
-        self._places = state, cache
+        self._folders = state, cache
         self._backed_up = backed_up
 
     def began(self) -> None:
         """A call of a tool, prompt or resource begins."""
-        self.metrics.began()
+        self.metrics.record_start()
 
     def ended(self, surface: str, tool: str, outcome: str, seconds: float) -> None:
         """And ends."""
-        self.metrics.ended(surface, tool, outcome, seconds)
-        visit = NOW.get()
-        if visit is not None:
-            visit.surface, visit.tool, visit.outcome = surface, tool, outcome
+        self.metrics.record_end(surface, tool, outcome, seconds)
+        context = CURRENT_REQUEST.get()
+        if context is not None:
+            context.surface, context.tool, context.outcome = surface, tool, outcome
 
-    def finished(self, visit: RequestContext) -> None:
+    def record_request(self, context: RequestContext) -> None:
         """A request is over."""
-        self.metrics.answered(visit.route, visit.status)
-        reason = visit.refused or REASONS.get(visit.status, "")
+        self.metrics.record_request(context.route, context.status)
+        reason = context.refusal or REASONS.get(context.status, "")
         if reason:
-            self.metrics.refused(_KINDS.get(reason, reason))
-            self.audit.refused(visit, reason, visit.status)
-        elif visit.outcome in _WATCHED:
-            self.audit.refused(visit, visit.outcome, visit.status)
-        self.audit.came(visit)
-        if access.isEnabledFor(logging.INFO):
-            _log(visit, reason)
+            self.metrics.record_refusal(_AUTH_REASONS.get(reason, reason))
+            self.audit.record_refusal(context, reason, context.status)
+        elif context.outcome in _AUDITED_OUTCOMES:
+            self.audit.record_refusal(context, context.outcome, context.status)
+        self.audit.record_visitor(context)
+        if access_log.isEnabledFor(logging.INFO):
+            _log_access(context, reason)
 
-    def cut_off(self, status: int) -> None:
-        """A connection was ended before there was a request to speak of: too large a head, too slow, no room."""
-        self.metrics.refused(CUT_OFF.get(status, "malformed"))
+    def record_cut_connection(self, status: int) -> None:
+        """A connection was ended before there was a request: too large a head, too slow, no room."""
+        self.metrics.record_refusal(CUT_REASONS.get(status, "malformed"))
 
     def routes(self, workers: ThreadPool) -> list[GuardedRoute]:
-        """Health and readiness for anybody, numbers for those who may come in."""
-        standings = CachedProbe(lambda: list(map(workspace_health, self._library.workspaces())), workers)
-        found = CachedProbe(self._scrape, workers, wait=SCRAPE_SECONDS)
+        """Health and readiness for anybody, metrics for those who may read them."""
+        healths = CachedProbe(lambda: list(map(workspace_health, self._library.workspaces())), workers)
+        scraped = CachedProbe(self._scrape, workers, wait=SCRAPE_SECONDS)
 
         async def alive(_: Request) -> Response:
             return JSONResponse({"status": "ok"})
 
         async def readiness(request: Request) -> Response:
             visitor = request.scope.get(VISITOR)
-            counts = visitor is not None and may_count(visitor.principal)
-            status, words = health_document(await standings.now(), counts=counts)
-            return JSONResponse(words, status, {"Cache-Control": "no-store"})
+            counts = visitor is not None and _may_read_metrics(visitor.principal)
+            status, document = health_document(await healths.now(), counts=counts)
+            return JSONResponse(document, status, {"Cache-Control": "no-store"})
 
-        async def numbers(request: Request) -> Response:
-            if not may_count(visitor_of(request).principal):
-                raise Narrow(request.scope, "This token is not for the numbers of the server", f"surface:{COUNTS}")
-            text = await workers.run(self.metrics.text, await found.now())
+        async def metrics(request: Request) -> Response:
+            if not _may_read_metrics(get_visitor(request).principal):
+                words = "This token is not for the numbers of the server"
+                raise InsufficientScope(request.scope, words, f"surface:{METRICS_SURFACE}")
+            text = await workers.run(self.metrics.to_text, await scraped.now())
             return Response(text, headers={"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"})
 
         return [
             GuardedRoute("/healthz", alive, need="open"),
             GuardedRoute("/health", alive, need="open"),
             GuardedRoute("/readyz", readiness, need="open"),
-            GuardedRoute("/metrics", numbers, need="read"),
+            GuardedRoute("/metrics", metrics, need="read"),
         ]
 
     def _scrape(self) -> ScrapedNumbers:
-        spaces = {workspace_label(ws): workspace_numbers(ws, *self._places) for ws in self._library.workspaces()}
+        spaces = {workspace_label(ws): workspace_numbers(ws, *self._folders) for ws in self._library.workspaces()}
         return ScrapedNumbers(spaces, self._backed_up())
 
 
-def may_count(who: Principal) -> bool:
-    """The numbers are of the whole server: for whom nothing is hidden from, and for tokens that were made for them."""
+def _may_read_metrics(who: Principal) -> bool:
+    """They are of the whole server: for callers from whom nothing is hidden, and for tokens made for them."""
     grant = who.grant
     sees_all = grant.workspaces is None and grant.surfaces is None and not grant.hide
-    return sees_all or COUNTS in (grant.surfaces or ())
+    return sees_all or METRICS_SURFACE in (grant.surfaces or ())
 
 
-def _log(visit: RequestContext, reason: str) -> None:
-    """One line for each request: how it went, and of the person a hash."""
-    call = f"{visit.surface}.{visit.tool}" if visit.tool else ""
-    user = hashlib.sha256(visit.user.encode("utf-8", "replace")).hexdigest()[:16] if visit.user else ""
+def _log_access(context: RequestContext, reason: str) -> None:
+    """Write one line for the request: how it went, and of the user a hash."""
+    call = f"{context.surface}.{context.tool}" if context.tool else ""
+    user = hashlib.sha256(context.user.encode("utf-8", "replace")).hexdigest()[:16] if context.user else ""
     facts = {
-        "method": method if (method := visit.scope.get("method", "GET")).isalpha() else "?",
-        "route": visit.route or "none",
-        "status": visit.status,
-        "ms": round(visit.seconds * 1000, 1),
-        "bytes": visit.size,
-        "surface": visit.surface,
-        "tool": visit.tool,
-        "outcome": visit.outcome,
+        "method": method if (method := context.scope.get("method", "GET")).isalpha() else "?",
+        "route": context.route or "none",
+        "status": context.status,
+        "ms": round(context.seconds * 1000, 1),
+        "bytes": context.size,
+        "surface": context.surface,
+        "tool": context.tool,
+        "outcome": context.outcome,
         "refused": reason,
         "user": user,
     }
-    words = [f"{facts['method']} {facts['route']} {visit.status} {facts['ms']} ms {visit.size} bytes"]
-    words += [part for part in (call, visit.outcome, reason, f"user {user}" if user else "") if part]
-    known = {name: value for name, value in facts.items() if value != ""}
-    access.info("%s", ", ".join(words), extra={"facts": known})
+    words = [f"{facts['method']} {facts['route']} {context.status} {facts['ms']} ms {context.size} bytes"]
+    words += [part for part in (call, context.outcome, reason, f"user {user}" if user else "") if part]
+    facts = {name: value for name, value in facts.items() if value != ""}
+    access_log.info("%s", ", ".join(words), extra={"facts": facts})

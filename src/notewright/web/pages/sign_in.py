@@ -6,8 +6,8 @@ from starlette.responses import Response
 
 from notewright.engine.library import admit
 from notewright.errors import Limited
-from notewright.server.auth.authenticate import COOKIE, GUESSES, address_of
-from notewright.server.auth.browser_session import LASTS
+from notewright.server.auth.authenticate import COOKIE_NAME, GUESS_LIMITS, client_address
+from notewright.server.auth.browser_session import COOKIE_SECONDS
 from notewright.web.addresses import safe_local_path, url_of
 from notewright.web.frame import PAGE, PageRequest
 
@@ -32,12 +32,12 @@ def submit_sign_in(request: PageRequest) -> Response:
     token = admit(request.site.registry, request.form_value("token").strip(), time.time())
     if token is None or (token.grant.surfaces is not None and PAGE not in token.grant.surfaces):
         return _reject(request, next_path, known=token is not None)
-    request.site.audit.signed_in(token.name)
+    request.site.audit.record_sign_in(token.name)
     response = request.redirect(url_of(next_path))
     response.set_cookie(
-        COOKIE,
+        COOKIE_NAME,
         request.site.cookies.issue(token.digest, time.time()),
-        max_age=LASTS,
+        max_age=COOKIE_SECONDS,
         httponly=True,
         samesite="lax",
         secure=request.secure,
@@ -47,12 +47,12 @@ def submit_sign_in(request: PageRequest) -> Response:
 
 def _reject(request: PageRequest, next_path: str, *, known: bool) -> Response:
     try:
-        request.site.limiter.count(f"guess {address_of(request.http.scope)}", GUESSES)
+        request.site.limiter.count(f"guess {client_address(request.http.scope)}", GUESS_LIMITS)
     except Limited as problem:
         response = _render(request, next_path, f"Too many tries. {problem.hint.capitalize()}.", 429)
         response.headers["Retry-After"] = str(problem.details["retry_after"])
         return response
-    request.site.audit.signed_in("", failed=True)
+    request.site.audit.record_sign_in("", failed=True)
     if known:
         return _render(request, next_path, "This token is for tools, not for the page.", 403)
     return _render(request, next_path, "This token is not known, was revoked or has expired.", 403)
@@ -61,7 +61,7 @@ def _reject(request: PageRequest, next_path: str, *, known: bool) -> Response:
 def sign_out(request: PageRequest) -> Response:
     """The cookie is taken back, and is good for nobody any more who copied it."""
     if request.visitor is not None and request.visitor.session:
-        request.site.registry.end_session(request.visitor.session, time.time(), LASTS)
+        request.site.registry.end_session(request.visitor.session, time.time(), COOKIE_SECONDS)
     response = request.redirect(url_of("/sign-in"))
-    response.delete_cookie(COOKIE, httponly=True, samesite="lax", secure=request.secure)
+    response.delete_cookie(COOKIE_NAME, httponly=True, samesite="lax", secure=request.secure)
     return response
