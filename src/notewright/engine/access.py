@@ -25,7 +25,8 @@ class Access:
         return Visibility(self.hide)
 
     @cached_property
-    def _shows(self) -> PathTest | None:
+    def path_test(self) -> PathTest | None:
+        """Does a caller see this path? None: every one that the index holds."""
         return self.visibility.test
 
     @cached_property
@@ -36,7 +37,7 @@ class Access:
         """Dot segments are outside the workspace for everybody; hidden notes for this caller."""
         if path.startswith(".") or "/." in path:
             return False
-        return self._shows is None or self._shows(path)
+        return self.path_test is None or self.path_test(path)
 
     def may_see(self, path: NotePath) -> None:
         if not self.sees(path):

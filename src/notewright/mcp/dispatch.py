@@ -129,7 +129,8 @@ class ToolCalls:
     ) -> CallOutcome[Answer]:
         """`client` is what the client calls itself, where the session does not know it; `initialized`: the era knows no
         handshake."""
-        surface, session = self.surface(tool), connection.session
+        surface = self.known[tool][0] if tool in self.known else self._first
+        session = connection.session
         actor = _actor(connection.user, session.client if client is None else client, surface.name, tool)
         if surface.handshake and not initialized and not session.initialized:
             return CallOutcome(error=RpcError(INTERNAL_ERROR, wire_format.NOT_INITIALIZED), code="protocol")

@@ -38,7 +38,7 @@ def is_message(given: Any) -> bool:
 
 
 def is_id(given: Any) -> bool:
-    return isinstance(given, int | str) and not isinstance(given, bool) and flaw_of(given) is None
+    return type(given) is int or (isinstance(given, str) and flaw_of(given) is None)
 
 
 def flaw_in(message: Any) -> str | None:

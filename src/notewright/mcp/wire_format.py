@@ -49,14 +49,15 @@ def _tool(tool: Tool) -> Shape:
 
 
 def result(answer: Answer) -> Shape:
-    shaped: Shape = {"content": [_block(block) for block in answer.blocks], "isError": answer.is_error}
+    content: list[Shape] = []
+    for block in answer.blocks:
+        if isinstance(block, Image):
+            data = base64.b64encode(block.data).decode()
+            content.append({"type": "image", "data": data, "mimeType": block.mime})
+        else:
+            content.append({"type": "text", "text": block})
+    shaped: Shape = {"content": content, "isError": answer.is_error}
     return shaped if answer.meta is None else shaped | {"_meta": dict(answer.meta)}
-
-
-def _block(block: str | Image) -> Shape:
-    if isinstance(block, str):
-        return {"type": "text", "text": block}
-    return {"type": "image", "data": base64.b64encode(block.data).decode(), "mimeType": block.mime}
 
 
 def error(code: int, message: str, data: Any = None) -> Shape:

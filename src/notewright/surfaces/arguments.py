@@ -37,7 +37,7 @@ class Places:
     __slots__ = ("call", "several")
 
     def __init__(self, call: Call) -> None:
-        self.call, self.several = call, call.several
+        self.call, self.several = call, len(call.served) > 1
 
     def show(self, ws: Workspace, path: str) -> str:
         if not self.several:

@@ -124,7 +124,7 @@ def no_report(done: float, total: float | None, message: str | None) -> None:
     """For a client that did not ask."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Call:
     """One call of a tool: on what, by whom, over which wire."""
 
@@ -135,29 +135,26 @@ class Call:
     cancelled: Callable[[], bool] = bool  # bool() is False: nobody can cancel
     report: Report = no_report
     refused: Callable[[Problem], None] = lambda problem: None  # told why it will not happen, before the dialect says it
-    _there: list[Sequence[Workspace]] = field(default_factory=list, init=False, repr=False, compare=False)
-    used: dict[str, Workspace] = field(default_factory=dict, init=False, repr=False, compare=False)  # by id
+    used: dict[str, Workspace] = field(default_factory=dict, init=False, repr=False)  # by id
+    _served: Sequence[Workspace] | None = field(default=None, init=False, repr=False)
 
     @property
     def workspace(self) -> Workspace:
         """The workspace this client is bound to, or the first named."""
-        there = self._served()
-        return self._use(there[0] if there else self.library.default)
+        served = self._served if self._served is not None else self.served
+        first = served[0] if served else self.library.default
+        return self.used.get(first.id) or self._use(first)
 
     @property
     def workspaces(self) -> tuple[Workspace, ...]:
-        return tuple(map(self._use, self._served()))
+        return tuple(map(self._use, self.served))
 
     @property
-    def several(self) -> bool:
-        """Whether there is more than one workspace."""
-        return len(self._served()) > 1
-
-    def _served(self) -> Sequence[Workspace]:
+    def served(self) -> Sequence[Workspace]:
         """What there was when this call first asked: to ask is to look whether the owner changed anything."""
-        if not self._there:
-            self._there.append(self.library.workspaces())
-        return self._there[0]
+        if self._served is None:
+            self._served = self.library.workspaces()
+        return self._served
 
     @property
     def caller(self) -> str:

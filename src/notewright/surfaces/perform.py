@@ -20,6 +20,7 @@ from notewright.surfaces.base import (
     ArgumentFault,
     BadArgument,
     Call,
+    Cancelled,
     FailedCall,
     Image,
     RpcError,
@@ -46,7 +47,8 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
             surface.guard(call, name)
         args = surface.coerce(tool.schema, args) if surface.coerce else args
         args = conforming(tool.schema, _validator(tool), args)
-        call.stop_if_cancelled()
+        if call.cancelled():
+            raise Cancelled
         looks = tool.by_index and tool.annotations.get("readOnlyHint")
         seen = noticed.unread = {} if looks else None
         given = tool.run(call, args)
@@ -90,7 +92,10 @@ def as_problem(error: Exception, what: str) -> Problem:
 
 def clean(answer: Answer) -> Answer:
     """Lone surrogates (names and text that are not Unicode) become U+FFFD: no wire can carry them."""
-    if not any(isinstance(block, str) and _has_surrogates(block) for block in answer.blocks):
+    for text in answer.blocks:
+        if not isinstance(text, Image) and not text.isascii() and _has_surrogates(text):
+            break
+    else:
         return answer
     blocks = tuple(block if isinstance(block, Image) else well_formed(block) for block in answer.blocks)
     return Answer(blocks, answer.is_error, answer.meta)

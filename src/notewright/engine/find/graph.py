@@ -16,13 +16,13 @@ from notewright.engine.changes.history import all_changes
 from notewright.engine.find.links import (
     WRITTEN_AS_NAMES,
     ResolvedLink,
-    SeenNames,
-    about_note,
+    VisibleNames,
     all_keys,
+    from_note_snapshot,
     incoming,
-    links_shown,
     outgoing,
     resolver,
+    to_incoming_links,
 )
 from notewright.engine.indexing.ready import snapshot
 from notewright.engine.read import decode, exists, missing
@@ -55,7 +55,7 @@ class Neighbourhood(NamedTuple):
     cut: bool
 
 
-@about_note
+@from_note_snapshot
 def linking(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
     """The first link of each note to this one, by path; to a note that is not there, those that are known by it."""
     there = ws.index.filed(path) is not None
@@ -67,7 +67,7 @@ def linking(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedL
     return list(firsts.values())
 
 
-@about_note
+@from_note_snapshot
 def linked(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
     """The first link of a note to each other end, in order; where it leads nowhere, `path` is what that is known by."""
     known: Callable[[str, NotePath], NotePath] | None = None
@@ -155,12 +155,12 @@ def _known_by(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[Resolve
         and (meant := means(row.target, row.source)).path is None
         and path_key(known(row.target, row.source)) == wanted
     ]
-    return links_shown(ws, found)
+    return to_incoming_links(ws, found)
 
 
 def _known_as(ws: Workspace, policy: LinkPolicy) -> Callable[[str, NotePath], NotePath]:
     """By which path a link that leads nowhere is known."""
-    names = SeenNames(_gone(ws.ledger).names, ws.access.sees)
+    names = VisibleNames(_gone(ws.ledger).names, ws.access.sees)
 
     def known(target: str, source: NotePath) -> NotePath:
         led_to = resolve_link(target, source, names, policy).path

@@ -1,23 +1,33 @@
 """Links both ways: the index knows what was written, and what it means is decided here when asked."""
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from notewright.engine.indexing.ready import snapshot
 from notewright.engine.workspace import Workspace
 from notewright.index.base import LinkRow, PathTest, Selection
-from notewright.notes.excerpts import NO_LINE, Excerpt, shorten_to_sentence
+from notewright.notes.excerpts import NO_LINE, SENTENCE_CHARS, Excerpt, shorten_to_sentence
 from notewright.notes.links.names import Names, OtherName
-from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, Resolution, link_key, name_keys, resolve_link, slug_key
+from notewright.notes.links.resolve import (
+    OBSIDIAN,
+    LinkPolicy,
+    Resolution,
+    link_key,
+    name_keys,
+    resolve_link,
+    resolve_unique_name,
+    slug_key,
+)
 from notewright.notes.path import NotePath, without_md
 
+_new = tuple.__new__  # of a link: half the time of calling its type
 T = TypeVar("T")
 P = ParamSpec("P")
 WRITTEN_AS_NAMES = frozenset(("wikilink", "embed", "frontmatter"))  # kinds of links that name a note in brackets
 NOTES_AT_ONCE = 2_000  # whose links are read and resolved together
-MOST_NAMES = 4_096  # whose meaning is remembered while one answer is made
+MAX_REMEMBERED_MEANINGS = 4_096  # while one answer is made
 
 
 class ResolvedLink(NamedTuple):
@@ -35,7 +45,7 @@ class ResolvedLink(NamedTuple):
     @property
     def sentence(self) -> Excerpt:
         """What is shown of the line: all of a short one, else the sentence; the link is whole in it."""
-        return shorten_to_sentence(self.context)
+        return self.context if len(self.context.text) <= SENTENCE_CHARS else shorten_to_sentence(self.context)
 
     def record(self) -> dict[str, Any]:
         """As it is told to programs."""
@@ -50,60 +60,77 @@ class LinkReport(NamedTuple):
     incoming: tuple[ResolvedLink, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SeenNames:
-    """Names as a reader sees them: a link to a hidden note is a link to nothing. `learned` were looked up together."""
+class VisibleNames:
+    """Names as a reader sees them: a link to a hidden note is a link to nothing. `known` were looked up together, by
+    `resolver`, and are visible all."""
 
-    names: Names
-    sees: PathTest | None
-    learned: Mapping[str, Sequence[NotePath]] = field(default_factory=dict)
+    __slots__ = ("_known", "_names", "_sees")
+
+    def __init__(
+        self, names: Names, sees: PathTest | None, known: Mapping[str, Sequence[NotePath]] = MappingProxyType({})
+    ) -> None:
+        self._names, self._sees, self._known = names, sees, known
 
     def by_name(self, key: str) -> Sequence[NotePath]:
-        found = self.learned.get(key)
-        return self._only_visible(self.names.by_name(key) if found is None else found)
+        found = self._known.get(key)
+        return self.only_visible(self._names.by_name(key)) if found is None else found
 
     def by_other_name(self, kind: OtherName, key: str) -> Sequence[NotePath]:
-        return self._only_visible(self.names.by_other_name(kind, key))
+        return self.only_visible(self._names.by_other_name(kind, key))
 
-    def _only_visible(self, paths: Sequence[NotePath]) -> Sequence[NotePath]:
-        return paths if self.sees is None else [path for path in paths if self.sees(path)]
+    def only_visible(self, paths: Sequence[NotePath]) -> Sequence[NotePath]:
+        return paths if self._sees is None else [path for path in paths if self._sees(path)]
 
 
 def resolver(
     ws: Workspace, policy: LinkPolicy = OBSIDIAN, expected: Iterable[str] = ()
 ) -> Callable[[str, NotePath], Resolution]:
-    """What a target written in a source means, remembered for as long as the answer is being made: of the source only
-    its folder may matter, and its workspace where there are several. `expected` are targets that will be asked for."""
-    keys = list({link_key(target.strip()) for target in expected})
-    learned = {**dict.fromkeys(keys, ()), **ws.index.by_names(keys)} if keys else {}
-    names = SeenNames(ws.index, ws.access.visibility.test, learned)
-    known: dict[tuple[str, str], Resolution] = {}
+    """A function that says what a target written in a source means, and remembers it while one answer is made: of the
+    source only its folder may matter, and its workspace where there are several. `expected` are targets that will be
+    asked for: their names are looked up together."""
+    sees, keys = ws.access.path_test, {target: link_key(target.strip()) for target in set(expected)}
+    known: dict[str, Sequence[NotePath]] = dict.fromkeys(keys.values(), ())
+    if keys:
+        known.update(ws.index.by_names(list(known)))
+    if sees is not None:
+        known = {key: [path for path in paths if sees(path)] for key, paths in known.items()}
+    names = VisibleNames(ws.index, sees, known)
+    everywhere: dict[str, Resolution] = {}  # of targets that mean the same wherever they stand
+    if policy.unique_name_decides:
+        for target, key in keys.items():
+            meant = resolve_unique_name(target, known[key], policy)
+            if meant is not None:
+                everywhere[target] = meant
+    by_place: dict[tuple[str, str], Resolution] = {}
 
-    def asked(target: str, source: NotePath) -> Resolution:
+    def resolve(target: str, source: NotePath) -> Resolution:
+        meant = everywhere.get(target)
+        if meant is not None:
+            return meant
         if policy.roots or not target.strip():
             place = (target, str(source))
         else:
             place = (target, source.folder if policy.depends_on_folder else "")
-        meant = known.get(place)
+        meant = by_place.get(place)
         if meant is None:
-            if len(known) >= MOST_NAMES:
-                known.clear()
-            meant = known[place] = resolve_link(target, source, names, policy)
+            if len(by_place) >= MAX_REMEMBERED_MEANINGS:
+                by_place.clear()
+            meant = by_place[place] = resolve_link(target, source, names, policy)
         return meant
 
-    return asked
+    return resolve
 
 
-def about_note(
+def from_note_snapshot(
     answer: Callable[Concatenate[Workspace, NotePath, P], T],
 ) -> Callable[Concatenate[Workspace, NotePath, P], T]:
     """A function of a note the caller may see, else NotFound at once, answered from one `snapshot`."""
 
-    def asked(ws: Workspace, path: NotePath, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def ask(ws: Workspace, path: NotePath, /, *args: P.args, **kwargs: P.kwargs) -> T:
         ws.access.may_see(path)
-        return snapshot(ws, lambda: answer(ws, path, *args, **kwargs))
+        return snapshot(ws, partial(answer, ws, path, *args, **kwargs))
 
-    return asked
+    return ask
 
 
 def _outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> tuple[ResolvedLink, ...]:
@@ -111,28 +138,30 @@ def _outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> t
     rows = ws.index.links_from([path])
     if not rows:
         return ()
-    means = resolver(ws, policy, [row.target for row in rows])
-    return tuple(map(link_seen, rows, [means(row.target, path) for row in rows], ws.index.lines_of(rows)))
+    resolve = resolver(ws, policy, [row.target for row in rows])
+    return tuple(map(to_resolved_link, rows, [resolve(row.target, path) for row in rows], ws.index.lines_of(rows)))
 
 
 def _incoming(
     ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN, *, own: bool = False, lines: bool = True
 ) -> tuple[ResolvedLink, ...]:
     """Every link that leads to a note, by the note it stands in and its line; its `own` links to itself on request.
-    Without `lines`, who only wants to know which notes link to it."""
-    means, sees = resolver(ws, policy), ws.access.visibility.test
+    Without `lines`, for a caller that only wants to know which notes link to it."""
+    sees = ws.access.path_test
     keys = all_keys(path, ws.index.other_keys(path)) if policy.other_names else name_keys(path)
+    rows = ws.index.links_toward(keys, slugs=policy.other_names)
+    resolve = resolver(ws, policy, [row.target for row in rows])
     found = [
         (row, meant)
-        for row in ws.index.links_toward(keys, slugs=policy.other_names)
+        for row in rows
         if (own or row.source != path)
         and (sees is None or sees(row.source))
-        and (meant := means(row.target, row.source)).path == path
+        and (meant := resolve(row.target, row.source)).path == path
     ]
-    return tuple(links_shown(ws, found, lines=lines))
+    return tuple(to_incoming_links(ws, found, lines=lines))
 
 
-outgoing, incoming = about_note(_outgoing), about_note(_incoming)
+outgoing, incoming = from_note_snapshot(_outgoing), from_note_snapshot(_incoming)
 
 
 def all_keys(path: NotePath, others: Iterable[str]) -> tuple[str, ...]:
@@ -141,49 +170,60 @@ def all_keys(path: NotePath, others: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*name_keys(path, others), *slugs)))
 
 
-def link_seen(row: LinkRow, meant: Resolution, line: Excerpt, *, other: NotePath | None = None) -> ResolvedLink:
+def to_resolved_link(row: LinkRow, meant: Resolution, line: Excerpt, other: NotePath | None = None) -> ResolvedLink:
+    """`other` is the end to be told, where that is not the target."""
     status = "broken" if meant.path is None else "ambiguous" if meant.ambiguous else "ok"
     where = other if other is not None else meant.path
-    return ResolvedLink(where, row.source, row.target, row.subpath, row.kind, row.line, line, status)
+    return _new(ResolvedLink, (where, row.source, row.target, row.subpath, row.kind, row.line, line, status))
 
 
-def links_shown(ws: Workspace, found: list[tuple[LinkRow, Resolution]], *, lines: bool = True) -> list[ResolvedLink]:
+def to_incoming_links(
+    ws: Workspace, found: list[tuple[LinkRow, Resolution]], *, lines: bool = True
+) -> list[ResolvedLink]:
     """Links to a note, by the note they stand in and their line."""
-    found.sort(key=lambda one: (one[0].source, one[0].line))
+    if len(found) > 1:
+        found.sort(key=lambda pair: (pair[0].source, pair[0].line))
     shown = ws.index.lines_of([row for row, _ in found]) if lines and found else [NO_LINE] * len(found)
-    return [link_seen(row, meant, line, other=row.source) for (row, meant), line in zip(found, shown, strict=True)]
+    return [to_resolved_link(row, meant, line, row.source) for (row, meant), line in zip(found, shown, strict=True)]
 
 
-@about_note
+@from_note_snapshot
 def links(ws: Workspace, path: NotePath, direction: str = "both", depth: int = 1) -> LinkReport:
     """Links of a note; with a depth, of the notes they lead to as well, each note once."""
-    ways = (_outgoing if direction in ("both", "out") else None, _incoming if direction in ("both", "in") else None)
-    return LinkReport(path, *(tuple(_spread(ws, path, depth, step)) if step else () for step in ways))
+    there = _walk(ws, path, depth, _outgoing) if direction != "in" else ()
+    return LinkReport(path, there, _walk(ws, path, depth, _incoming) if direction != "out" else ())
 
 
-def _spread(
+def _walk(
     ws: Workspace, start: NotePath, depth: int, step: Callable[[Workspace, NotePath], tuple[ResolvedLink, ...]]
-) -> Iterator[ResolvedLink]:
+) -> tuple[ResolvedLink, ...]:
     """Breadth first; the first level whole, the next ones as far as they lead to something new."""
-    seen = {start}
-    waiting = deque([(start, 1)])
-    while waiting:
-        path, level = waiting.popleft()
-        for link in step(ws, path):
-            new = link.path is not None and link.path not in seen
-            if level == 1 or new:
-                yield link
-            if new and link.path is not None:
-                seen.add(link.path)
-                if level < depth and link.path.is_note:
-                    waiting.append((link.path, level + 1))
+    found = step(ws, start)
+    if depth == 1:
+        return found
+    seen, every, level = {start}, list(found), list[NotePath]()
+    for link in found:
+        if link.path is not None and link.path not in seen:
+            seen.add(link.path)
+            level.append(link.path)
+    for _ in range(depth - 1):
+        fresh: list[NotePath] = []
+        for path in level:
+            for link in step(ws, path) if path.is_note else ():
+                if link.path is not None and link.path not in seen:
+                    seen.add(link.path)
+                    every.append(link)
+                    fresh.append(link.path)
+        level = fresh
+    return tuple(every)
 
 
 def resolved_links(ws: Workspace) -> Iterator[ResolvedLink]:
     """Every link of every note this reader may see, by note and line. To be asked within one `snapshot`."""
     for rows in all_links(ws):
-        means = resolver(ws, expected=[row.target for row in rows])
-        yield from map(link_seen, rows, (means(row.target, row.source) for row in rows), ws.index.lines_of(rows))
+        resolve = resolver(ws, expected=[row.target for row in rows])
+        meanings = (resolve(row.target, row.source) for row in rows)
+        yield from map(to_resolved_link, rows, meanings, ws.index.lines_of(rows))
 
 
 def all_links(ws: Workspace) -> Iterator[list[LinkRow]]:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from json import JSONDecodeError
 from pathlib import Path
 from typing import TypeVar
@@ -40,6 +41,7 @@ class IndexConnections:
         self._writer: tuple[Identity, Connection] | None = None
         self._whole: tuple[Identity, Generation, Connection] | None = None  # known while that connection is open
         self.held = _Held()
+        self.steady = partial(_Steady, self)
         self.places.current()
 
     def close(self) -> None:
@@ -86,9 +88,6 @@ class IndexConnections:
         if not isinstance(error, READING) or not _is_damage(error):
             raise error
         self.places.discard(self.held.identity)
-
-    def steady(self, of: Generation | None = None) -> "_Steady":
-        return _Steady(self, of)
 
     @in_words
     def begin(self, of: Generation | None) -> tuple[Identity, Connection]:
@@ -201,7 +200,7 @@ class _Steady:
 
     __slots__ = ("_con", "_connections", "_identity", "_of")
 
-    def __init__(self, connections: IndexConnections, of: Generation | None) -> None:
+    def __init__(self, connections: IndexConnections, of: Generation | None = None) -> None:
         self._connections, self._of = connections, of
 
     def __enter__(self) -> None:

@@ -303,7 +303,7 @@ def links_from(con: Connection, paths: Sequence[str]) -> list[LinkRow]:
 
 def links_toward(con: Connection, keys: Sequence[str], *, slugs: bool = True) -> list[LinkRow]:
     if len(keys) <= FEW_KEYS:
-        given, values = ",".join(f"?{number}" for number in range(1, len(keys) + 1)), keys
+        given, values = ",".join(map("?{}".format, range(1, len(keys) + 1))), keys
     else:
         given, values = "select value from json_each(?1)", [json.dumps(keys)]
     by_slug = f""" or (l.slug is not l.key and l.slug in ({given}))

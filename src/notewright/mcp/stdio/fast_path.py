@@ -36,8 +36,10 @@ class FastPath:
         """The work of a call; True for what is done with already; False for what must go the long way."""
         match message:
             case {"method": "tools/call"}:
-                if self.greeting and (work := self._call(message)):
-                    return work
+                if self.greeting and (asked := ToolRequest.of(message)):
+                    self._running[asked.request] = asked
+                    self._out.unanswered.add(asked.request)
+                    return partial(self._do, asked)
             case {"method": "initialize"}:
                 if self._greet(message):
                     return True
@@ -78,16 +80,9 @@ class FastPath:
                 return True
         return False
 
-    def _call(self, message: Message) -> Work | None:
-        asked = ToolRequest.of(message)
-        if asked is None:
-            return None
-        self._running[asked.request] = asked
-        self._out.unanswered.add(asked.request)
-        return partial(self._do, asked)
-
     def _do(self, asked: ToolRequest) -> Callable[[], None]:
-        outcome = self._tools.call(self._caller, asked.tool, asked.args, lambda: asked.given_up, self._report(asked))
+        report = self._report(asked) if asked.meta else no_report
+        outcome = self._tools.call(self._caller, asked.tool, asked.args, partial(getattr, asked, "given_up"), report)
         if self._running.get(asked.request) is asked:
             del self._running[asked.request]
         return partial(self._out.answer, asked.request, None if asked.given_up else answer(outcome))

@@ -58,7 +58,8 @@ def own_wire() -> Iterator[tuple[int, int]]:
 
 def route(fast_path: FastPath, inbox: "Inbox", out: LineWriter, line: bytes | None) -> Work | None:
     """What becomes of a line: work for the thread that read it, a message for the SDK, or an answer at once."""
-    out.wait_for_room()
+    if out.is_full:
+        out.wait_for_room()
     if line is None:
         out.refuse(None, INVALID_REQUEST, f"A message may have {MOST_BYTES >> 20} MiB at most")
         return None

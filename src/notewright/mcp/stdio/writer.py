@@ -25,6 +25,7 @@ class LineWriter:
         self._late = bytearray()  # what the client has not read yet
         self._room = threading.Event()
         self._room.set()
+        self.is_full = False  # too much is unread: read nothing more before `wait_for_room`
         self.broken = False  # nobody reads any more
         self.unanswered: set[Any] = set()  # ids of requests
         self.settled: Callable[[], None] | None = None  # told of every answer, once somebody waits for the last
@@ -59,16 +60,18 @@ class LineWriter:
             if not behind and not self._written():
                 self._loop.call_soon_threadsafe(self._loop.add_writer, self._fd, self._writable)
             if len(self._late) > LATE:
+                self.is_full = True
                 self._room.clear()
 
     def wait_for_room(self) -> None:
-        """While the client does not read what it has been told."""
+        """Block while the client does not read its answers."""
         self._room.wait()
 
     def _writable(self) -> None:
         with self._lock:
             if self._written():
                 self._loop.remove_writer(self._fd)
+                self.is_full = False
                 self._room.set()
 
     def _written(self) -> bool:

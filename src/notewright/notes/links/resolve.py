@@ -223,12 +223,19 @@ def resolve(target: str, source: NotePath, names: Names, policy: LinkPolicy = OB
     return resolve_link(target, source, names, policy).path
 
 
+def resolve_unique_name(target: str, named: Sequence[NotePath], policy: LinkPolicy) -> Resolution | None:
+    """What a target means wherever it stands, if one file alone bears its name; None where the steps must decide."""
+    if policy.unique_name_decides and len(named) == 1 and "/" not in target:
+        return Resolution(named[0], False)
+    return None
+
+
 def resolve_link(target: str, source: NotePath, names: Names, policy: LinkPolicy = OBSIDIAN) -> Resolution:
     """The path a link means: the best that the first step found which decides."""
     target = target.strip()
     named = names.by_name(link_key(target)) if target else ()
-    if policy.unique_name_decides and len(named) == 1 and "/" not in target:
-        return Resolution(named[0], False)
+    if (meant := resolve_unique_name(target, named, policy)) is not None:
+        return meant
     asking = LinkQuery(target, source, named, names, policy.roots)
     for step in policy.steps:
         found = step(asking)
@@ -274,7 +281,8 @@ class InMemoryNames:
 
 def name_keys(path: NotePath, others: Iterable[str] = ()) -> tuple[str, ...]:
     """The keys under which `bearing` must find this path; with its other names, of all links that could mean it."""
-    return tuple(dict.fromkeys([path_key(path.name), path_key(path.stem), *map(link_key, others)]))
+    name = path.name
+    return tuple(dict.fromkeys([path_key(name), path_key(without_md(name)), *map(link_key, others)]))
 
 
 def list_slugs(note: Note) -> list[tuple[int, str]]:

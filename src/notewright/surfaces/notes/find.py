@@ -210,11 +210,12 @@ def _broken_links(places: Places, raw: str) -> str:
 
 def _count_links(report: LinkReport, direction: str) -> str:
     """`3 links in, 2 out, 1 broken`, of what was asked for."""
-    counts = {"in": len(report.incoming), "out": len(report.outgoing)}
-    said = [f"{count} {way}" for way, count in counts.items() if direction in ("both", way)]
-    statuses = [link.status for link in report.outgoing]
-    said += [f"{statuses.count(status)} {status}" for status in ("broken", "ambiguous") if status in statuses]
-    return f"links {', '.join(said)}"
+    counts = [] if direction == "out" else [f"{len(report.incoming)} in"]
+    if direction != "in":
+        statuses = [link.status for link in report.outgoing]
+        counts.append(f"{len(statuses)} out")
+        counts += [f"{statuses.count(status)} {status}" for status in ("broken", "ambiguous") if status in statuses]
+    return f"links {', '.join(counts)}"
 
 
 def _render_mentions(places: Places, place: NamedPath) -> list[str]:

@@ -69,8 +69,11 @@ def said(**values: Any) -> str:
     return dumps(values)
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False)  # `json.dumps` makes one for each call
+
+
 def dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return _ENCODER.encode(value)
 
 
 def rows_said(rows: Sequence[Mapping[str, Any]], narrow: str) -> Answer:

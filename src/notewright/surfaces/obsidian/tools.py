@@ -112,7 +112,7 @@ def read_section(call: Call, args: Args) -> str:
 def get_headings(call: Call, args: Args) -> str:
     """All headings of a note with their levels."""
     note = _read(call, args).note
-    own = (heading for heading in note.headings if _HEADING.match(note.text, heading.start))
+    own = [heading for heading in note.headings if _HEADING.match(note.text, heading.start)]
     return words.dumps([{"level": heading.level, "text": heading.text} for heading in own])
 
 
@@ -179,8 +179,7 @@ def get_note_metadata(call: Call, args: Args) -> str:
 
 def _outgoing(links: tuple[Link, ...]) -> list[str]:
     """Names as written, those of notes that are not there too."""
-    named = (link.target for link in links if link.kind in WRITTEN_AS_NAMES and link.target)
-    return list(dict.fromkeys(named))
+    return list(dict.fromkeys([link.target for link in links if link.kind in WRITTEN_AS_NAMES and link.target]))
 
 
 def _incoming(ws: Workspace, path: NotePath) -> list[str]:
