@@ -32,11 +32,11 @@ def over_the_web(words: list[str], surface: str) -> Iterator[Wire]:
 def everything_open(monkeypatch: pytest.MonkeyPatch) -> list[NotePath]:
     """Whoever asks whether a note is open finds that it is, from the first call on: who reads all notes for the index
     before that opens none, or that call would wait for the log of each. Which were."""
-    asked = LiveDocuments.opened
+    find_open = LiveDocuments.find_open
     found: list[NotePath] = []
 
-    def opened(documents: LiveDocuments, path: NotePath) -> Document | None:
-        document = asked(documents, path)
+    def open_or_find(documents: LiveDocuments, path: NotePath) -> Document | None:
+        document = find_open(documents, path)
         is_call = not threading.current_thread().name.startswith("notewright-")
         if document is None and (is_call or found) and path.is_note and not path.is_hidden:
             with contextlib.suppress(Problem):
@@ -44,7 +44,7 @@ def everything_open(monkeypatch: pytest.MonkeyPatch) -> list[NotePath]:
                 found.append(path)
         return document
 
-    monkeypatch.setattr(LiveDocuments, "opened", opened)
+    monkeypatch.setattr(LiveDocuments, "find_open", open_or_find)
     return found
 
 

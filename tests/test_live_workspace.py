@@ -28,7 +28,7 @@ from notewright.ledger.base import Actor, Past
 from notewright.notes.edits.edit import Append, Replace
 from notewright.notes.path import NotePath
 from notewright.stores.live import documents as documents_module
-from notewright.stores.live import places
+from notewright.stores.live import paths
 from notewright.stores.live.document import Document
 from notewright.surfaces.base import Call, Session
 from notewright.surfaces.lens.tools import SURFACE as LENS
@@ -51,7 +51,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def opened(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     monkeypatch.setattr(documents_module, "PAUSE_S", 0.2)
-    monkeypatch.setattr(places, "GONE_S", 0.5)
+    monkeypatch.setattr(paths, "GONE_S", 0.5)
     monkeypatch.setattr(engine_live, "LINKS_S", 0.2)
     monkeypatch.setattr(engine_live, "ALL_LINKS_S", 0.2)
     made: list[Workspace] = []
@@ -143,7 +143,7 @@ def test_what_was_typed_stays_when_its_typist_has_gone_before_the_agent_writes(
     ann.type("typed\n")
     until(lambda: (root / A).read_text().endswith("typed\n"))
     ws.live.release(ann.document)
-    until(lambda: ws.live is not None and not ws.live.all_open())
+    until(lambda: ws.live is not None and not ws.live.list_open())
     put(agent, A, b"whole\n" + shown.data)
     assert (root / A).read_text() == "whole\n# A\n\nfirst\ntyped\n"
 
@@ -153,10 +153,10 @@ def test_an_editor_that_saves_an_old_text_of_ours_unchanged_changes_nothing(open
     document = open_note(ws)
     ann = Person(document)
     ann.type("alpha\n")
-    until(lambda: "alpha" in (root / A).read_text() and document.saved())
+    until(lambda: "alpha" in (root / A).read_text() and document.is_saved())
     buffer = (root / A).read_text()
     ann.type("beta\n")
-    until(lambda: "beta" in (root / A).read_text() and document.saved())
+    until(lambda: "beta" in (root / A).read_text() and document.is_saved())
     (root / A).write_text(buffer)
     until(lambda: (root / A).read_text() == "# A\n\nfirst\nalpha\nbeta\n")
     assert str(ann.text) == (root / A).read_text()
@@ -237,7 +237,7 @@ def test_a_text_taken_back_while_nobody_has_it_open_stays_taken_back(
     began = time.time()
     edit_note(ws, A, [Replace("first", "second")])
     ws.live.release(ann.document)
-    until(lambda: ws.live is not None and not ws.live.all_open())
+    until(lambda: ws.live is not None and not ws.live.list_open())
     edit_note(ws, A, [Replace("second", "third")])
     undo_since(ws, began)
     assert (root / A).read_text() == "# A\n\nfirst\n"
@@ -334,7 +334,7 @@ def test_a_client_creates_renames_and_deletes_through_the_folder_document(opened
     until(lambda: len(client.ids()) == 2)
     own, part = client.ids()["/a.md"], "7c1a3a9e-0000-4000-8000-000000000001"
     assert ws.live is not None
-    text = Person(ws.live.open(ws.live.new(f"{ws.live.folder_id[:36]}-{part}")))
+    text = Person(ws.live.open(ws.live.create(f"{ws.live.folder_id[:36]}-{part}")))
     text.type("made by a client\n")
 
     def add() -> None:
@@ -390,7 +390,7 @@ def test_lens_knows_documents_that_appear_move_and_go(opened: Open, root: Path) 
 
     assert ws.live is not None
     part = "7c1a3a9e-0000-4000-8000-000000000002"
-    typist = Person(ws.live.open(ws.live.new(f"{ws.live.folder_id[:36]}-{part}")))
+    typist = Person(ws.live.open(ws.live.create(f"{ws.live.folder_id[:36]}-{part}")))
     typist.type("# B\n\nSee [[a]].\n")
     assert lens("read", file_path="Notes/b.md") == "Error: Document not found: Notes/b.md"
     client.change(lambda: put(None, "/b.md", part))
@@ -451,7 +451,7 @@ def test_what_a_client_did_in_the_moment_before_its_host_died_is_carried_out(
     until(lambda: len(client.ids()) == 2)
     own = client.ids()["/a.md"]
     assert ws.live is not None
-    ws.live.keep_folder(lambda folder: None)  # it dies before it comes to it
+    ws.live.sync_folder = lambda folder: None  # it dies before it comes to it
 
     def rename() -> None:
         client.files["/later.md"] = {"id": own, "type": "markdown", "version": 0}

@@ -19,13 +19,13 @@ from notewright.stores.folder.store import FolderStore
 from notewright.stores.live import document as document_module
 from notewright.stores.live import documents as documents_module
 from notewright.stores.live import log as log_module
-from notewright.stores.live import places
+from notewright.stores.live import paths
 from notewright.stores.live.document import Document
 from notewright.stores.live.documents import LiveDocuments
 from notewright.stores.live.folder_document import FolderDocument
 from notewright.stores.live.log import LiveLog
 from notewright.stores.live.store import LiveStore
-from notewright.stores.live.text import changes, file_bytes, live_text, put_changes
+from notewright.stores.live.text import apply_changes, diff_texts, file_bytes, live_text
 
 A, B = NotePath("a.md"), NotePath("b.md")
 
@@ -42,7 +42,7 @@ class Typist:
         self.ended = ""
         self.changing = False
         self.stop = document.listen(self._hear, self._end)
-        self.own.apply_update(document.update_since(self.own.get_state()))
+        self.own.apply_update(document.encode_update(self.own.get_state()))
 
     @property
     def doc(self) -> "Doc[Any]":
@@ -110,7 +110,7 @@ class Home:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     monkeypatch.setattr(documents_module, "PAUSE_S", 0.2)
-    monkeypatch.setattr(places, "GONE_S", 0.3)
+    monkeypatch.setattr(paths, "GONE_S", 0.3)
     made = Home(tmp_path)
     yield made
     made.store.close()
@@ -206,12 +206,12 @@ def test_an_editor_that_saves_a_stale_buffer_again_and_again_takes_nothing_away(
         ann.type(f"typed{number} ")
         words.append(f"typed{number}")
         if number % 3 == 2:
-            until(lambda: home.documents.opened(A).saved())  # type: ignore[union-attr]
+            until(lambda: home.documents.find_open(A).is_saved())  # type: ignore[union-attr]
         buffer += f"saved{number}\n"
         words.append(f"saved{number}")
         home.put(buffer)
         until(lambda number=number: f"saved{number}" in str(ann.text))  # type: ignore[misc]
-    until(lambda: home.documents.opened(A).saved())  # type: ignore[union-attr]
+    until(lambda: home.documents.find_open(A).is_saved())  # type: ignore[union-attr]
     assert sorted(home.text().split()) == sorted(["begin", *words])
     assert str(ann.text) == home.text()
 
@@ -229,7 +229,7 @@ def test_what_cannot_be_live_says_so(home: Home, monkeypatch: pytest.MonkeyPatch
     home.put(b"\xff\xfe")
     with pytest.raises(NotText, match="not live"):
         home.open()
-    monkeypatch.setattr(documents_module, "MOST_BYTES", 10)
+    monkeypatch.setattr(documents_module, "MAX_TEXT_BYTES", 10)
     home.put("more than ten", B)
     with pytest.raises(TooLarge, match="too many to be live"):
         home.open(B)
@@ -248,7 +248,7 @@ def test_what_was_typed_and_logged_outlives_the_process_and_nothing_is_doubled(h
         home.start()
         again = home.open()
         assert again.is_related(ann.doc.get_state())
-        again.apply(ann.doc.get_update(again.vector()))
+        again.apply(ann.doc.get_update(again.state_vector()))
         ann = Typist(again)
     until(lambda: home.text() == "one\nw0 w1 w2 w3 w4 ")
     assert str(ann.text) == home.text()
@@ -258,7 +258,7 @@ def test_a_save_that_was_cut_off_is_not_merged_as_somebody_elses(home: Home) -> 
     home.put("one\n")
     ann = Typist(home.open())
     ann.type("two ")
-    home.documents.save(home.documents.opened(A))  # type: ignore[arg-type]
+    home.documents.save(home.documents.find_open(A))  # type: ignore[arg-type]
     ann.type("three ")
     home.die()  # the file has "two", the log has "three" too
     home.start()
@@ -272,7 +272,7 @@ def test_a_save_that_never_reached_the_file_loses_nothing_that_was_typed(home: H
 
     home.put("one\n")
     document = home.open()
-    home.documents.save_through(refuse, lambda path, version: None, lambda path: None)
+    home.documents.save_text = refuse
     Typist(document).type("two ")
     home.documents.save(document)
     home.die()  # the log has "two" as a text that the file is about to have
@@ -282,7 +282,7 @@ def test_a_save_that_never_reached_the_file_loses_nothing_that_was_typed(home: H
 
 def save(home: Home) -> None:
     home.put("one saved\n")
-    home.documents.catch_up(home.documents.opened(A))  # type: ignore[arg-type]
+    home.documents.catch_up(home.documents.find_open(A))  # type: ignore[arg-type]
 
 
 def edit(home: Home) -> None:
@@ -313,7 +313,7 @@ def test_what_clients_are_told_is_on_the_disk_already_so_that_no_kill_doubles_it
     then = Home(tmp_path / "then")
     try:
         again = then.documents.open(document.id)
-        again.apply(ann.doc.get_update(again.vector()))
+        again.apply(ann.doc.get_update(again.state_vector()))
         assert again.text() == str(Typist(again).text) == said != "one\n"
     finally:
         then.store.close()
@@ -339,7 +339,7 @@ def test_what_is_typed_is_on_the_disk_before_a_tool_writes_it_to_the_file(
     then = Home(tmp_path / "then")
     try:
         again = then.documents.open(document.id)
-        again.apply(ann.own.get_update(again.vector()))
+        again.apply(ann.own.get_update(again.state_vector()))
         assert again.text() == home.text() == "one edited\ntyped\n"
     finally:
         then.store.close()
@@ -351,22 +351,22 @@ def test_a_log_that_cannot_be_written_refuses_no_edit_that_the_file_has(
     home.put("one\n")
     document = home.open()
     ann = Typist(document)
-    real, full = log_module._append, [True]
+    real, full = log_module._insert_update, [True]
 
     def append(db: apsw.Connection, doc: str, update: bytes) -> None:
         if full:
             raise apsw.FullError("database or disk is full")
         real(db, doc, update)
 
-    monkeypatch.setattr(log_module, "_append", append)
+    monkeypatch.setattr(log_module, "_insert_update", append)
     edit(home)
     assert home.text() == document.text() == str(ann.text) == "one edited\n"
     full.clear()
-    until(lambda: not home.documents._log._waiting)  # type: ignore[union-attr]
+    until(lambda: not home.documents._log._queue)  # type: ignore[union-attr]
     home.die()
     home.start()
     again = home.open()
-    again.apply(ann.own.get_update(again.vector()))
+    again.apply(ann.own.get_update(again.state_vector()))
     assert again.text() == home.text() == "one edited\n"
 
 
@@ -382,9 +382,9 @@ def test_what_the_folder_document_shows_is_on_the_disk_before_clients_are_told(
         shutil.copytree(home.state, tmp_path / "then")
 
     document.listen(photograph, lambda reason: None)
-    FolderDocument(document).show("notes", {A: "1"}, {})
+    FolderDocument(document).show_files("notes", {A: "1"}, {})
     then = LiveLog(tmp_path / "then" / "live.db")
-    known, seen = then.document(document.id), Doc[Any]()
+    known, seen = then.load_document(document.id), Doc[Any]()
     then.close()
     assert known is not None and known.state is not None
     seen.apply_update(known.state)
@@ -425,7 +425,7 @@ def test_the_same_text_comes_to_life_as_the_same_document(home: Home) -> None:
         file.unlink()
     home.start()
     new = home.open()
-    new.apply(ann.doc.get_update(new.vector()))
+    new.apply(ann.doc.get_update(new.state_vector()))
     assert str(Typist(new).text) == "one\n"
 
 
@@ -484,7 +484,7 @@ def test_a_document_nobody_has_open_is_let_go_and_comes_back(home: Home, monkeyp
     ann = Typist(document)
     ann.type("two\n")
     home.documents.release(document)
-    until(lambda: home.documents.opened(A) is None)
+    until(lambda: home.documents.find_open(A) is None)
     assert home.text() == "one\ntwo\n"
     home.put("ONE\ntwo\n")
     again = home.open()
@@ -494,13 +494,13 @@ def test_a_document_nobody_has_open_is_let_go_and_comes_back(home: Home, monkeyp
 
 def test_nobody_is_told_that_something_is_on_the_disk_that_could_not_be_written(tmp_path: Path) -> None:
     log = LiveLog(tmp_path / "live.db")
-    log.add("one")
+    log.add_document("one")
     log.run(lambda db: db.execute("pragma max_page_count = 1").fetchall())
     acknowledged: list[int] = []
-    log.append("one", b"x" * 500_000)
-    log.when_durable(lambda: acknowledged.append(1))
+    log.append_update("one", b"x" * 500_000)
+    log.call_when_durable(lambda: acknowledged.append(1))
     time.sleep(0.7)
-    log.when_durable(lambda: acknowledged.append(2))
+    log.call_when_durable(lambda: acknowledged.append(2))
     assert acknowledged == []
     log._db.execute("pragma max_page_count = 100000").fetchall()
     until(lambda: acknowledged == [1, 2])
@@ -523,7 +523,7 @@ def test_one_process_has_the_documents(home: Home) -> None:
     with pytest.raises(Unavailable, match="another process"):
         other.open("any")
     home.store.close()
-    assert other.host()
+    assert other.try_host()
     other.close()
     home.start()
 
@@ -537,12 +537,12 @@ def test_what_is_no_update_is_refused_and_changes_nothing(home: Home, update: by
     with pytest.raises(Invalid):
         document.is_related(b"\xff\xff\xff")
     with pytest.raises(Invalid):
-        document.update_since(b"\xff\xff\xff")
+        document.encode_update(b"\xff\xff\xff")
     assert str(Typist(document).text) == "one\n"
 
 
 def test_a_document_grows_no_larger_than_a_note_may(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(document_module, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(document_module, "MAX_TEXT_BYTES", 1_000)
     home.put("one\n")
     document = home.open()
     ann = Typist(document)
@@ -567,7 +567,7 @@ def test_generated_edits_equal_a_plain_model() -> None:
         text = doc.get("contents", type=Text)
         text += old
         with doc.transaction():
-            put_changes(text, old, changes(old, new))
+            apply_changes(text, old, diff_texts(old, new))
         assert str(text) == new, (old, new)
         raw = "".join(chance.choice(["\n", "\r\n", "\r"]) if piece == "\n" else piece for piece in old).encode()
         assert file_bytes(live_text(A, raw), raw) == raw
@@ -575,15 +575,15 @@ def test_generated_edits_equal_a_plain_model() -> None:
 
 def test_a_space_at_the_end_of_a_line_leaves_the_line_end_alone() -> None:
     with_space, without = "ann: one \n\nben: two\n", "ann: one\n\nben: two\n"
-    assert changes(with_space, without) == [(8, 9, "")]
-    assert changes(without, with_space) == [(8, 8, " ")]
-    assert changes("one \ntwo \n", "one\ntwo more\n") == [(3, 4, ""), (8, 9, " more")]
+    assert diff_texts(with_space, without) == [(8, 9, "")]
+    assert diff_texts(without, with_space) == [(8, 8, " ")]
+    assert diff_texts("one \ntwo \n", "one\ntwo more\n") == [(3, 4, ""), (8, 9, " more")]
 
 
 def test_a_difference_of_large_texts_is_found_quickly() -> None:
     lines = [f"line {number}\n" for number in range(40_000)]
     started = time.perf_counter()
     for one, other in [("a " * 100_000, "b " + "a " * 100_000), ("".join(lines), "".join(reversed(lines)))]:
-        found = changes(one, other)
+        found = diff_texts(one, other)
         assert found and sum(len(change.new) for change in found) <= len(other)
     assert time.perf_counter() - started < 20

@@ -83,9 +83,9 @@ def open_workspace(
     if heard is not None:
         ws = replace(ws, heard=heard)
     if documents is not None:
-        from notewright.engine.changes.live import follow as follow_documents
+        from notewright.engine.changes.live import connect_documents
 
-        follow_documents(replace(ws, access=Access()), documents)
+        connect_documents(replace(ws, access=Access()), documents)
     if unfinished:  # seldom: the machine of changes is not loaded for nothing
         from notewright.engine.changes.commit import recover
 
@@ -95,7 +95,7 @@ def open_workspace(
 
         bootstrap(ws)
     if documents is not None:
-        documents.host()
+        documents.try_host()
     if start is not None:
         start()
     return ws

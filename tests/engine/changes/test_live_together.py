@@ -145,7 +145,7 @@ def crowd(root: Path, tmp_path: Path, seconds: float) -> None:
         typists = [people.typist(name) for name in ("ann", "ben", "cat")]
         editors = [people.editor("vim", over=False), people.editor("emacs", over=True)]
         people.run(seconds, *typists, *editors, people.agent, people.mover)
-        until(lambda: people.document.saved(), 20)
+        until(lambda: people.document.is_saved(), 20)
         last = Typist(people.document)
         until(lambda: people.file().read_text() == str(last.text), 20)
         found = Counter(people.file().read_text().split())

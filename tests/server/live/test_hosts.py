@@ -23,7 +23,7 @@ from notewright.mcp.thread_pool import ThreadPool
 from notewright.notes.path import NotePath
 from notewright.server.live.forwarding import THREADS
 from notewright.server.live.rooms import Room, Rooms
-from notewright.stores.live.host_socket import ANSWER_S, reachable
+from notewright.stores.live.host_socket import CALL_TIMEOUT_S, socket_address
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,7 @@ def place_of(server: LiveServer) -> Path:
 def joins(place: Path, doc_id: str) -> socket.socket:
     """Another process, which asks to join a document for a client of its own."""
     wire = socket.socket(socket.AF_UNIX)
-    with reachable(place) as name:
+    with socket_address(place) as name:
         assert until(lambda: wire.connect_ex(name) == 0)
     asked = {"ask": "join", "doc": doc_id, "actor": asdict(Actor()), "writes": True}
     for message in (json.dumps(asked).encode(), b""):
@@ -86,7 +86,7 @@ def test_a_host_answers_others_while_it_waits_for_hosts_that_do_not_answer_it(
 ) -> None:
     hosts, ws, place, doc_id = server.site._hosts, server.site.library.default, place_of(server), server.id_of("Tea.md")
     assert hosts is not None
-    elsewhere = SimpleNamespace(host=lambda: False, socket=tmp_path / "hung.sock", folder_id="f")
+    elsewhere = SimpleNamespace(try_host=lambda: False, socket=tmp_path / "hung.sock", folder_id="f")
     there = replace(ws, live=cast(Any, elsewhere))
 
     async def ask_many() -> bool:
@@ -95,7 +95,7 @@ def test_a_host_answers_others_while_it_waits_for_hosts_that_do_not_answer_it(
         assert not done
         answered = await asyncio.to_thread(is_let_in, place, doc_id)
         hung.close()
-        elsewhere.host = lambda: True
+        elsewhere.try_host = lambda: True
         await asyncio.gather(*waiting)
         return answered
 
@@ -107,7 +107,7 @@ def test_a_host_answers_others_while_it_waits_for_hosts_that_do_not_answer_it(
 
 def is_let_in(place: Path, doc_id: str) -> bool:
     with joins(place, doc_id) as wire:
-        wire.settimeout(ANSWER_S / 2)
+        wire.settimeout(CALL_TIMEOUT_S / 2)
         try:
             return wire.recv(1) != b""
         except TimeoutError:
@@ -118,7 +118,7 @@ def users(server: LiveServer) -> int:
     """How many have Tea.md open, by what its document says."""
     live = server.site.library.default.live
     assert live is not None
-    document = live.opened(NotePath("Tea.md"))
+    document = live.find_open(NotePath("Tea.md"))
     return 0 if document is None else document.users
 
 

@@ -66,7 +66,7 @@ def test_a_status_is_answered_only_after_what_came_before_is_kept(server: LiveSe
         ann.sync()
         held, log = [], live._log
         assert log is not None
-        log.when_durable = held.append  # type: ignore[method-assign]  # nothing is kept from now on
+        log.call_when_durable = held.append  # type: ignore[method-assign]  # nothing is kept from now on
         ann.type("Not kept yet.")
         ann.ask_status(b"\x01")
         assert not ann.until(lambda: ann.acked, seconds=0.5)

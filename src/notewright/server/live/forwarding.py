@@ -29,16 +29,16 @@ from notewright.server.live.outbox import GOING, RESTARTED, Outbox
 from notewright.server.live.rooms import Member, Rooms
 from notewright.stores.live.host_socket import (
     LENGTH,
-    MAX_MESSAGE,
-    Ask,
-    answer,
-    ask,
-    no_answer,
-    packed,
-    question,
+    MAX_MESSAGE_BYTES,
+    HostCall,
+    answer_call,
+    call_host,
+    encode_call,
+    encode_problem,
+    frame_message,
+    no_answer_error,
     raise_problem,
-    reachable,
-    told_problem,
+    socket_address,
 )
 
 if TYPE_CHECKING:  # loads pycrdt
@@ -106,7 +106,7 @@ class LiveHosts:
         while True:
             try:
                 for ws in await self._threads.run(self._library.workspaces):
-                    if ws.live is not None and ws.live.hosting:
+                    if ws.live is not None and ws.live.is_hosting:
                         await (await self._host(ws)).listen()
             except Exception as problem:  # the library cannot be opened, and says so to all who ask
                 log.debug("no live documents yet: %s", problem)
@@ -114,12 +114,12 @@ class LiveHosts:
 
     async def join(self, ws: Workspace, doc_id: str, actor: Actor, writes: bool) -> Member | ForwardedMember:
         """A client comes into a document. NotFound, NotText, TooLarge, Limited; Unavailable while nobody hosts it."""
-        live, last = _live(ws), no_answer()
+        live, last = _live(ws), no_answer_error()
         for _ in range(TRIES):
-            if await self._threads.run(live.host):
+            if await self._threads.run(live.try_host):
                 return await (await self._host(ws)).join(doc_id, actor, writes)
             try:
-                return await _forwarded(live, question("join", doc_id, actor, writes=writes))
+                return await _forwarded(live, encode_call("join", doc_id, actor, writes=writes))
             except Unavailable as problem:
                 last = problem
             except (OSError, EOFError):  # the host has just gone, or has not begun to listen
@@ -127,9 +127,9 @@ class LiveHosts:
             await asyncio.sleep(PAUSE_SECONDS)
         raise last
 
-    async def call(self, ws: Workspace, what: Ask, doc: str, actor: Actor, body: bytes = b"") -> bytes:
+    async def call(self, ws: Workspace, what: HostCall, doc: str, actor: Actor, body: bytes = b"") -> bytes:
         """One question that only the host can answer."""
-        return await self._asking.run(ask, _live(ws), what, doc, body, actor)
+        return await self._asking.run(call_host, _live(ws), what, doc, body, actor)
 
     async def names(self, ws: Workspace, ids: Iterable[str]) -> DocumentNames:
         """What is known of these ids in a workspace."""
@@ -155,7 +155,7 @@ def _live(ws: Workspace) -> "LiveDocuments":
 
 
 async def _forwarded(live: "LiveDocuments", asked: bytes) -> ForwardedMember:
-    with reachable(live.socket) as name:
+    with socket_address(live.socket) as name:
         wire = _Wire(*await asyncio.open_unix_connection(name))
     try:
         await wire.send(asked)
@@ -187,7 +187,7 @@ class _Host(Rooms):
         if self._server is None and not self._unreachable:
             try:
                 place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                with reachable(place) as name:  # a socket that a dead host left there is replaced
+                with socket_address(place) as name:  # a socket that a dead host left there is replaced
                     self._server = await asyncio.start_unix_server(self._serve, name, start_serving=False)
                 os.chmod(place, 0o600)  # before anybody can connect
                 self._file = _file_at(place)
@@ -221,9 +221,9 @@ class _Host(Rooms):
                 if asked["ask"] == "join":
                     member = await self.join(asked["doc"], actor, asked["writes"])
                     return await _pass_on(wire, member)
-                told = await self._threads.run(answer, self.live, asked["ask"], asked["doc"], body, actor)
+                told = await self._threads.run(answer_call, self.live, asked["ask"], asked["doc"], body, actor)
             except Problem as problem:
-                return await wire.send(told_problem(problem))
+                return await wire.send(encode_problem(problem))
             await wire.send(b"{}")
             await wire.send(told)
 
@@ -259,14 +259,14 @@ class _Wire:
         """OSError where the other process has gone."""
         if self._writer.is_closing():  # uvloop has a RuntimeError for it
             raise ConnectionResetError
-        self._writer.write(packed(message))
+        self._writer.write(frame_message(message))
         async with asyncio.timeout(STALLED_SECONDS):
             await self._writer.drain()
 
     async def next(self) -> bytes:
         """EOFError at the end."""
         (size,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
-        if size > MAX_MESSAGE:
+        if size > MAX_MESSAGE_BYTES:
             raise EOFError
         return await self._reader.readexactly(size)
 

@@ -126,7 +126,7 @@ class Room:
             if self._over:
                 raise Unavailable(f"this document is not live at the moment: {self._over}", hint="try again")
             if writes:
-                member.outbox.put(frames.sync(STEP1, await self._run(self.document.vector)))
+                member.outbox.put(frames.sync(STEP1, await self._run(self.document.state_vector)))
         except BaseException:
             self.leave(member)
             raise
@@ -156,7 +156,7 @@ class Room:
             self._greet(member)
         elif message.kind == SYNC_STATUS and not member.denied:
             answer = partial(member.outbox.put, frames.sync_status(message.payload))
-            await self._run(self.document.when_durable, partial(self._soon, answer))
+            await self._run(self.document.log.call_when_durable, partial(self._soon, answer))
 
     async def _change(self, member: Member, update: bytes) -> None:
         if update == frames.NOTHING_NEW:
@@ -173,7 +173,7 @@ class Room:
         ours."""
         if not self.document.is_related(vector):
             raise Conflict("you have another copy of this document", hint="open it anew, without what you kept")
-        return self.document.update_since(vector)
+        return self.document.encode_update(vector)
 
     def _greet(self, member: Member) -> None:
         for frame in frames.awareness_frames(self._awareness.states()):

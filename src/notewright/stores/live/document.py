@@ -1,4 +1,4 @@
-"""One open document: what is typed into it, who listens, and how another text is merged into it.
+"""One open document: its text, its listeners, and how another text is merged into it.
 
 A text that comes from elsewhere (a tool's, a saved file's) is a change of the text its writer had. That text is known
 by its version: the document as it was then is forked, the smallest change is made there, and the fork is merged back,
@@ -9,31 +9,32 @@ import hashlib
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from pycrdt import Doc, Text, get_update
 
 from notewright.errors import Invalid, Problem, TooLarge, Unavailable
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, Version, version_of
-from notewright.stores.live.log import SHOWN, TO_BE_WRITTEN, LiveLog
-from notewright.stores.live.text import changes, distance, file_bytes, put_changes
+from notewright.stores.live.log import FOLDER_SNAPSHOT, PENDING_OP, LiveLog
+from notewright.stores.live.text import apply_changes, diff_texts, distance, file_bytes
 
-NAME = "contents"  # of the text in a document, as Lens's clients call it
-MOST_BYTES = 10_485_760  # of a live text
-_FEW, _MANY, _MANY_BYTES = 5, 200, 20 << 20  # texts of its file that are remembered: an editor may save an old buffer
-_MOST_SHOWN = 40  # texts that were read before they were in the file
-_MOST_STATE = 3 * MOST_BYTES  # bytes of a document with all that Yjs knows of it
-_NOTHING = b"\x00\x00"  # an update that says nothing
-Told = Callable[[bytes, object], None]  # an update, and who sent it
-Ended = Callable[[str], None]
-_Answer = TypeVar("_Answer")
+TEXT_NAME = "contents"  # of the text in a document, as Lens's clients call it
+MAX_TEXT_BYTES = 10_485_760  # of a live text
+# Texts of its file that are remembered, for an editor may save an old buffer: as many as fit, within these bounds.
+_MIN_TEXTS, _MAX_TEXTS, _MAX_TEXTS_BYTES = 5, 200, 20 << 20
+_MAX_SHOWN_TEXTS = 40  # that were read before they were in the file
+_MAX_STATE_BYTES = 3 * MAX_TEXT_BYTES  # of a document with all that Yjs knows of it
+_EMPTY_UPDATE = b"\x00\x00"
+OnUpdate = Callable[[bytes, object], None]  # an update, and who sent it
+OnEnd = Callable[[str], None]
+Origin = tuple[str, Version | None]  # the change set of ours that made a version of a file, and the version it changed
 
 
-class Merged(NamedTuple):
-    """What a text from elsewhere makes of a document, or of a text it had, before anybody is told."""
+class Merge(NamedTuple):
+    """What a text from elsewhere makes of a document, or of a text it had, before anybody is notified."""
 
     text: str
     state: bytes  # of a document that says exactly that
@@ -49,90 +50,85 @@ class Document:
         self.path = path
         self.is_folder = is_folder
         self.lock = threading.RLock()
-        self.one_save = threading.Lock()  # at a time; held before `lock`, and before the lock of the store
+        self.save_lock = threading.Lock()  # one save at a time; taken before `lock`, and before the lock of the store
         self.doc: Doc[Any] = Doc()
         self.file: Stored | None = None  # as it was when we last read or wrote it
-        self.held: Version | None = None  # and what it held then, also where that was before we were open
-        self.missing_since: float | None = None  # when it was first not there
-        self.is_ours = False  # we wrote it: nobody else can be in the middle of writing it
+        self.file_version: Version | None = None  # what it held then, also where that was before we were open
+        self.missing_since: float | None = None  # when the file was first not there
+        self.we_wrote_file = False  # so that nobody else can be in the middle of writing it
         self.users = 0
-        self.left_at = 0.0  # when the last of them went
+        self.released_at = 0.0  # by the last of them
         self.unsaved = False
-        self.is_owed = False  # clients changed a folder document, and not all of it is carried out
-        self.saving: Version | None = None  # what is on its way to the file: the document says it already
-        self.save_again_at = 0.0  # after a save that failed
+        self.has_pending_changes = False  # clients changed a folder document, and not all of it is carried out
+        self.saving: Version | None = None  # what is being written to the file: the document says it already
+        self.retry_save_at = 0.0  # after a save that failed
         self.typists: dict[Any, None] = {}  # who typed since the last save
         self.typed_at = self.first_typed_at = 0.0
         self.end_reason = ""
-        self._log = log
-        self._text = self.doc.get(NAME, type=Text) if not is_folder else None
-        self._texts: OrderedDict[Version, bytes] = OrderedDict()  # the document as its file had it, by version
-        self._shown: OrderedDict[Version, bytes] = OrderedDict()  # and as it was read
-        self._rebased: OrderedDict[tuple[Version | None, str], Merged] = OrderedDict()  # what the file is about to have
-        self._listeners: list[tuple[Told, Ended]] = []
+        self.ops: deque[str] = deque(maxlen=_MAX_SHOWN_TEXTS)  # change sets that were merged into it
+        self.log = log
+        self._text = self.doc.get(TEXT_NAME, type=Text) if not is_folder else None
+        self._file_states: OrderedDict[Version, bytes] = OrderedDict()  # the document as its file had it, by version
+        self._shown_states: OrderedDict[Version, bytes] = OrderedDict()  # and as it was read
+        self._rebased: OrderedDict[tuple[Version | None, str], Merge] = OrderedDict()  # what the file is about to have
+        self._listeners: list[tuple[OnUpdate, OnEnd]] = []
         self._size = 0  # bytes of the state, at most
-        self.ops: deque[str] = deque(maxlen=_MOST_SHOWN)  # change sets that were merged into it
 
     # For those who are connected
 
-    def vector(self) -> bytes:
+    def state_vector(self) -> bytes:
         with self.lock:
             return self.doc.get_state()
 
-    def update_since(self, vector: bytes | None = None) -> bytes:
-        with self.lock:
-            return _checked(lambda: self.doc.get_update(vector), "state vector")
+    def encode_update(self, vector: bytes | None = None) -> bytes:
+        """What a client with this state vector lacks; everything without one."""
+        with self.lock, _invalid_unless_yjs("state vector"):
+            return self.doc.get_update(vector)
 
     def is_related(self, vector: bytes) -> bool:
         """False for a state vector of another document, which would put its whole text beside ours."""
         with self.lock:
-            ours, theirs = _clients(self.doc.get_state()), _clients(vector)
+            ours, theirs = _client_ids(self.doc.get_state()), _client_ids(vector)
         return not ours or not theirs or bool(ours & theirs)
 
     def apply(self, update: bytes, *, by: Any = None, source: object = None) -> None:
-        """Take in an update of a client. Told at once; `when_durable` says when it is on the disk."""
+        """Apply an update of a client and pass it on at once; `log.call_when_durable` tells when it is on the disk."""
         with self.lock:
-            self._refuse_ended()
-            new = _checked(lambda: get_update(update, self.doc.get_state()), "update")
-            if new == _NOTHING:
+            self._refuse_if_ended()
+            with _invalid_unless_yjs("update"):
+                new = get_update(update, self.doc.get_state())
+            if new == _EMPTY_UPDATE:
                 return
             self._refuse_growth(new)
             if self.is_folder and not self.unsaved:  # what clients want is the difference, also after a crash
-                self._log.put_together(self.id, SHOWN, self.doc.get_update(), b"", None)
-            _checked(lambda: self.doc.apply_update(new), "update")
-            self.is_owed = self.is_folder
+                self.log.append_text(self.id, FOLDER_SNAPSHOT, self.doc.get_update(), b"", None)
+            with _invalid_unless_yjs("update"):
+                self.doc.apply_update(new)
+            self.has_pending_changes = self.is_folder
             self.typed_at = time.time()
             self.typists[by] = None
-            self.must_save()
-            self._log.append(self.id, new)
-            self._tell(new, source)
+            self.mark_unsaved()
+            self.log.append_update(self.id, new)
+            self._notify_listeners(new, source)
 
-    def listen(self, told: Told, ended: Ended) -> Callable[[], None]:
-        """Be told of every update, and by `ended` that it is live no more; call what is returned to stop."""
-        listener = told, ended
+    def listen(self, on_update: OnUpdate, on_end: OnEnd) -> Callable[[], None]:
+        """Call back with every update, and when it is live no more. Returns what ends that."""
+        listener = on_update, on_end
         with self.lock:
-            self._refuse_ended()
+            self._refuse_if_ended()
             self._listeners.append(listener)
 
         def stop() -> None:
-            with self.lock:
-                if listener in self._listeners:
-                    self._listeners.remove(listener)
+            with self.lock, suppress(ValueError):  # it has ended
+                self._listeners.remove(listener)
 
         return stop
 
-    def when_durable(self, then: Callable[[], None]) -> None:
-        self._log.when_durable(then)
-
-    def sync(self) -> None:
-        """What was typed is on the disk when this returns. A file is written only after that."""
-        self._log.sync()
-
-    def must_save(self) -> None:
+    def mark_unsaved(self) -> None:
         if not self.unsaved:
             self.unsaved, self.first_typed_at = True, time.time()
 
-    def saved(self) -> bool:
+    def is_saved(self) -> bool:
         return not self.unsaved and self.saving is None
 
     # For the store and whoever saves; under the lock
@@ -144,221 +140,228 @@ class Document:
         self.doc.apply_update(state)
         self._size = len(state)
         for version, then, op in texts:
-            self.remember(version, then)
-            if op != TO_BE_WRITTEN:
-                self.held = version
+            self.remember_file(version, then)
+            if op != PENDING_OP:
+                self.file_version = version
                 self.ops.extend([op] if op else [])
 
     def seed(self, stored: Stored, text: str) -> None:
-        """Come to life with the text of a file. The same text makes the same document, should the log be lost: a client
-        that comes back with what it had does not put a second copy beside it."""
+        """Begin with the text of a file. The same text makes the same document, should the log be lost: a client that
+        comes back with what it had does not put a second copy beside it."""
         digest = hashlib.sha256(text.encode()).digest()
         first: Doc[Any] = Doc(client_id=int.from_bytes(digest[:6]))
-        first[NAME] = Text(text)
+        first[TEXT_NAME] = Text(text)
         state = first.get_update()
-        self._log.begin(self.id, state, stored.version)
+        self.log.save_first_state(self.id, state, stored.version)
         self.load(state, [(stored.version, state, None)])
         self.file = stored
 
-    def now(self) -> Stored:
+    def snapshot(self) -> Stored:
         """The document as a file would hold it, remembered for whoever will name this version."""
         assert self.file is not None
         data = file_bytes(self.text(), self.file.data)
         version = version_of(data)
-        self.show(version, self.doc.get_update())
+        self.remember_shown(version, self.doc.get_update())
         stamp = f"{self.file.entry.stamp}+{version[:12]}"
         entry = self.file.entry._replace(stamp=stamp, size=len(data), modified_ns=int(self.typed_at * 1e9))
         return Stored(data, version, entry)
 
-    def show(self, version: Version, state: bytes) -> None:
+    def remember_shown(self, version: Version, state: bytes) -> None:
         """Somebody was shown, or has written, what a document in this state says."""
-        self._shown[version] = state
-        self._shown.move_to_end(version)
-        _bound(self._shown, len(state), _MOST_SHOWN)
+        self._shown_states[version] = state
+        self._shown_states.move_to_end(version)
+        _drop_oldest(self._shown_states, len(state), _MAX_SHOWN_TEXTS)
 
-    def last_text(self) -> Version | None:
-        return next(reversed(self._texts), None)
-
-    def remember(self, version: Version, state: bytes) -> None:
+    def remember_file(self, version: Version, state: bytes) -> None:
         """The file has, or is about to have, what a document in this state says."""
-        self._texts[version] = state
-        self._texts.move_to_end(version)
-        _bound(self._texts, len(state), _MANY)
+        self._file_states[version] = state
+        self._file_states.move_to_end(version)
+        _drop_oldest(self._file_states, len(state), _MAX_TEXTS)
 
-    def known(self, version: str | None) -> Version | None:
+    def find_version(self, version: str | None) -> Version | None:
         """The whole name of a version whose text is remembered, by its first digits."""
-        if version is None or version in self._texts or version in self._shown:
+        if version is None or version in self._file_states or version in self._shown_states:
             return version
-        known = (*self._texts, *self._shown)
-        found = [one for one in known if len(version) >= 6 and one.startswith(version.lower())]
+        versions = (*self._file_states, *self._shown_states)
+        found = [known for known in versions if len(version) >= 6 and known.startswith(version.lower())]
         return found[-1] if found else None
 
-    def text_at(self, version: Version) -> str:
-        return _said(self.state_at(version))
-
     def state_at(self, version: Version) -> bytes:
-        state = self._texts.get(version)
-        return self._shown[version] if state is None else state
+        return self._file_states.get(version) or self._shown_states[version]
 
-    def merged(self, base: Version | None, text: str) -> Merged:
-        """What becomes of the document if its text at `base` (None: now) changed to `text`. Nothing is done yet."""
-        current = self.doc.get_update()
-        if (known := self._rebased.get((base, text))) is not None:
-            both = _forked(current)
-            both.apply_update(known.update)
-            return Merged(str(both.get(NAME, type=Text)), both.get_update(), known.state, known.update)
-        if base is None or self.state_at(base) == current:
-            fork = _forked(current, self.doc.client_id)  # nobody comes between, so that no new client is needed
-            update = _change(fork, text)
-            return Merged(text, fork.get_update(), fork.get_update(), update)
-        return _merged(self.state_at(base), current, text)
+    def text_at(self, version: Version) -> str:
+        return str(_fork(self.state_at(version)).get(TEXT_NAME, type=Text))
 
-    def rebase(self, data: bytes, text: str, *, base: Version, onto: Version) -> str:
-        """What the change from the text at `base` to `text` makes of the text at `onto`. The writer of `data` knows no
-        more than `text`; when the file has what is returned, it is by this very change."""
-        made = _merged(self.state_at(base), self.state_at(onto), text)
-        self._rebased[onto, made.text] = made
-        _bound(self._rebased, len(made.state), _MOST_SHOWN)
-        self.show(version_of(data), made.theirs)
-        return made.text
+    def find_base(self, version: Version, text: str, origin: Origin | None) -> Version | None:
+        """Of which text this one was made that the file has now; `origin`: by our own change."""
+        if next(reversed(self._file_states), None) == version:  # a save of ours
+            return version
+        is_ours = origin is not None and origin[0] not in self.ops
+        base = self.find_version(origin[1]) if origin is not None and is_ours else None
+        if base is None and (known := self.find_version(version)) is not None:
+            # Nobody's old buffer: a change of ours saw the file, or it was put back while nobody had it open.
+            base = self.find_version(self.file_version) if is_ours or self.file is None else known
+        return base or self.find_nearest_version(text)
 
-    def nearest(self, text: str) -> Version | None:
+    def find_nearest_version(self, text: str) -> Version | None:
         """The version of which `text` is the smallest change, the latest of equals; None: the text of now."""
         best, least = None, distance(self.text(), text)
-        for version in (*reversed(self._texts), *reversed(self._shown)):
+        for version in (*reversed(self._file_states), *reversed(self._shown_states)):
             if least == 0:
                 break
             if (far := distance(self.text_at(version), text)) < least:
                 best, least = version, far
         return best
 
-    def holds(
-        self, stored: Stored, state: bytes, *, ours: bool, merged: Merged | None = None, op: str | None = None
+    def prepare_merge(self, base: Version | None, text: str) -> Merge:
+        """What becomes of the document if its text at `base` (None: now) changed to `text`. Nothing is done yet."""
+        current = self.doc.get_update()
+        if (rebased := self._rebased.get((base, text))) is not None:
+            return _merge_update(current, rebased.update, theirs=rebased.state)
+        if base is None or self.state_at(base) == current:
+            fork = _fork(current, self.doc.client_id)  # nobody comes between, so that no new client is needed
+            update = _change_text(fork, text)
+            return Merge(text, fork.get_update(), fork.get_update(), update)
+        return _merge_states(self.state_at(base), current, text)
+
+    def rebase(self, data: bytes, text: str, *, base: Version, onto: Version) -> str:
+        """What the change from the text at `base` to `text` makes of the text at `onto`. The writer of `data` knows no
+        more than `text`; when the file has what is returned, it is by this very change."""
+        merge = _merge_states(self.state_at(base), self.state_at(onto), text)
+        self._rebased[onto, merge.text] = merge
+        _drop_oldest(self._rebased, len(merge.state), _MAX_SHOWN_TEXTS)
+        self.remember_shown(version_of(data), merge.theirs)
+        return merge.text
+
+    def record_file(
+        self, stored: Stored, state: bytes, *, ours: bool, merge: Merge | None = None, op: str | None = None
     ) -> None:
-        """The file has these bytes, which a document in this state says. `merged`: what the document says from now on,
-        and everybody is told. Logged together, or the file would be merged once more after a crash, and before anybody
-        is told, or a client would bring the first merge along to stand beside the second. A log that cannot be written
-        now is written later: the file has the text, and whoever wrote it is told so."""
-        update = b"" if merged is None or merged.update == _NOTHING else merged.update
-        self._log.put_together(self.id, stored.version, state, update, op)
+        """The file has these bytes, which a document in this state says. `merge`: what the document says from now on,
+        and listeners are notified. Logged together, or the file would be merged once more after a crash, and before
+        listeners know, or a client would bring the first merge along to stand beside the second. A log that cannot be
+        written now is written later: the file has the text, and its writer is answered so."""
+        update = b"" if merge is None or merge.update == _EMPTY_UPDATE else merge.update
+        self.log.append_text(self.id, stored.version, state, update, op)
         if update:
             self.doc.apply_update(update)
-        for key in [key for key, one in self._rebased.items() if merged is not None and one.update is merged.update]:
+        for key in [key for key, one in self._rebased.items() if merge is not None and one.update is merge.update]:
             del self._rebased[key]  # done: the same text again is another change
-        self.file, self.held, self.is_ours = stored, stored.version, ours
-        self.remember(stored.version, state)
+        self.file, self.file_version, self.we_wrote_file = stored, stored.version, ours
+        self.remember_file(stored.version, state)
         if op is not None and op not in self.ops:
             self.ops.append(op)
         if update:
             with suppress(Problem):
-                self._log.sync()
-            self._tell(update, None)
+                self.log.flush()
+            self._notify_listeners(update, None)
 
     def end(self, reason: str) -> None:
-        """It is live no more: whoever is connected is told."""
+        """It is live no more: listeners are notified."""
         with self.lock:
             self.end_reason = self.end_reason or reason
             listeners, self._listeners = self._listeners, []
-        for _, ended in listeners:
-            ended(reason)
+        for _, on_end in listeners:
+            on_end(reason)
 
     @contextmanager
-    def written(self, origin: str) -> Any:
-        """A change by us to a document that is no text: logged as one update, and told when that is on the disk."""
+    def transaction(self, origin: str) -> Iterator[None]:
+        """A change by us to a document that is no text: logged as one update, and sent when that is on the disk."""
         with self.lock:
             before = self.doc.get_state()
             with self.doc.transaction(origin=origin):
                 yield
             update = self.doc.get_update(before)
-            if update != _NOTHING:
-                self._log.append(self.id, update)
+            if update != _EMPTY_UPDATE:
+                self.log.append_update(self.id, update)
                 try:
-                    self._log.sync()
+                    self.log.flush()
                 finally:  # what cannot be written yet is still to come, and those who are here go on
-                    self._tell(update, None)
+                    self._notify_listeners(update, None)
 
-    def before_change(self) -> bytes | None:
+    def take_pending_snapshot(self) -> bytes | None:
         """The state of a folder document before changes of clients that its last host did not carry out."""
-        state = self._texts.pop(SHOWN, None)
-        self.is_owed = self.unsaved = state is not None
+        state = self._file_states.pop(FOLDER_SNAPSHOT, None)
+        self.has_pending_changes = self.unsaved = state is not None
         return state
 
-    def carried_out(self) -> None:
-        """Nothing is left of what clients changed in a folder document."""
-        self.is_owed = False
-        self._log.forget_texts(self.id)
+    def clear_pending_changes(self) -> None:
+        """All that clients changed in a folder document is carried out."""
+        self.has_pending_changes = False
+        self.log.forget_texts(self.id)
 
-    def _tell(self, update: bytes, source: object) -> None:
-        for told, _ in self._listeners:
-            told(update, source)
+    def _notify_listeners(self, update: bytes, source: object) -> None:
+        for on_update, _ in self._listeners:
+            on_update(update, source)
 
-    def _refuse_ended(self) -> None:
+    def _refuse_if_ended(self) -> None:
         if self.end_reason:
             raise Unavailable(f"this document is live no more: {self.end_reason}", hint="open it again")
 
     def _refuse_growth(self, update: bytes) -> None:
         self._size += len(update)
-        if self._size > _MOST_STATE:
+        if self._size > _MAX_STATE_BYTES:
             self._size = len(self.doc.get_update()) + len(update)
-            if self._size > _MOST_STATE:
-                raise TooLarge("this document is full", hint="begin another", size=self._size, limit=_MOST_STATE)
-        size = 0 if self._text is None else len(self._text)
-        if size + len(update) <= MOST_BYTES:
-            return
-        fork = _forked(self.doc.get_update())
-        _checked(lambda: fork.apply_update(update), "update")
-        size = len(fork.get(NAME, type=Text)) if self._text is not None else size + len(update)
-        if size > MOST_BYTES:
-            words = f"a live document may have {MOST_BYTES:,} bytes"
-            raise TooLarge(words, hint="split it into several notes", size=size, limit=MOST_BYTES)
+            if self._size > _MAX_STATE_BYTES:
+                raise TooLarge("this document is full", hint="begin another", size=self._size, limit=_MAX_STATE_BYTES)
+        size = (0 if self._text is None else len(self._text)) + len(update)
+        if size > MAX_TEXT_BYTES and self._text is not None:  # the update may be larger than what it adds
+            fork = _fork(self.doc.get_update())
+            with _invalid_unless_yjs("update"):
+                fork.apply_update(update)
+            size = len(fork.get(TEXT_NAME, type=Text))
+        if size > MAX_TEXT_BYTES:
+            words = f"a live document may have {MAX_TEXT_BYTES:,} bytes"
+            raise TooLarge(words, hint="split it into several notes", size=size, limit=MAX_TEXT_BYTES)
 
 
-def _bound(texts: OrderedDict[Any, Any], size: int, most: int) -> None:
-    """So many, fewer where each is large; the oldest go."""
-    while len(texts) > max(_FEW, min(most, _MANY_BYTES // (size + 1))):
-        texts.popitem(last=False)
+def _drop_oldest(states: OrderedDict[Any, Any], size: int, most: int) -> None:
+    """Keep so many, fewer where each is large."""
+    while len(states) > max(_MIN_TEXTS, min(most, _MAX_TEXTS_BYTES // (size + 1))):
+        states.popitem(last=False)
 
 
-def _forked(state: bytes, client: int | None = None) -> "Doc[Any]":
+def _fork(state: bytes, client: int | None = None) -> "Doc[Any]":
     fork: Doc[Any] = Doc(client_id=client)
     fork.apply_update(state)
     return fork
 
 
-def _said(state: bytes) -> str:
-    return str(_forked(state).get(NAME, type=Text))
-
-
-def _merged(base: bytes, onto: bytes, text: str) -> Merged:
+def _merge_states(base: bytes, onto: bytes, text: str) -> Merge:
     """What the change of a document in one state to `text` makes of one in another."""
-    fork, both = _forked(base), _forked(onto)
-    update = _change(fork, text)
+    fork = _fork(base)
+    update = _change_text(fork, text)
+    return _merge_update(onto, update, theirs=fork.get_update())
+
+
+def _merge_update(onto: bytes, update: bytes, *, theirs: bytes) -> Merge:
+    both = _fork(onto)
     both.apply_update(update)
-    return Merged(str(both.get(NAME, type=Text)), both.get_update(), fork.get_update(), update)
+    return Merge(str(both.get(TEXT_NAME, type=Text)), both.get_update(), theirs, update)
 
 
-def _change(fork: "Doc[Any]", wanted: str) -> bytes:
-    """Make the fork say `wanted`; the update that did."""
-    text = fork.get(NAME, type=Text)
+def _change_text(fork: "Doc[Any]", wanted: str) -> bytes:
+    """Make the fork say `wanted`. Returns the update that did."""
+    text = fork.get(TEXT_NAME, type=Text)
     before, old = fork.get_state(), str(text)
     if old == wanted:
-        return _NOTHING
+        return _EMPTY_UPDATE
     with fork.transaction():
-        put_changes(text, old, changes(old, wanted))
+        apply_changes(text, old, diff_texts(old, wanted))
     return fork.get_update(before)
 
 
-def _checked(work: Callable[[], _Answer], what: str) -> _Answer:
+@contextmanager
+def _invalid_unless_yjs(what: str) -> Iterator[None]:
     """What a stranger sent may be anything: pycrdt answers with ValueError, or with a panic of its Rust part."""
     try:
-        return work()
+        yield
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
         raise Invalid(f"these bytes are no {what} of Yjs", what=what) from error
 
 
-def _clients(vector: bytes) -> set[int]:
+def _client_ids(vector: bytes) -> set[int]:
     """The clients named in a state vector; Invalid for what is none."""
     numbers, value, shift = list[int](), 0, 0
     for byte in vector:

@@ -1,8 +1,8 @@
 """The log of live documents: their ids, what was typed, and the last texts each file held. One SQLite file.
 
-One thread writes. What came while it was writing goes into its next transaction, so that a crowd of typists costs one
-sync to disk at a time; whoever wants to know is told when theirs is there. A document's updates are put together into
-one state now and then. Losing this file loses ids, cursors and what was typed and not saved yet: notes are files.
+One thread writes. What is queued while it writes goes into its next transaction, so that a crowd of typists costs one
+sync to disk at a time; callbacks tell when an update is on the disk. A document's updates are compacted into one state
+now and then. Losing this file loses ids, cursors and what was typed and not saved yet: notes are files.
 """
 
 import logging
@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -25,14 +25,13 @@ from notewright.sqlite_file import open_file, set_up, words
 
 log = logging.getLogger(__name__)
 
-KEPT_BYTES = 8 << 20
-KEPT_TEXTS = 50  # that a file held before: an editor may save a buffer it read as long ago as that
-SHOWN = "shown"  # the version of a folder document before what clients changed in it
-TO_BE_WRITTEN = ""  # as the change set of a text: the file may never have held it
-AGAIN_S = 0.5  # before what could not be written is tried again
-_MOST_WAITING = 50_000  # things to write while nothing can be written
-_COMPACTED_AFTER = 200  # updates of one document
-LINGER_S = 0.003  # what is typed waits so long for more; meanwhile it is told to the others
+MAX_TEXTS, MAX_TEXT_BYTES = 50, 8 << 20  # that a file held before: an editor may save a buffer it read as long ago
+FOLDER_SNAPSHOT = "shown"  # the version of a folder document before what clients changed in it
+PENDING_OP = ""  # as the change set of a text: the file may never have held it
+RETRY_S = 0.5  # before what could not be written is tried again
+LINGER_S = 0.003  # what is typed waits so long for more; meanwhile it is sent to the others
+_MAX_QUEUED = 50_000  # writes while nothing can be written
+_COMPACT_AFTER_UPDATES = 200  # of one document
 _WHAT = "the log of live documents"
 _PRAGMAS = "pragma synchronous = full; pragma wal_autocheckpoint = 1000"
 _SCHEMA = (
@@ -47,27 +46,26 @@ _SCHEMA = (
     """,
 )
 _Answer = TypeVar("_Answer")
-Then = Callable[[], None]
+Work = Callable[[apsw.Connection], _Answer]
 
 
-class KnownDocument(NamedTuple):
+class LoggedDocument(NamedTuple):
     """What the log has of one document."""
 
-    id: str
     path: NotePath | None
     state: bytes | None  # all its updates in one; None: nobody ever opened it
     texts: tuple[tuple[str, bytes, str | None], ...]  # the last texts of its file, oldest first: version, state, and
-    # the change set that wrote it, where it was one of ours, or TO_BE_WRITTEN
+    # the change set that wrote it, where it was one of ours, or PENDING_OP
 
 
-class _Item(NamedTuple):
-    work: Callable[[apsw.Connection], Any]
+class _QueuedWrite(NamedTuple):
+    work: Work[Any]
     done: "Future[Any]"
-    keep: bool  # tried again until it is written, and nothing that comes later is said to be before
+    keep: bool  # retried until it is written, and nothing that is queued later is reported durable before
 
 
 def open_log(file: Path) -> "LiveLog":
-    """The log; one that cannot be read is laid aside, for losing it loses little."""
+    """Open the log. One that cannot be read is laid aside, for losing it loses little."""
     try:
         return LiveLog(file)
     except Unavailable as problem:
@@ -87,177 +85,205 @@ class LiveLog:
     def __init__(self, file: Path) -> None:
         self._db = open_file(file, _WHAT)
         set_up(self._db, _WHAT, _PRAGMAS, _SCHEMA)
-        self._waiting: list[_Item] = []
+        self._queue: list[_QueuedWrite] = []
         self._wake = threading.Condition()
-        self._busy = False
-        self._urgent = False  # somebody stands and waits
+        self._is_writing = False
+        self._is_urgent = False  # a caller blocks until its write is done
         self._closed = False
-        self._counts: defaultdict[str, int] = defaultdict(int)  # updates since the last compaction
+        self._counts: defaultdict[str, int] = defaultdict(int)  # updates of each document since it was compacted
         self._thread = threading.Thread(target=self._run, name="live-log", daemon=True)
         self._thread.start()
-        self.relay_id = self.run(lambda db: _meta(db, "relay"))
-        self.folder_id = f"{self.relay_id}-{self.run(lambda db: _meta(db, 'folder'))}"
+        self.relay_id = self.run(lambda db: _get_or_make_id(db, "relay"))
+        self.folder_id = f"{self.relay_id}-{self.run(lambda db: _get_or_make_id(db, 'folder'))}"
 
     # Documents
 
-    def paths(self) -> dict[NotePath, str]:
+    def load_ids(self) -> dict[NotePath, str]:
         """The id of every file that was given one."""
         rows = self.run(lambda db: list(db.execute("select path, id from docs where path is not null")))
         return {NotePath(path): doc for path, doc in rows}
 
-    def unsaved(self) -> list[str]:
+    def find_unsaved(self) -> list[str]:
         """Documents with updates that may not be in their files, or not carried out."""
-        asked = "select doc from updates union select doc from texts where version = ?"
-        return self.run(lambda db: [doc for (doc,) in db.execute(asked, (SHOWN,))])
+        sql = "select doc from updates union select doc from texts where version = ?"
+        return self.run(lambda db: [doc for (doc,) in db.execute(sql, (FOLDER_SNAPSHOT,))])
 
-    def document(self, doc: str) -> KnownDocument | None:
-        return self.run(lambda db: _document(db, doc))
+    def load_document(self, doc: str) -> LoggedDocument | None:
+        return self.run(lambda db: _load_document(db, doc))
 
     def has_text(self, doc: str, version: str) -> bool:
         """Whether the file of a document held this version lately; its first digits will do."""
-        asked = "select 1 from texts where doc = ? and substr(version, 1, ?) = ?"
-        return self.run(lambda db: db.execute(asked, (doc, len(version), version)).get is not None)
+        sql = "select 1 from texts where doc = ? and substr(version, 1, ?) = ?"
+        return self.run(lambda db: db.execute(sql, (doc, len(version), version)).get is not None)
 
-    def add(self, doc: str) -> None:
+    def add_document(self, doc: str) -> None:
         self.run(lambda db: db.execute("insert or ignore into docs(id) values (?)", (doc,)))
 
-    def name(self, paths: Iterable[NotePath]) -> dict[NotePath, str]:
+    def assign_ids(self, paths: Sequence[NotePath]) -> dict[NotePath, str]:
         """Ids for files that have none: that of the document that was there last, or a new one."""
-        wanted = list(paths)
-        return self.run(lambda db: {path: _name(db, self.relay_id, path) for path in wanted})
 
-    def place(self, moves: Iterable[tuple[str, NotePath | None]]) -> None:
-        """Where documents are from now on; None: nowhere, but it comes back if its path does."""
+        def assign(db: apsw.Connection, path: NotePath) -> str:
+            doc = db.execute("select id from docs where path = ?", (path,)).get or _restore_document(db, path)
+            if doc is None:
+                doc = f"{self.relay_id}-{uuid.uuid4()}"
+                db.execute("insert into docs(id, path) values (?, ?)", (doc, path))
+            return str(doc)
 
-        def work(db: apsw.Connection) -> None:
-            for doc, path in moves:
-                _place(db, doc, path)
+        return self.run(lambda db: {path: assign(db, path) for path in paths})
 
-        self.run(work)
+    def set_path(self, doc: str, path: NotePath | None) -> None:
+        """Where a document is from now on; None: nowhere, but it comes back if its path does."""
+        self.run(partial(_set_path, doc=doc, path=path))
 
-    def bring_back(self, path: NotePath) -> str | None:
+    def restore_document(self, path: NotePath) -> str | None:
         """The document that was last at this path and is nowhere now is there again; None without one."""
-        return self.run(lambda db: _bring_back(db, path))
+        return self.run(lambda db: _restore_document(db, path))
 
     # What is typed
 
-    def append(self, doc: str, update: bytes) -> None:
-        """Written soon; `when_durable` tells when."""
-        self._submit(partial(_append, doc=doc, update=update), keep=True)
-        self._count(doc)
+    def append_update(self, doc: str, update: bytes) -> None:
+        """Written soon; `call_when_durable` tells when."""
+        self._submit(lambda db: _insert_update(db, doc, update), keep=True)
+        self._count_update(doc)
 
-    def when_durable(self, then: Then) -> None:
-        """Call `then` once everything appended before is on the disk: late, or never, where it cannot be written."""
+    def call_when_durable(self, callback: Callable[[], None]) -> None:
+        """Call back once every update appended before is on the disk: late, or never, where it cannot be written."""
         with self._wake:
-            idle = not self._busy and not self._waiting
-            if not idle:
-                self._waiting.append(_Item(lambda db: None, Future(), keep=True))
-                self._waiting[-1].done.add_done_callback(lambda done: None if done.exception() else then())
+            if self._is_writing or self._queue:
+                self._queue.append(_QueuedWrite(lambda db: None, Future(), keep=True))
+                self._queue[-1].done.add_done_callback(lambda done: None if done.exception() else callback())
                 return
-        then()
+        callback()
 
-    def sync(self) -> None:
-        """Everything appended before is on the disk when it returns."""
+    def flush(self) -> None:
+        """Every update appended before is on the disk when it returns."""
         self.run(lambda db: None)
 
-    def begin(self, doc: str, state: bytes, version: str) -> None:
-        """A document comes to life with the text of its file: on the disk before anybody is shown it."""
-        self.run(lambda db: _begin(db, doc, state, version))
+    def save_first_state(self, doc: str, state: bytes, version: str) -> None:
+        """The state of a document with the text of its file: on the disk before anybody is sent it."""
 
-    def keep_text(self, doc: str, version: str, state: bytes) -> None:
+        def work(db: apsw.Connection) -> None:
+            db.execute("update docs set state = ? where id = ?", (state, doc))
+            db.execute("insert into texts(doc, version, state) values (?, ?, ?)", (doc, version, state))
+
+        self.run(work)
+
+    def save_pending_text(self, doc: str, version: str, state: bytes) -> None:
         """The file is about to hold the document as it is in this state: whoever finds that text there knows it."""
-        self.run(lambda db: _keep_text(db, doc, version, state, TO_BE_WRITTEN))
+        self.run(lambda db: _insert_text(db, doc, version, state, PENDING_OP))
 
-    def put_together(self, doc: str, version: str, state: bytes, update: bytes, op: str | None) -> None:
-        """The file has the text of this state, and the document has it too, by this update if it had it not before.
-        Written soon."""
-        self._submit(partial(_put_together, doc=doc, version=version, state=state, update=update, op=op), keep=True)
+    def append_text(self, doc: str, version: str, state: bytes, update: bytes, op: str | None) -> None:
+        """The file has the text of this state, and the document has it too, by this update if it had it not before:
+        both in one transaction, soon."""
+
+        def work(db: apsw.Connection) -> None:
+            if update:
+                _insert_update(db, doc, update)
+            _insert_text(db, doc, version, state, op)
+
+        self._submit(work, keep=True)
         if update:
-            self._count(doc)
+            self._count_update(doc)
 
     def forget_texts(self, doc: str) -> None:
         self._submit(lambda db: db.execute("delete from texts where doc = ?", (doc,)), keep=True)
 
-    def _count(self, doc: str) -> None:
+    def _count_update(self, doc: str) -> None:
         self._counts[doc] += 1
-        if self._counts[doc] >= _COMPACTED_AFTER:
+        if self._counts[doc] >= _COMPACT_AFTER_UPDATES:
             self.compact(doc)
 
     def compact(self, doc: str) -> None:
+        """Put all updates of a document into one state, soon."""
+
+        def work(db: apsw.Connection) -> None:
+            logged = _load_document(db, doc)
+            if logged is not None and logged.state is not None:
+                whole: Doc[Any] = Doc()
+                whole.apply_update(logged.state)  # forgets what was deleted, which merged updates do not
+                is_whole = (
+                    get_state(logged.state) == whole.get_state()
+                )  # else something waits for what has not come yet
+                state = whole.get_update() if is_whole else logged.state
+                db.execute("update docs set state = ? where id = ?", (state, doc))
+                db.execute("delete from updates where doc = ?", (doc,))
+
         self._counts.pop(doc, None)
-        self._submit(lambda db: _compact(db, doc))
+        self._submit(work)
 
     # The one thread that writes
 
-    def run(self, work: Callable[[apsw.Connection], _Answer]) -> _Answer:
+    def run(self, work: Work[_Answer]) -> _Answer:
         """Done and on the disk when it returns."""
         done: Future[_Answer] = self._submit(work, urgent=True)
         with words(_WHAT):
             return done.result()
 
-    def _submit(
-        self, work: Callable[[apsw.Connection], Any], *, urgent: bool = False, keep: bool = False
-    ) -> "Future[Any]":
+    def _submit(self, work: Work[Any], *, urgent: bool = False, keep: bool = False) -> "Future[Any]":
         with self._wake:
-            if self._closed or len(self._waiting) >= _MOST_WAITING:
-                raise Unavailable(
-                    f"{_WHAT} is {'closed' if self._closed else 'full'}", hint="look at the server's disk"
-                )
-            self._waiting.append(_Item(work, Future(), keep))
-            self._urgent = self._urgent or urgent
-            if urgent or len(self._waiting) == 1:
+            if self._closed or len(self._queue) >= _MAX_QUEUED:
+                state = "closed" if self._closed else "full"
+                raise Unavailable(f"{_WHAT} is {state}", hint="look at the server's disk")
+            self._queue.append(_QueuedWrite(work, Future(), keep))
+            self._is_urgent = self._is_urgent or urgent
+            if urgent or len(self._queue) == 1:
                 self._wake.notify()
-            return self._waiting[-1].done
+            return self._queue[-1].done
 
     def _run(self) -> None:
         while True:
             with self._wake:
-                self._busy = False
-                while not self._waiting and not self._closed:
+                self._is_writing = False
+                while not self._queue and not self._closed:
                     self._wake.wait()
-                if not self._waiting:
+                if not self._queue:
                     break
-                if not self._urgent and not self._closed:
+                if not self._is_urgent and not self._closed:
                     self._wake.wait(LINGER_S)
-                self._urgent = False
-                batch, self._waiting, self._busy = self._waiting, [], True
-            again = self._write(batch)
-            if again:
-                self._try_again(again)
+                self._is_urgent = False
+                batch, self._queue, self._is_writing = self._queue, [], True
+            unwritten = self._write(batch)
+            if not unwritten:
+                continue
+            with self._wake:
+                is_closed = self._closed
+                if not is_closed:
+                    self._queue = unwritten + self._queue
+            if not is_closed:
+                time.sleep(RETRY_S)
+                continue
+            log.error("%s could not be written before the end", _WHAT)
+            for write in unwritten:
+                write.done.set_exception(Unavailable(f"{_WHAT} is closed"))
         self._db.close()
 
-    def _try_again(self, items: list["_Item"]) -> None:
-        with self._wake:
-            is_over = self._closed
-            self._waiting = self._waiting if is_over else items + self._waiting
-        if not is_over:
-            return time.sleep(AGAIN_S)
-        log.error("%s could not be written before the end", _WHAT)
-        _settle(items, error=Unavailable(f"{_WHAT} is closed"))
-
-    def _write(self, batch: list["_Item"]) -> list["_Item"]:
-        """One transaction; what has to be tried again."""
+    def _write(self, batch: list[_QueuedWrite]) -> list[_QueuedWrite]:
+        """Commit a batch in one transaction. Returns what has to be retried."""
+        outcomes: list[tuple[Any, BaseException | None]] = []
         try:
             with self._db:
-                outcomes = [self._tried(item.work) for item in batch]
+                for write in batch:
+                    answer, refusal = None, None
+                    try:
+                        with self._db:  # a savepoint: what one cannot write does not concern the others
+                            answer = write.work(self._db)
+                    except (apsw.FullError, apsw.IOError, apsw.BusyError, apsw.ReadOnlyError, apsw.CantOpenError):
+                        raise
+                    except BaseException as error:
+                        refusal = error
+                    outcomes.append((answer, refusal))
         except BaseException as error:  # a panic of pycrdt's Rust part is no Exception
             log.warning("%s could not be written: %s", _WHAT, error)
-            _settle((item for item in batch if not item.keep), error=error)
-            return [item for item in batch if item.keep]
-        for item, (answer, refused) in zip(batch, outcomes, strict=True):
-            _settle([item], answer, refused)
+            for write in batch:
+                if not write.keep:
+                    write.done.set_exception(error)
+            return [write for write in batch if write.keep]
+        for write, (answer, refusal) in zip(batch, outcomes, strict=True):
+            if refusal is None:
+                write.done.set_result(answer)
+            else:
+                write.done.set_exception(refusal)
         return []
-
-    def _tried(self, work: Callable[[apsw.Connection], Any]) -> tuple[Any, BaseException | None]:
-        answer = None
-        try:
-            with self._db:  # a savepoint: what one cannot write is no matter of the others
-                answer = work(self._db)
-        except (apsw.FullError, apsw.IOError, apsw.BusyError, apsw.ReadOnlyError, apsw.CantOpenError):
-            raise
-        except BaseException as error:
-            return None, error
-        return answer, None
 
     def close(self) -> None:
         with self._wake:
@@ -266,24 +292,12 @@ class LiveLog:
         self._thread.join()
 
 
-def _settle(items: Iterable[_Item], answer: Any = None, error: BaseException | None = None) -> None:
-    for item in items:
-        if error is None:
-            item.done.set_result(answer)
-        else:
-            item.done.set_exception(error)
-
-
-def _append(db: apsw.Connection, doc: str, update: bytes) -> None:
-    db.execute("insert into updates(doc, data) values (?, ?)", (doc, update))
-
-
-def _meta(db: apsw.Connection, key: str) -> str:
+def _get_or_make_id(db: apsw.Connection, key: str) -> str:
     db.execute("insert or ignore into meta values (?, ?)", (key, str(uuid.uuid4())))
     return str(db.execute("select value from meta where key = ?", (key,)).get)
 
 
-def _document(db: apsw.Connection, doc: str) -> KnownDocument | None:
+def _load_document(db: apsw.Connection, doc: str) -> LoggedDocument | None:
     row = db.execute("select path, state from docs where id = ?", (doc,)).fetchone()
     if row is None:
         return None
@@ -292,25 +306,17 @@ def _document(db: apsw.Connection, doc: str) -> KnownDocument | None:
     if updates:
         state = merge_updates(*([state] if state is not None else []), *updates)
     texts = tuple(db.execute("select version, state, op from texts where doc = ? order by seq", (doc,)))
-    return KnownDocument(doc, None if path is None else NotePath(path), state, texts)
+    return LoggedDocument(None if path is None else NotePath(path), state, texts)
 
 
-def _name(db: apsw.Connection, relay: str, path: NotePath) -> str:
-    doc = db.execute("select id from docs where path = ?", (path,)).get or _bring_back(db, path)
-    if doc is None:
-        doc = f"{relay}-{uuid.uuid4()}"
-        db.execute("insert into docs(id, path) values (?, ?)", (doc, path))
-    return str(doc)
-
-
-def _bring_back(db: apsw.Connection, path: NotePath) -> str | None:
+def _restore_document(db: apsw.Connection, path: NotePath) -> str | None:
     doc: str | None = db.execute("select id from docs where former = ? and path is null limit 1", (path,)).get
     if doc is not None:
-        _place(db, doc, path)
+        _set_path(db, doc, path)
     return doc
 
 
-def _place(db: apsw.Connection, doc: str, path: NotePath | None) -> None:
+def _set_path(db: apsw.Connection, doc: str, path: NotePath | None) -> None:
     if path is None:
         db.execute("update docs set former = path, path = null where id = ? and path is not null", (doc,))
     else:
@@ -318,30 +324,14 @@ def _place(db: apsw.Connection, doc: str, path: NotePath | None) -> None:
         db.execute("update docs set path = ?, former = null where id = ?", (path, doc))
 
 
-def _begin(db: apsw.Connection, doc: str, state: bytes, version: str) -> None:
-    db.execute("update docs set state = ? where id = ?", (state, doc))
-    db.execute("insert into texts(doc, version, state) values (?, ?, ?)", (doc, version, state))
+def _insert_update(db: apsw.Connection, doc: str, update: bytes) -> None:
+    db.execute("insert into updates(doc, data) values (?, ?)", (doc, update))
 
 
-def _put_together(db: apsw.Connection, doc: str, version: str, state: bytes, update: bytes, op: str | None) -> None:
-    if update:
-        _append(db, doc, update)
-    _keep_text(db, doc, version, state, op)
-
-
-def _keep_text(db: apsw.Connection, doc: str, version: str, state: bytes, op: str | None) -> None:
+def _insert_text(db: apsw.Connection, doc: str, version: str, state: bytes, op: str | None) -> None:
+    """The last text its file held. The oldest go."""
     db.execute("delete from texts where doc = ? and version = ?", (doc, version))
     db.execute("insert into texts(doc, version, state, op) values (?, ?, ?, ?)", (doc, version, state, op))
-    kept = max(3, min(KEPT_TEXTS, KEPT_BYTES // (len(state) + 1)))
+    kept = max(3, min(MAX_TEXTS, MAX_TEXT_BYTES // (len(state) + 1)))
     oldest = "select seq from texts where doc = ? order by seq desc limit 1 offset ?"
     db.execute(f"delete from texts where doc = ? and seq <= ({oldest})", (doc, doc, kept))
-
-
-def _compact(db: apsw.Connection, doc: str) -> None:
-    known = _document(db, doc)
-    if known is not None and known.state is not None:
-        whole: Doc[Any] = Doc()
-        whole.apply_update(known.state)  # forgets what was deleted, which merged updates do not
-        is_whole = get_state(known.state) == whole.get_state()  # else something waits for what has not come yet
-        db.execute("update docs set state = ? where id = ?", (whole.get_update() if is_whole else known.state, doc))
-        db.execute("delete from updates where doc = ?", (doc,))

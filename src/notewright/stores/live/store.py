@@ -11,22 +11,13 @@ from contextlib import AbstractContextManager
 
 from notewright.errors import Conflict
 from notewright.notes.path import NotePath
-from notewright.stores.base import (
-    Entry,
-    OpId,
-    Store,
-    Stored,
-    UnlistedFile,
-    Version,
-    changed_error,
-    version_of,
-)
+from notewright.stores.base import Entry, OpId, Store, Stored, UnlistedFile, Version, changed_error, version_of
 from notewright.stores.live.document import Document
 from notewright.stores.live.documents import VERSION_CHARS, LiveDocuments
-from notewright.stores.live.host_socket import ask
+from notewright.stores.live.host_socket import call_host
 from notewright.stores.live.text import file_bytes, live_text
 
-_TRIES = 5
+_MAX_TRIES = 5
 
 
 class LiveStore(Store):
@@ -52,25 +43,25 @@ class LiveStore(Store):
         return self._folder.children(folder, hidden=hidden, bare=bare)
 
     def stat(self, path: NotePath, *, hidden: bool = False) -> Entry:
-        typed = self._typed(path)
-        return self._folder.stat(path, hidden=hidden) if typed is None else typed.entry
+        unsaved = self._read_unsaved(path)
+        return self._folder.stat(path, hidden=hidden) if unsaved is None else unsaved.entry
 
     def read(self, path: NotePath, *, hidden: bool = False) -> Stored:
-        typed = self._typed(path)
-        return self._folder.read(path, hidden=hidden) if typed is None else typed
+        unsaved = self._read_unsaved(path)
+        return self._folder.read(path, hidden=hidden) if unsaved is None else unsaved
 
-    def _typed(self, path: NotePath) -> Stored | None:
+    def _read_unsaved(self, path: NotePath) -> Stored | None:
         """What an open document says that is not in its file yet."""
-        document = self._documents.opened(path)
-        if document is None or document.saved():
+        document = self._documents.find_open(path)
+        if document is None or document.is_saved():
             return None
         with document.lock:
-            return document.now() if not document.saved() and document.path == path and document.file else None
+            return document.snapshot() if not document.is_saved() and document.path == path and document.file else None
 
     # Changing it
 
     def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
-        if self._documents.opened(path) is None:  # what an open document will say is not known yet
+        if self._documents.find_open(path) is None:  # what an open document will say is not known yet
             self._folder.stage(path, data, op=op, hidden=hidden)
 
     def write(
@@ -85,49 +76,44 @@ class LiveStore(Store):
         hidden: bool = False,
     ) -> Stored:
         if seen is not None:
-            document = self._documents.opened(path)
+            document = self._documents.find_open(path)
             if document is not None:
                 return self._merge(document, path, data, seen, op)
             return self._folder.write(path, data, seen=seen, op=op, settled=settled, hidden=hidden)
         if path.is_hidden or (source is not None and source.is_hidden):  # to the trash, or back
             source = None
-        moving = None if source is None else self._documents.opened(source)
-        if moving is not None and source is not None:
-            return self._move(moving, source, path, data, op)
+        moving = None if source is None else self._documents.find_open(source)
+        if moving is not None and source is not None:  # with what was typed since its text was read for the move
+            self._documents.catch_up(moving)
+            with moving.lock:
+                base = moving.find_version(version_of(data)) or moving.find_nearest_version(live_text(path, data))
+                return self._write_merged(moving, path, data, base, op, seen=None, source=source)
         stored = self._folder.write(path, data, seen=None, op=op, settled=settled, hidden=hidden)
         if source is not None:
-            self._documents.places.moved(source, path)
+            self._documents.paths.move(source, path)
         else:
-            self._documents.places.created(path)
+            self._documents.paths.restore(path)
         return stored
 
     def _merge(self, document: Document, path: NotePath, data: bytes, seen: Version, op: OpId) -> Stored:
-        """A change of the text that was seen, made to what the document says now."""
+        """Apply a change of the text that was seen to what the document says now."""
         if document.saving is not None and document.saving == version_of(data):
-            return self._documents.put(document, data, seen=seen, op=op)
-        for _ in range(_TRIES):
+            return self._documents.write_saving(document, data, seen=seen, op=op)
+        for _ in range(_MAX_TRIES):
             self._documents.catch_up(document)
             with document.lock:
                 if document.path != path or document.file is None or document.end_reason:
                     break
                 if op in document.ops or version_of(data) == document.file.version:
-                    return document.file if document.saved() else document.now()
-                base = document.known(seen)
+                    return document.file if document.is_saved() else document.snapshot()
+                base = document.find_version(seen)
                 if base is None:
-                    raise changed_error(path, document.now().version)
+                    raise changed_error(path, document.snapshot().version)
                 try:
                     return self._write_merged(document, path, data, base, op, seen=document.file.version)
                 except Conflict:  # somebody saved the file in this moment
                     continue
         return self._folder.write(path, data, seen=seen, op=op)
-
-    def _move(self, document: Document, source: NotePath, path: NotePath, data: bytes, op: OpId) -> Stored:
-        """The document goes to another name, with what was typed since its text was read for the move."""
-        self._documents.catch_up(document)
-        with document.lock:
-            base = document.known(version_of(data)) or document.nearest(live_text(path, data))
-            stored = self._write_merged(document, path, data, base, op, seen=None, move_from=source)
-        return stored
 
     def _write_merged(
         self,
@@ -138,57 +124,57 @@ class LiveStore(Store):
         op: OpId,
         *,
         seen: Version | None,
-        move_from: NotePath | None = None,
+        source: NotePath | None = None,
     ) -> Stored:
         text = live_text(path, data)
-        merged = document.merged(base, text)
-        whole = data if merged.text == text else file_bytes(merged.text, data)
-        document.sync()  # or recovery takes what was typed for an outside edit, and its client's copy doubles it
-        stored = self._folder.write(path, whole, seen=seen, op=op, settled=document.is_ours)
-        if move_from is not None:
-            self._documents.places.moved(move_from, path)
-        document.holds(stored, merged.state, ours=True, merged=merged, op=op)
-        if merged.text != text:
-            document.show(version_of(data), merged.theirs)  # what its writer knows
+        merge = document.prepare_merge(base, text)
+        whole = data if merge.text == text else file_bytes(merge.text, data)
+        document.log.flush()  # or recovery takes what was typed for an outside edit, and its client's copy doubles it
+        stored = self._folder.write(path, whole, seen=seen, op=op, settled=document.we_wrote_file)
+        if source is not None:
+            self._documents.paths.move(source, path)
+        document.record_file(stored, merge.state, ours=True, merge=merge, op=op)
+        if merge.text != text:
+            document.remember_shown(version_of(data), merge.theirs)  # what its writer knows
         document.unsaved, document.typists = False, {}
         return stored
 
     def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
-        document = self._documents.opened(path)
+        document = self._documents.find_open(path)
         if document is None:
-            left = self._documents.places.left(path)
-            self._folder.delete(path, seen=left or seen, op=op, settled=settled, hidden=hidden)
-            if left is None and not self._documents.moved_back(path):
-                self._documents.places.dropped(path)
+            departed = self._documents.paths.pop_departed(path)
+            self._folder.delete(path, seen=departed or seen, op=op, settled=settled, hidden=hidden)
+            if departed is None and not self._documents.take_back_move(path):
+                self._documents.paths.remove(path)
             return
         self._documents.catch_up(document)
         with document.lock:
             if document.file is None or document.path != path:
                 raise changed_error(path, None)
-            now = document.file.version if document.saved() else document.now().version
+            now = document.file.version if document.is_saved() else document.snapshot().version
             if now != seen:
                 raise changed_error(path, now)
             self._folder.delete(path, seen=document.file.version, op=op, settled=settled, hidden=hidden)
-        if not self._documents.moved_back(path):
-            self._documents.gone(document)
+        if not self._documents.take_back_move(path):
+            self._documents.drop(document)
 
     def find_applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
-        open_ones = {path: self._documents.opened(path) for path in paths}
-        return frozenset(path for path, document in open_ones.items() if document is not None and op in document.ops)
+        documents = {path: self._documents.find_open(path) for path in paths}
+        return frozenset(path for path, document in documents.items() if document is not None and op in document.ops)
 
     def read_old_version(self, path: NotePath, version: str) -> Stored | None:
-        told = ask(self._documents, "recall", path, version.encode())
-        whole, data = told[:VERSION_CHARS].decode(), told[VERSION_CHARS:]
-        return Stored(data, whole, self._folder.stat(path)) if told else None
+        answer = call_host(self._documents, "recall", path, version.encode())
+        whole, data = answer[:VERSION_CHARS].decode(), answer[VERSION_CHARS:]
+        return Stored(data, whole, self._folder.stat(path)) if answer else None
 
     def rebase(self, path: NotePath, data: bytes, *, seen: Version, onto: Stored) -> bytes:
-        text = ask(self._documents, "rebase", path, f"{seen}{onto.version}".encode() + data).decode()
+        text = call_host(self._documents, "rebase", path, f"{seen}{onto.version}".encode() + data).decode()
         return file_bytes(text, onto.data)
 
     def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
         stored = self._folder.respell(old, new, hidden=hidden)
         if stored is not None:
-            self._documents.places.moved(old, new)
+            self._documents.paths.move(old, new)
         return stored
 
     def settle(self, op: OpId, *, emptied: tuple[str, ...] = ()) -> None:

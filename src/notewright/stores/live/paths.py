@@ -1,0 +1,143 @@
+"""Which file each live document is of: ids that files are given, and documents that go with a file to another name.
+
+A document that is nowhere comes back with its file, by the same id. A file that somebody else renamed is known again by
+what the file system calls it, or by the history of our own processes.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, MutableMapping
+
+from notewright.notes.path import NotePath
+from notewright.stores.base import Store, Version
+from notewright.stores.live.document import Document
+from notewright.stores.live.log import LiveLog
+
+GONE_S = 2.0  # for which a file may be missing: editors delete before they write
+
+
+class DocumentPaths:
+    """Any thread may call. `lock` is that of the open documents; a document's own is taken before it. Without a log,
+    which the process that hosts the documents has, no file has an id."""
+
+    def __init__(self, folder: Store, lock: "threading.RLock", opened: MutableMapping[str, Document]) -> None:
+        self._folder, self._lock, self._open = folder, lock, opened
+        self._log: LiveLog | None = None
+        self.find_moved: Callable[[NotePath], NotePath | None] = lambda path: None  # to where one of our processes did
+        self.ids: dict[NotePath, str] = {}  # of files that were given one
+        self.stamps: dict[NotePath, str] = {}  # of these files, when they were last listed
+        self._departed: dict[NotePath, Version] = {}  # names that documents moved away from, with what the files held
+        self._former: dict[NotePath, NotePath] = {}  # names that documents moved to, with those they had
+        self._missing: dict[NotePath, float] = {}  # files with ids that are not there, since when
+
+    def begin(self, log: LiveLog) -> None:
+        self._log, self.ids = log, log.load_ids()
+
+    def assign_ids(self, paths: Iterable[NotePath]) -> dict[NotePath, str]:
+        """The ids of these files. Those that have none are given one now."""
+        wanted = list(paths)
+        with self._lock:
+            new = [path for path in wanted if path not in self.ids]
+            assigned = self._log.assign_ids(new) if new and self._log is not None else {}
+            self.ids |= assigned
+            for path, doc_id in assigned.items():
+                self._reattach(doc_id, path)
+            return {path: self.ids[path] for path in wanted}
+
+    def list_ids(self) -> dict[NotePath, str]:
+        """Every file that is there, with its id; those that are new are given one, and those that were moved by
+        somebody else keep theirs."""
+        now = time.monotonic()
+        stamps = self.follow_renames()
+        missing = [path for path in list(self.ids) if path not in stamps]
+        self._missing = {path: self._missing.get(path, now) for path in missing}
+        for path in missing:
+            if now - self._missing[path] >= GONE_S and self.ids.get(path) not in self._open:
+                self.remove(path)
+                del self._missing[path]
+        self.stamps = stamps
+        return self.assign_ids([*stamps, *self._missing])
+
+    @property
+    def has_missing_files(self) -> bool:
+        """Files are missing that may be back in a moment: call `list_ids` again."""
+        return bool(self._missing)
+
+    def follow_renames(self) -> dict[NotePath, str]:
+        """Files that have another name since they were last listed take their documents along; all files there are,
+        with their stamps."""
+        stamps = {entry.path: entry.stamp for entry in self._folder.entries() if entry.kind == "file"}
+        missing = [path for path in list(self.ids) if path not in stamps]
+        new = {_file_identity(stamp): path for path, stamp in stamps.items() if path not in self.ids} if missing else {}
+        for path in missing:
+            document = self._open.get(self.ids.get(path, ""))
+            stamp = document.file.entry.stamp if document and document.file else self.stamps.get(path)
+            to = (new.get(_file_identity(stamp)) if stamp else None) or self.find_moved(path)
+            if to is not None and to in stamps and to not in self.ids:
+                self.move(path, to)
+                self._departed.pop(path, None)
+                self._former.pop(to, None)  # not ours to take back
+        return stamps
+
+    def set_path(self, doc_id: str, path: NotePath) -> str | None:
+        """From now on this file is the document's. Returns the document that was there before."""
+        with self._lock:
+            other = self.ids.get(path)
+            self.ids[path] = doc_id
+            if self._log is not None:
+                self._log.set_path(doc_id, path)
+            if doc_id in self._open:
+                self._open[doc_id].path = path
+            return None if other == doc_id else other
+
+    def move(self, old: NotePath, new: NotePath) -> None:
+        """The file of one name is that of another now, and its document goes with it."""
+        with self._lock:
+            doc_id = self.ids.pop(old, None)
+            if doc_id is None:
+                return
+            document = self._open.get(doc_id)
+            if document is not None and document.file is not None:
+                self._departed[old] = document.file.version
+            self._former[new] = old
+            other = self.set_path(doc_id, new)
+            displaced = self._open.pop(other, None) if other is not None else None
+        if displaced is not None:  # not under the lock: a document's own is taken before it
+            displaced.end("another note has its place")
+
+    def pop_former(self, new: NotePath) -> NotePath | None:
+        """Where a document was that moved here, if nothing else is there now; once."""
+        old = self._former.pop(new, None)
+        return None if old in self.ids else old
+
+    def pop_departed(self, path: NotePath) -> Version | None:
+        """What the file held that a document moved away from, which is to be deleted now."""
+        with self._lock:
+            self._former = {new: old for new, old in self._former.items() if old != path}
+            return self._departed.pop(path, None)
+
+    def remove(self, path: NotePath) -> None:
+        """A file was deleted."""
+        with self._lock:
+            doc_id = self.ids.pop(path, None)
+            if doc_id is not None and self._log is not None:
+                self._log.set_path(doc_id, None)
+
+    def restore(self, path: NotePath) -> None:
+        """A file was made where none was: if there was one before, its document is there again."""
+        if self._log is not None and path.is_note and path not in self.ids:
+            with self._lock:
+                if (doc_id := self._log.restore_document(path)) is not None:
+                    self.ids[path] = doc_id
+                    self._reattach(doc_id, path)
+
+    def _reattach(self, doc_id: str, path: NotePath) -> None:
+        """A document that was nowhere has a file again, and whoever has it open is in it."""
+        document = self._open.get(doc_id)
+        if document is not None and document.path is None:
+            document.path = path
+
+
+def _file_identity(stamp: str) -> str:
+    """What stays of a folder's stamp when a file gets another name: when it was saved, its size and its inode."""
+    return stamp.rpartition("-")[0]
