@@ -73,7 +73,7 @@ def test_a_status_is_answered_only_after_what_came_before_is_kept(server: LiveSe
         assert len(held) == 1
         held[0]()
         assert ann.until(lambda: ann.acked == [b"\x01"])
-        del log.when_durable
+        del log.call_when_durable
         ann.ask_status(b"\x02")
         assert ann.until(lambda: ann.acked == [b"\x01", b"\x02"])
 
