@@ -13,6 +13,7 @@ import struct
 _HELD = 256  # bytes; struct aiocb has 168 where pointers have 8
 _NOTIFY, _NOBODY = 44, 1  # where it says who is told of the end, and that it is nobody
 _IDLE_S = 60  # how long a thread waits for more
+_Request = ctypes.c_char * _HELD
 _libc = ctypes.CDLL(None, use_errno=True)
 _is_able = hasattr(_libc, "aio_init") and hasattr(_libc, "aio_fsync") and ctypes.sizeof(ctypes.c_void_p) == 8
 if _is_able:
@@ -31,7 +32,7 @@ class Sync:
         global _begun_in
         self._file, process = file, os.getpid()
         has_threads = _is_able and _begun_in in (0, process)
-        self._begun = ctypes.create_string_buffer(_HELD) if has_threads else None
+        self._begun = _Request() if has_threads else None
         if self._begun is not None:
             struct.pack_into("i", self._begun, 0, file)
             struct.pack_into("i", self._begun, _NOTIFY, _NOBODY)

@@ -189,10 +189,11 @@ def _set(handle: int, kind: int, start: int, length: int) -> None:
 
 
 class ThreadTurn:
-    """One thread's place in the queue; `granted` when it is its turn."""
+    """One thread's place in the queue; `granted` is set when it is its turn, None where it never had to wait."""
 
     def __init__(self, name: str | None) -> None:
-        self.name, self.granted = name, threading.Event()
+        self.name = name
+        self.granted: threading.Event | None = None
 
     def excludes(self, other: "ThreadTurn") -> bool:
         return self.name is None or other.name is None or self.name == other.name
@@ -209,10 +210,11 @@ class ThreadQueue:
         """A turn that is to be left; BlockingIOError when `timeout` seconds have passed."""
         mine = ThreadTurn(name)
         with self._mutex:
+            if self._queue and any(other.excludes(mine) for other in self._queue):
+                mine.granted = threading.Event()
             self._queue.append(mine)
-            self._grant()
         try:
-            if not mine.granted.is_set() and not mine.granted.wait(timeout):
+            if mine.granted is not None and not mine.granted.wait(timeout):
                 raise BlockingIOError("locked by another thread")
         except BaseException:
             self.leave(mine)
@@ -220,12 +222,9 @@ class ThreadQueue:
         return mine
 
     def leave(self, mine: ThreadTurn) -> None:
+        """Give the turn back, and theirs to all that wait and that nobody before them excludes."""
         with self._mutex:
             self._queue.remove(mine)
-            self._grant()
-
-    def _grant(self) -> None:
-        """The turn of all that wait and that nobody before them excludes."""
-        for place, turn in enumerate(self._queue):
-            if not turn.granted.is_set() and not any(other.excludes(turn) for other in self._queue[:place]):
-                turn.granted.set()
+            for place, turn in enumerate(self._queue):
+                if turn.granted is not None and not any(other.excludes(turn) for other in self._queue[:place]):
+                    turn.granted.set()

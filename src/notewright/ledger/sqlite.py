@@ -57,6 +57,7 @@ class SqliteLedger:
 
     def __init__(self, db: apsw.Connection) -> None:
         self._db = db
+        self._log = f"{db.filename}-wal" if db.filename else None
         self._alone = threading.RLock()
         self._own = 0  # transactions made here: SQLite counts only those of others
         self._recorded: dict[str, Change] = {}  # here and not closed yet: what they say need not be asked for
@@ -271,9 +272,8 @@ class SqliteLedger:
         log is synced."""
         from notewright.disk_sync import Sync
 
-        log = f"{self._db.filename}-wal" if self._db.filename else None
         with words("the history"):
-            sync = Sync(os.open(log, os.O_RDONLY | os.O_CLOEXEC), whole=False) if log else None
+            sync = Sync(os.open(self._log, os.O_RDONLY | os.O_CLOEXEC), whole=False) if self._log else None
             try:
                 meanwhile()
             finally:

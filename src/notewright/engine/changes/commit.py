@@ -7,8 +7,8 @@ finished, alone, before anything else is written. Access is checked by the verbs
 """
 
 import logging
+import os
 import random
-import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -260,8 +260,7 @@ def _alone(ws: Workspace, attempt: Callable[[], _Answer], *, tries: int, path: N
     between."""
     for count in range(1, tries + 1):
         try:
-            with _turn(ws, path):
-                return attempt()
+            return _locked(ws, attempt, path)
         except _Interrupted as interrupted:
             if count == tries:
                 raise interrupted.problem from None
@@ -271,19 +270,17 @@ def _alone(ws: Workspace, attempt: Callable[[], _Answer], *, tries: int, path: N
     raise AssertionError("the last try returns or raises")
 
 
-@contextmanager
-def _turn(ws: Workspace, path: NotePath | None) -> Iterator[None]:
+def _locked(ws: Workspace, attempt: Callable[[], _Answer], path: NotePath | None) -> _Answer:
     if path is not None and not is_bounded(ws):  # a bound holds for all writers together
         with ws.store.lock(path):
             unfinished = ws.ledger.unfinished()
             if all(_is_running(ws, change) for change in unfinished):
                 if any(path in (step.path, step.source) for change in unfinished for step in change.steps):
                     raise _still_running()  # it lost its turn and may go on all the same
-                yield
-                return
+                return attempt()
     with ws.store.lock():
         _finish_others(ws)
-        yield
+        return attempt()
 
 
 def _lock_name(change: Change) -> str:
@@ -473,7 +470,7 @@ def _is_there(store: Store, folder: NotePath) -> bool:
 
 def _new_id() -> str:
     """One word of a million million. The ledger takes none twice."""
-    return secrets.token_bytes(8).translate(_AS_LETTERS).decode()
+    return os.urandom(8).translate(_AS_LETTERS).decode()
 
 
 def drive(running: Machine, ws: Workspace, row: tuple[Change, ...] = ()) -> Outcome:

@@ -10,7 +10,7 @@ import random
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import NamedTuple
 
 from notewright.engine.indexing.ready import is_fresh
@@ -49,10 +49,14 @@ def is_bounded(ws: Workspace) -> bool:
     return limits.quota_files is not None or limits.quota_bytes is not None or ws.user_quota is not None
 
 
-@contextmanager
-def counted_alone(ws: Workspace) -> Iterator[None]:
+def counted_alone(ws: Workspace) -> AbstractContextManager[object]:
     """Nobody else who has a bound adds to the workspaces of this user meanwhile. Under the store's lock, and no store's
     lock is waited for inside."""
+    return nullcontext() if ws.user_quota is None else _counted_alone(ws)
+
+
+@contextmanager
+def _counted_alone(ws: Workspace) -> Iterator[None]:
     with ExitStack() as held:
         for one in sorted(_of_user(ws), key=lambda each: each.store.identity):
             held.callback(_locked(one).release)

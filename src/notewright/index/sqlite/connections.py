@@ -1,8 +1,7 @@
 """Connections to the index that stands now: kept open between questions, renewed when it is damaged or replaced."""
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from json import JSONDecodeError
 from pathlib import Path
@@ -174,9 +173,7 @@ class IndexConnections:
                 if identity is not None:
                     try:
                         con = self._write_connection(identity)
-                        with _transaction(con):
-                            change(con)
-                            con.rows("update meta set value=value+1 where key='serial'")
+                        _change(con, change)
                         return
                     except (*DAMAGE, apsw.SQLError) as error:
                         self._writer = None
@@ -222,13 +219,13 @@ def _is_damage(error: Exception) -> bool:
     return not isinstance(error, apsw.SQLError) or "no such" in str(error) or "malformed" in str(error)
 
 
-@contextmanager
-def _transaction(con: Connection) -> Iterator[None]:
-    """All of it or none. Begun by a statement: `with con.db` would wait for another writer without letting any other
-    thread of ours run, that writer perhaps among them."""
+def _change(con: Connection, change: Callable[[Connection], object]) -> None:
+    """All of it or none. Begun by a statement: `with con.db` would wait for another writer without letting any
+    other thread of ours run, that writer perhaps among them."""
     con.db.execute("begin immediate")
     try:
-        yield
+        change(con)
+        con.rows("update meta set value=value+1 where key='serial'")
         con.db.execute("commit")
     except BaseException:
         con.learned.clear()

@@ -180,12 +180,12 @@ def digest(folder: int, name: str) -> str | None:
 def digest_open(opened: int, size: int = _PIECE_BYTES) -> Version:
     """The version of the bytes of an open file, from where it stands to its end; one that is as large as it is said to
     be is read at once."""
-    found = hashlib.sha256()
+    first = b""
     if size < _PIECE_BYTES:
-        data = os.read(opened, size + 1)
-        if len(data) == size:
-            return version_of(data)
-        found.update(data)
+        first = os.read(opened, size + 1)
+        if len(first) == size:
+            return version_of(first)
+    found = hashlib.sha256(first)
     while piece := os.read(opened, _PIECE_BYTES):
         found.update(piece)
     return found.hexdigest()

@@ -76,7 +76,9 @@ def by_events(root: Root, stop: threading.Event, healthy: Healthy, offer: Offer 
 
 def _burst(events: Inotify) -> Seen:
     """Looked at step by step, not event by event: a change set of ours makes six for each note, and whoever wakes for
-    each of them takes the interpreter from the thread that writes."""
+    each of them takes the interpreter from the thread that writes. The first is ours as a rule, too: sleep before it
+    is read."""
+    time.sleep(STEP_S)
     seen, until = Seen(), time.monotonic() + DEBOUNCE_S
     while events.take(seen) and time.monotonic() < until:
         time.sleep(STEP_S)
