@@ -215,7 +215,7 @@ def test_it_is_renewed_when_much_has_changed_and_only_by_the_machine_that_writes
 def test_an_error_that_nobody_expected_while_it_is_written_does_not_end_the_following(
     bucket: Bucket, machine: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packed, raised = index_snapshot._packed, list[str]()
+    packed, raised = index_snapshot._compressed_parts, list[str]()
 
     def breaking(file: Path) -> Iterator[bytes]:
         if not raised:
@@ -223,7 +223,7 @@ def test_an_error_that_nobody_expected_while_it_is_written_does_not_end_the_foll
             raise sqlite3.OperationalError("not expected")
         return packed(file)
 
-    monkeypatch.setattr(index_snapshot, "_packed", breaking)
+    monkeypatch.setattr(index_snapshot, "_compressed_parts", breaking)
     monkeypatch.setattr(index_snapshot, "MINUTES_BETWEEN", 0)
     fill(bucket)
     ws = machine("first")

@@ -9,13 +9,13 @@ import pytest
 from notewright.app import compose
 from notewright.config.load import Config
 from notewright.engine.indexing import indexer, large_notes
-from notewright.engine.indexing.filing import LARGE
+from notewright.engine.indexing.filing import LARGE_BYTES
 from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.surfaces.base import Call
 from notewright.surfaces.perform import perform
 
-VAULT = {"Tea.md": "green leaves [[Ink]]\n", "Ink.md": "black\n", "Big.md": "word [[Tea]] " * (LARGE // 13 + 1)}
+VAULT = {"Tea.md": "green leaves [[Ink]]\n", "Ink.md": "black\n", "Big.md": "word [[Tea]] " * (LARGE_BYTES // 13 + 1)}
 SAID = "Still indexing; not indexed yet: Big.md. What they say may be missing here."
 FINDING: dict[str, tuple[str, dict[str, Any]]] = {
     "notes": ("search", {"query": "leaves"}),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.config.locations import is_bucket, parse_folder_or_bucket
 from notewright.engine.access import Access
-from notewright.engine.indexing.difference import UnchangedIndex, is_unchanged
+from notewright.engine.indexing.difference import IdleFollower, is_unchanged
 from notewright.engine.workspace import IndexFollower, Limits, Workspace
 from notewright.errors import Busy, Invalid
 from notewright.index.sqlite.index import SqliteIndex
@@ -61,7 +61,7 @@ def open_workspace(
     only_reads = reads and not unfinished and asked.bootstrap is None
     follower: IndexFollower
     if only_reads and (not follow or is_unchanged(store, index, locks)):
-        follower, start = UnchangedIndex(index), None
+        follower, start = IdleFollower(index), None
     else:
         from notewright.engine.indexing.indexer import Indexer
 

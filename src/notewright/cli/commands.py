@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from notewright.app import opening
 from notewright.cli import printing
 from notewright.cli.arguments import choose_workspace, parse_moment
-from notewright.engine.indexing.difference import UnchangedIndex
+from notewright.engine.indexing.difference import IdleFollower
 from notewright.errors import Indexing, NotFound, Unavailable
 from notewright.lazy_dataclass import replace
 from notewright.ledger.base import Actor, Past
@@ -161,7 +161,7 @@ def open_chosen_workspace(
         print(f"notewright: {what}", file=sys.stderr, flush=True)
     ws = opening.open_workspace(workspace, config, watch=False, follow=follow, reads=reads)
     try:
-        if indexed and not isinstance(ws.follower, UnchangedIndex):
+        if indexed and not isinstance(ws.follower, IdleFollower):
             _until_ready(ws)
         yield ws if reads else ws.by(Actor(opening.user(), "notewright", "cli", args.command))
     finally:
@@ -182,7 +182,7 @@ def _until_ready(ws: Workspace) -> None:
             try:
                 return wait_for_texts(ws, 0.2)
             except Indexing as still:
-                ws.follower.may_write()  # Unavailable where the notes are gone
+                ws.follower.refuse_if_lost()  # Unavailable where the notes are gone
                 stale = ws.follower.progress().stale
                 if stale and not said:
                     print(f"notewright: {stale}", file=sys.stderr, flush=True)

@@ -181,7 +181,7 @@ def _find_by_name(ws: Workspace, path: NotePath) -> Sequence[NotePath]:
     """Files the words could mean: the same path but for case, else that name or path ending, else that alias."""
     if not ready.is_fresh(ws):
         found = _ending_in(
-            path, [p for p in before_index.by_name(ws, link_key(path)) if ws.access.sees(p) and exists(ws, p)]
+            path, [p for p in before_index.find_by_name(ws, link_key(path)) if ws.access.sees(p) and exists(ws, p)]
         )
         if found:
             return found
@@ -303,7 +303,7 @@ def list_folder(
 
     if ready.is_fresh(ws):
         return ready.snapshot(ws, from_index)
-    return answer(*listing(ws, chosen), ()) if glob else answer(*before_index.level(ws, chosen))
+    return answer(*listing(ws, chosen), ()) if glob else answer(*before_index.select_level(ws, chosen))
 
 
 def _check_sort(sort: str) -> None:

@@ -1,4 +1,5 @@
-"""The one value every verb of the engine takes: where the notes are, who asks, and what holds here."""
+"""The value that every function of the engine takes: where the notes are, who asks, and which rules and limits
+apply."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ if TYPE_CHECKING:  # loads pycrdt, which few need
     from notewright.stores.base import Store
     from notewright.stores.live.documents import LiveDocuments
 
-CALL_SECONDS = 1.5  # a client's call waits no longer for the index, and then says what is not indexed yet
+CALL_SECONDS = 1.5  # that a client's call waits for the index, before it says what is not indexed yet
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds that always hold."""
+    """Bounds that always apply."""
 
     note_bytes: int = 10_485_760
     quota_files: int | None = None
@@ -35,7 +36,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class UserQuota:
-    """How much all workspaces together may hold to which one user may write."""
+    """How much all workspaces that one user may write to may hold together."""
 
     files: int | None
     bytes: int | None
@@ -43,38 +44,40 @@ class UserQuota:
 
 
 class IndexFollower:
-    """Who keeps the index in step with the store (`engine/indexing/indexer.py`). This one does not: it is for tests and
-    tools that file what they write themselves."""
+    """Keeps the index in step with the store (`engine/indexing/indexer.py`). This base class does nothing: it is for
+    tests and tools that file what they write themselves."""
 
     def wait(self, seconds: float) -> Generation | None:
-        """Until the index is as fresh as the store, or Indexing; which index that was, where it had to be asked."""
+        """Wait until the index is as fresh as the store, or Indexing; which index it is, where that had to be asked."""
         return None
 
     def wait_for_all(self, seconds: float) -> None:
         """The same for a plan that must know every link: Unavailable while the index is known to be behind."""
 
-    def look_again(self, paths: Iterable[str]) -> None: ...
+    def file_again(self, paths: Iterable[str]) -> None:
+        """Read these files for the index once more, soon."""
 
-    def takes_large(self) -> bool:
-        """Large notes may be `put_off`; else whoever wrote one files it at once."""
+    def can_defer(self) -> bool:
+        """Whether large notes can be deferred; else they are filed by the call that wrote them."""
         return False
 
-    def put_off(self, path: NotePath, size: int) -> None:
+    def defer(self, path: NotePath, size: int) -> None:
         """Read a large note, which is filed by its name alone, when there is nothing else to do."""
 
-    def listed(self, *, wait: bool = False) -> FirstListing | None:
-        """The files that are being indexed for the first time; None if that is done, or done elsewhere. A listing that
-        is being made is waited for, where all of it is needed: a second beside it would slow both."""
+    def first_listing(self, *, wait: bool = False) -> FirstListing | None:
+        """The files that are being indexed for the first time; None if that is done, or done in another process. With
+        `wait`, waits for a listing that is being made: a second one beside it would slow both."""
         return None
 
     def progress(self) -> Progress:
         return Progress(0, 0, False)
 
-    def may_write(self) -> None:
-        """Unavailable while the root is empty that was not."""
+    def refuse_if_lost(self) -> None:
+        """Raise Unavailable while the root is empty that was not."""
 
-    def subscribe(self, heard: Callable[[frozenset[str] | None], None]) -> Callable[[], None]:
-        """Be told of changed paths (None: look at everything); call what is returned to stop."""
+    def subscribe(self, listener: Callable[[frozenset[str] | None], None]) -> Callable[[], None]:
+        """Call the listener with changed paths (None: anything may have changed) until the returned function is
+        called."""
         return lambda: None
 
     def rebuild(self, report: Callable[[int, int | None], None]) -> None: ...
@@ -83,7 +86,7 @@ class IndexFollower:
 
 
 class ShownVersions(Protocol):
-    """Which version of a note a caller was shown last, of the notes it was shown lately."""
+    """The version of each note a caller was shown last; only of the notes it was shown lately."""
 
     def get(self, path: NotePath, /) -> str | None: ...
 

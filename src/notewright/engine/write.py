@@ -129,7 +129,7 @@ def _bearing(ws: Workspace, place: NotePath) -> Sequence[NotePath]:
 def admit(ws: Workspace, path: NotePath, size: int) -> None:
     """May this caller put so many bytes there?"""
     ws.access.may_write(path)
-    ws.follower.may_write()
+    ws.follower.refuse_if_lost()
     if size > ws.limits.note_bytes:
         raise TooLarge(
             f"{path} would be {size:,} bytes; the most is {ws.limits.note_bytes:,}",

@@ -148,14 +148,14 @@ def test_while_everything_is_read_names_and_folders_are_told_without_another_lis
     before = [(list_folder(ws, "").folders, locate(ws, "strasse")) for ws in seen]
     early.store.may_read.clear()
     early.follower.start()
-    while early.follower.listed() is None:
+    while early.follower.first_listing() is None:
         time.sleep(0.005)
     early.store.noted.clear()
     assert [(list_folder(ws, "").folders, locate(ws, "strasse")) for ws in seen] == before
     assert early.store.noted == []
     early.store.may_read.set()
     early.follower.wait(10)
-    assert early.follower.listed() is None
+    assert early.follower.first_listing() is None
 
 
 def test_the_stamps_in_the_index_are_read_before_the_watch_is_waited_for(

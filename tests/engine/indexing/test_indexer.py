@@ -13,7 +13,7 @@ from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.find.links import links
 from notewright.engine.find.search import parse_query, search
-from notewright.engine.indexing.difference import IndexDifference, plan
+from notewright.engine.indexing.difference import IndexDifference, compare
 from notewright.engine.indexing.indexer import Indexer
 from notewright.engine.read import listing
 from notewright.engine.workspace import Workspace
@@ -41,7 +41,7 @@ def paths(ws: Workspace) -> list[str]:
 
 
 def planned(entries: Iterable[Entry], known: dict[str, str], now_ns: int) -> IndexDifference:
-    return plan(lambda left, since_ns: select_changed(entries, left, since_ns), known, now_ns)
+    return compare(lambda left, since_ns: select_changed(entries, left, since_ns), known, now_ns)
 
 
 def test_only_what_differs_is_filed_again() -> None:
@@ -61,11 +61,11 @@ def test_a_file_changed_within_the_clocks_grain_is_read_again() -> None:
 def test_losing_a_third_at_once_is_not_believed(left: int, implausible: bool) -> None:
     known = {f"{n}.md": "1" for n in range(100)}
     found = planned([entry(f"{n}.md") for n in range(left)], known, 10**18)
-    assert found.implausible is implausible
+    assert found.is_implausible is implausible
 
 
 def test_a_small_vault_may_shrink_as_it_likes() -> None:
-    assert not planned([], {"a.md": "1", "b.md": "1"}, 10**18).implausible
+    assert not planned([], {"a.md": "1", "b.md": "1"}, 10**18).is_implausible
 
 
 def test_an_outside_edit_is_found_soon(workspace, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_many_outside_changes_are_filed_in_few_transactions_and_what_is_gone_in_
     ws.follower.close()
     index = Noting(ws.index)
     follower = Indexer(ws.store, index, FileLocks(tmp_path / "elsewhere"), watch=False)
-    follower._look_at_everything()
+    follower._compare_everything()
     index.filed_together.clear()
     for n in range(250):
         (root / f"{n}.md").write_text(f"changed {n}\n")
@@ -115,7 +115,7 @@ def test_many_outside_changes_are_filed_in_few_transactions_and_what_is_gone_in_
     if hinted:
         follower._file([f"{n}.md" for n in (*range(250), *range(300, 550))])
     else:
-        follower._look_at_everything()
+        follower._compare_everything()
     follower.close()
     assert index.filed_together[0][1] == 250
     assert sum(put for put, _ in index.filed_together) == 250

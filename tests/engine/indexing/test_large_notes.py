@@ -13,8 +13,8 @@ from notewright.engine.check import check
 from notewright.engine.find.links import incoming
 from notewright.engine.find.search import parse_query, search
 from notewright.engine.indexing import filing, indexer, large_notes
-from notewright.engine.indexing.difference import LATER
-from notewright.engine.indexing.filing import COSTLY, LARGE
+from notewright.engine.indexing.difference import NOT_INDEXED_YET
+from notewright.engine.indexing.filing import LARGE_BYTES, TOO_COSTLY
 from notewright.engine.indexing.large_notes import unread, wait_for_texts, with_problem
 from notewright.engine.move import delete_marked, move
 from notewright.engine.read import exists, read
@@ -28,7 +28,7 @@ from notewright.notes.path import NotePath
 
 pytestmark = pytest.mark.slow
 
-BIG = "word [[Tea]] " * (LARGE // 13 + 1)
+BIG = "word [[Tea]] " * (LARGE_BYTES // 13 + 1)
 VAULT = {"Tea.md": "green leaves\n", "Big.md": BIG, "Ink.md": "[[Tea]] and ink\n"}
 
 
@@ -51,7 +51,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few hundred characters are large, and more than a few marks are too many."""
     for module in (filing, large_notes):
-        monkeypatch.setattr(module, "LARGE", 200)
+        monkeypatch.setattr(module, "LARGE_BYTES", 200)
     monkeypatch.setattr(parser, "LARGE_CHARS", 200)
     monkeypatch.setattr(parser, "MOST_MARKS", 50)
 
@@ -68,7 +68,7 @@ def test_others_are_found_while_a_large_note_is_not_indexed_yet(workspace, held:
     ws = workspace(VAULT)
     assert found(ws, "leaves") == ["Tea.md"]
     assert unread(ws) == ["Big.md"]
-    assert [(one.path, one.message) for one in check(ws) if one.kind == "content"] == [("Big.md", LATER)]
+    assert [(one.path, one.message) for one in check(ws) if one.kind == "content"] == [("Big.md", NOT_INDEXED_YET)]
     held.set()
     wait_for_texts(ws, 60)
     assert "Big.md" in found(ws, "word")
@@ -113,7 +113,7 @@ def test_a_large_note_that_takes_a_moment_is_found_by_the_next_call(workspace) -
     ws = workspace({"Tea.md": "leaves\n"})
     ws.follower.wait(60)
     before = time.monotonic()
-    create(ws, NotePath("Big.md"), b"pebble " * (LARGE // 7 + 1))
+    create(ws, NotePath("Big.md"), b"pebble " * (LARGE_BYTES // 7 + 1))
     assert found(ws, "pebble") == ["Big.md"] or time.monotonic() - before > large_notes.GRACE_SECONDS
 
 
@@ -134,7 +134,7 @@ def test_a_note_that_holds_too_much_is_found_by_name_and_words_and_its_links_are
     wait_for_texts(ws, 120)
     assert found(ws, "pebble") == ["Huge.md"]
     assert ws.index.links_from(["Huge.md"]) == []
-    assert [(one.path, one.message) for one in check(ws) if one.kind == "content"] == [("Huge.md", COSTLY)]
+    assert [(one.path, one.message) for one in check(ws) if one.kind == "content"] == [("Huge.md", TOO_COSTLY)]
     move(ws, NotePath("Tea.md"), "Coffee.md")
     assert read(ws, NotePath("Huge.md")).text.startswith("pebble [[Coffee]] [[Pot]]\n")
 
@@ -160,7 +160,7 @@ def test_a_large_note_written_while_a_rename_waits_for_its_turn_is_followed(work
     def interrupted(asked: Workspace) -> None:
         wait(asked)
         if others:  # another client gets the lock between our wait and our plan
-            create(ws, NotePath(others.pop()), b"[[Old]] " + b"word " * (LARGE // 5))
+            create(ws, NotePath(others.pop()), b"[[Old]] " + b"word " * (LARGE_BYTES // 5))
 
     monkeypatch.setattr(moving, "wait_for_links", interrupted)
     move(ws, NotePath("Old.md"), "New.md")
@@ -180,7 +180,7 @@ def test_a_vault_of_mostly_large_notes_is_built_once(workspace, small: None, mon
 def test_links_in_a_note_that_holds_too_much_are_marked_by_a_deletion(workspace, small: None) -> None:
     ws = workspace({"Gone.md": "leaves\n", "Huge.md": "[[Gone]] " + "[[x]] " * 60})
     wait_for_texts(ws, 60)
-    assert [filed.path for filed in with_problem(ws.index, COSTLY)] == ["Huge.md"]
+    assert [filed.path for filed in with_problem(ws.index, TOO_COSTLY)] == ["Huge.md"]
     delete_marked(ws, NotePath("Gone.md"), lambda name: f"lost {name}", policy=OBSIDIAN)
     assert read(ws, NotePath("Huge.md")).text.startswith("[[lost Gone]] [[x]]")
 

@@ -201,7 +201,7 @@ def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> Un
         rehearse(ws, make())
         done = None
     else:
-        ws.follower.may_write()
+        ws.follower.refuse_if_lost()
         done = commit_latest(ws, make)
     plan, reversal = plans[-1]
     kept = tuple(

@@ -89,7 +89,7 @@ def _indexed(ws: Workspace, name: str) -> list[NotePath]:
 
 
 def _listed(ws: Workspace, name: str) -> list[NotePath]:
-    return _with_name(ws, name, before_index.by_name(ws, path_key(name)))
+    return _with_name(ws, name, before_index.find_by_name(ws, path_key(name)))
 
 
 def _with_name(ws: Workspace, name: str, paths: Iterable[NotePath]) -> list[NotePath]:

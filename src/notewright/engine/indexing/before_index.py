@@ -1,4 +1,4 @@
-"""What the store can tell before the index is there: which files, where, how large and how old; not what they say."""
+"""Answer from the store alone before the index is there: which files, where, how large and how old; no contents."""
 
 from collections.abc import Callable, Iterable
 from operator import attrgetter
@@ -21,24 +21,24 @@ _FILES = ("file", "placeholder")
 
 
 def can_select(selection: Selection) -> bool:
-    """Does a selection ask for nothing but names, places, sizes and times?"""
+    """Whether a selection asks for nothing but names, folders, sizes and times."""
     known = selection._replace(tags=(), prefix_words=(), tag_tree=None, problem=None, suffixes=(), folder_note=False)
     return selection.sort in _ORDERS and selection == known
 
 
 def select(ws: Workspace, selection: Selection) -> tuple[list[Filed], int]:
-    """As the index would answer, but for titles: a file is called by its name."""
+    """Select files as the index would, but the title of a file is its name."""
     folder = selection.folder
     bare = _needs_names_alone(selection)
     listed = ws.store.entries(folder, bare=bare) if selection.recursive else ws.store.children(folder, bare=bare)
     return _page(ws, listed, selection)
 
 
-def level(ws: Workspace, selection: Selection) -> tuple[list[Filed], int, list[tuple[str, int]]]:
-    """What is chosen directly in a folder, and the folders in it that hold files, with the notes in and below each.
-    Nothing beside the folder is looked at."""
+def select_level(ws: Workspace, selection: Selection) -> tuple[list[Filed], int, list[tuple[str, int]]]:
+    """Select files directly in a folder, and its subfolders that hold files, with the number of notes in and below
+    each. Nothing outside the folder is listed."""
     folder, bare = selection.folder, _needs_names_alone(selection)
-    if (listed := ws.follower.listed(wait=not folder)) is not None:
+    if (listed := ws.follower.first_listing(wait=not folder)) is not None:
         folders = listed.subfolders(folder, selection.visible)
         return (*_page(ws, ws.store.children(folder, bare=bare), selection), folders)
     below = [entry for entry in ws.store.entries(folder, bare=bare) if is_file(entry)]
@@ -48,7 +48,7 @@ def level(ws: Workspace, selection: Selection) -> tuple[list[Filed], int, list[t
 
 
 def _needs_names_alone(selection: Selection) -> bool:
-    """To choose and to sort: times and sizes are then asked for what is shown, not for the whole folder."""
+    """Whether choosing and sorting needs no times and sizes: only what is shown is then asked for them."""
     return selection.sort in ("path", "name") and selection.since_ns is None
 
 
@@ -68,20 +68,17 @@ def _page(ws: Workspace, entries: Iterable[Entry], selection: Selection) -> tupl
     shown = (
         entry if entry.stamp else catch_problem(ws.store.stat, entry.path) for entry in found[selection.offset : end]
     )
-    return [_filed(entry) for entry in shown if isinstance(entry, Entry)], len(found)
+    entries = [entry for entry in shown if isinstance(entry, Entry)]
+    return [Filed(e.path, e.stamp, "", e.size, e.modified_ns, e.path.stem) for e in entries], len(found)
 
 
 def is_file(entry: Entry) -> bool:
     return entry.kind in _FILES or (entry.mode is not None and S_ISREG(entry.mode))
 
 
-def _filed(entry: Entry) -> Filed:
-    return Filed(entry.path, entry.stamp, "", entry.size, entry.modified_ns, entry.path.stem)
-
-
-def by_name(ws: Workspace, key: str) -> list[NotePath]:
+def find_by_name(ws: Workspace, key: str) -> list[NotePath]:
     """Paths whose last segment, with or without `.md`, has this key."""
-    listed = ws.follower.listed(wait=True)
+    listed = ws.follower.first_listing(wait=True)
     if listed is None:
         listed = FirstListing(entry.path for entry in ws.store.entries(bare=True) if is_file(entry))
-    return listed.by_name(key)
+    return listed.find_by_name(key)

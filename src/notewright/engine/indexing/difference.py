@@ -1,5 +1,5 @@
-"""How the index differs from the store, told by a listing and the stamps of what was filed. A command that ends soon
-and only reads asks just that: where nothing differs nobody has to be elected, watch or wait."""
+"""Compare the index with the store by a listing and the stamps of what was filed. A short command that only reads does
+just that: where nothing differs there is no election, no watch and no waiting."""
 
 import sys
 import time
@@ -14,8 +14,10 @@ from notewright.locks import Coordination
 from notewright.stores.base import Entry, Store
 
 FRESH_GRAIN_NS = 2_000_000_000  # an edit within the clock's grain of a walk would be missed: such files are read again
-FEW = 10  # below this a vault may shrink as it likes
-LATER = "it is large and not indexed yet: only its name is known"  # the problem of a note that is filed without a stamp
+MIN_FILES_FOR_LOSS = 10  # a smaller workspace may shrink as it likes
+NOT_INDEXED_YET = (
+    "it is large and not indexed yet: only its name is known"  # the problem of a note that is filed without a stamp
+)
 
 
 class IndexDifference(NamedTuple):
@@ -27,16 +29,17 @@ class IndexDifference(NamedTuple):
     known: int
 
     @property
-    def implausible(self) -> bool:
-        """The root turned empty or lost a third of its notes at once: a mount that went away looks like this."""
-        return self.known >= FEW and (self.seen == 0 or len(self.drop) * 3 > self.known)
+    def is_implausible(self) -> bool:
+        """Whether the root turned empty or lost a third of its notes at once: a mount that went away looks like
+        this."""
+        return self.known >= MIN_FILES_FOR_LOSS and (self.seen == 0 or len(self.drop) * 3 > self.known)
 
 
-def plan(
+def compare(
     changed_entries: Callable[[dict[str, str], int], Iterable[Entry]], known: Mapping[str, str], now_ns: int | None
 ) -> IndexDifference:
-    """Compare a store, which tells what differs, with the index's stamps. Without a time the stamps are no times
-    either, and always tell."""
+    """Compare a store, by its `changed_entries`, with the index's stamps. Without a time the stamps are not made of
+    times and show every change."""
     left = dict(known)
     file = tuple(changed_entries(left, sys.maxsize if now_ns is None else now_ns - FRESH_GRAIN_NS))
     seen = len(known) - len(left) + sum(entry.path not in known for entry in file)
@@ -44,24 +47,25 @@ def plan(
 
 
 def is_unchanged(store: Store, index: Index, locks: Coordination) -> bool:
-    """The index holds every note as it is now: another process keeps it so, or a walk finds nothing changed."""
+    """Whether the index holds every note as it is now: another process keeps it so, or a walk finds nothing changed."""
     try:
-        if not index.generation().whole or index.select(Selection(notes_only=False, problem=LATER, limit=1))[1]:
+        if (
+            not index.generation().whole
+            or index.select(Selection(notes_only=False, problem=NOT_INDEXED_YET, limit=1))[1]
+        ):
             return False
-        return LeaderLock(locks).others_are_fresh() or _equals(store, index)
+        if LeaderLock(locks).is_other_fresh():
+            return True
+        if not store.healthy():
+            return False
+        found = compare(store.changed_entries, dict(index.stamps()), time.time_ns() if store.has_folders else None)
+        return not found.file and not found.drop
     except Problem:
         return False
 
 
-def _equals(store: Store, index: Index) -> bool:
-    if not store.healthy():
-        return False
-    difference = plan(store.changed_entries, dict(index.stamps()), time.time_ns() if store.has_folders else None)
-    return not difference.file and not difference.drop
-
-
-class UnchangedIndex(IndexFollower):
-    """Nobody follows an index that was up to date a moment ago. Should it be deleted since, there is no answer."""
+class IdleFollower(IndexFollower):
+    """Follows nothing: for an index that was up to date a moment ago. Indexing if it was deleted since."""
 
     def __init__(self, index: Index) -> None:
         self._index = index

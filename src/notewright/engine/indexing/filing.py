@@ -1,4 +1,4 @@
-"""From the store into the index: what is read, parsed and filed, and what is forgotten."""
+"""Read files from the store, parse them, and file them in the index or drop them from it."""
 
 import logging
 import stat
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from notewright.engine.indexing.difference import LATER
+from notewright.engine.indexing.difference import NOT_INDEXED_YET
 from notewright.engine.workspace import Workspace
 from notewright.errors import Forbidden, NotFound, Problem
 from notewright.index.base import Filing, Index
@@ -16,15 +16,15 @@ from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Store, Stored
 
 log = logging.getLogger(__name__)
-BIGGEST_PARSED = 32 << 20  # a larger "note" is listed and read, not parsed or searched
-BATCH = 200  # files in one transaction
-LARGE = 256 << 10  # bytes; a larger note is filed by its name first, and read when all others are filed
-TOGETHER_BYTES = 1 << 20  # of parsed notes that are held in memory before they are filed
-COSTLY = "it holds too much to index: it is found by its name and words, its links, tags and headings are not known"
+MAX_PARSED_BYTES = 32 << 20  # a larger "note" is listed and read, not parsed or searched
+BATCH_FILES = 200  # in one transaction
+BATCH_BYTES = 1 << 20  # of parsed notes that are held in memory before they are filed
+LARGE_BYTES = 256 << 10  # a larger note is filed by its name first, and read when all others are filed
+TOO_COSTLY = "it holds too much to index: it is found by its name and words, its links, tags and headings are not known"
 
 
 class PreparedFiling(NamedTuple):
-    """What the index will be told of a note, but for what is known only when it is written."""
+    """The rows of a note, made before it is written: stamp, version, size and time are not known yet."""
 
     data: bytes
     filing: Filing
@@ -38,20 +38,20 @@ def read_for_index(
     stored: Stored | Problem | None = None,
     ahead: PreparedFiling | None = None,
 ) -> Filing | None:
-    """What the index is told of one file; None when it is gone. A large note is filed by its name alone unless `large`:
-    without a stamp, so that it differs from what is there. `stored`: what came of reading it, where that was done;
-    `ahead`: what it was meant to hold."""
+    """Read and parse one file for the index; None when it is gone. A large note is filed by its name alone unless
+    `large`: without a stamp, so that it differs from what is there. `stored`: the result of reading it, where that was
+    done; `ahead`: the rows of what it was meant to hold."""
     if entry.kind == "folder" or (entry.kind == "symlink" and not (entry.mode and stat.S_ISREG(entry.mode))):
-        return None  # as a listing of all files has it
+        return None  # a listing of all files leaves it out too
     path = entry.path
     if not path.is_note or entry.kind == "symlink":
         return Filing(path, entry.stamp, "", entry.size, entry.modified_ns, None)
     if entry.kind == "placeholder":
         return _unparsed(entry, "its content is not on this machine")
-    if entry.size > BIGGEST_PARSED:
-        return _unparsed(entry, f"it is larger than {BIGGEST_PARSED >> 20} MiB")
-    if entry.size > LARGE and not large:
-        return Filing(path, "", "", entry.size, entry.modified_ns, None, LATER)
+    if entry.size > MAX_PARSED_BYTES:
+        return _unparsed(entry, f"it is larger than {MAX_PARSED_BYTES >> 20} MiB")
+    if entry.size > LARGE_BYTES and not large:
+        return Filing(path, "", "", entry.size, entry.modified_ns, None, NOT_INDEXED_YET)
     (stored,) = (stored,) if stored is not None else store.read_many([path], keep=False)
     if isinstance(stored, Problem):
         return None if isinstance(stored, NotFound) else _unparsed(entry, stored.message)
@@ -61,13 +61,13 @@ def read_for_index(
 
 
 def _parsed(path: NotePath, data: bytes) -> Filing:
-    """Broken content as far as it can be."""
+    """Parse a note; broken content as far as possible."""
     try:
         text, trouble = data.decode(), None
     except UnicodeDecodeError:
         text, trouble = data.decode(errors="replace"), "it is not UTF-8"
     if is_costly(text):
-        return Filing(path, "", "", 0, 0, parse_without_body(path, text), COSTLY)
+        return Filing(path, "", "", 0, 0, parse_without_body(path, text), TOO_COSTLY)
     note = parse(path, text)
     return Filing(path, "", "", 0, 0, note, trouble or note.frontmatter.problem)
 
@@ -75,10 +75,10 @@ def _parsed(path: NotePath, data: bytes) -> Filing:
 def prepare_filing(
     index: Index, change: Change, blobs: Mapping[str, bytes], ahead: dict[NotePath, PreparedFiling]
 ) -> None:
-    """Prepare what a change of one note will leave, while the disk is waited for."""
+    """Parse what a change of one note will write and make its rows, while the disk syncs."""
     path, data = change.steps[0].path, blobs.get(change.steps[0].after or "", b"")
-    if len(change.steps) == 1 and path.is_note and not path.is_hidden and 0 < len(data) <= LARGE:
-        with suppress(Exception):  # it will be raised again when it is filed
+    if len(change.steps) == 1 and path.is_note and not path.is_hidden and 0 < len(data) <= LARGE_BYTES:
+        with suppress(Exception):  # filing raises it again
             ahead[path] = PreparedFiling(data, index.prepare(_parsed(path, data)))
 
 
@@ -87,9 +87,9 @@ def _unparsed(entry: Entry, why: str) -> Filing:
 
 
 def read_many_for_index(store: Store, entries: Iterable[Entry], *, large: bool = True) -> Iterator[Filing]:
-    """Filings of what is still there, read a batch at a time; large notes one by one."""
+    """Read and parse the files that are still there, a batch at a time; large notes one by one."""
     for batch in batches(entries):
-        paths = [entry.path for entry in batch if _is_small_note(entry)]
+        paths = [e.path for e in batch if e.kind == "file" and e.path.is_note and e.size <= LARGE_BYTES]
         read = dict(zip(paths, store.read_many(paths, keep=False), strict=True))
         for entry in batch:
             filed = read_for_index(store, entry, large=large, stored=read.get(entry.path))
@@ -97,18 +97,14 @@ def read_many_for_index(store: Store, entries: Iterable[Entry], *, large: bool =
                 yield filed
 
 
-def _is_small_note(entry: Entry) -> bool:
-    return entry.kind == "file" and entry.path.is_note and entry.size <= LARGE
-
-
 def batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    """Entries to be filed together: so many, or notes of so many bytes."""
+    """Group entries that are filed in one transaction: BATCH_FILES, or notes of BATCH_BYTES."""
     batch: list[Entry] = []
     size = 0
     for entry in entries:
         batch.append(entry)
-        size += entry.size if entry.path.is_note and entry.size <= LARGE else 0
-        if len(batch) == BATCH or size > TOGETHER_BYTES:
+        size += entry.size if entry.path.is_note and entry.size <= LARGE_BYTES else 0
+        if len(batch) == BATCH_FILES or size > BATCH_BYTES:
             yield batch
             batch, size = [], 0
     if batch:
@@ -118,30 +114,30 @@ def batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 def file_unless_written(
     store: Store, index: Index, before: Mapping[str, str], read: Iterable[Filing], drop: Iterable[str] = ()
 ) -> None:
-    """File what was read without the store's lock. What is no longer as it was read is looked at once more. A change
-    set of ours may have been written and filed since, and the older text must not come over the newer one: where the
-    index has another stamp than `before`, which it had before they were read, it keeps what it has. A file that it did
-    not know leaves no trace when we delete it: those, which are few, are looked at under the lock. Where to ask is a
-    request over the network nothing is looked at twice: the next listing shows it."""
-    there = [(one.path, one) for one in read] + [(NotePath(path), None) for path in drop]
+    """File what was read without the store's lock, unless a change set of ours was filed since: the older text must not
+    replace the newer one. A file whose stamp in the index is not that of `before` any more (the stamps before it was
+    read) keeps its rows. One that differs in the store from what was read is read once more. A file that the index did
+    not know leaves no trace when we delete it: those, which are few, are compared under the lock. Where a stat is a
+    request over the network nothing is compared: the next listing shows the difference."""
+    there = [(filing.path, filing) for filing in read] + [(NotePath(path), None) for path in drop]
     if store.has_folders:
-        looked = {path: _as_it_is(store, path, known) for path, known in there if path in before}
+        current = {path: _read_if_changed(store, path, known) for path, known in there if path in before}
     else:
-        looked = dict(there)
+        current = dict(there)
     with store.lock():
+        same = []
         with index.steady():  # one connection for all of them
-            same = [(path, known) for path, known in there if _stamp(index, path) == before.get(path)]
-        fresh = {path: looked[path] if path in looked else _as_it_is(store, path, known) for path, known in same}
+            for path, known in there:
+                filed = index.filed(path)
+                if (filed.stamp if filed else None) == before.get(path):
+                    same.append((path, known))
+        fresh = {path: current[path] if path in current else _read_if_changed(store, path, was) for path, was in same}
         index.file([one for one in fresh.values() if one], drop=[path for path, one in fresh.items() if one is None])
 
 
-def _stamp(index: Index, path: NotePath) -> str | None:
-    filed = index.filed(path)
-    return None if filed is None else filed.stamp
-
-
-def _as_it_is(store: Store, path: NotePath, known: Filing | None) -> Filing | None:
-    entry = _entry(store, path)
+def _read_if_changed(store: Store, path: NotePath, known: Filing | None) -> Filing | None:
+    """What was read of a file, if that is still true; else what it holds now, None when it is gone."""
+    entry = _stat_or_none(store, path)
     if entry is None:
         return None
     if known is not None and known.stamp in (entry.stamp, ""):
@@ -154,24 +150,31 @@ def file_paths(
     index: Index,
     paths: Iterable[NotePath],
     *,
-    sights: Mapping[NotePath, Stored | None] | None = None,
+    written: Mapping[NotePath, Stored | None] | None = None,
     ahead: Mapping[NotePath, PreparedFiling] | None = None,
     large: bool = True,
 ) -> list[Filing]:
-    """Bring the index up to date with these files; what was put into it, without the notes. `sights`: the caller holds
-    the store's lock, changed them and knows this of them, so that the index need not be asked what it has."""
-    locked, sights, ahead = sights is not None, sights or {}, ahead or {}
+    """Make the index equal to the store for these files; what was filed, without the notes. `written`: the caller holds
+    the store's lock and wrote them so, and the index need not be asked what it has."""
+    locked, written, ahead = written is not None, written or {}, ahead or {}
     before: dict[str, str] = {}
     done: list[Filing] = []
     put: list[Filing] = []
     drop: list[str] = []
     size = 0
+
+    def file_batch() -> None:
+        if locked:
+            index.file(put, drop=drop)
+        elif put or drop:
+            file_unless_written(store, index, before, put, drop)
+
     for path in dict.fromkeys(paths):
         known = None if locked else index.filed(path)
         if known is not None:
             before[path] = known.stamp
-        stored = sights.get(path)
-        entry = stored.entry if stored else None if path in sights else _entry(store, path)
+        stored = written.get(path)
+        entry = stored.entry if stored else None if path in written else _stat_or_none(store, path)
         if entry is not None and known is not None and known.stamp == entry.stamp:
             continue
         fresh = None
@@ -183,14 +186,14 @@ def file_paths(
             put.append(fresh)
             done.append(fresh._replace(note=None, ready=None))
             size += fresh.size if fresh.note else 0
-            if size > TOGETHER_BYTES:
-                _file(store, index, before, put, drop, locked)
+            if size > BATCH_BYTES:
+                file_batch()
                 put, drop, size = [], [], 0
-    _file(store, index, before, put, drop, locked)
+    file_batch()
     return done
 
 
-def _entry(store: Store, path: NotePath) -> Entry | None:
+def _stat_or_none(store: Store, path: NotePath) -> Entry | None:
     try:
         return store.stat(path)
     except (NotFound, Forbidden):  # a listing leaves out what may not be looked at
@@ -198,49 +201,37 @@ def _entry(store: Store, path: NotePath) -> Entry | None:
 
 
 def file_large(store: Store, index: Index, path: NotePath) -> list[Filing]:
-    """Read and file one note without the store's lock, so that no writer waits for it. If it was changed meanwhile, it
-    is looked at again: what was put then."""
+    """Read and file one note without the store's lock, so that no writer waits for it; what was filed afterwards where
+    it was changed meanwhile."""
     with suppress(NotFound, Forbidden):
         entry, known = store.stat(path), index.filed(path)
-        if known is None or known.stamp != entry.stamp or not _holds(store, path, known.version):
+        is_filed = False
+        if known is not None and known.stamp == entry.stamp:
+            with suppress(Problem):
+                is_filed = store.read(path).version == known.version
+        if not is_filed:
             fresh = read_for_index(store, entry)
             index.file([fresh] if fresh is not None else [])
     return file_paths(store, index, [path], large=False)
 
 
-def _holds(store: Store, path: NotePath, version: str) -> bool:
-    try:
-        return store.read(path).version == version
-    except Problem:
-        return False
-
-
-def _file(
-    store: Store, index: Index, before: Mapping[str, str], put: list[Filing], drop: list[str], locked: bool
-) -> None:
-    if locked:
-        index.file(put, drop=drop)
-    elif put or drop:
-        file_unless_written(store, index, before, put, drop)
-
-
 def refile(
     ws: Workspace,
     paths: Iterable[NotePath],
-    sights: Mapping[NotePath, Stored | None],
+    written: Mapping[NotePath, Stored | None],
     ahead: Mapping[NotePath, PreparedFiling],
 ) -> None:
-    """Index a change set of our own before it is answered. The notes are written: a failure here is not theirs, and
-    whoever follows the store, or builds an index meanwhile, will file them again."""
+    """File a change set of our own before it is answered. The notes are written: where filing fails the call does not,
+    and the process that follows the store, or builds an index meanwhile, files them again."""
     touched = list(paths)
     try:
-        large = not ws.follower.takes_large()
-        put = file_paths(ws.store, ws.index, touched, sights=sights, ahead=ahead, large=large)
+        large = not ws.follower.can_defer()
+        put = file_paths(ws.store, ws.index, touched, written=written, ahead=ahead, large=large)
         for filed in put:
-            if filed.problem == LATER:
-                ws.follower.put_off(filed.path, filed.size)
+            if filed.problem == NOT_INDEXED_YET:
+                ws.follower.defer(filed.path, filed.size)
     except Exception as error:
         log.warning("the index did not take a change; it will be read again: %r", error)
         with suppress(Problem):
             ws.index.touched(touched)
-        ws.follower.look_again(touched)
+        ws.follower.file_again(touched)

@@ -1,11 +1,11 @@
-"""A copy of the index beside the notes, so that a new machine need not read every note.
+"""A snapshot of the index beside the notes, so that a new machine need not read every note.
 
     snapshot.json       which index, of which notes, and its parts with their hashes
     5e0c…-000.part      the file of the index, compressed, in parts
 
-The parts come first and the manifest last; what no manifest names is removed with the next snapshot. It is a cache that
-somebody else wrote: whatever is wrong with it, the notes are read instead, and what is right is compared with the store
-before it answers.
+The parts are written first and the manifest last; parts that no manifest names are removed with the next snapshot. It
+is a cache that another machine wrote: where anything is wrong with it, the notes are read instead; else the index is
+compared with the store before it answers.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from notewright.errors import NotFound, Problem, Unavailable
 from notewright.index.base import Index, IndexEdition
@@ -25,37 +25,37 @@ from notewright.stores.base import Objects
 log = logging.getLogger(__name__)
 
 MANIFEST = "snapshot.json"
-PART_BYTES = 8 << 20  # one part, compressed: what is held in memory
+PART_BYTES = 8 << 20  # of one part, compressed: so much is held in memory
 MAX_PARTS = 128
-MAX_INDEX_BYTES = 8 << 30  # one that claims to be larger is not unpacked
+MAX_INDEX_BYTES = 8 << 30  # unpacked; a larger one is refused
 MAX_MANIFEST_BYTES = 64 << 10
 CHUNK_BYTES = 1 << 20
-MINUTES_BETWEEN = 10
+MINUTES_BETWEEN = 10  # two looks whether a new snapshot is due
 MIN_FILES = 1_000  # fewer are read within a second or two
-MIN_CHANGED, MIN_CHANGED_SHARE = 50, 0.02  # since the last one; fewer are read by the new machine
+MIN_CHANGED, MIN_CHANGED_SHARE = 50, 0.02  # files since the last one; fewer are read by the new machine
 
 
 class IndexSnapshot:
-    """The snapshot of one index. `notes` says of which notes it is, on every machine alike; `writes` whether this
-    process is one that writes it."""
+    """The snapshot of one index. `notes` identifies the notes, equally on every machine; `writes` tells whether this
+    process may write it."""
 
     def __init__(self, index: Index, files: Objects, notes: str, *, writes: bool) -> None:
         self._index, self._files, self._notes, self._writes = index, files, notes, writes
-        self._known: IndexEdition | None = None  # that of the snapshot, once it was asked for
+        self._known: IndexEdition | None = None  # of the snapshot, once it was read
         self._is_broken = False  # it could not be used
         self._next = 0.0
 
     def fetch(self) -> bool:
-        """Put it in the place of an index that knows nothing. False where that was not possible: the log says why."""
+        """Install it in place of an empty index. False where that was not possible: the log says why."""
         try:
-            manifest = self._manifest()
+            manifest = self._read_manifest()
             if manifest is None:
                 return False
             began, edition = time.monotonic(), _edition_of(manifest)
             with self._index.installing(int(manifest["files"])) as file:
                 self._unpack(manifest, file)
             self._known = edition
-        except Exception as error:  # somebody else wrote it: it may be wrong in any way
+        except Exception as error:  # another machine wrote it: it may be wrong in any way
             why = error.message if isinstance(error, Problem) else repr(error)
             log.warning("the snapshot of the index is not used and every note is read: %s", why)
             self._is_broken = True
@@ -63,17 +63,17 @@ class IndexSnapshot:
         log.info("an index of %d files was fetched in %.1f s", manifest["files"], time.monotonic() - began)
         return True
 
-    def _manifest(self) -> dict[str, Any] | None:
+    def _read_manifest(self) -> dict[str, Any] | None:
         try:
-            told: dict[str, Any] = json.loads(self._files.get(MANIFEST, max_bytes=MAX_MANIFEST_BYTES))
+            found: dict[str, Any] = json.loads(self._files.get(MANIFEST, max_bytes=MAX_MANIFEST_BYTES))
         except NotFound:
             return None
         for name, ours in (("form", self._index.form), ("notes", self._notes)):
-            if told[name] != ours:
-                raise ValueError(f"its {name} is {str(told[name])[:100]!r}, not {ours!r}")
-        if not 0 < len(told["parts"]) <= MAX_PARTS or not 0 < int(told["bytes"]) <= MAX_INDEX_BYTES:
+            if found[name] != ours:
+                raise ValueError(f"its {name} is {str(found[name])[:100]!r}, not {ours!r}")
+        if not 0 < len(found["parts"]) <= MAX_PARTS or not 0 < int(found["bytes"]) <= MAX_INDEX_BYTES:
             raise ValueError("it is too large")
-        return told
+        return found
 
     def _unpack(self, manifest: Mapping[str, Any], file: Path) -> None:
         left = int(manifest["bytes"])
@@ -96,8 +96,8 @@ class IndexSnapshot:
     # ---- writing it -----------------------------------------------------------------------------------
 
     def renew_if_due(self, is_stopped: Callable[[], bool] = lambda: False, *, closing: bool = False) -> bool:
-        """Write it where it is missing or many files changed since, if this machine may write; now and then. Whether
-        that was done."""
+        """Write it where it is missing or many files changed since, if this machine may write; whether it was written.
+        Looked at every MINUTES_BETWEEN at most."""
         if not self._writes or (not closing and time.monotonic() < self._next):
             return False
         self._next = time.monotonic() + MINUTES_BETWEEN * 60
@@ -107,7 +107,7 @@ class IndexSnapshot:
                 return True
         except Problem as problem:
             log.warning("no snapshot of the index was written: %s", problem)
-        except Exception:  # a cache that nobody misses: the notes are followed all the same
+        except Exception:  # following the notes must not fail for a cache
             log.exception("no snapshot of the index was written")
         return False
 
@@ -115,15 +115,17 @@ class IndexSnapshot:
         now = self._index.edition()
         if self._known is None and not self._is_broken:
             try:
-                manifest = self._manifest()
+                manifest = self._read_manifest()
                 self._known = None if manifest is None else _edition_of(manifest)
             except (Problem, OSError):
-                raise  # it was not seen
+                raise  # it could not be read now
             except Exception:
                 self._is_broken = True
         if self._known is None or self._is_broken:
             return True
-        if self._known.origin != now.origin:  # another machine's, or that of an index we lost: taken to be as new
+        if (
+            self._known.origin != now.origin
+        ):  # that of another machine, or of an index we lost: count the changes from now on
             self._known = now
         changed = abs(now.serial - self._known.serial)
         return changed >= max(MIN_CHANGED, MIN_CHANGED_SHARE * sum(self._index.count()))
@@ -132,18 +134,18 @@ class IndexSnapshot:
         began, name = time.monotonic(), secrets.token_hex(6)
         parts = []
         with self._index.copied() as (file, edition):
-            for number, data in enumerate(_packed(file)):
+            for number, data in enumerate(_compressed_parts(file)):
                 if is_stopped() or number >= MAX_PARTS:
-                    return  # what was written of it is removed with the next
+                    return  # its parts are removed with the next snapshot
                 part = f"{name}-{number:03}.part"
                 self._files.put(part, data)
                 parts.append({"name": part, "sha256": hashlib.sha256(data).hexdigest()})
             size = file.stat().st_size
-        told = {
+        manifest = {
             "form": self._index.form, "notes": self._notes, "origin": edition.origin, "serial": edition.serial,
             "files": sum(self._index.count()), "bytes": size, "parts": parts,
         }  # fmt: skip
-        self._files.put(MANIFEST, json.dumps(told).encode())
+        self._files.put(MANIFEST, json.dumps(manifest).encode())
         self._known, self._is_broken = edition, False
         kept = {MANIFEST, *(part["name"] for part in parts)}
         for other in self._files.below():
@@ -156,20 +158,17 @@ def _edition_of(manifest: Mapping[str, Any]) -> IndexEdition:
     return IndexEdition(str(manifest["origin"]), int(manifest["serial"]))
 
 
-def _packed(file: Path) -> Iterator[bytes]:
-    """The compressed file in parts."""
+def _compressed_parts(file: Path) -> Iterator[bytes]:
+    """The compressed file in parts of PART_BYTES."""
+    compressor = zlib.compressobj(1)  # uncompressed, twice the bytes would cost more than the second of work it saves
     part = bytearray()
     with file.open("rb") as source:
-        for piece in _compressed(source):
-            part += piece
+        while True:
+            data = source.read(CHUNK_BYTES)
+            part += compressor.compress(data) if data else compressor.flush()
             while len(part) >= PART_BYTES:
                 yield bytes(part[:PART_BYTES])
                 del part[:PART_BYTES]
+            if not data:
+                break
     yield bytes(part)
-
-
-def _compressed(source: IO[bytes]) -> Iterator[bytes]:
-    packing = zlib.compressobj(1)  # twice the size would cost more than a second of work saves
-    while data := source.read(CHUNK_BYTES):
-        yield packing.compress(data)
-    yield packing.flush()

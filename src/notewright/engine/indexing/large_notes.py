@@ -1,20 +1,20 @@
-"""Large notes are filed after all others and one by one, so that no call waits for one of them longer than a moment."""
+"""Large notes are filed after all others and one by one, so that no call waits long for one of them."""
 
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from notewright.engine.indexing.difference import LATER
-from notewright.engine.indexing.filing import BIGGEST_PARSED, COSTLY, LARGE
+from notewright.engine.indexing.difference import NOT_INDEXED_YET
+from notewright.engine.indexing.filing import LARGE_BYTES, MAX_PARSED_BYTES, TOO_COSTLY
 from notewright.engine.workspace import Workspace
 from notewright.errors import Indexing
 from notewright.index.base import Filed, Index, Selection
 from notewright.notes.path import NotePath, path_key
 from notewright.stores.base import Entry
 
-GRACE_SECONDS = 1.0  # how long calls wait for a large note that has just come: most are filed by then
+GRACE_SECONDS = 1.0  # that calls wait for a large note that was just queued: most are filed by then
 POLL_SECONDS = 0.02
-NAMED = 3  # notes that are named where some are not indexed yet
+MAX_NAMED = 3  # notes named in words that tell which are not indexed yet
 
 
 class LargeQueue:
@@ -33,11 +33,11 @@ class LargeQueue:
             self._sizes[path] = size
 
     def take(self, entries: Iterable[Entry], known: Mapping[str, str]) -> list[Entry]:
-        """The entries without the large notes that the index knows, as they are or by their names alone: those are read
-        later. Filed anew by its name alone, such a note would be lost until then."""
+        """Queue the large notes that the index knows, unchanged or by their names alone; the other entries. Filed anew
+        by its name alone, such a note would not be found until it is read."""
         left: list[Entry] = []
         for entry in entries:
-            is_large = entry.path.is_note and LARGE < entry.size <= BIGGEST_PARSED
+            is_large = entry.path.is_note and LARGE_BYTES < entry.size <= MAX_PARSED_BYTES
             if is_large and known.get(entry.path) in (entry.stamp, ""):
                 self.add(entry.path, entry.size)
             else:
@@ -46,7 +46,7 @@ class LargeQueue:
 
     def smallest(self) -> NotePath | None:
         with self._mutex:
-            return min(self._sizes, key=lambda one: (self._failed.get(one, 0), self._sizes[one], one), default=None)
+            return min(self._sizes, key=lambda path: (self._failed.get(path, 0), self._sizes[path], path), default=None)
 
     def done(self, path: NotePath) -> None:
         with self._mutex:
@@ -54,12 +54,12 @@ class LargeQueue:
             self._failed.pop(path, None)
 
     def put_last(self, path: NotePath) -> None:
-        """It could not be filed: the others come first, and it is tried again."""
+        """Retry a note that could not be filed after the others."""
         with self._mutex:
             self._failed[path] = self._failed.get(path, 0) + 1
 
     def wait(self, stop: threading.Event, deadline: float) -> None:
-        """Until there are none, or those that came last have had their time."""
+        """Wait until the queue is empty, or GRACE_SECONDS after a note was queued."""
         while self._sizes and time.monotonic() < min(deadline, self._until) and not stop.wait(POLL_SECONDS):
             pass
 
@@ -73,26 +73,28 @@ def with_problem(index: Index, problem: str) -> list[Filed]:
 
 
 def unread(ws: Workspace, noticed: Sequence[NotePath] | None = None) -> list[NotePath]:
-    """The notes this reader may see whose text is not in the index yet, or was not when that was `noticed`."""
-    return [path for path in (ws.index.paths_with(LATER) if noticed is None else noticed) if ws.access.sees(path)]
+    """The notes this reader may see whose text is not in the index yet. `noticed`: those of an earlier snapshot."""
+    return [
+        path for path in (ws.index.paths_with(NOT_INDEXED_YET) if noticed is None else noticed) if ws.access.sees(path)
+    ]
 
 
 def say_unread(paths: Iterable[NotePath]) -> str:
     """Which notes are not indexed yet, in words."""
     listed = list(paths)
-    more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
-    return f"not indexed yet: {', '.join(listed[:NAMED])}{more}" if listed else "some notes are not indexed yet"
+    more = f" and {len(listed) - MAX_NAMED} more" if len(listed) > MAX_NAMED else ""
+    return f"not indexed yet: {', '.join(listed[:MAX_NAMED])}{more}" if listed else "some notes are not indexed yet"
 
 
 def wait_for_links(ws: Workspace) -> None:
-    """For a plan that must know every link: Indexing while a note's text is not in the index yet."""
+    """Wait, for a plan that must know every link; Indexing while a note's text is not in the index yet."""
     deadline = time.monotonic() + ws.limits.index_seconds
     ws.follower.wait_for_all(ws.limits.index_seconds)
     _wait_for_texts(ws, deadline)
 
 
 def wait_for_texts(ws: Workspace, seconds: float) -> None:
-    """For somebody who can wait: until every note's text is in the index, or Indexing."""
+    """Wait until every note's text is in the index, or Indexing."""
     deadline = time.monotonic() + seconds
     ws.follower.wait(seconds)
     _wait_for_texts(ws, deadline)
@@ -107,11 +109,11 @@ def _wait_for_texts(ws: Workspace, deadline: float) -> None:
 
 def not_indexed(ws: Workspace) -> bool:
     """Whether the text of some note is not in the index yet, seen by the caller or not."""
-    return bool(with_problem(ws.index, LATER))
+    return bool(with_problem(ws.index, NOT_INDEXED_YET))
 
 
 def still_indexing(ws: Workspace) -> Indexing:
-    """Which notes have to be waited for."""
+    """The error that names the notes which are not in the index yet."""
     left, (notes, _) = unread(ws), ws.index.count()
     done = notes - len(left)
     return Indexing(
@@ -123,11 +125,11 @@ def still_indexing(ws: Workspace) -> Indexing:
     )
 
 
-def naming(ws: Workspace, keys: Iterable[str]) -> list[NotePath]:
-    """Of the notes whose links the index does not know, because there are too many, those that hold one of the keys."""
+def find_costly_notes_with(ws: Workspace, keys: Iterable[str]) -> list[NotePath]:
+    """Of the notes with so many links that the index does not know them, those whose text holds one of the keys."""
     wanted = {written for key in keys for written in (key, key.replace(" ", "%20"))}
     found = []
-    for filed in with_problem(ws.index, COSTLY):
+    for filed in with_problem(ws.index, TOO_COSTLY):
         text = path_key(ws.index.text(filed.path) or "")
         if any(key in text for key in wanted):
             found.append(filed.path)

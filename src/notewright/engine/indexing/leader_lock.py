@@ -1,7 +1,7 @@
-"""Of all processes that serve the same notes one is elected to follow changes made from outside: whoever holds a lock.
+"""Leader election: of all processes that serve the same notes, the one that holds a lock follows outside changes.
 
-Once it has caught up it holds a second one, which the others try. Nothing is written: what a file says outlives who
-wrote it, and a lock does not.
+Once it has caught up it holds a second lock, which the others try. Nothing is written to a file: that would outlive its
+process, and a lock does not.
 """
 
 import time
@@ -9,46 +9,47 @@ from contextlib import suppress
 
 from notewright.locks import Coordination, Lock
 
-_SHOW_SECONDS = 1.0  # others hold the second lock for an instant when they try it
+_ANNOUNCE_SECONDS = 1.0  # to try the second lock for: others hold it for an instant when they try it
 
 
 class LeaderLock:
-    """One process's part in it. Locks that others no longer find (their files were deleted) are taken anew."""
+    """One process's part in the election. Locks that others no longer find (their files were deleted) are taken
+    anew."""
 
     def __init__(self, locks: Coordination) -> None:
         self._locks = locks
-        self._held: Lock | None = None
-        self._shown: Lock | None = None
+        self._leader: Lock | None = None
+        self._fresh: Lock | None = None
 
     @property
-    def won(self) -> bool:
-        return self._held is not None
+    def is_leader(self) -> bool:
+        return self._leader is not None
 
-    def stand(self) -> bool:
-        """Be the one, still or from now on. False where somebody else is, or no lock can be had."""
-        if self.holds():
+    def try_lead(self) -> bool:
+        """Become the leader or stay it. False where another process is, or no lock can be had."""
+        if self.is_held():
             return True
-        self.resign()
+        self.release()
         with suppress(OSError):
-            self._held = self._locks.try_lock("follower")
-        return self.won
+            self._leader = self._locks.try_lock("follower")
+        return self.is_leader
 
-    def holds(self) -> bool:
-        """The locks we hold are those that everybody else finds."""
-        held = self._held is not None and self._held.is_current()
-        return held and (self._shown is None or self._shown.is_current())
+    def is_held(self) -> bool:
+        """Whether the locks we hold are those that others find."""
+        held = self._leader is not None and self._leader.is_current()
+        return held and (self._fresh is None or self._fresh.is_current())
 
-    def say_fresh(self) -> None:
-        """From now on the others may rely on us."""
-        until = time.monotonic() + _SHOW_SECONDS
-        while self.won and self._shown is None and time.monotonic() < until:
-            with suppress(OSError):  # then they wait for themselves
-                self._shown = self._locks.try_lock("fresh")
-            if self._shown is None:
+    def announce_fresh(self) -> None:
+        """Let the other processes rely on the index from now on."""
+        until = time.monotonic() + _ANNOUNCE_SECONDS
+        while self.is_leader and self._fresh is None and time.monotonic() < until:
+            with suppress(OSError):  # then the others wait for themselves
+                self._fresh = self._locks.try_lock("fresh")
+            if self._fresh is None:
                 time.sleep(0.002)
 
-    def others_are_fresh(self) -> bool:
-        """Another process follows, and has caught up since it began."""
+    def is_other_fresh(self) -> bool:
+        """Whether another process leads, and has caught up since it began."""
         try:
             lock = self._locks.try_lock("fresh", shared=True)
         except OSError:
@@ -57,8 +58,8 @@ class LeaderLock:
             lock.release()
         return lock is None
 
-    def resign(self) -> None:
-        for lock in (self._shown, self._held):
+    def release(self) -> None:
+        for lock in (self._fresh, self._leader):
             if lock is not None:
                 lock.release()
-        self._held = self._shown = None
+        self._leader = self._fresh = None

@@ -1,10 +1,10 @@
-"""Is the index ready? Everyone who needs its answers asks here."""
+"""Wait for the index, and answer from one snapshot of it."""
 
 import threading
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
-from notewright.engine.indexing.difference import LATER
+from notewright.engine.indexing.difference import NOT_INDEXED_YET
 from notewright.engine.workspace import Workspace
 from notewright.errors import Indexing
 from notewright.index.base import Index
@@ -12,7 +12,7 @@ from notewright.notes.path import NotePath
 
 
 class Noticed(threading.local):
-    """What the snapshots of a call showed beside its answer, for a thread that wants to know."""
+    """What `snapshot` recorded in this thread beside the answers, where a dict is set."""
 
     unread: dict[Index, list[NotePath]] | None = None  # notes whose texts were not in the index
 
@@ -20,16 +20,16 @@ class Noticed(threading.local):
 noticed = Noticed()
 T = TypeVar("T")
 P = ParamSpec("P")
-TRIES = 4  # to get a whole answer of one index
+MAX_TRIES = 4  # to get a whole answer of one index
 
 
 def wait(ws: Workspace) -> None:
-    """Until the index is as fresh as the store, as long as this caller waits; Indexing after that."""
+    """Wait until the index is as fresh as the store, for as long as this caller may; Indexing after that."""
     ws.follower.wait(ws.limits.index_seconds)
 
 
 def is_fresh(ws: Workspace) -> bool:
-    """Can the index answer now?"""
+    """Whether the index can answer now."""
     try:
         ws.follower.wait(0)
     except Indexing:
@@ -38,22 +38,22 @@ def is_fresh(ws: Workspace) -> bool:
 
 
 def snapshot(ws: Workspace, ask: Callable[[], T]) -> T:
-    """An answer of an index that knew every note from the first question to the last, and of one moment: a rename filed
-    in between would show links as they were and names as they are. One that is deleted in between is waited for and
-    asked again: an empty one would answer as if there were nothing."""
-    for _ in range(TRIES):
+    """Call `ask` in one snapshot of an index that knows every note: a rename filed between two questions would show old
+    links and new names. An index that was deleted meanwhile is waited for and asked again: an empty one would answer as
+    if there were nothing."""
+    for _ in range(MAX_TRIES):
         asked = ws.follower.wait(ws.limits.index_seconds) or ws.index.generation()
         with ws.index.steady(asked):
             answer = ask()
             if noticed.unread is not None:
-                noticed.unread[ws.index] = ws.index.paths_with(LATER)
+                noticed.unread[ws.index] = ws.index.paths_with(NOT_INDEXED_YET)
         if asked.whole and ws.index.generation() == asked:
             return answer
     raise Indexing("the index is being built again", hint="try again in a moment", done=0, total=None)
 
 
 def from_snapshot(answer: Callable[Concatenate[Workspace, P], T]) -> Callable[Concatenate[Workspace, P], T]:
-    """A function that asks the index several questions, answered from one `snapshot`."""
+    """Decorate a function that asks the index several questions: it runs in one `snapshot`."""
 
     def asked(ws: Workspace, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return snapshot(ws, lambda: answer(ws, *args, **kwargs))

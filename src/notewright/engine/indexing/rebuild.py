@@ -1,7 +1,7 @@
-"""A whole new index, begun in one process and asked about in any.
+"""Rebuild the index: begun in one process, its progress read in any.
 
-Whoever builds holds a lock on a file beside the index, and says in it how it ended. What a file says outlives who wrote
-it and a lock does not: a rebuild that is said to go on while nobody holds the lock has failed.
+The process that builds holds a lock on a file beside the index, and writes to another how it ended. A file outlives its
+writer and a lock does not: where the file says "running" and the lock is free, the rebuild has failed.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from notewright.errors import Problem, Unavailable
 from notewright.locks import FileLocks, Lock
 
 LOCK, STATUS = "rebuilding", "rebuild"
-READY_SECONDS = 600.0  # how long a rebuild waits for a first index to be there: two at once are no use
+READY_SECONDS = 600.0  # that a rebuild waits for the first index: two builds at once are no use
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,51 +32,48 @@ class RebuildStatus:
     ended: float | None = None
 
 
-class RebuildRunning:
-    """The right to rebuild one index, held until it was used."""
+class Rebuild:
+    """The right to rebuild one index, held until `run` returns."""
 
     def __init__(self, lock: Lock, folder: Path) -> None:
         self._lock, self._file = lock, folder / STATUS
         self._began = time.time()
-        self._say("running")
+        self._write_status("running")
 
     def run(self, ws: Workspace) -> None:
-        """Build it; whatever comes of that can be asked for by everybody."""
+        """Build the index and write down how it ended, for every process to read."""
         try:
-            self._build(ws)
-            self._say("done")
+            with contextlib.suppress(Problem):  # an index that is behind is what a rebuild is for
+                ws.follower.wait(READY_SECONDS)
+            before = ws.index.generation().name
+            ws.follower.rebuild(lambda done, total: None)
+            if ws.index.generation().name == before:
+                raise Unavailable("the server was stopped before the index was built")
+            self._write_status("done")
         except Problem as problem:
-            self._say("failed", problem.message)
-        except BaseException as error:
-            self._say("failed", "something went wrong here")
-            raise error
+            self._write_status("failed", problem.message)
+        except BaseException:
+            self._write_status("failed", "something went wrong here")
+            raise
         finally:
             self._lock.release()
 
-    def _build(self, ws: Workspace) -> None:
-        with contextlib.suppress(Problem):  # an index that is behind is what a rebuild is for
-            ws.follower.wait(READY_SECONDS)
-        before = ws.index.generation().name
-        ws.follower.rebuild(lambda done, total: None)
-        if ws.index.generation().name == before:
-            raise Unavailable("the server was stopped before the index was built")
-
-    def _say(self, status: str, message: str = "") -> None:
+    def _write_status(self, status: str, message: str = "") -> None:
         ended = None if status == "running" else time.time()
-        told = {"status": status, "message": message, "began": self._began, "ended": ended}
+        values = {"status": status, "message": message, "began": self._began, "ended": ended}
         with contextlib.suppress(OSError):  # a full disk does not make an index that was built a failure
             fresh = self._file.with_suffix(f".{os.getpid()}")
-            fresh.write_text(json.dumps(told))
+            fresh.write_text(json.dumps(values))
             fresh.replace(self._file)
 
 
-def begin_rebuild(folder: Path) -> RebuildRunning | None:
-    """The right to rebuild the index in this folder; None while somebody else does."""
+def begin_rebuild(folder: Path) -> Rebuild | None:
+    """Take the right to rebuild the index in this folder; None while another process rebuilds it."""
     try:
-        for _ in range(20):  # who asks how far it is holds the lock for an instant
+        for _ in range(20):  # `rebuild_progress` holds the lock for an instant
             lock = FileLocks(folder).try_lock(LOCK)
             if lock is not None:
-                return RebuildRunning(lock, folder)
+                return Rebuild(lock, folder)
             time.sleep(0.005)
     except OSError as error:
         raise Unavailable(f"the index cannot be built: {error.strerror}", hint="look at the cache directory") from error
@@ -84,32 +81,23 @@ def begin_rebuild(folder: Path) -> RebuildRunning | None:
 
 
 def rebuild_progress(ws: Workspace, folder: Path) -> RebuildStatus:
-    """How it is with the index in this folder, whichever process works on it."""
-    now, held, told = ws.index.progress(), _is_held(folder), _read_status(folder / STATUS)
-    began, ended = told.get("began"), told.get("ended")
-    if now.building or held:
-        return RebuildStatus("running", now.done if now.building else 0, now.total, began=began if held else None)
-    if told.get("status") == "running":
-        return RebuildStatus("failed", message="the server ended before the index was built", began=began)
-    if told.get("status") not in ("done", "failed"):
-        return RebuildStatus("idle")
-    return RebuildStatus(told["status"], None, None, str(told.get("message", "")), began, ended)
-
-
-def _is_held(folder: Path) -> bool:
-    if not folder.is_dir():
-        return False
-    try:
-        lock = FileLocks(folder).try_lock(LOCK, shared=True)
-    except OSError:
-        return False
-    if lock is not None:
-        lock.release()
-    return lock is None
-
-
-def _read_status(file: Path) -> dict[str, Any]:
-    told = None
+    """The state of the index in this folder, whichever process builds it."""
+    now, is_held = ws.index.progress(), False
+    with contextlib.suppress(OSError):
+        if folder.is_dir():
+            lock = FileLocks(folder).try_lock(LOCK, shared=True)
+            is_held = lock is None
+            if lock is not None:
+                lock.release()
+    last: Any = None
     with contextlib.suppress(OSError, ValueError):
-        told = json.loads(file.read_text()[:10_000])
-    return told if isinstance(told, dict) else {}
+        last = json.loads((folder / STATUS).read_text()[:10_000])
+    last = last if isinstance(last, dict) else {}
+    status, began, ended = last.get("status"), last.get("began"), last.get("ended")
+    if now.building or is_held:
+        return RebuildStatus("running", now.done if now.building else 0, now.total, began=began if is_held else None)
+    if status == "running":
+        return RebuildStatus("failed", message="the server ended before the index was built", began=began)
+    if status not in ("done", "failed"):
+        return RebuildStatus("idle")
+    return RebuildStatus(status, None, None, str(last.get("message", "")), began, ended)

@@ -92,7 +92,7 @@ def import_files(
             raise Invalid(f"{into!r} cannot be a folder: {problem}", hint="choose another name", what="into")
         refuse_twin(ws, path)
         folder, origin = path, f"{origin} into {path}"
-    ws.follower.may_write()
+    ws.follower.refuse_if_lost()
     result = write_files(
         ws,
         map(_Admission(ws, folder, overwrite).admit_or_skip, _read_source(source)),
