@@ -191,7 +191,7 @@ def test_short_calls_asked_in_one_breath_are_done_one_after_the_other_by_one_thr
         return lambda: None
 
     out, into = os.pipe()
-    LineReaders(out, lambda line: do, ended.set, longest=100).start()
+    LineReaders(out, lambda line: do, ended.set, max_bytes=100).start()
     for _ in range(10):
         os.write(into, b"call\n" * 40)
     os.close(into)

@@ -223,7 +223,7 @@ def serve_stdio(opened: Callable[[], Library], surfaces: Sequence[Surface]) -> N
     library = LateLibrary(opened, [surface.begin for surface in surfaces if surface.begin is not None])
     caller = ClientConnection(library, Session(initialized=False), "stdio", user())
 
-    async def serve_by_sdk(opening: Message, inbox: stdio.Inbox, out: LineWriter, fast_path: FastPath) -> None:
+    async def serve_by_sdk(opening: Message, inbox: stdio.SdkInbox, out: LineWriter, fast_path: FastPath) -> None:
         """The SDK takes most of a second to load, so it comes when somebody asks for it."""
         mcp = await asyncio.to_thread(importlib.import_module, "notewright.mcp.sdk_server")
         bridge = await asyncio.to_thread(importlib.import_module, "notewright.mcp.stdio.sdk_bridge")
@@ -234,7 +234,7 @@ def serve_stdio(opened: Callable[[], Library], surfaces: Sequence[Surface]) -> N
     def make_fast_path(out: LineWriter) -> FastPath:
         return FastPath(caller, surfaces, out, library.begin)
 
-    with stdio.own_wire() as (read_fd, write_fd):
+    with stdio.take_over_stdio() as (read_fd, write_fd):
         asyncio.run(stdio.serve(make_fast_path, serve_by_sdk, read_fd, write_fd))
         library.close()
     logging.shutdown()

@@ -1,6 +1,6 @@
-"""One call, whichever wire it came over: who calls, what is done for them, and how it ended.
+"""Running one call, whichever wire it came over, and its outcome.
 
-The fast path of stdio, that of HTTP and the SDK's handlers read a request, ask here, and write the outcome down.
+The fast path of stdio, that of HTTP and the SDK's handlers parse a request, run it here, and send the outcome.
 """
 
 import logging
@@ -41,19 +41,19 @@ PROBLEM_CODES = {NotFound.code: RESOURCE_NOT_FOUND, Invalid.code: INVALID_PARAMS
 
 @dataclass(frozen=True, slots=True)
 class ClientConnection:
-    """Who is at the other end of the wire, and what they may use."""
+    """One client: who it is and what it may use."""
 
     library: Library
     session: Session
     transport: Transport
     user: str = ""
     gone: threading.Event | None = None  # set when the client has left before its answer
-    refuse: Callable[[RpcError], None] | None = None  # told of a refusal that wants an HTTP status of its own
+    refuse: Callable[[RpcError], None] | None = None  # called for a refusal that wants an HTTP status of its own
     stays: Callable[[], Awaitable[bool]] | None = None  # whether they may still listen to what they listen to
 
 
 class Counts(Protocol):
-    """Who counts calls. `tool` is the name of a tool there is, `unknown`, or the method of another kind of call;
+    """Counts calls. `tool` is the name of a tool there is, `unknown`, or the method of another kind of call;
     `outcome` is `ok`, a code of `errors`, `protocol` for a refusal that has none, or `cancelled`."""
 
     def began(self) -> None: ...
@@ -63,7 +63,7 @@ class Counts(Protocol):
 
 @dataclass(slots=True)
 class CallOutcome(Generic[T]):
-    """What a call gave, or the error that the wire tells; and the code of the problem that stood in its way."""
+    """What a call returned, or the error to send; and the code of the problem where there was one."""
 
     value: T | None = None
     error: RpcError | None = None
@@ -88,7 +88,7 @@ def run(
     cancelled: Callable[[], bool],
     report: Report = no_report,
 ) -> CallOutcome[T]:
-    """`work`, and how it ended. Raises nothing: what we did not expect is logged and told as our fault."""
+    """The outcome of `work`. Raises nothing: what we did not expect is logged and sent as an internal error."""
     outcome: CallOutcome[T] = CallOutcome()  # CallOutcome[T]() would take a microsecond longer
     call = Call(connection.library, actor, connection.session, connection.transport, cancelled, report, outcome.refused)
     try:
@@ -113,7 +113,7 @@ class ToolCalls:
         self.known = together(surfaces)
 
     def surface(self, tool: str) -> Surface:
-        """Whose tool it is; the first one says that there is no such tool."""
+        """The one that has the tool, else the first: it says that there is no such tool."""
         return self.known[tool][0] if tool in self.known else self._first
 
     def call(
@@ -129,15 +129,14 @@ class ToolCalls:
     ) -> CallOutcome[Answer]:
         """`client` is what the client calls itself, where the session does not know it; `initialized`: the era knows no
         handshake."""
-        surface = self.known[tool][0] if tool in self.known else self._first
-        session = connection.session
+        surface, session = self.surface(tool), connection.session
         actor = _actor(connection.user, session.client if client is None else client, surface.name, tool)
         if surface.handshake and not initialized and not session.initialized:
             return CallOutcome(error=RpcError(INTERNAL_ERROR, wire_format.NOT_INITIALIZED), code="protocol")
         return run(connection, actor, lambda call: perform(surface, call, tool, args), cancelled, report)
 
 
-def answer(outcome: CallOutcome[Answer]) -> wire_format.Shape:
+def shape_outcome(outcome: CallOutcome[Answer]) -> wire_format.Shape:
     """The result or the error, as it stands in a response."""
     if outcome.value is not None:
         return {"result": wire_format.result(outcome.value)}
@@ -147,17 +146,17 @@ def answer(outcome: CallOutcome[Answer]) -> wire_format.Shape:
 
 @dataclass(slots=True)
 class ToolRequest:
-    """A `tools/call` of the 2025 era that is exactly what it seems."""
+    """A `tools/call` of the 2025 era in its plain form."""
 
-    request: int | str
+    id: int | str
     tool: str
     args: dict[str, Any]
     meta: dict[str, Any]
-    given_up: bool = False
+    is_cancelled: bool = False
 
     @classmethod
-    def of(cls, message: Any) -> "ToolRequest | None":
-        """None for one that has anything about it that the SDK should look at."""
+    def parse(cls, message: Any) -> "ToolRequest | None":
+        """None for a message that the SDK has to look at."""
         match message:
             case {"method": "tools/call", "id": int() | str() as request, "params": {"name": str(tool), **rest}}:
                 args, meta = rest.get("arguments", {}), rest.get("_meta", {})
@@ -166,20 +165,20 @@ class ToolRequest:
         return None
 
 
-async def in_worker(
-    doing: Callable[[Callable[[], CallOutcome[T]]], Awaitable[CallOutcome[T]]],
+async def run_counted(
+    run_in_thread: Callable[[Callable[[], CallOutcome[T]]], Awaitable[CallOutcome[T]]],
     work: Callable[[], CallOutcome[T]],
     counts: Counts | None,
     surface: str,
     tool: str,
 ) -> CallOutcome[T]:
-    """`work` in a worker thread, which `doing` finds, and counted."""
+    """The outcome of `work` in a worker thread, counted."""
     began = time.perf_counter()
     outcome: CallOutcome[T] = CallOutcome(code="cancelled")
     if counts is not None:
         counts.began()
     try:
-        outcome = await doing(work)
+        outcome = await run_in_thread(work)
     except Problem as problem:  # too many at once
         outcome = CallOutcome.of_problem(problem)
     finally:
@@ -188,15 +187,15 @@ async def in_worker(
     return outcome
 
 
-def seldom(tell: Report) -> Report:
-    """`tell`, but not more often than anybody can read; the last step is always told."""
+def throttle_progress(report: Report) -> Report:
+    """`report`, but not more often than anybody can read; the last step is always reported."""
     last = 0.0
 
-    def report(done: float, total: float | None, message: str | None) -> None:
+    def throttled(done: float, total: float | None, message: str | None) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last >= PROGRESS_SECONDS or done == total:
             last = now
-            tell(done, total, message)
+            report(done, total, message)
 
-    return report
+    return throttled

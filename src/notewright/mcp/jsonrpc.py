@@ -1,21 +1,21 @@
-"""What is a JSON-RPC message, before anybody asks what it means."""
+"""JSON-RPC messages: parsing them and judging their form, before their meaning matters."""
 
 import json
 from typing import Any
 
 import pydantic_core
 
-from notewright.surfaces.perform import DEEPEST, flaw_of
+from notewright.surfaces.perform import MAX_ARGUMENT_DEPTH, find_json_flaw
 
 ENVELOPE = "io.modelcontextprotocol/protocolVersion"  # in `_meta` of every request of the 2026 era
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
-LONGEST_NAME = 200  # letters
+MAX_NAME_CHARS = 200
 
 Message = dict[str, Any]
 
 
-def parsed(text: bytes) -> Any:
-    """ValueError or RecursionError for what is no JSON."""
+def parse_json(text: bytes) -> Any:
+    """The value; ValueError or RecursionError for what is no JSON."""
     try:
         return pydantic_core.from_json(text)
     except ValueError:
@@ -23,8 +23,8 @@ def parsed(text: bytes) -> Any:
 
 
 def is_plain(text: bytes) -> bool:
-    """Nothing for `flaw_in` to find: ASCII without escapes holds no surrogate, so few brackets no deep nesting."""
-    return text.isascii() and b"\\" not in text and text.count(b"[") + text.count(b"{") < DEEPEST
+    """There is nothing for `find_flaw`: ASCII without escapes holds no surrogate, so few brackets no deep nesting."""
+    return text.isascii() and b"\\" not in text and text.count(b"[") + text.count(b"{") < MAX_ARGUMENT_DEPTH
 
 
 def is_message(given: Any) -> bool:
@@ -38,10 +38,10 @@ def is_message(given: Any) -> bool:
 
 
 def is_id(given: Any) -> bool:
-    return type(given) is int or (isinstance(given, str) and flaw_of(given) is None)
+    return type(given) is int or (isinstance(given, str) and find_json_flaw(given) is None)
 
 
-def flaw_in(message: Any) -> str | None:
+def find_flaw(message: Any) -> str | None:
     """Why nobody can take this message, in words; None for one that can be understood or refused by what it says.
 
     The arguments of a tool are left to its surface, which has words of its own for what is wrong with them.
@@ -49,7 +49,7 @@ def flaw_in(message: Any) -> str | None:
     match message:
         case {"method": "tools/call", "params": {"arguments": dict(), **rest}}:
             message = {**message, "params": rest}
-    flaw = flaw_of(message)
+    flaw = find_json_flaw(message)
     if flaw == "surrogate":
         return "The request holds a lone surrogate, which is not text"
     return None if flaw is None else "The request is nested too deeply"
@@ -79,4 +79,4 @@ def client_name(message: Message) -> str:
 
 def short_name(name: str) -> str:
     """A client's name as it is kept: it stands in every line of the history, and may be anything."""
-    return name[:LONGEST_NAME]
+    return name[:MAX_NAME_CHARS]

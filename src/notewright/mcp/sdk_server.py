@@ -19,7 +19,15 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from notewright.ledger.base import Actor
 from notewright.mcp import wire_format
-from notewright.mcp.dispatch import CallOutcome, ClientConnection, Counts, ToolCalls, in_worker, run, seldom
+from notewright.mcp.dispatch import (
+    CallOutcome,
+    ClientConnection,
+    Counts,
+    ToolCalls,
+    run,
+    run_counted,
+    throttle_progress,
+)
 from notewright.mcp.jsonrpc import short_name
 from notewright.mcp.subscriptions import ChangeStreams, Subscriptions
 from notewright.mcp.thread_pool import ThreadPool
@@ -117,7 +125,7 @@ class _Handlers:
         stop = connection.gone or threading.Event()
         work = partial(begin, stop.is_set, _reporter(context))
         try:
-            outcome = await in_worker(self._workers.run, work, self._counts if surface else None, surface, label)
+            outcome = await run_counted(self._workers.run, work, self._counts if surface else None, surface, label)
         except asyncio.CancelledError:
             stop.set()
             raise
@@ -273,4 +281,4 @@ def _reporter(context: Context) -> Report:
         except (RuntimeError, TimeoutError):  # the loop has ended, or the client does not read
             told.close()
 
-    return seldom(tell)
+    return throttle_progress(tell)

@@ -13,10 +13,18 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from notewright.mcp import wire_format
-from notewright.mcp.dispatch import CallOutcome, ClientConnection, Counts, ToolCalls, ToolRequest, answer, in_worker
+from notewright.mcp.dispatch import (
+    CallOutcome,
+    ClientConnection,
+    Counts,
+    ToolCalls,
+    ToolRequest,
+    run_counted,
+    shape_outcome,
+)
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.surfaces.base import Answer, Surface
-from notewright.surfaces.perform import flaw_of
+from notewright.surfaces.perform import find_json_flaw
 
 # Tools that read notes from their store; all other tools that change nothing use the index alone.
 STORE_READING_TOOLS = frozenset(
@@ -40,12 +48,13 @@ class FastPathCalls:
     @staticmethod
     def match(message: Any, headers: Headers) -> ToolRequest | None:
         """The call in a message, if there is nothing about it that the SDK would have to look at."""
-        request = ToolRequest.of(message)
+        request = ToolRequest.parse(message)
         accept = headers.get("accept", "*/*")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if request is None or kind != "application/json" or not ("application/json" in accept or "*/*" in accept):
             return None
-        if "progressToken" in request.meta and flaw_of(request.args) is None:  # else the SDK would call it no JSON
+        # With a flaw in its arguments the SDK would call it no JSON.
+        if "progressToken" in request.meta and find_json_flaw(request.args) is None:
             return None
         version = headers.get("mcp-protocol-version", wire_format.VERSIONS[0])
         return request if version in wire_format.VERSIONS else None
@@ -59,7 +68,7 @@ class FastPathCalls:
         )
         run = self._workers.run_brief if is_brief else self._workers.run
         tool = request.tool if request.tool in self._tools.known else "unknown"
-        outcome = await in_worker(run, partial(self._respond, request, connection), self._counts, self._surface, tool)
+        outcome = await run_counted(run, partial(self._respond, request, connection), self._counts, self._surface, tool)
         return outcome.value or _response(request, CallOutcome(error=outcome.error))
 
     def _respond(self, request: ToolRequest, connection: ClientConnection) -> CallOutcome[Response]:
@@ -72,7 +81,7 @@ class FastPathCalls:
 
 
 def _response(request: ToolRequest, outcome: CallOutcome[Answer]) -> Response:
-    body = pydantic_core.to_json({"jsonrpc": "2.0", "id": request.request, **answer(outcome)})
+    body = pydantic_core.to_json({"jsonrpc": "2.0", "id": request.id, **shape_outcome(outcome)})
     error = outcome.error
     status, headers = (error.status or 200, error.headers) if error is not None else (200, None)
     return Response(body, status, headers, media_type="application/json")

@@ -30,7 +30,7 @@ from notewright.engine.library import Library
 from notewright.errors import Limited, Problem
 from notewright.mcp import sdk_server, wire_format
 from notewright.mcp.dispatch import ClientConnection
-from notewright.mcp.jsonrpc import client_name, flaw_in, is_message, request_id
+from notewright.mcp.jsonrpc import client_name, find_flaw, is_message, request_id
 from notewright.mcp.subscriptions import ChangeStreams
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.auth.authenticate import (
@@ -226,7 +226,7 @@ class _SurfaceEndpoint:
         session_scope = f"{self._surface.name} {user}"  # an id is good for the user it was made for
         if scope["method"] != "POST":
             return await self._answer_other_method(session_scope, scope)(scope, receive, send)
-        if flaw := flaw_in(post.message):
+        if flaw := find_flaw(post.message):
             error = RpcError(INVALID_PARAMS, flaw, status=400 if post.modern else 200)
             return await _error_response(error, request_id(post.message))(scope, receive, send)
         session, new_id = self._find_session(post, session_scope)

@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope
 
 from notewright.errors import Invalid
 from notewright.mcp import wire_format
-from notewright.mcp.jsonrpc import parsed
+from notewright.mcp.jsonrpc import parse_json
 
 LARGE_BYTES = 1 << 18
 WATCH_AFTER_SECONDS = 0.02  # after which a call is long enough to ask whether its client is still there
@@ -58,7 +58,7 @@ async def read_body(scope: Scope, receive: Receive, slot: CallSlot, stack: conte
             has_slot = True
     body = b"".join(parts)
     try:
-        return RequestBody(Headers(scope=scope), body, parsed(body), has_slot)
+        return RequestBody(Headers(scope=scope), body, parse_json(body), has_slot)
     except (ValueError, RecursionError):
         return RequestBody(Headers(scope=scope), body, None, has_slot)
 
@@ -66,7 +66,7 @@ async def read_body(scope: Scope, receive: Receive, slot: CallSlot, stack: conte
 def json_object(body: bytes) -> dict[str, Any]:
     """What the body says, where that has to be an object."""
     try:
-        document = parsed(body)
+        document = parse_json(body)
     except (ValueError, RecursionError):
         raise Invalid("the body is not JSON", what="body") from None
     if not isinstance(document, dict):

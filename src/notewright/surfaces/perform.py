@@ -30,7 +30,7 @@ from notewright.surfaces.base import (
 )
 
 log = logging.getLogger(__name__)
-DEEPEST = 200  # levels of lists and objects in the arguments of a call
+MAX_ARGUMENT_DEPTH = 200  # levels of lists and objects in the arguments of a call
 TOO_DEEP = "the arguments are nested too deeply"
 
 
@@ -126,7 +126,7 @@ def conforming(schema: Schema, validator: jsonschema_rs.Draft202012Validator, ar
         if name.isascii() and isinstance(value, str) and value.isascii():
             continue
         plain = False
-        flaw = flaw_of((name, value))
+        flaw = find_json_flaw((name, value))
         if flaw == "surrogate":
             name = well_formed(name)
             raise BadArgument(f"{name} holds a lone surrogate, which is not text", flaw, name)
@@ -201,10 +201,10 @@ def _where(place: list[str | int]) -> str:
     return "".join(steps).removeprefix(".")
 
 
-def flaw_of(value: Any) -> Literal["surrogate", "shape"] | None:
-    """Why a JSON value cannot be taken: a lone surrogate anywhere in it, or more than DEEPEST levels."""
+def find_json_flaw(value: Any) -> Literal["surrogate", "shape"] | None:
+    """Why a JSON value cannot be taken: a lone surrogate anywhere in it, or more than MAX_ARGUMENT_DEPTH levels."""
     level = [value]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_ARGUMENT_DEPTH):
         inside: list[Any] = []
         for item in level:
             if isinstance(item, str):

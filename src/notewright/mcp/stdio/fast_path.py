@@ -1,8 +1,8 @@
-"""The handshake, the list of tools and their calls on stdio in the 2025 era, done by the thread that read them.
+"""The handshake, the list of tools and their calls on stdio in the 2025 era, answered in the thread that read them.
 
-This is what nearly every client asks for, and all of it is simple. The SDK takes a second to load and a tool call
-through two models, several coroutines and streams, which is ten times the work of a small call itself. Only messages
-pass here that are exactly what they seem; all others, and the 2026 era, take the long way through the SDK and get the
+This is what nearly every client asks for, and all of it is simple. The SDK takes a second to load and passes a tool
+call through two models, several coroutines and streams, which is ten times the work of a small call itself. Only
+messages of exactly the expected form are answered here; all others, and the 2026 era, go through the SDK and get the
 same answers.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from notewright.mcp import wire_format
-from notewright.mcp.dispatch import ClientConnection, ToolCalls, ToolRequest, answer, seldom
+from notewright.mcp.dispatch import ClientConnection, ToolCalls, ToolRequest, shape_outcome, throttle_progress
 from notewright.mcp.jsonrpc import Message, short_name
 from notewright.mcp.stdio.leader_follower import Work
 from notewright.mcp.stdio.writer import LineWriter
@@ -18,82 +18,77 @@ from notewright.surfaces.base import Report, Surface, no_report
 
 
 class FastPath:
-    """One client's way in. `began` is told when the client has been greeted: what takes long may begin now."""
+    """Answers one client. `on_handshake` is called after the answer to `initialize`: slow work may begin then."""
 
     def __init__(
-        self, caller: ClientConnection, surfaces: Sequence[Surface], out: LineWriter, began: Callable[[], object]
+        self,
+        connection: ClientConnection,
+        surfaces: Sequence[Surface],
+        out: LineWriter,
+        on_handshake: Callable[[], object],
     ) -> None:
-        self._caller = caller
+        self._connection = connection
         self._tools = ToolCalls(surfaces)
         self._surfaces = surfaces
         self._out = out
-        self._began = began
+        self._on_handshake = on_handshake
         self._running: dict[int | str, ToolRequest] = {}
-        self._passed_by = False  # a request went the long way
-        self.greeting: Message | None = None  # the `initialize` that was answered here
+        self._sdk_is_used = False  # a request went to it, which then must see everything
+        self.handshake: Message | None = None  # the `initialize` that was answered here
 
     def take(self, message: Message) -> Work | bool:
-        """The work of a call; True for what is done with already; False for what must go the long way."""
+        """The work of a call; True for a message that is dealt with already; False for one that the SDK must get."""
         match message:
             case {"method": "tools/call"}:
-                if self.greeting and (asked := ToolRequest.of(message)):
-                    self._running[asked.request] = asked
-                    self._out.unanswered.add(asked.request)
-                    return partial(self._do, asked)
-            case {"method": "initialize"}:
-                if self._greet(message):
-                    return True
-            case {"method": "tools/list", "id": request} if self.greeting and not message.get("params"):
-                self._out.answer(
-                    request, {"result": wire_format.tools([tool for _, tool in self._tools.known.values()])}
-                )
-                return True
-            case {"method": "ping", "id": request} if self.greeting:
-                self._out.answer(request, {"result": {}})
-                return True
-            case {"method": "notifications/initialized"}:
-                self._caller.session.initialized = True
-            case {"method": "notifications/cancelled", "params": {"requestId": int() | str() as request}}:
-                if request in self._running:
-                    self._running[request].given_up = True
-                    return True
-        self._passed_by = self._passed_by or "id" in message
-        return False
-
-    def _greet(self, message: Message) -> bool:
-        """Answered here, unless the client has begun to talk to the SDK, which then must hear everything."""
-        match message:
-            case _ if self._passed_by:
-                return False
+                if self.handshake and (request := ToolRequest.parse(message)):
+                    self._running[request.id] = request
+                    self._out.unanswered.add(request.id)
+                    return partial(self._call, request)
             case {
-                "id": request,
+                "method": "initialize",
+                "id": request_id,
                 "params": {
                     "protocolVersion": str(version),
                     "capabilities": {},
                     "clientInfo": {"name": str(name), "version": str()},
                 },
-            }:
-                self._caller.session.client = short_name(name)
-                self.greeting = message
-                self._out.answer(request, {"result": wire_format.handshake(self._surfaces, version)})
-                self._began()
+            } if not self._sdk_is_used:
+                self._connection.session.client = short_name(name)
+                self.handshake = message
+                self._out.answer(request_id, {"result": wire_format.handshake(self._surfaces, version)})
+                self._on_handshake()
                 return True
+            case {"method": "tools/list", "id": request_id} if self.handshake and not message.get("params"):
+                tools = [tool for _, tool in self._tools.known.values()]
+                self._out.answer(request_id, {"result": wire_format.tools(tools)})
+                return True
+            case {"method": "ping", "id": request_id} if self.handshake:
+                self._out.answer(request_id, {"result": {}})
+                return True
+            case {"method": "notifications/initialized"}:
+                self._connection.session.initialized = True
+            case {"method": "notifications/cancelled", "params": {"requestId": int() | str() as request_id}}:
+                if request_id in self._running:
+                    self._running[request_id].is_cancelled = True
+                    return True
+        self._sdk_is_used = self._sdk_is_used or "id" in message
         return False
 
-    def _do(self, asked: ToolRequest) -> Callable[[], None]:
-        report = self._report(asked) if asked.meta else no_report
-        outcome = self._tools.call(self._caller, asked.tool, asked.args, partial(getattr, asked, "given_up"), report)
-        if self._running.get(asked.request) is asked:
-            del self._running[asked.request]
-        return partial(self._out.answer, asked.request, None if asked.given_up else answer(outcome))
+    def _call(self, request: ToolRequest) -> Callable[[], None]:
+        report = self._reporter(request) if request.meta else no_report
+        cancelled = partial(getattr, request, "is_cancelled")
+        outcome = self._tools.call(self._connection, request.tool, request.args, cancelled, report)
+        if self._running.get(request.id) is request:
+            del self._running[request.id]
+        return partial(self._out.answer, request.id, None if request.is_cancelled else shape_outcome(outcome))
 
-    def _report(self, asked: ToolRequest) -> Report:
-        token = asked.meta.get("progressToken")
+    def _reporter(self, request: ToolRequest) -> Report:
+        token = request.meta.get("progressToken")
         if type(token) not in (int, str):
             return no_report
 
-        def tell(done: float, total: float | None, message: str | None) -> None:
-            if not asked.given_up:
+        def notify(done: float, total: float | None, message: str | None) -> None:
+            if not request.is_cancelled:
                 self._out.notify("notifications/progress", wire_format.progress(token, done, total, message))
 
-        return seldom(tell)
+        return throttle_progress(notify)

@@ -11,32 +11,32 @@ from mcp.shared.message import SessionMessage
 
 from notewright.mcp.jsonrpc import Message, has_envelope
 from notewright.mcp.stdio.fast_path import FastPath
-from notewright.mcp.stdio.server import Inbox
+from notewright.mcp.stdio.server import SdkInbox
 from notewright.mcp.stdio.writer import LineWriter
 from notewright.surfaces.base import INVALID_REQUEST
 
-GREETING = "notewright:greeting"  # the id under which the SDK is told of a handshake that was made without it
+HANDSHAKE_ID = "notewright:greeting"  # under which a handshake that was made without the SDK is replayed to it
 
 
-async def serve(server: Server[Any], opening: Message, inbox: Inbox, out: LineWriter, fast_path: FastPath) -> None:
-    """From the opening request until the input ends and what was asked is answered."""
-    reader, writer = _SdkReadStream(inbox, out, [*_greeted(fast_path), opening]), _SdkWriteStream(out)
-    modern = fast_path.greeting is None and opening["method"] != "initialize" and has_envelope(opening)
+async def serve(server: Server[Any], opening: Message, inbox: SdkInbox, out: LineWriter, fast_path: FastPath) -> None:
+    """Serve from the opening request until the input ends and every request is answered."""
+    reader, writer = _SdkReadStream(inbox, out, [*_replayed_handshake(fast_path), opening]), _SdkWriteStream(out)
+    modern = fast_path.handshake is None and opening["method"] != "initialize" and has_envelope(opening)
     loop = serve_dual_era_loop if modern else serve_loop  # the latter has one stream less to pass
     async with server.lifespan(server) as state:
         await loop(server, reader, writer, lifespan_state=state)
 
 
-def _greeted(fast_path: FastPath) -> list[Message]:
-    if fast_path.greeting is None:
+def _replayed_handshake(fast_path: FastPath) -> list[Message]:
+    if fast_path.handshake is None:
         return []
-    return [fast_path.greeting | {"id": GREETING}, {"jsonrpc": "2.0", "method": "notifications/initialized"}]
+    return [fast_path.handshake | {"id": HANDSHAKE_ID}, {"jsonrpc": "2.0", "method": "notifications/initialized"}]
 
 
 class _SdkReadStream(ObjectReceiveStream[SessionMessage]):
     """The inbox as the SDK's read stream."""
 
-    def __init__(self, inbox: Inbox, out: LineWriter, before: list[Message]) -> None:
+    def __init__(self, inbox: SdkInbox, out: LineWriter, before: list[Message]) -> None:
         self._inbox = inbox
         self._out = out
         self._before = before
@@ -64,11 +64,11 @@ class _SdkWriteStream(ObjectSendStream[SessionMessage]):
     async def send(self, item: SessionMessage, /) -> None:
         message = item.message
         answered = message.id if isinstance(message, wire.JSONRPCResponse | wire.JSONRPCError) else None
-        if answered == GREETING:
+        if answered == HANDSHAKE_ID:
             return
         self._out.write(message.model_dump(by_alias=True, exclude_unset=True))
         if answered is not None:
-            self._out.settle(answered)
+            self._out.mark_answered(answered)
         if self._out.broken:
             raise anyio.BrokenResourceError
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pydantic_core
 
-CHUNK = 4096  # a pipe that can be written to takes so much without blocking
-LATE = 16 << 20  # bytes the client has not read yet, before we read no more from it
+CHUNK_BYTES = 4096  # a pipe that can be written to takes so much without blocking
+MAX_UNREAD_BYTES = 16 << 20  # by the client; then we read no more from it
 
 
 class LineWriter:
@@ -22,19 +22,19 @@ class LineWriter:
         self._lock = threading.Lock()
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
-        self._late = bytearray()  # what the client has not read yet
+        self._unread = bytearray()  # by the client
         self._room = threading.Event()
         self._room.set()
         self.is_full = False  # too much is unread: read nothing more before `wait_for_room`
         self.broken = False  # nobody reads any more
         self.unanswered: set[Any] = set()  # ids of requests
-        self.settled: Callable[[], None] | None = None  # told of every answer, once somebody waits for the last
+        self.on_answered: Callable[[], None] | None = None  # called for every answer, once the last is waited for
 
     def answer(self, request: Any, outcome: dict[str, Any] | None) -> None:
-        """The result or error of a request; None: nobody wants to know any more."""
+        """Send the result or error of a request; None where the client has cancelled it."""
         if outcome is not None:
             self.write({"jsonrpc": "2.0", "id": request, **outcome})
-        self.settle(request)
+        self.mark_answered(request)
 
     def refuse(self, request: Any, code: int, message: str) -> None:
         self.answer(request, {"error": {"code": code, "message": message}})
@@ -42,11 +42,11 @@ class LineWriter:
     def notify(self, method: str, params: dict[str, Any]) -> None:
         self.write({"jsonrpc": "2.0", "method": method, "params": params})
 
-    def settle(self, request: Any) -> None:
-        """It has been answered, or need not be."""
+    def mark_answered(self, request: Any) -> None:
+        """The request has its answer, or needs none."""
         self.unanswered.discard(request)
-        if self.settled is not None:
-            self.settled()
+        if self.on_answered is not None:
+            self.on_answered()
 
     def write(self, message: dict[str, Any]) -> None:
         try:
@@ -55,11 +55,11 @@ class LineWriter:
             fault = {"code": -32603, "message": "The answer could not be written"}
             line = pydantic_core.to_json({"jsonrpc": "2.0", "id": message.get("id"), "error": fault})
         with self._lock:
-            behind = bool(self._late)
-            self._late += line + b"\n"
-            if not behind and not self._written():
-                self._loop.call_soon_threadsafe(self._loop.add_writer, self._fd, self._writable)
-            if len(self._late) > LATE:
+            is_behind = bool(self._unread)
+            self._unread += line + b"\n"
+            if not is_behind and not self._write_some():
+                self._loop.call_soon_threadsafe(self._loop.add_writer, self._fd, self._on_writable)
+            if len(self._unread) > MAX_UNREAD_BYTES:
                 self.is_full = True
                 self._room.clear()
 
@@ -67,29 +67,29 @@ class LineWriter:
         """Block while the client does not read its answers."""
         self._room.wait()
 
-    def _writable(self) -> None:
+    def _on_writable(self) -> None:
         with self._lock:
-            if self._written():
+            if self._write_some():
                 self._loop.remove_writer(self._fd)
                 self.is_full = False
                 self._room.set()
 
-    def _written(self) -> bool:
-        """Write what can be written without waiting; whether that was everything."""
+    def _write_some(self) -> bool:
+        """Write what can be written without blocking; whether that was everything."""
         try:
-            while self._late:
+            while self._unread:
                 if not self._poll.poll(0):
                     return False
-                del self._late[: os.write(self._fd, self._late[:CHUNK])]
+                del self._unread[: os.write(self._fd, self._unread[:CHUNK_BYTES])]
         except BlockingIOError:
             return False
         except OSError:
-            self._late.clear()
+            self._unread.clear()
             self.broken = True
         return True
 
-    async def flushed(self, seconds: float) -> None:
-        """What is late is still sent, if the client reads it soon."""
+    async def flush(self, seconds: float) -> None:
+        """Send what the client has not read yet, if it reads it soon."""
         deadline = self._loop.time() + seconds
-        while self._late and self._loop.time() < deadline:
+        while self._unread and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
